@@ -68,7 +68,7 @@ def mqredis_manager(mqredis_settings: mqredis.Settings) -> Iterator[mqredis.Queu
 
 
 def _remove(manager: mqredis.QueueManager) -> None:
-    """Everything that the test left: on a shared server nothing may stay behind."""
+    """Delete everything that the test has stored, since the server may be shared."""
     driver = manager._driver
     pattern = manager._context.keys.own[0].removesuffix("meta") + "*"
     cursor: Any = "0"
@@ -111,7 +111,7 @@ def mqredis_clock(mqredis_manager: mqredis.QueueManager) -> Clock:
 
 @pytest.fixture
 def mqredis_worker(mqredis_manager: mqredis.QueueManager) -> Callable[..., int]:
-    """Runs a worker on ``mqredis_manager`` until nothing is left to do, and answers how many messages were handled.
+    """Runs a worker on ``mqredis_manager`` until its queues are empty. Returns how many messages were handled.
 
     ``handled = mqredis_worker(worker)``; errors of handlers are raised unless ``errors="log"``.
     """

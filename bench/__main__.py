@@ -132,7 +132,7 @@ def _replaced(page: str, part: str, text: str) -> str:
 
 
 def about(seconds: float) -> str:
-    """When and on what the last part was measured."""
+    """Date and machine of the last measurement."""
     load = os.getloadavg()[0]
     return (
         f"{time.strftime('%Y-%m-%d', time.gmtime())}, {platform.system()} on {platform.machine()}, "

@@ -1,4 +1,4 @@
-"""A process under callgrind, which counts instructions only while it is told to; system calls do not count."""
+"""A process under callgrind, which counts instructions only while counting is switched on, without system calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Counted:
         )
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait for it, a minute at most."""
+        """Wait for a condition, a minute at most."""
         end = time.monotonic() + 60
         while not condition():
             if time.monotonic() > end:
@@ -43,7 +43,7 @@ class Counted:
         )
 
     def instructions(self, work: Callable[[], object], poke: Callable[[], object]) -> int:
-        """What the process spends while ``work`` lasts."""
+        """The instructions of the process while ``work`` runs."""
         self._control("-i", "on")
         self._control("-z")
         work()

@@ -33,7 +33,7 @@ def main() -> None:
     """Serve orders until stdin ends."""
     module, cls, url, shape, size = sys.argv[1:6]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print must not come between the answers
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     peer_class: type[Peer] = getattr(importlib.import_module(f"bench.peers.{module}"), cls)
     peer = peer_class(url, shape, int(size))
     for line in sys.stdin:

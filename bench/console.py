@@ -100,7 +100,7 @@ def overview(rounds: int) -> None:
 
 
 def pages(rounds: int) -> None:
-    """Time the other pages, each as large as it may be."""
+    """Time the other pages, each with as many rows as it shows at most."""
     with Server() as server, mqredis.connect(server.url) as qm:
         for name in ("orders", "large", "locked", "late"):
             qm.create_queue(name)
@@ -152,7 +152,7 @@ def traffic(url: str, queues: int, rate: int, batch: int, stopped: Event) -> Non
 
 
 def view(url: str, stopped: threading.Event) -> None:
-    """Follow the overview in the way of a browser."""
+    """Follow the overview as a browser does."""
     place = urlsplit(url).netloc
     events, pages = (
         http.client.HTTPConnection(place, timeout=60),
@@ -186,12 +186,12 @@ def viewers(url: str, count: int) -> Iterator[None]:
 
 
 class Cost(NamedTuple):
-    """What a server has done in a second."""
+    """The work of a server in a second."""
 
     messages: float
     calls: float
     cpu: float
-    """Of one core, in percent."""
+    """CPU time in percent of one core."""
 
 
 def measured(server: Server, qm: mqredis.QueueManager, seconds: float) -> Cost:
@@ -239,7 +239,7 @@ def load(count: int, queues: int, rate: int, batch: int, seconds: float, rounds:
 
 
 def show(title: str, cost: Cost) -> None:
-    """Print what a server has done in a second."""
+    """Print the work of a server in a second."""
     print(
         f"{title}: {cost.messages:,.0f} messages, {cost.calls:,.1f} calls a second, {cost.cpu:.1f} % of a core"
     )

@@ -25,7 +25,7 @@ OPTIONS = ("--port", "0", "--save", "86400 1", "--hz", "1", "--notify-keyspace-e
 
 
 class Server(Counted):
-    """A redis-server under callgrind, which counts only while it is told to."""
+    """A redis-server under callgrind, which counts only while counting is switched on."""
 
     def __init__(self, binary: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
@@ -77,7 +77,7 @@ def measure(binary: str, shape: Shape) -> dict[str, float]:
 
 
 def _elsewhere(binary: str, letters: str, commit: str) -> dict[str, dict[str, float]]:
-    """The figures of another commit, measured by a process that imports its mqredis."""
+    """The counts of another commit, measured by a process that imports its mqredis."""
     command = [sys.executable, "-m", "bench.instructions", "--json", "--shapes", letters, binary]
     done = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""Getting a particular message out of a long queue: ``python -m bench.matching [--count N] [--json]``.
+"""Measures reads of particular messages of a long queue: ``python -m bench.matching [--count N] [--json]``.
 
 Prints a table of goals and verdicts: a get by each identifier beside a plain get, what the index costs in memory, how
 fast a selector scans (with bodies of 200 bytes and of 64 KiB) and how long one call of a scan holds the server, what a
@@ -32,7 +32,7 @@ _SCRIPT = re.compile(rb"(?i)fcall|evalsha")
 
 
 def fill(queue: Any, messages: Iterator[Outgoing]) -> float:
-    """Send all; answers the seconds it took."""
+    """Send all messages. Returns the seconds that it took."""
     start, batch = time.perf_counter(), []
     for message in messages:
         batch.append(message)
@@ -110,12 +110,12 @@ def gets(manager: Any, client: redis.Redis, count: int, rounds: int) -> dict[str
 
 
 def index_bytes(client: redis.Redis, queue: str) -> int:
-    """What the index of a queue takes; 0 if it has none."""
+    """Bytes that the index of a queue takes; 0 if it has none."""
     return int(client.memory_usage(f"mq:{{bench}}:q:{queue}:i", samples=1000) or 0)
 
 
 def calls_of(client: redis.Redis, queue: Any, selector: str) -> dict[str, int]:
-    """How often which command ran for one peek: an index looks at few messages whatever the queue holds."""
+    """Counts of commands for one peek: with an index few messages are read, however long the queue is."""
     queue.peek(0, selector=selector)
     client.config_resetstat()
     queue.peek(0, selector=selector)
@@ -247,7 +247,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def plain_list(client: redis.Redis, count: int) -> dict[str, Any]:
-    """The naive way: a Redis list, read in pages and taken apart in the client."""
+    """The naive solution: a Redis list, read in pages and parsed in the client."""
     for at in range(0, count, 1000):
         rows = [json.dumps({"region": "EU", "amount": n, "body": "x" * 200}) for n in range(at, at + 1000)]
         client.rpush("naive", *rows)
@@ -264,7 +264,7 @@ def plain_list(client: redis.Redis, count: int) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What was measured, the figure, the goal, the verdict."""
+    """Name, figure, goal and verdict of each measurement."""
     got, (small, large) = report["gets"], report["scans"]
     rows: list[tuple[str, str, str, str]] = []
 

@@ -21,15 +21,15 @@ class Shape:
     text: bool = True
     """A text body and a label, of which the reader reads everything; else bytes, of which it reads the body."""
     time_to_live: float | None = None
-    """Seconds."""
+    """Time to live in seconds."""
     quota: bool = False
-    """The queue has a quota of messages and one of bytes."""
+    """Has the queue a quota of messages and one of bytes?"""
     named: bool = False
-    """With a message id and a group id."""
+    """Has each message a message id and a group id?"""
     functions: bool = True
     """The scripts are called by FCALL; else by EVALSHA, as on Redis 6.2."""
     observed: bool = False
-    """With the Prometheus meter and OpenTelemetry."""
+    """Are the Prometheus meter and OpenTelemetry on?"""
 
 
 SHAPES = {
@@ -70,7 +70,7 @@ def envelope(number: int, text: str) -> str:
 
 
 def check_envelope(data: str | bytes, text: str) -> None:
-    """Read everything of an envelope. Raises AssertionError if it is not what was sent."""
+    """Read all parts of an envelope. Raises AssertionError if it differs from the one that was sent."""
     fields = json.loads(data)
     check(fields["body"], text, fields["label"], fields["id"], fields["properties"])
 

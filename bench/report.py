@@ -36,8 +36,8 @@ GOALS = {
 CLIFFS = {"b": 1.25, "d": 1.25, "c": 1.6, "e": 1.6}
 
 
-def ratio(rows: Sequence[Row], work: str, who: Row, to: Row, figure: str = "rate") -> list[float]:
-    """A figure of ``who`` divided by that of ``to`` in the same round, one for each round."""
+def ratio(rows: Sequence[Row], work: str, of: Row, to: Row, figure: str = "rate") -> list[float]:
+    """A figure of the rows ``of`` divided by that of the rows ``to`` in the same round, one for each round."""
 
     def by_round(which: Row) -> dict[int, float]:
         return {
@@ -46,7 +46,7 @@ def ratio(rows: Sequence[Row], work: str, who: Row, to: Row, figure: str = "rate
             if row["work"] == work and figure in row and all(row.get(key) == which[key] for key in which)
         }
 
-    ours, theirs = by_round(who), by_round(to)
+    ours, theirs = by_round(of), by_round(to)
     return [ours[number] / theirs[number] for number in sorted(ours.keys() & theirs.keys())]
 
 
@@ -79,8 +79,8 @@ def shapes(rows: Sequence[Row]) -> str:
         return spread(values) + met
 
     def cpu(letter: str, work: str) -> str:
-        who = {"peer": "mqredis", "shape": letter, "bytes": 200}
-        values = ratio(with_cpu(rows), work, who, {"peer": "mqredis", "shape": "a", "bytes": 200}, "us")
+        ours = {"peer": "mqredis", "shape": letter, "bytes": 200}
+        values = ratio(with_cpu(rows), work, ours, {"peer": "mqredis", "shape": "a", "bytes": 200}, "us")
         goal = CLIFFS.get(letter)
         met = f", at most {goal}: {'met' if values and median(values) <= goal else 'missed'}" if goal else ""
         return spread(values) + met

@@ -1,4 +1,4 @@
-"""Measures peers in turn, round by round, so that changes of the machine's speed meet all of them alike."""
+"""Measures peers in turn, round by round, so that changes of the machine's speed affect all of them alike."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass
 class Plan:
-    """What is measured: candidates, rounds, and messages for each work of a round."""
+    """A plan of measurements: candidates, rounds, and messages for each kind of work in a round."""
 
     candidates: Sequence[Candidate]
     rounds: int
@@ -73,10 +73,10 @@ class Process:
         pin(self.process.pid, {core})
 
     def order(self, work: str, **arguments: Any) -> Row:
-        """Have one thing done and return its measurement, or ``{"error": ...}``."""
+        """Give the process one order. Returns its measurement, or ``{"error": ...}``."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with suppress(BrokenPipeError):  # the missing answer tells
+        with suppress(BrokenPipeError):  # the missing answer is the error
             self.process.stdin.write(json.dumps({"work": work, **arguments}) + "\n")
             self.process.stdin.flush()
         patience = threading.Timer(PATIENCE, self.process.kill)

@@ -25,7 +25,7 @@ OPTIONS = {
 
 
 def _free() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -48,7 +48,7 @@ class Server:
         if "cluster-enabled" in self.options:
             self.options["cluster-port"] = str(
                 _free()
-            )  # by itself it takes 10,000 above, which may be no port
+            )  # the default is 10,000 above, which may not be a valid port
         options = {**OPTIONS, **self.options, "port": str(self.port), "dir": self.directory.name}
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([str(self.binary), *arguments], stdout=subprocess.DEVNULL)
@@ -72,7 +72,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """What a peer is told to connect to."""
+        """The URL for the peers."""
         return self.url
 
     def pin(self, cores: Set[int]) -> None:
@@ -89,7 +89,7 @@ def pin(process: int, cores: Set[int]) -> None:
 
 @dataclass(frozen=True)
 class Counters:
-    """What INFO counts, or the difference of two looks."""
+    """Counters of INFO, or the difference of two readings."""
 
     cpu: float  # seconds, user and system
     reads: int  # socket reads: round trips, where nothing is pipelined
@@ -115,7 +115,7 @@ class Wire:
         self.socket.close()
 
     def ask(self, *words: str) -> str:
-        """Send one command whose answer is a line or a text."""
+        """Send one command that is answered with a line or a text."""
         data = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
         self.socket.sendall(data.encode("ascii"))
         line = self.file.readline()
@@ -129,12 +129,12 @@ class Wire:
         self.ask("CONFIG", "RESETSTAT")
 
     def info(self, section: str = "everything") -> dict[str, str]:
-        """What INFO says."""
+        """The fields of INFO."""
         rows = (line.partition(":") for line in self.ask("INFO", section).splitlines())
         return {name: value for name, colon, value in rows if colon}
 
     def counters(self) -> Counters:
-        """The counters now; looking costs one read and one command itself."""
+        """The counters now. Reading them costs one read and one command."""
         info = self.info()
         return Counters(
             float(info["used_cpu_user"]) + float(info["used_cpu_sys"]),
@@ -146,7 +146,7 @@ class Wire:
         )
 
     def own_cost(self) -> Counters:
-        """What one look adds to the next one."""
+        """The counts that one reading adds to the next one."""
         first = self.counters()
         return self.counters() - first
 

@@ -164,7 +164,7 @@ class Bench:
         self.qm.create_queue("orders")
 
     def prepare(self, work: str) -> None:
-        """What a work that is no ceiling needs before it: an empty queue, or a full one, and no other in the server."""
+        """Prepare a measurement of mqredis: an empty queue, or a full one, and no other queue on the server."""
         spark_plain.clear(self.url)
         self.empty()
         if work == PLAIN[STREAM]:
@@ -210,7 +210,7 @@ class Bench:
         return found
 
     def run(self, only: str) -> dict[str, Measured]:
-        """Every group of works, or the one that ``only`` names."""
+        """Run every group of measurements, or the one that ``only`` names."""
         groups = {"read": self.reads, "write": self.writes, "stream": self.streams}
         found: dict[str, Measured] = {}
         for name, group in groups.items():
@@ -282,7 +282,8 @@ class Bench:
         prepare: Callable[[str], None] = lambda _: None,
         warm: int = 1,
     ) -> dict[str, Measured]:
-        """Run these in turn, so that what else the machine does meets all of them. The first ``warm`` do not count."""
+        """Run these in turn, so that other load of the machine affects all of them. The first ``warm`` runs do not
+        count."""
         found = {name: Measured() for name in works}
         for number in range(-warm, self.runs):
             for name, work in works.items():
@@ -297,7 +298,7 @@ class Bench:
 
 
 def note(measured: Measured, rate: float, used: float, progress: list[Any]) -> None:
-    """Add a run. The first trigger of a stream starts it up; what comes behind is its steady state."""
+    """Add a run. The first trigger of a stream starts it; the later ones are its steady state."""
     measured.rates.append(rate)
     measured.cores.append(used)
     steady = [each for each in progress[1:] if each["numInputRows"] == TRIGGER]
@@ -317,12 +318,12 @@ def ceiling_of(name: str) -> str:
 
 
 def figure(name: str, measured: Measured) -> list[float]:
-    """What a goal is about: of a stream its steady triggers, otherwise whole runs."""
+    """The figure of a goal: steady triggers of a stream, otherwise whole runs."""
     return measured.triggers if "to Parquet" in name and measured.triggers else measured.rates
 
 
 def page(found: dict[str, Measured], rows: int, runs: int) -> Iterator[str]:
-    """What was measured, for reading."""
+    """The description of a measurement."""
 
     def rates(values: list[float]) -> str:
         return f"{statistics.median(values):9,.0f} ({min(values):,.0f}-{max(values):,.0f})"

@@ -1,5 +1,5 @@
 """A plain source and sink between Redis and Spark, as a good afternoon makes them: what the Data Source API and Redis
-give to somebody who needs a sorted set of ids, a hash for each message and exactly-once streams, and nothing else.
+give to users who need a sorted set of ids, a hash for each message and exactly-once streams, and nothing else.
 
 It stands beside ours in the same run. A queue that is streamed from or written to is ``ids`` and a hash of five fields
 for each message; one that is only read in batches is a hash of packed values, which is faster. No quotas, priorities,
@@ -79,7 +79,7 @@ IDS, META, PACKED = "plain:ids", "plain:meta", "plain:packed"
 
 
 def claimed(sequence: int) -> str:
-    """Key of what a micro-batch has claimed."""
+    """Key of the messages that a micro-batch has claimed."""
     return f"plain:claim:{sequence}"
 
 
@@ -135,7 +135,7 @@ def batch(columns: Iterable[Any]) -> Any:
 
 
 def clear(url: str) -> None:
-    """Nothing is in the queue, and nobody has claimed anything."""
+    """The queue is empty, and no claim exists."""
     redis = client(url).redis
     cursor = -1
     while cursor:

@@ -35,7 +35,7 @@ PROGRESS = 5.0  # seconds between two lines of progress
 
 
 class Demo:
-    """One run: the processes, what they reported, and the story told while it goes."""
+    """One run: its processes, their reports, and the messages that are printed meanwhile."""
 
     def __init__(self, qm: mqredis.QueueManager, limit: int, producers: int, consumers: int) -> None:
         self.qm = qm
@@ -52,7 +52,7 @@ class Demo:
         self.told = self.started
 
     def say(self, text: str) -> None:
-        """Tell what happened, and when."""
+        """Print an event with its time."""
         print(f"[{time.monotonic() - self.started:5.1f} s] {text}", flush=True)
 
     def start(self, name: str, target: Any, *args: Any) -> Connection:
@@ -65,7 +65,7 @@ class Demo:
         return here
 
     def pump(self) -> None:
-        """Take what the processes report, for up to a second."""
+        """Read the reports of the processes for up to a second."""
         for pipe in wait(list(self.running), timeout=1.0):
             assert isinstance(pipe, Connection)
             try:
@@ -121,7 +121,7 @@ class Demo:
         return [pipe for pipe, (name, _) in self.running.items() if name.startswith(kind)]
 
     def run(self) -> None:
-        """The whole story, up to the moment when all queues are worked off."""
+        """Run all steps until all queues are empty."""
         for part in range(self.producers):
             self.start(f"producer {part + 1}", work.produce, part, self.producers, self.limit)
         self.say(
@@ -178,7 +178,7 @@ class Demo:
                 count["recovered"] > 0
             ),
             f"flights the dead consumer held: {count['killed with']}; booked by others: {count['again']}": (
-                # Transactions that lapsed brought theirs back, too.
+                # The messages of lapsed transactions were delivered again, too.
                 0 < count["killed with"] <= count["again"]
                 and (count["killed with"] == count["again"] or count["lapsed"] > 0)
             ),
@@ -191,7 +191,7 @@ class Demo:
 
 
 def main() -> int:
-    """Run the demo in a directory of its own and tell how it went."""
+    """Run the demo in a directory of its own, and print the result."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flights", type=int, default=flights.ROWS, help="only so many, at least 50,000")
     parser.add_argument("--producers", type=int, default=2)
@@ -212,7 +212,7 @@ def main() -> int:
         )
         return 2
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    # The queues stay, for those who want to look at them.
+    # The queues are kept, so that they can be inspected.
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     # Every process of the demo, this one included, finds the broker through the environment.
     os.environ["MQREDIS_DIR"] = str(DIRECTORY)

@@ -35,7 +35,7 @@ REPORT = Path("build/demo-report")
 
 
 def missing() -> str:
-    """What the pipelines lack here; empty if they can run."""
+    """Why the pipelines cannot run here; empty if they can."""
     java = shutil.which("java")
     if java is None:
         return f"Java {JAVA} or newer is not on PATH"
@@ -51,18 +51,18 @@ def missing() -> str:
 
 
 class Story:
-    """What is said while the pipelines run, and what is checked."""
+    """Prints the progress of the pipelines, and checks their results."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.good = True
 
     def say(self, text: str) -> None:
-        """Tell what happened, and when."""
+        """Print an event with its time."""
         print(f"[{time.monotonic() - self.started:5.1f} s] {text}", flush=True)
 
     def check(self, text: str, good: bool) -> None:
-        """A line of the proof."""
+        """Print a line of the result."""
         print(f"  {'ok ' if good else 'BAD'}  {text}")
         self.good = self.good and good
 

@@ -1,4 +1,4 @@
-"""What the processes of the demo do: produce, book, announce. Each runs in a process of its own.
+"""The work of the demo: produce, book, announce. Each runs in a process of its own.
 
 A process talks to the one that started it through its own pipe and nothing else: with no lock shared between
 them, killing one with SIGKILL cannot hurt the others. ``connect()`` has no URL here: every process finds the
@@ -138,9 +138,9 @@ def announce(pipe: Connection) -> None:
     with mqredis.connect() as qm, qm.open(BOARD) as board:
         while True:
             locked: list[mqredis.LockedMessage] = []
-            with suppress(mqredis.IoTimeout):  # the call that finds nothing settles them all the same
+            with suppress(mqredis.IoTimeout):  # a call that finds no message settles the locks nevertheless
                 locked = board.lock_many(BATCH, timeout=IDLE if not held else 0, lease=LEASE, settle=held)
-            # Those whose lease lapsed are not settled: they come again.
+            # Messages with a lapsed lease are not settled; they are delivered again.
             done = [entry.message for entry in held if entry.settled]
             priorities.update(message.priority for message in done)
             keys.extend(message.text for message in done)

@@ -1,4 +1,4 @@
-"""A FastAPI application that sends orders and shows what became of them: ``uvicorn examples.fastapi_app:app``.
+"""A FastAPI application that sends orders and shows their invoices: ``uvicorn examples.fastapi_app:app``.
 
 Its lifespan opens the broker once, runs a worker beside the requests, and lets it finish at the end.
 """
@@ -19,7 +19,7 @@ worker = Worker()
 
 
 class Order(BaseModel):
-    """What the customer wants."""
+    """An order of a customer."""
 
     item: str
     amount: PositiveInt
@@ -77,6 +77,6 @@ async def next_invoice(customer: str, manager: Manager, wait: float = 0) -> dict
 
 @app.get("/health")
 async def health(manager: Manager) -> dict[str, Any]:
-    """Does the broker answer, and does the worker look at its queues?"""
+    """Does the broker answer, and does the worker read its queues?"""
     info = await manager.info()
     return {"messages": info.messages, "consumers": worker.health()}

@@ -42,7 +42,7 @@ KNOWN = {
 
 
 def run(broker: str, files: Sequence[str], more: Sequence[str]) -> dict[str, str]:
-    """Run the files; answers the outcome of each test: passed, failed, skipped."""
+    """Run the files. Returns the outcome of each test: passed, failed, skipped."""
     (source,) = SOURCES.glob("celery-*/t/integration")  # `make kombu` brings them
     with RedisServer(tcp=True) as server, tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
@@ -74,7 +74,7 @@ def _outcome(case: ET.Element) -> str:
 
 
 def main() -> int:
-    """Run, and tell what failed."""
+    """Run the suite, and print the failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--broker", choices=("mqredis", "redis"), default="mqredis")
     parser.add_argument("files", nargs="*", default=FILES, help=f"default: {' '.join(FILES)}")

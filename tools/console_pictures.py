@@ -65,7 +65,7 @@ def pay(_: bytes) -> None:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Ask the broker until something holds."""
+    """Wait until a condition holds."""
     while not condition():
         pass
 
@@ -176,7 +176,9 @@ def take(base: str, paths: dict[str, str]) -> None:
                 page.evaluate(
                     "document.querySelectorAll('details').forEach((each) => { each.open = false; })"
                 )
-                page.wait_for_timeout(2500 if name == "overview" else 0)  # the second reading tells the rates
+                page.wait_for_timeout(
+                    2500 if name == "overview" else 0
+                )  # rates are shown from the second reading on
                 page.screenshot(path=TARGET / f"console-{name}-{scheme}.png")
         browser.close()
 

@@ -1,4 +1,4 @@
-"""docs/reliability.md out of what the checks said: ``python -m tools.reliability_doc [FILE ...]``; no figure by hand.
+"""Write docs/reliability.md from the output of the checks: ``python -m tools.reliability_doc [FILE ...]``.
 
 FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each check counts; a check of which they
 have none keeps the row that the page has.
@@ -49,13 +49,13 @@ def row(line: dict[str, Any]) -> str:
 
 
 def rows(text: str) -> dict[str, str]:
-    """What a page says of each check."""
+    """The rows of the checks on a page."""
     _, _, table = text.partition("|---|---|---|---|---|---|---|---|\n")
     return {line.split(" | ")[0].removeprefix("| "): line + "\n" for line in table.splitlines()}
 
 
 def page(paths: Iterable[Path], before: str = "") -> str:
-    """The whole text, after such a one."""
+    """The text of the page with new rows, and with the rows of ``page`` for checks that were not run."""
     lines = merged(text for path in paths for text in path.read_text().splitlines())
     told = rows(before) | {name: row(line) for name, line in lines.items()}
     order = [*CHECKS, *told]  # those of Spark are unknown where there is no Java

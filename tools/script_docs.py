@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from mqredis import scripts
+from tools.written_page import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
 _ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
@@ -58,14 +59,5 @@ def _cell(kind: str, text: str) -> str:
     return f"`{word}`{space}{_escape(rest)}".replace("|", r"\|") if word else ""
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page, or with ``--check`` only say whether it is fresh."""
-    text = render()
-    if "--check" in arguments:
-        return 0 if TARGET.read_text() == text else 1
-    TARGET.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write(TARGET, render(), sys.argv[1:]))

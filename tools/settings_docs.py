@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le
 
 from mqredis import Settings
 from mqredis.settings import ENV_PREFIX
+from tools.written_page import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 HEAD = """# Settings
@@ -78,14 +79,5 @@ def render() -> str:
     return HEAD + "".join(rows) + FOOT
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page, or with ``--check`` only say whether it is up to date."""
-    text = render()
-    if "--check" in arguments:
-        return 0 if TARGET.read_text() == text else 1
-    TARGET.write_text(text)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write(TARGET, render(), sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What people write by hand with redis-py: a reliable list, and a stream with a consumer group."""
+"""Plain redis-py: a reliable list, and a stream with a consumer group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are too large or not messages, and objects that belong to somebody else."""
+"""Messages that are too large or not messages, and objects of other clients."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_no_role_reads_a_secret_or_runs_lua_of_its_own(server: RedisServer, role
 
 
 def login_again(server: RedisServer, role: str, password: str) -> str:
-    """As ``login``, on a server that asks for a password."""
+    """Log in to a server that asks for a password."""
     command = acl.line(role, "shop", 0, **HOW).split()
     with server.client(password=password) as raw:
         raw.execute_command(*command)

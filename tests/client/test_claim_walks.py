@@ -1,5 +1,5 @@
-"""Random walks of two pipelines on one queue, call by call: whoever stops between two pages, takes over, is released or
-meets a purge, what is committed is received once, and what is not comes back or stays."""
+"""Random runs of two pipelines on one queue, call by call: a pipeline that stops between two pages, takes over, is
+released or meets a purge, what is committed is received once, and what is not comes back or stays."""
 
 from __future__ import annotations
 

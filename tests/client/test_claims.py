@@ -112,7 +112,7 @@ def test_a_commit_receives_all_at_once_and_removes_it_by_pages(draining: Pipelin
     known = draining.known
     assert (known.committed, known.sequence, known.count, known.draining) == (1, 1, 0, known.number)
     draining.holds(2000, 500)
-    # Whoever comes behind a crash: the batch is done, and what is left of it goes.
+    # After a crash: the batch is done, and the rest of its messages is removed.
     with pytest.raises(ClaimLost, match="received already"):
         draining.read(1)
     assert draining.page(1) == Received(500, False, True)

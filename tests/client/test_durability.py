@@ -52,7 +52,7 @@ def queue(url: str, settings: Settings = PATIENT) -> Iterator[mqredis.Queue]:
 
 @contextlib.contextmanager
 def queue_again(url: str) -> Iterator[mqredis.Queue]:
-    """The same queue for another client, whose calls wait for nothing."""
+    """The queue, open in another client that waits for no level."""
     with mqredis.connect(url, settings=PATIENT) as qm, qm.open("q") as opened:
         yield opened
 

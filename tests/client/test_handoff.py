@@ -29,7 +29,7 @@ WAITERS = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
 
 
 class Desk:
-    """A client that reads, another that sends, and a look at what is registered."""
+    """A client that reads, another one that sends, and access to the registered waiters."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -54,7 +54,7 @@ class Desk:
         return future
 
     def handed(self) -> int:
-        """Messages that are locked though nobody has looked."""
+        """Messages that are locked although no reader has made a call."""
         return self.sender.queue_info("q").locked
 
 
@@ -233,7 +233,7 @@ async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: th
         assert (await queue.lock(0)).message.delivery_count == 1
 
 
-#: Whom the server knows for as long as one of these tests lasts.
+#: The clients of the server while one of these tests runs.
 USER: dict[str, Any] = {"username": "limited", "password": "any"}
 
 

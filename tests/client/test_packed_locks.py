@@ -280,7 +280,7 @@ def test_a_lock_takes_the_place_of_one_before_it(kit: Kit) -> None:
 
 
 def test_a_text_that_no_line_names_is_nobodys(kit: Kit) -> None:
-    """As it is once the doctor has given the messages back."""
+    """The queue after the doctor has given the messages back."""
     texts = lock_texts(kit.raw, kit.key("q"))
     assert texts
     kit.held[0].abort()
@@ -295,7 +295,7 @@ def test_a_text_that_no_line_names_is_nobodys(kit: Kit) -> None:
 
 @WHERE
 def test_one_text_that_no_line_names_is_nobodys(kit: Kit, room: bool) -> None:
-    """Neither a commit nor the next lock ends by it what is somebody else's by now."""
+    """Neither a commit nor the next lock with the old fence ends the lock of another reader."""
     lock = kit.lock(room)
     packed = kit.locks()[-1]
     lock.abort()
@@ -368,7 +368,7 @@ def test_one_that_is_left_is_packed_as_well(kit: Kit) -> None:
 
 @WHERE
 def test_a_lock_that_was_lost_is_not_ended_by_the_next(kit: Kit, room: bool) -> None:
-    """It is somebody else's by now: what stood under the old fence is gone."""
+    """Another reader has locked the message by now: the text of the old fence is gone."""
     lock = kit.lock(room)
     kit.queue._run(settle.settle(kit.queue._handle, [("a", lock.fence, lock._key)]))
     with kit.queue._manager.open("q") as other:
@@ -393,7 +393,7 @@ def test_whose_text_names_another_ends_nothing(kit: Kit, room: bool) -> None:
 
 @EACH
 def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
-    """Whoever comes by then: it says when to look at it, as any lock."""
+    """Packed locks set the queue's next timer, as any lock does; the next call serves it."""
     key, locks = kit.key("q"), kit.locks()
     assert kit.count("due") == min(int(lock.deadline) for lock in locks)
     over, changed = [replace(lock, deadline=b"1000") for lock in locks], line(kit.raw, key)

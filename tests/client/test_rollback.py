@@ -1,4 +1,5 @@
-"""A server that comes back with less: everybody who knew more is told, whatever was done since, and nobody else."""
+"""A server that returns with fewer changes: exactly the clients that knew more get an error, whatever was done
+since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sealed bodies: nobody reads or changes what is stored without the key, and nothing is lost that cannot be opened."""
+"""Sealed bodies: without the key stored bodies can be neither read nor changed, and one that cannot be opened is
+kept."""
 
 from __future__ import annotations
 

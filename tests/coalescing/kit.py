@@ -38,7 +38,7 @@ class Gate:
         qm._driver.call = self.call
 
     def away(self) -> None:
-        """Let everybody through from now on."""
+        """Let all calls through from now on."""
         del self._driver.call
 
     async def call(self, call: Any, *args: Any) -> Any:

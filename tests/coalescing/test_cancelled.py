@@ -53,7 +53,7 @@ async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody
     async def held(call: Any, *args: Any) -> Any:
         answer = await original(call, *args)
         if call.script == "send" and messages_of(call) > 1:
-            reached.set()  # it is done there, and nobody here knows
+            reached.set()  # the server has done it, and the client does not know
             await answered.wait()
         return answer
 

@@ -1,4 +1,4 @@
-"""Readers that are cancelled while a look that locks is under way: what it has locked is given back at once."""
+"""Readers that are cancelled during a call that locks: the messages that it has locked are released at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def qm(url: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
 
 
 class Cut:
-    """Cancels a task when it sends its next read: behind that it waits for the answer, and nobody reads it."""
+    """Cancels a task when it sends its next read, so that the task never gets the reply."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.task: asyncio.Task[Any] | None = None
@@ -69,7 +69,7 @@ async def waiting(qm: Any) -> None:
 
 
 async def nothing_held(qm: Any) -> None:
-    """Available, nobody waits, nothing is left to be asked, and the next reader has it."""
+    """The message is available, no waiter and no unknown token is left, and the next reader gets the message."""
     info = await qm.queue_info("q")
     assert (info.ready, info.locked, info.waiters) == (1, 0, 0)
     assert qm.unknown == []
@@ -81,7 +81,7 @@ async def nothing_held(qm: Any) -> None:
 
 @pytest_asyncio.fixture
 async def real(redis_server: RedisServer) -> AsyncIterator[mqredis.asyncio.QueueManager]:
-    """A fake answers before anybody can be cancelled."""
+    """A fake replies before the task can be cancelled."""
     async with mqredis.asyncio.connect(redis_server.url, settings=SETTINGS) as manager:
         await manager.create_queue("q")
         yield manager

@@ -1,4 +1,4 @@
-"""Connections that are lost under a call of several: nobody knows, nobody is there, or it falls short."""
+"""Lost connections during joint calls: unknown outcomes, an unavailable server, a level that is not reached."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_nobody_knows_what_became_of_a_call(proxy, redis_server, fault, ou
             resolution = await qm.resolve(error.token)
             assert (resolution.outcome, resolution.status) == (outcome, 0)
         wanted = [b"0", b"1", b"2", b"3"] if outcome == "done" else [b"0"]
-        assert await bodies(queue) == wanted, "nobody sent it again"
+        assert await bodies(queue) == wanted, "it was sent again"
 
     await through(proxy, IMPATIENT, work)
 

@@ -158,7 +158,7 @@ class Broker:
         return self.qm.open(name)
 
     def transactional(self, name: str = "t", **properties: Any) -> Any:
-        """The same, transactional."""
+        """Create a transactional queue, and open it."""
         return self.queue(name, transactional=True, **properties)
 
     def start(self, function: Callable[[], Any]) -> Pending:
@@ -222,6 +222,6 @@ def send(queue: Any, text: str, **fields: Any) -> list[Any]:
 
 
 def send_in(qm: Any, queue: Any, text: str, **fields: Any) -> list[Any]:
-    """The same in one transaction of its own."""
+    """Send in a transaction of its own."""
     with qm.transaction() as tx:
         return send(queue, text, transaction=tx, **fields)

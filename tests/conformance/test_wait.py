@@ -1,4 +1,4 @@
-"""Wait For New Message (MS-MQDMPR 3.1.7.3.1) and who is served by Message Position Available (3.1.7.2.2)."""
+"""Wait For New Message (MS-MQDMPR 3.1.7.3.1) and which reader Message Position Available serves (3.1.7.2.2)."""
 
 from __future__ import annotations
 

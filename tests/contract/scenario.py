@@ -117,7 +117,7 @@ def _until_waiting(qm: QueueManager, thread: threading.Thread) -> None:
     for _ in range(10_000):
         if qm.queue_info("orders").waiters or not thread.is_alive():
             return
-    raise AssertionError("nobody waits")
+    raise AssertionError("no reader waits")
 
 
 def _waits(qm: QueueManager) -> None:

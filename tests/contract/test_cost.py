@@ -23,7 +23,7 @@ from tests.support.buckets import begin_bucket
 from tests.support.server import RedisServer, server_version
 
 #: Commands that a client sends once, or that measure. A reader subscribes once to the bell of each slot it is given,
-#: and whether that is one slot or two depends on who is done first: it, or the sender that has the other one.
+#: and whether that is one slot or two depends on which ends first: this call, or the sender with the other slot.
 _NOT_COUNTED = {
     "subscribe",
     "info",
@@ -72,7 +72,7 @@ def _counted(client: Any) -> tuple[int, int]:
 def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
     if server_version() < (7,):
         pytest.skip("functions came with Redis 7")
-    # What the server refuses would be called by EVALSHA, and nobody would see more than the cost.
+    # A function that the server refuses would be called by EVALSHA, which only the cost would show.
     with redis_server.client() as client:
         for library in scripts.libraries():
             form = library.function(library.scripts[0])
@@ -201,7 +201,7 @@ def test_steps_of_a_transaction(
 
     steps["abort"] = lambda: units.pop().abort()
     cost("commit"), cost("abort")
-    # What was there when somebody asked for a correlation id stands in an index, which costs a command where it goes
+    # Messages that were there at a search for a correlation id are in an index, which costs a command where they go
     # and where it comes back. What came later does not.
     assert cost("commit") == [(1, 11 + asked), (1, 8), (1, 15)]
     # An abort counts the messages that come back for another attempt.

@@ -156,7 +156,7 @@ def test_signals(tasks):
 
 
 def lost(message: Message, times: int) -> Message:
-    """As it is delivered after its worker was lost so many times."""
+    """Deliver the message as after the loss of so many workers."""
     return message.replace(attempts=times + 1)
 
 

@@ -13,7 +13,7 @@ from mqredis.steps import Refused
 
 
 def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
-    """On a list of ours: the server of the tests is shared, and its libraries belong to everybody."""
+    """Works on a list of the test, since the tests share one server and its libraries."""
     current = scripts.get("send").library.title
     there = [current, "mqredis_0123456789ab_send", "mqredis_other_tool", "somebody_elses"]
     asked: list[tuple[object, ...]] = []

@@ -104,7 +104,7 @@ def kept(start_server: Start) -> RedisServer:
 
 
 def again(server: RedisServer, save: str) -> None:
-    """The same data under another server process with other settings, as after a failover."""
+    """Start another server process with other settings on the data, as after a failover."""
     with server.client() as raw:
         raw.save()
     server.options["save"] = save

@@ -108,7 +108,7 @@ for n = 1, #waiters, 2 do
 end
 return reply
 """,
-    # Adds one and rings nobody.
+    # Adds one and notifies no reader.
     "silent": """
 local refused = token()
 if refused then return refused end
@@ -176,7 +176,7 @@ def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
 
 
 async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
-    """The same for tasks: the loop turns between two looks."""
+    """Wait in asyncio until a condition holds; the loop runs between two checks."""
     pause = asyncio.Event()
     async with asyncio.timeout(seconds):
         while not condition():

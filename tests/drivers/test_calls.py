@@ -25,7 +25,7 @@ def test_calls_run_once_each(url: str, connect: Callable[..., Driver]) -> None:
 
 @pytest.mark.asyncio
 async def test_async_calls_run_once_each(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
-    """The same with asyncio."""
+    """Calls of the asyncio driver."""
     driver = aconnect(url)
     for n in range(1, 11):
         assert await driver.run(add(driver.core.keys)) == str(n)
@@ -35,7 +35,7 @@ async def test_async_calls_run_once_each(url: str, aconnect: Callable[..., Async
 async def test_an_interrupt_while_a_connection_is_put_away(
     url: str, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call was made, and nobody knows of it: its number may not be used again."""
+    """The call was made, but the client does not know it: its sequence number must not be used again."""
     driver = aconnect(url)
     await driver.run(add(driver.core.keys))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 import redis
 
 from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.attempt import Attempt
 from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.net.pool_aio import hang_up
 from mqredis.drivers.sync import Driver
@@ -285,15 +287,24 @@ def test_a_script_that_fails_is_our_bug(url: str, connect: Callable[..., Driver]
     assert driver.run(add(driver.core.keys)) == "2"
 
 
-def test_a_busy_server_is_waited_for(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
-    driver = connect(redis_server.url)
+def test_a_busy_server_is_waited_for(
+    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, paused = connect(redis_server.url), threading.Event()
+    next_pause = Attempt.next_pause
+
+    def noted(attempt: Attempt) -> float:
+        paused.set()
+        return next_pause(attempt)
+
+    monkeypatch.setattr(Attempt, "next_pause", noted)
     driver.run(add(driver.core.keys))
     with redis_server.client() as client, redis_server.client() as slow, ThreadPoolExecutor(2) as pool:
         client.config_set("lua-time-limit", "10")
         loop = pool.submit(slow.execute_command, "EVAL", "while true do end", "0")
         until(lambda: _busy(redis_server))
         future = pool.submit(driver.run, add(driver.core.keys))
-        until(lambda: int(driver.backend._epoch) >= 0)
+        assert paused.wait(30), "the call has met the busy server"
         client.script_kill()
         assert future.result(30) == "2"
         with pytest.raises(Exception, match="killed"):

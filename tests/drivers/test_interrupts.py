@@ -52,7 +52,7 @@ class Bomb:
 
 @pytest.fixture
 def spared() -> Iterator[None]:
-    """A socket that was interrupted before anybody owned it is closed by the collector, and that here."""
+    """A socket that was interrupted before it had an owner is closed by the garbage collector, which runs here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield

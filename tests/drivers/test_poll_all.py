@@ -27,7 +27,7 @@ SHORT = "return envelope(0, '1')"
 
 
 def silent(keys: ManagerKeys) -> Operation[str]:
-    """Add one and ring nobody."""
+    """Add one and notify no reader."""
     return perform(Call("silent", keys.call("q"), [], first))
 
 

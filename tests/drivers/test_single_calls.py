@@ -33,7 +33,7 @@ async def ago(driver: AsyncDriver) -> str:
 
 
 def free(driver: Driver | AsyncDriver) -> list[Slot]:
-    """The slots that nobody holds."""
+    """The free slots."""
     session = driver.core.session
     assert session is not None
     return session.free

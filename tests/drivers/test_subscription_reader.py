@@ -1,4 +1,4 @@
-"""Who reads the subscription: threads that sleep do, in turns."""
+"""Sleeping threads read the subscription in turns."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.support.server import RedisServer
 
 __all__ = ["spared"]  # a fixture
 
-#: Whoever is not rung for looks again only after the test has failed.
+#: A reader that is not notified fetches again only after the test has failed.
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
 #: What an operation does when it was woken, before it looks.
 Then = Callable[[], object]
@@ -37,7 +37,8 @@ def taking(
     then: Then = lambda: None,
     scopes: tuple[object, ...] = (),
 ) -> Steps[str]:
-    """Take one, waiting for it with a look that is known before; ``before``: the first wait; ``then``: after each."""
+    """Take one; wait with the next call known before. ``before``: called before the first wait; ``then``: after
+    each."""
     seen = [] if seen is None else seen
     mode = yield Listen()
     look = Call("take", driver.core.keys.call("q"), [mode], first)

@@ -240,7 +240,8 @@ def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) 
 def test_a_subscription_that_the_server_throws_out(
     start_server: Callable[..., RedisServer], connect: Callable[..., Driver]
 ) -> None:
-    """Its output buffer has run over: who waits subscribes again and looks, long before a re-check."""
+    """The output buffer of the subscription has overflowed: waiting readers subscribe again and fetch long before a
+    re-check."""
     server = start_server(options={"client-output-buffer-limit": "pubsub 1kb 1kb 1"})
     driver, other = connect(server.url, SLOW), connect(server.url)
     with server.client() as raw, ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""The wake channels of a driver: which are subscribed, and whom their notifications wake."""
+"""The wake channels of a driver: which are subscribed, and which operations their notifications wake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def using(table: WaiterTable[threading.Event], session: Session) -> Run:
 
 
 def renew(table: WaiterTable[threading.Event], run: Run, session: Session) -> None:
-    """As the registries do when the session has ended."""
+    """Remove stale channels, as the registries do when the session has ended."""
     old, run.slot = run.slot, session.take()
     wake, _ = table.wake_channel(run.slot.name, f"ch:{run.slot.name}", session.number)
     table.remove_stale(session.number)

@@ -1,4 +1,4 @@
-"""A queue manager whose queues nobody asked for an identifier, and what is in their index."""
+"""A queue manager before the first search for an identifier, and the contents of its indexes."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_none_as_a_correlation_id_is_no_correlation_id(broker, none):
 
 
 def test_what_only_ends_in_zeros_is_an_id(broker):
-    """It comes back as it was sent."""
+    """An identifier is read as it was sent."""
     q = broker.queue()
     given = b"a" + bytes(23)
     q.send(b"A", message_id=given, correlation_id=given, group_id="\0")

@@ -53,7 +53,7 @@ def test_what_comes_before_the_mark_enters_at_once(kit: Kit, special: dict[str, 
 
 
 def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
-    """Locked singly or together, in a transaction, delayed, moved away: none was available when somebody asked."""
+    """Locked singly or together, in a transaction, delayed, moved away: none was available when the search ran."""
     q, t, sub = kit.qm.open("q"), kit.qm.open("t"), kit.qm.open("q;s")
     q.send_many(named("p1", "p2", "l"))
     with kit.qm.transaction() as unit:

@@ -1,4 +1,4 @@
-"""The index of message and correlation ids is brought up to date by whoever asks for one (matching/index_build.lua)."""
+"""The index of message and correlation ids is brought up to date by a search for one (matching/index_build.lua)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is rung for what: a message that one waiting reader cannot use is there for the next one at once.
+"""Which reader is notified of which message: one that a waiting reader cannot use goes to the next one at once.
 
 The clients here do not look again by themselves before the tests lose their patience.
 """
@@ -246,7 +246,8 @@ def stage(backend):
 
 
 def two_of_a_group(queue):
-    """The second makes the group complete, and somebody takes the first before anybody has looked."""
+    """The second message makes the group complete, and another reader takes the first one before the notified one
+    fetches."""
     queue.send(b"1", group_id="g", sequence=1, properties={"n": 1})
     queue.send(b"2", group_id="g", sequence=2, last_in_group=True, properties={"n": 2})
     assert queue.receive(0, match=Match(sequence=1)).body == b"1"

@@ -101,7 +101,7 @@ def test_what_was_meant_for_a_reader_that_died_is_found_by_the_next(qm):
     reader = Reader(qm)
     assert reader.look() == []
     before = reader.looks
-    # It is offered to nobody who listens; the reader stays registered and finds it when it looks again.
+    # No listening reader is notified; the reader stays registered and finds the message with its next fetch.
     queue.send(b"red", properties={"colour": "red"})
     assert reader.look() == [b"red"]
     assert reader.looks <= before + 2

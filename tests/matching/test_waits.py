@@ -226,7 +226,7 @@ def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
         assert done, found
         found += [future.result().body for future in done]
     assert sorted(found) == [b"1", b"2"]
-    put(q, "C:c1")  # whoever is left would take it
+    put(q, "C:c1")  # a waiter that was left over would take it
     (last,) = left
     assert last.result(PATIENCE).body == b"C"
 

@@ -74,14 +74,14 @@ class ModelCursor:
         tag: Any = None,
         transaction: Any = None,
     ) -> ModelLocked | ModelHeld:
-        """The same as the first half of a two-phase read."""
+        """Lock the message at the cursor: the first half of a two-phase read."""
         if transaction is not None:
             message = self.receive(timeout, transaction=transaction, tag=tag)
             return ModelHeld(self.handle, message, transaction)
         return self._dequeue(timeout, tag=tag, two_phase=True, lease=lease)
 
     def reset(self) -> None:
-        """Back to the start (MQAC 3.11.4.1.10). Asks nobody, so it works on a closed handle too."""
+        """Back to the start (MQAC 3.11.4.1.10). It makes no call, so it works on a closed handle, too."""
         with self.handle.manager.step():
             self.place, self.state = START, CursorState.UNREAD
 

@@ -91,7 +91,7 @@ def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> Non
 
 
 def judge(store: Store, position: Position, lapsed: bool) -> None:
-    """The message is in nobody's hand any more: where does it go?"""
+    """Where does a message go that no reader holds any more?"""
     queue, due = position.queue, fate(store, position)
     queue.retried += due in ("again", "rest")
     position.state, position.holder, position.allow_peek = State.AVAILABLE, None, False

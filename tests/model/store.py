@@ -183,7 +183,7 @@ class Store:
             traces.left(self, position, reason)
 
     def drop(self, position: Position) -> None:
-        """Take a position off its list without telling anybody."""
+        """Remove a position from its list, without waking a reader."""
         position.state, position.holder = State.DELETED, None
         position.queue.positions.pop(position.lookup_id, None)
 

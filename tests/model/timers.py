@@ -1,6 +1,6 @@
 """What becomes due: leases, expiries, delays, rests, windows of dedup keys (3.1.7.2.7, law 9).
 
-Whoever comes by serves it, queue by queue in the order of their names: first the leases, then the timers, each from
+The next call serves it, queue by queue in the order of their names: first the leases, then the timers, each from
 the earliest on, and no more than a portion of each at a time.
 """
 

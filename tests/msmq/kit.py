@@ -47,7 +47,7 @@ def send(queue, text, **fields):
 
 
 def send_in(qm, queue, text, **fields):
-    """The same in one transaction of its own."""
+    """Send in a transaction of its own."""
     with qm.transaction() as tx:
         return send(queue, text, transaction=tx, **fields)
 

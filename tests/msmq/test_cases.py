@@ -177,7 +177,7 @@ def test_k3(qm, background):
     background.until(lambda: qm.queue_info("q").waiters == 1)
     send(q, "A", time_to_be_received=0)
     send(q, "B")
-    assert waiting.result(30).body == b"B"  # D21: A expired, and then nobody has it
+    assert waiting.result(30).body == b"B"  # D21: A expired, and no reader got it
     assert qm.info().messages == 0
 
 

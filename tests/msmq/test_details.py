@@ -39,7 +39,7 @@ def test_a_queue_goes_with_its_subqueues_and_leaves_nothing(qm):
 
 def test_timers_go_with_their_queue(qm):
     make(qm).send(b"x", delay=60)
-    assert qm.delete_queue("q") == 1  # the doctor would find keys of a queue that nobody knows
+    assert qm.delete_queue("q") == 1  # the doctor would find keys of an unknown queue
 
 
 def test_what_is_not_due_yet_leaves_its_traces_when_its_queue_goes(qm):
@@ -67,9 +67,7 @@ def test_nothing_uncommitted_is_left_of_a_queue_that_goes(qm):
     t.send(b"x", time_to_be_received=60, transaction=unit)
     t.send(b"y", delay=60, transaction=unit)
     qm.delete_queue("t")
-    assert (
-        qm.info().messages == qm.info().bytes == 0
-    )  # the doctor would find keys of a queue that nobody knows
+    assert qm.info().messages == qm.info().bytes == 0  # the doctor would find keys of an unknown queue
 
 
 def test_maintenance_of_a_subqueue_counts_for_its_queue(qm):

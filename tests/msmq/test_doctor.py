@@ -93,7 +93,7 @@ def test_what_is_planted_is_found(qm, redis_server, plant):
 
 
 def test_what_a_line_says_of_a_field_that_is_mended_is_made_anew(qm, redis_server):
-    """Whoever made the line anew meanwhile has made it from what was wrong: no finding of its own."""
+    """A script that rebuilt the header meanwhile has used the wrong fields, which is not a finding of its own."""
     qm.create_queue("q", retry=mqredis.RetryPolicy(immediate=0, cycles=1))
     with redis_server.client() as client:
         key = "mq:{ill}:q:q:q"

@@ -99,6 +99,7 @@ def test_a_dedup_key_whose_window_is_over(qm, count):
             break
     qm.advance_clock(60)
     q.send(b"y", dedup_key=f"k{count - 1}")
+    assert [message.body for message in drain(qm, "q")] == [b"y"]
 
 
 def test_a_redrive_out_of_a_subqueue_counts_in_its_parent(qm):

@@ -78,7 +78,7 @@ def plot(backend: Backend) -> Iterator[Callable[..., Plot]]:
 
 
 def seen(queue: Queue) -> list[tuple[Any, ...]]:
-    """What is there: body (of a large one its first byte), marks, deliveries, aborts."""
+    """The messages of a queue: body (first byte of a large one), marks, deliveries, aborts."""
     return [
         (
             message.body if len(message.body) < 5000 else message.body[:1],

@@ -1,4 +1,4 @@
-"""Queues of failed messages: who is told of them, and that they never keep senders from a queue."""
+"""Queues of failed messages: the warnings about them, and that they never keep senders from a queue."""
 
 from __future__ import annotations
 

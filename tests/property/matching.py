@@ -1,4 +1,4 @@
-"""Random walks for whoever wants a particular message: matches, selectors, groups, turns, browsers, marks."""
+"""Random runs of readers of particular messages: matches, selectors, groups, turns, browsers, marks."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def forget_calls(found: dict[bytes, Any]) -> None:
 
 
 def forget_order(found: dict[bytes, Any]) -> None:
-    """Leave out the order of what is in claims that are committed or released: nobody asks for it."""
+    """Leave out the order of messages in claims that are committed or released, which has no meaning."""
     for key in [key for key in found if key.endswith(b":q") and b"pages" in found[key]]:
         books, states = [], found.get(key[:-1] + b"s", {})
         for book in found[key].pop(b"pages").split(b";")[:-1]:

@@ -302,7 +302,7 @@ class Runner(FeatureSteps):
         self.qm.maintain()
 
     def named(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The same message with an identifier of ours (those the broker makes up differ) and its body made."""
+        """The message with an identifier of the test (those that the broker generates differ), and its body."""
         self.sends += 1
         body = fields["body"]
         if isinstance(body, tuple):

@@ -1,4 +1,4 @@
-"""The same random operations on fakeredis and on a real Redis: equal replies, equal keys.
+"""Random operations on fakeredis and on a real Redis have equal replies and leave equal keys.
 
 This catches what a fake hides: a difference in number formats, in sort order, in what a command accepts.
 """

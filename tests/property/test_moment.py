@@ -33,7 +33,7 @@ def put(walk: Clocked, **fields: Any) -> None:
 
 
 def take(walk: Clocked) -> int:
-    """What a look at it answers."""
+    """The reply of a peek at the moment."""
     return int(walk.call(read.receive(walk.address["q"], "take", 1), *walk.token())[0])
 
 

@@ -164,7 +164,7 @@ class Walk:
         grant = self.dice.choice(("1500", "30000")) if mode == "lock" else ""
         if self.dice.random() < 0.5:
             return read.receive(self.address, mode, self.dice.choice((1, 2, 9)), grant=grant)
-        # It was rung for a message that somebody may have by now.
+        # It was notified of a message that another reader may have by now.
         self.live.client.hset(KEYS.admin().keys[0], "1.1!", f"h {self.any()}")
         return read.receive(self.address, mode, 1, grant=grant, waiter=Waiter("D k0 ", "1"))
 

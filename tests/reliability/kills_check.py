@@ -65,7 +65,9 @@ def _work(url: str, pipe: int) -> None:
                 os.write(pipe, b"-")
 
 
-@check("killed workers", "receive and send in one transaction: whoever is killed, output equals input")
+@check(
+    "killed workers", "receive and send in one transaction: output equals input, whichever process is killed"
+)
 def killed_workers(run: Run) -> None:
     """Kill a random worker after a random number of messages, again and again.
 

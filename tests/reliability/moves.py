@@ -33,7 +33,7 @@ class Step(ABC):
         """The broker has done this."""
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
-        """The same, for steps whose call has to be looked at, too."""
+        """Run a step, and return its call, too."""
         self.learn(world, me, answer)
 
     def told(self, world: World, me: Client, answer: Answer) -> None:  # noqa: B027

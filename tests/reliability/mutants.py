@@ -33,7 +33,7 @@ _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\
 #: A call whose result is not used. Loads and caches save time and change no result.
 _CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.(?!load\()\w+\(.*\)$")
 #: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
-#: the same is found: no change that anybody could notice.
+#: the same is found: no change that a caller could notice.
 _PLAIN = re.compile(r"string\.find\((?:[^()]|\([^()]*\))*, $")
 _NOT_CODE = re.compile(r"^\s*(--|local [a-z_]+ = \{\}|$)")
 
@@ -51,7 +51,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The same for the same change, whatever line it stands on now: the sample and the ledger know it by this."""
+        """An identity that does not depend on the line number, for the sample and the ledger."""
         return f"{self.file}|{self.before.strip()}|{self.after.strip()}|{self.which}"
 
     @property

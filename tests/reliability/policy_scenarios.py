@@ -56,7 +56,7 @@ def _two_deliveries(_world: World, store: Store) -> None:
 
 
 def _no_lost_wake(world: World, store: Store) -> None:
-    """Nobody waits for what is there, unless somebody else was told of it."""
+    """No reader waits while a message is available, unless another reader was notified of it."""
     view = store.queues[Q]
     waiting = len(view.waiters)
     available = sum(record.available for record in view.records.values())

@@ -121,7 +121,7 @@ class Writer:
         try:
             unit.commit(durability=self.level)
         except DurabilityNotReached:
-            return  # it is done, but nobody was promised that it stays
+            return  # it is done, but its level does not promise that it survives
         self.acknowledged.add(self.unit)
 
     def present(self) -> Counter[int]:
@@ -169,7 +169,7 @@ def promotion(run: Run) -> None:
 
 
 def _judge(run: Run, writer: Writer, other: QueueManager) -> None:
-    """On the promoted server: what is there, and were both clients told what is not?"""
+    """Check the data of the promoted server, and that both clients learned of what is missing."""
     reports = [told(manager) for manager in (writer.qm, other)]
     report = other.doctor()
     if not report.healthy:

@@ -38,7 +38,7 @@ def full_server(run: Run) -> None:
         got: list[list[bytes]] = [[], []]
         raw.script_flush()
         with mqredis.connect(server.url, settings=HASTY) as late, late.open("q") as newcomer:
-            got[0].append(newcomer.receive(0).body)  # who comes late can help to drain
+            got[0].append(newcomer.receive(0).body)  # a late reader helps to drain the queue
             assert late.info().messages == 2 * half - 1
             assert late.doctor().healthy
         while len(got[0]) < half or len(got[1]) < half:

@@ -24,7 +24,7 @@ _slots = itertools.count(100)
 
 
 def fresh() -> Place:
-    """A slot that nobody has used."""
+    """A slot that was not used yet."""
     return Place(f"1.{next(_slots)}")
 
 
@@ -56,7 +56,7 @@ def waiters(reader: Reader, path: str = "q") -> int:
 
 
 def take(reader: Reader) -> list[tuple[str, str]]:
-    """What anybody else finds: the id and the counts of its state."""
+    """The message as another reader finds it: its id, and the counts of its state."""
     found: Found = reader.call(read.receive(reader.address("q"), "take"), fresh())
     return [(lookup_id.decode(), counts.decode()) for lookup_id, counts, _ in found.messages]
 

@@ -16,7 +16,7 @@ from tests.support.server import RedisServer
 
 
 def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow link its creation may be under way still: nothing comes through until somebody waits for it."""
+    """Open a queue. Over a slow link its creation may still be under way, so this waits for it."""
     in_step, follow = Ring.in_step, Ring.follow
 
     def slow(ring: Ring) -> None:

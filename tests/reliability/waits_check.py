@@ -40,7 +40,7 @@ def fences(run: Run) -> None:
             reader.call(send.send(q, [item] * 64), place)
             old = reader.call(read.receive(q, "lock", 64, grant="1000"), place)
             reader.call(manager.update(reader.keys, "clock", "1001"), place)
-            # Nobody has come by since: the leases are over all the same, also those that one call does not serve.
+            # No call was made since. The leases are over nevertheless, also more of them than one call serves.
             first = run.dice(place.last).choice("caxj")
             late = [(first, old.fence, item[0].decode()) for item in old.messages]
             assert len(reader.call(read.settle(q, late, 60_000), place).lost) == 64, (
@@ -181,7 +181,7 @@ def restarts(run: Run) -> None:
             for thread in readers.threads:
                 thread.start()
             for number in range(count + 1):
-                if number:  # everybody has read something before the first one
+                if number:  # each reader has read a message before the first one
                     server.restart(kill=True)
                 began = time.monotonic()
                 for q in handles.values():

@@ -1,4 +1,4 @@
-"""Check: half of all notifications lost, and those who were to be woken killed: everybody is served all the same."""
+"""Check: every reader is served, although half of all notifications are lost and notified readers are killed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Arrivals:
     gates: list[threading.Semaphore] = field(
         default_factory=lambda: [threading.Semaphore(0) for _ in range(2 * READERS)]
     )
-    """Who has a message waits for the next round, or one reader would take them all."""
+    """A reader that got a message waits for the next round, so that one reader does not take all."""
 
     def count(self, number: int, qm: Any) -> None:
         """Note the re-checks of this client."""
@@ -135,7 +135,7 @@ async def _aconsumers(url: str, arrivals: Arrivals) -> None:
 
 @check(
     "lost wake-ups",
-    "half of all notifications lost and chosen waiters killed: everybody is served within a re-check",
+    "half of all notifications lost and chosen waiters killed: every reader is served within a re-check",
 )
 def lost_wakeups(run: Run) -> None:
     """As many messages as there are readers, again and again, over a proxy that swallows notifications."""
@@ -193,7 +193,7 @@ def lost_wakeups(run: Run) -> None:
 
 
 def _registered(raw: Any, count: int, session: str = "") -> None:
-    """So many waiters stand in the list of the queue: whoever is rung now is one of them."""
+    """Wait until so many waiters are registered, of which the next message notifies one."""
     key = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
     pause, end = threading.Event(), time.monotonic() + 60
     prefix = f"{session}." if session else ""

@@ -98,8 +98,8 @@ class Wire:
             self._ear.close()
 
     def listen(self, channels: Sequence[str] = ()) -> None:
-        """Somebody listens to every doorbell from now on, so that waiting readers are taken for alive; and to these, as
-        a client does: what is handed over is so only to who is subscribed to his very bell."""
+        """Subscribe to all wake channels, so that waiting readers count as alive, and to these by their exact names,
+        as a client does: locks are handed over only to readers that are subscribed to their own channel."""
         self._ear = socket.socket(socket.AF_UNIX)
         self._ear.settimeout(30)
         self._ear.connect(str(self.path))

@@ -52,6 +52,6 @@ def test_random_selectors(fake_judge: Judge, real_judge: Judge):
 )
 @given(rnd=st.randoms(use_true_random=False))
 def test_shrinking_selectors(real_judge: Judge, rnd: Random):
-    """The same, by hypothesis: slower, but what it finds comes as the shortest selector that shows it."""
+    """Random selectors by hypothesis: slower, but it reduces a failure to the shortest selector."""
     selector = parse(generate.selector(rnd))
     _check([(selector, generate.subject(rnd)) for _ in range(3)], real_judge)

@@ -12,6 +12,6 @@ BUCKET = BUCKET_MS // 1000
 
 
 def begin_bucket(qm: Any) -> None:
-    """Move the test clock, which nobody has moved yet, to the beginning of a bucket, so that the test ends long before
+    """Move the test clock, which was not moved before, to the beginning of a bucket, so that the test ends long before
     the bucket does, unless it moves the clock."""
     qm.advance_clock(BUCKET - time.time() % BUCKET + 1)

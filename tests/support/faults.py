@@ -62,7 +62,7 @@ class Drip:
 
 @dataclass(frozen=True)
 class BlackHole:
-    """From now on nothing passes on this connection in either direction, and nobody is told.
+    """From now on nothing passes on this connection in either direction, without an error on either side.
 
     ``forward=True`` still lets this very request reach the server.
     """

@@ -90,7 +90,7 @@ class Relay:
         _shut(target)
 
     def _admit(self, data: bytes) -> bytes:
-        """As much of it as may come through."""
+        """The part of the data that may pass."""
         self._flowing.wait()
         with self._lock:
             if self._budget is not None:
@@ -120,7 +120,7 @@ class Compass:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         _shut(self._server)
 
     def __enter__(self) -> Compass:

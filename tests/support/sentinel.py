@@ -53,7 +53,7 @@ class SentinelGroup:
         """Start everything and return when the Sentinels know each other and the replica."""
         for server in self.servers:
             server.start()
-        del self.servers[1].options["replicaof"]  # from now on Sentinel decides who follows whom
+        del self.servers[1].options["replicaof"]  # from now on Sentinel decides which server is the primary
         for port in self.ports:
             config = self.directory / f"{port}.conf"
             config.write_text(

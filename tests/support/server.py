@@ -223,7 +223,7 @@ def _short_directory() -> Path:
 
 
 def free_port(*, bus: bool = False) -> int:
-    """A port that nobody uses. ``bus``: nor the one 10,000 above, where a cluster's node takes its place by itself."""
+    """A free port. ``bus``: the port 10,000 above is free, too, which a node of a cluster uses."""
     while True:
         with socket.socket() as probe, socket.socket() as above:
             probe.bind(("127.0.0.1", 0))

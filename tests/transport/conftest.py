@@ -65,7 +65,7 @@ def add(x, y):
 @app.task(bind=True)
 def redelivered(self, wait):
     if not self.request.delivery_info.get("redelivered"):
-        open(wait, "w").close()  # whoever sees it kills this worker
+        open(wait, "w").close()  # the test that sees the file kills this worker
         while True:
             pass
     return "again"

@@ -92,7 +92,7 @@ def test_what_the_event_loop_did_not_deliver_is_given_back(connect, queue):
     hub = Hub()
     with kombu.Consumer(reading, [queue], callbacks=[print]):
         reading.register_with_event_loop(hub)
-        reading.transport._fetcher.update()  # the hub never runs: the thread fetches, nobody delivers
+        reading.transport._fetcher.update()  # the hub never runs: the thread fetches, and no message is delivered
         publish(sending, 1, queue)
         until(lambda: info(sending, "q").locked == 1)
         reading.release()

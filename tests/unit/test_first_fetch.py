@@ -101,7 +101,7 @@ def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
 
 
 def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps[Any]:
-    """As it was written once: the loop makes all looks."""
+    """The reference: the loop makes all fetches."""
     fetch = receive.fetching(handle, "tx" if unit else "take", unit=unit)
     answer = yield from until_found(Reader(handle, fetch, steady=unit is None), "D", timeout)
     if unit:

@@ -1,4 +1,4 @@
-"""A lock has its message made when that is asked for; nobody sees a difference."""
+"""A lock makes its message at the first access, with no visible difference."""
 
 from __future__ import annotations
 

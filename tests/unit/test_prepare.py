@@ -119,7 +119,7 @@ def test_too_large_by_either_way() -> None:
 
 
 def test_who_has_a_message_that_is_too_large_asks_once() -> None:
-    """And nobody else; not even they, where the settings allow no more."""
+    """Only these users are refused, and only if the settings allow no more."""
     operation = iter(send.Send(handle(100), b"b" * 500, {}))
     asked: Any = operation.send(None)
     assert (asked.script, asked.changes) == ("queue_info", False)

@@ -43,7 +43,7 @@ def proxy(request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: P
 
 @pytest.fixture
 def direct(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    """A look behind the proxy's back."""
+    """Read the server directly, without the proxy."""
     with redis_server.client(decode_responses=True) as client:
         yield client
 

@@ -172,7 +172,7 @@ def test_stop_gives_back_at_once_what_was_not_begun(qm, queue, register, started
     thread = started(worker)
     assert running.wait(WAIT)
     worker.stop()
-    # The handler still runs: somebody else gets the others now, as they were but for the delivery.
+    # The handler still runs. Another reader gets the other messages, which differ in the delivery only.
     others = [queue.receive(WAIT) for _ in range(3)]
     assert [(m.body, m.delivery_count, m.abort_count) for m in others] == [
         (b"4", 2, 0), (b"5", 2, 0), (b"6", 2, 0),

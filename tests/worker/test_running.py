@@ -95,7 +95,7 @@ def test_a_long_handler_keeps_its_message(qm, queue, worker, started):
         send(qm, queue, b"x")
         assert ended.wait(WAIT)
         worker.stop()
-    # Four renewals of a third of the lease are longer than the lease, and nobody else was given the message.
+    # Four renewals of a third of the lease are longer than the lease, and no other reader got the message.
 
 
 def test_losing_the_message_ends_the_handler(qm, queue, worker, started):

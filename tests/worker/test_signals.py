@@ -81,7 +81,7 @@ def test_the_handler_of_a_supervisor_waits_for_nothing_that_its_sleep_holds() ->
 
 
 class Stage:
-    """As much of a run as its signals need."""
+    """The part of a run that handles signals."""
 
     stop = Running.stop
 
