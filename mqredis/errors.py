@@ -449,7 +449,7 @@ _TABLE = _by_status()
 
 
 def error_for(status: int, message: str = "", **details: Any) -> MqError:
-    """The exception that stands for ``status``."""
+    """The exception for ``status``."""
     cls = _TABLE.get(status, MqError)
     if int(cls.status) != status:
         details["status"] = Status(status) if status in Status._value2member_map_ else status

@@ -1,4 +1,4 @@
-"""What an operation is, and what it may ask of a driver.
+"""The protocol between operations and drivers: operations, and the steps that they yield.
 
 An operation never touches a socket, a thread or an event loop: it makes requests and reads replies. The blocking and
 the asyncio driver run every operation in the same way, and know nothing about the kinds of operations.
@@ -119,7 +119,8 @@ class Interrupted:
 
 @dataclass(slots=True)
 class OutcomeKnown:
-    """The outcome of the interrupted call with this token is known: the operation goes on in the slot of that call."""
+    """The outcome of the interrupted call with this token is known: the operation continues in the slot of that
+    call."""
 
     token: str
 
@@ -275,7 +276,7 @@ def procedure(function: Callable[P, Steps[R]]) -> Callable[P, Operation[R]]:
 
 
 def understand(call: Call[T], reply: Reply) -> T:
-    """What a reply means. Raises the error that a refusal stands for, InvariantBroken if it cannot be read."""
+    """Parse a reply. Raises the error of a refusal; InvariantBroken if the reply cannot be parsed."""
     try:
         return call.parse(*reply)
     except MqError:

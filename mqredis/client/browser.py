@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Browser:
-    """A browse cursor as IBM MQ has it: it stands before the first message, and moves only when a call succeeds.
+    """A browse cursor as in IBM MQ: it begins before the first message, and moves only when a call succeeds.
 
     What arrives behind it (a higher priority, a message given back) is seen by ``first``, not by ``next``.
     ``for message in browser`` goes to the end of the queue.

@@ -64,7 +64,7 @@ def unlock(address: Address, entry: bytes, given: str, lookup_ids: Sequence[str]
 def abort(
     manager: ManagerKeys, transaction: str, entry: bytes, paths: Iterable[str], extra: tuple[str, ...]
 ) -> Call[list[str]]:
-    """Abort an open transaction. Answers the queues that have to be named as well; none when it is done."""
+    """Abort an open transaction. Returns the queues that the call has to name as well; none when it is done."""
 
     def parse(status: int, payload: Payload) -> list[str]:
         if status == Status.KEYS_CHANGED:

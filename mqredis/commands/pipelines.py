@@ -139,7 +139,7 @@ def claim(
 
 
 def match(queue: Address, order: Order, place: str = "") -> Call[bool | str]:
-    """Is there a message that fits the order? A text: where the search goes on."""
+    """Is there a message that fits the order? A text: where the search continues."""
 
     def parse(status: int, payload: Payload) -> bool | str:
         if status == Status.CONTINUE:

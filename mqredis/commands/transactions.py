@@ -97,7 +97,7 @@ def end(
     given: str = "",
     verdicts: Mapping[str, str] | None = None,
 ) -> Call[list[str]]:
-    """Commit, abort or prepare. Answers the paths of queues that have to be named as well; empty when done.
+    """Commit, abort or prepare. Returns the queues that the call has to name as well; empty when done.
 
     ``given``: how an abort gives back what was received. ``verdicts``: by lookup id, how single messages are given
     back, also by a commit. Both as ``release.given`` in lua/core/release.lua reads them.

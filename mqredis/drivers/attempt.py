@@ -160,7 +160,7 @@ class Attempt:
         return Next.RENEW
 
     def failed(self, error: BaseException, now: float) -> Next:
-        """Handle a failed try. Returns how to go on. Raises the error of the call if no further try is made."""
+        """Handle a failed try. Returns what to do next. Raises the error of the call if no further try is made."""
         fault = fault_of(error)
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)

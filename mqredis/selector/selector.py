@@ -20,7 +20,7 @@ class Selector:
     text: str
     root: Condition = field(compare=False, repr=False)
     like_budget: int = field(init=False, compare=False, repr=False)
-    """How many characters each LIKE that searches may look at, see ``mqredis/selector/like.py``."""
+    """How many characters each searching LIKE may read, see ``mqredis/selector/like.py``."""
     program: bytes = field(init=False, compare=False, repr=False)
     """The compiled form: ``selector.compile`` of ``lua/selector/selector.lua`` reads it as one argument."""
     index_hints: tuple[tuple[str, str | bytes], ...] = field(init=False, compare=False, repr=False)

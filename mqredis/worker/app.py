@@ -195,7 +195,7 @@ class Worker:
         errors: str = "log",
         signals: bool = True,
     ) -> int:
-        """Handle messages in this process until SIGTERM, SIGINT or ``stop``; answers how many were handled.
+        """Handle messages in this process until SIGTERM, SIGINT or ``stop``. Returns how many were handled.
 
         ``burst``: only until nothing is left to do. ``manager``: an open one to use. ``errors``: "log", or "raise" to
         end with the first exception of a handler. Raises InvalidArgument if the worker is running already.

@@ -1,4 +1,4 @@
-"""What the registries of threads and of tasks share: everything that needs no lock, sleep or connection."""
+"""The part of the waiter registries that threads and tasks share, and that needs no sleep and no connection."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class BaseRegistry(Generic[F]):
         run.wake, run.flag = wake, wake.notified
 
     def _notify_mode(self, run: Run, mode: str) -> NotifyMode:
-        """What scripts are told; an operation that polls gets a flag of its own."""
+        """The notify mode for scripts. An operation that polls gets a flag of its own."""
         if self.table.denied and mode != "poll":
             mode = self.mode_name = "poll"
         run.polling = mode == "poll"

@@ -51,7 +51,7 @@ class Waits(BaseRegistry[F]):
         return self._notify_mode(run, mode)
 
     def redirect(self, run: Run, old: Slot) -> None:
-        """The operation goes on in another slot than ``old``."""
+        """The operation continues in another slot than ``old``."""
         if self._mode() == "poll":
             return
         wake = self._wake_channel(run.slot)

@@ -50,7 +50,7 @@ class AsyncWaits(BaseRegistry[F]):
         return self._notify_mode(run, mode)
 
     async def redirect(self, run: Run, old: Slot) -> None:
-        """The operation goes on in another slot than ``old``."""
+        """The operation continues in another slot than ``old``."""
         if await self._mode() == "poll":
             return
         wake = await self._wake_channel(run.slot)
