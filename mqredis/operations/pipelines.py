@@ -152,7 +152,7 @@ def publish(
     stages: Sequence[Stage],
     after_page: PageHook = None,
 ) -> Steps[int]:
-    """Publish a batch once, even if earlier attempts failed; returns how many messages this call published.
+    """Publish a batch once, even if earlier attempts failed; returns how many messages of it this call published.
 
     A batch that was started before is completed first, from its stored manifest. Raises ClaimLost and the refusals of a
     send.

@@ -80,9 +80,9 @@ def mutants() -> Iterator[Mutant]:
                     yield replace(mutant, which=seen[mutant.key])
 
 
-def sample(size: int) -> list[Mutant]:
-    """So many of them, spread over all files: always the same ones, and those of a smaller sample first."""
-    order = sorted(mutants(), key=lambda mutant: hashlib.sha256(mutant.name.encode()).hexdigest())
+def sample(size: int, seed: int) -> list[Mutant]:
+    """So many of them, spread over all files: the same ones for a seed, and those of a smaller sample first."""
+    order = sorted(mutants(), key=lambda mutant: hashlib.sha256(f"{seed}|{mutant.name}".encode()).hexdigest())
     return order[:size]
 
 

@@ -27,7 +27,7 @@ SURVIVORS = Path("build/mutants.txt")
 #: Mutants of the full run, and the share of them that must be killed. Each of the others is explained.
 FULL, LEAST = 420, 0.95
 #: From so many on all tests judge, which takes minutes; below, in smaller runs, the schedules alone.
-WHOLE = 100
+WHOLE = 50
 
 
 def suite(run: Run, whole: bool) -> list[list[list[Event]]]:
@@ -100,7 +100,7 @@ def mutation(run: Run) -> None:
 
     Those whose survival is explained are not tried again: they count as alive.
     """
-    chosen = sample(run.size(FULL, 2))
+    chosen = sample(run.size(FULL, 2), run.seed)
     whole, ledger = len(chosen) >= WHOLE, Ledger()
     schedules = suite(run, whole)
     reasons = explained()

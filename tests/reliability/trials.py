@@ -27,7 +27,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from mqredis import functions, scripts
-from mqredis.drivers.session import Core
+from mqredis.drivers.attempt import Attempt
 from tests.property import fixed_clock
 from tests.property.matching import MatchingWalker
 from tests.property.test_matching import MatchingPair
@@ -49,17 +49,13 @@ FOLDERS = (
     "tests/doctor/test_plants.py",
     "tests/contract/test_cost.py",
     "tests/selector",
-    "tests/client/test_claim_walks.py",
-    "tests/client/test_claims.py",
-    "tests/client/test_commit_many.py",
-    "tests/client/test_lock_many.py",
-    "tests/client/test_transaction.py",
+    "tests/client",
+    "tests/operator",
+    "tests/inspection",
+    "tests/worker/test_schedule.py",
     "tests/property/test_moment.py",
     "tests/property/test_packed.py",
     "tests/property/test_pages.py",
-    "tests/client/test_handoff.py",
-    "tests/client/test_queue_headers.py",
-    "tests/client/test_packed_locks.py",
     "tests/reliability/test_calls.py",
     "tests/reliability/test_handoff.py",
     "tests/reliability/test_regressions.py",
@@ -196,13 +192,17 @@ class Trials:
         """In the child: one line for each test that ends."""
         used: set[str] = set()
         if watch:
-            plain = Core.script
+            packed, bare = Attempt.packed, Attempt.bare
 
-            def script(self: Core, name: str) -> scripts.Form:
-                used.add(name)
-                return plain(self, name)
+            def watched(self: Attempt) -> list[bytes | memoryview]:
+                used.add(self.call.script)
+                return packed(self)
 
-            Core.script = script  # type: ignore[method-assign]
+            def watched_bare(self: Attempt) -> list[bytes | memoryview]:
+                used.add(self.call.script)
+                return bare(self)
+
+            Attempt.packed, Attempt.bare = watched, watched_bare  # type: ignore[method-assign]
             loaded = Wire.sha
 
             def sha(self: Wire, name: str) -> str:

@@ -1,0 +1,423 @@
+"""Sinks of data pipelines call by call: what is staged, published once, discarded and withdrawn."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import mqredis
+from mqredis import Outgoing
+from mqredis.codec.encode import encode
+from mqredis.commands import pipelines as commands
+from mqredis.commands.pipelines import Published, Sink, Stage
+from mqredis.errors import (
+    ClaimLost,
+    DuplicateMessage,
+    ManagerQuotaExceeded,
+    PutInhibited,
+    QueueNotAvailable,
+    QueueQuotaExceeded,
+    TransactionUsage,
+)
+from mqredis.operations import pipelines
+from mqredis.operations import publications as operations
+from mqredis.steps import perform
+from tests.support.backend import Backend
+
+_numbers = itertools.count(1)
+TTL_MS = 60_000
+
+
+@dataclass
+class Job:
+    """One sink, and what the tasks and the driver of a job call."""
+
+    qm: mqredis.QueueManager
+    raw: Any
+    name: str = "app-load"
+    identity: str = "query"
+
+    def stage(
+        self,
+        batch: int,
+        name: str,
+        messages: list[Outgoing],
+        queue: str = "target",
+        unit: str = "",
+        ttl_ms: int = TTL_MS,
+    ) -> Stage:
+        """What one task does; the stage that it reports."""
+        elements: list[Any] = []
+        size = 0
+        for message in messages:
+            line, large = encode(message, unit)
+            elements += [line] if large is None else [line, large]
+            size += len(line) + 12 + len(large or b"")
+        special = any(m.dedup_key or m.delay for m in messages)
+        stage = Stage(name, queue, len(messages), size)
+        call = commands.stage(
+            self.qm.context.keys, self.name, batch, stage, ttl_ms, len(messages), size, special, elements
+        )
+        self.published_before = self.qm.run(perform(call))
+        return stage
+
+    def step(
+        self, batch: int, *stages: Stage, limit: int = 1000, keep: bool = True, identity: str | None = None
+    ) -> Published:
+        """One call of a publication."""
+        who = self.identity if identity is None else identity
+        call = commands.publish(self.qm.context.keys, self.name, batch, who, limit, keep, stages)
+        return self.qm.run(perform(call))
+
+    def publish(self, batch: int, *stages: Stage, limit: int = 1000) -> int:
+        """All calls of a publication."""
+        what = (self.name, batch, self.identity, limit, True, stages)
+        return self.qm.run(pipelines.publish(self.qm.context, *what))
+
+    def sweep(self, upto: int, close_ttl_ms: int | None = None) -> int:
+        return self.qm.run(pipelines.sweep(self.qm.context, self.name, upto, close_ttl_ms))
+
+    @property
+    def state(self) -> Sink:
+        return self.qm.run(perform(commands.sink(self.qm.context.keys, self.name)))
+
+    def bodies(self, queue: str = "target") -> list[bytes]:
+        return [message.body for message in self.qm.open(queue).browse()]
+
+    def lifetimes(self) -> list[int]:
+        """Of the registry and of the stages that exist, in ms; -1: they do not expire."""
+        names = [stage.name for stage in self.state.stages]
+        keys = self.qm.context.keys.sink(self.name, stages=tuple(names)).keys[-1 - len(names) :]
+        return [self.raw.pttl(key) for key in keys]
+
+
+@pytest.fixture
+def job(backend: Backend) -> Iterator[Job]:
+    raw = backend.client()
+    with mqredis.connect(backend.client(), manager=f"stages-{os.getpid()}-{next(_numbers)}") as qm:
+        qm.create_queue("target")
+        yield Job(qm, raw)
+        assert qm.doctor().findings == ()
+    raw.close()
+
+
+def numbers(first: int, count: int, **fields: Any) -> list[Outgoing]:
+    return [Outgoing(body=b"%d" % n, **fields) for n in range(first, first + count)]
+
+
+def texts(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(first, first + count)]
+
+
+def test_several_calls_fill_a_stage_and_nobody_sees_it(job: Job) -> None:
+    job.stage(0, "0-a", numbers(0, 3))
+    assert job.published_before is False
+    job.stage(0, "0-a", numbers(3, 2))
+    (stage,) = job.state.stages
+    assert (stage.name, stage.queue, stage.messages) == ("0-a", "target", 5)
+    assert stage.bytes == sum(len(encode(message)[0]) + 12 for message in numbers(0, 5))
+    assert job.bodies() == []
+    assert job.qm.queue_info("target").messages == 0
+    assert all(0 < each <= TTL_MS for each in job.lifetimes())
+    assert len(job.lifetimes()) == 2
+
+
+def test_a_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
+    job.qm.create_queue("other")
+    first, second = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 2))
+    beside = job.stage(0, "0-c", numbers(10, 2), "other")
+    assert job.step(0, second, beside, first) == Published(7)
+    assert job.bodies() == [b"3", b"4", b"0", b"1", b"2"]
+    assert job.bodies("other") == [b"10", b"11"]
+    assert job.step(0, second, beside, first) == Published(0)
+    assert len(job.bodies()) == 5
+    state = job.state
+    assert (state.identity, state.committed, state.publishing, state.manifest) == ("query", 0, None, ())
+    assert state.stages == []
+    assert job.qm.queue_info("target").bytes == sum(len(encode(m)[0]) + 12 for m in numbers(0, 5))
+
+
+def test_a_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
+    job.publish(3, job.stage(3, "3-a", numbers(0, 1)))
+    for batch in (2, 3):
+        job.stage(batch, "late", numbers(0, 1))
+        assert job.published_before is True
+    assert job.state.stages == []
+    job.stage(4, "4-a", numbers(0, 1))
+    assert job.published_before is False
+    assert [stage.name for stage in job.state.stages] == ["4-a"]
+
+
+def test_a_batch_above_the_limit_takes_several_steps(job: Job) -> None:
+    first, second = job.stage(0, "0-a", numbers(0, 5)), job.stage(0, "0-b", numbers(5, 3))
+    assert job.step(0, first, second, limit=3) == Published(3, more=True)
+    assert job.bodies() == texts(3)
+    state = job.state
+    assert (state.publishing, state.manifest, state.committed) == (0, ("0-a", "0-b"), -1)
+    assert job.lifetimes() == [-1, -1, -1]
+    job.stage(0, "0-late", numbers(0, 1))
+    assert job.published_before is True
+    assert job.step(0, first, second, limit=3) == Published(3, more=True)
+    assert job.step(0, first, second, limit=3) == Published(2)
+    assert job.bodies() == texts(8)
+    assert job.state.stages == []
+    assert job.step(0, first, second, limit=3) == Published(0)
+
+
+def test_a_limit_that_is_just_met_takes_one_step(job: Job) -> None:
+    assert job.step(0, job.stage(0, "0-a", numbers(0, 4)), limit=4) == Published(4)
+    assert job.state.committed == 0
+
+
+def test_a_stage_is_emptied_by_the_step_before_the_last(job: Job) -> None:
+    first, second = job.stage(0, "0-a", numbers(0, 2)), job.stage(0, "0-b", numbers(2, 2))
+    assert job.step(0, first, second, limit=2) == Published(2, more=True)
+    assert job.step(0, first, second, limit=2) == Published(2)
+    assert job.bodies() == texts(4)
+
+
+def test_what_a_job_without_identity_leaves_expires_with_its_registry(job: Job) -> None:
+    job.identity = "-"
+    stage = job.stage(0, "0-a", numbers(0, 4))
+    assert job.step(0, stage, limit=1) == Published(1, more=True)
+    registry, rest = job.lifetimes()
+    assert 0 < rest <= TTL_MS
+    assert abs(registry - rest) < 1000
+    job.stage(1, "1-a", numbers(9, 1), ttl_ms=10 * TTL_MS)
+    assert job.lifetimes()[0] <= TTL_MS
+
+
+def test_a_batch_that_was_begun_is_finished_before_the_next(job: Job) -> None:
+    begun = job.stage(0, "0-a", numbers(0, 3))
+    job.step(0, begun, limit=2)
+    following = job.stage(1, "1-a", numbers(3, 2))
+    found = job.step(1, following)
+    assert (found.pending_batch, found.pending) == (0, (Stage("0-a", "target"),))
+    assert job.bodies() == texts(2)
+    assert job.publish(1, following) == 2
+    assert job.bodies() == texts(5)
+    assert job.state.committed == 1
+
+
+def test_a_batch_that_was_begun_is_finished_by_its_own_manifest(job: Job) -> None:
+    begun = job.stage(1, "1-a", numbers(0, 3))
+    again = Stage("1-b", "target", 3)
+    job.step(1, begun, limit=2)
+    assert job.step(1, again).pending == (Stage("1-a", "target"),)
+    assert job.publish(1, again) == 1
+    assert job.bodies() == texts(3)
+
+
+def test_a_batch_before_the_one_that_was_begun_is_fenced(job: Job) -> None:
+    job.step(1, job.stage(1, "1-a", numbers(0, 3)), limit=2)
+    with pytest.raises(ClaimLost) as refused:
+        job.step(0, Stage("0-a", "target"))
+    assert refused.value.details["why"] == "fenced"
+    assert job.bodies() == texts(2)
+
+
+def test_another_query_does_not_publish_to_the_sink(job: Job) -> None:
+    job.publish(0, job.stage(0, "0-a", numbers(0, 1)))
+    stage = job.stage(1, "1-a", numbers(1, 1))
+    with pytest.raises(ClaimLost) as refused:
+        job.step(1, stage, identity="somebody")
+    assert refused.value.details["why"] == "identity"
+    assert job.step(1, stage, identity="-") == Published(1)
+    assert job.state.identity == "query"
+
+
+@pytest.mark.parametrize("lost", ["stage", "messages"])
+def test_a_stage_that_is_not_whole_is_not_published(job: Job, lost: str) -> None:
+    stage = job.stage(0, "0-a", numbers(0, 3))
+    *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
+    if lost == "stage":
+        job.raw.delete(registry, messages)
+    else:
+        job.raw.lpop(messages)
+    with pytest.raises(ClaimLost) as refused:
+        job.step(0, stage)
+    assert refused.value.details["why"] == "stage"
+    assert job.bodies() == []
+    job.raw.delete(registry, messages)
+
+
+def test_a_begun_batch_whose_stages_expired_is_lost_and_says_so(job: Job) -> None:
+    stage = job.stage(0, "0-a", numbers(0, 3))
+    job.step(0, stage, limit=1)
+    *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
+    job.raw.delete(registry, messages)
+    for call in (lambda: job.step(0, stage), lambda: job.step(1, Stage("1-a", "target"))):
+        with pytest.raises(ClaimLost) as refused:
+            call()
+        assert refused.value.details["why"] == "expired"
+    assert job.bodies() == texts(1)
+    assert job.qm.run(perform(commands.withdraw(job.qm.context.keys, job.name, 0, ["0-a"], False)))
+
+
+def test_queues_refuse_a_whole_batch_or_nothing(job: Job) -> None:
+    quota = 3 * sum(len(encode(m)[0]) + 12 for m in numbers(0, 1))
+    job.qm.create_queue("narrow", quota_bytes=quota)
+    job.qm.create_queue("closed", put_inhibited=True)
+    free = job.stage(0, "0-a", numbers(0, 2))
+    inhibited = job.stage(0, "0-b", numbers(0, 2), "closed")
+    large = job.stage(0, "0-c", numbers(0, 3), "narrow"), job.stage(0, "0-d", numbers(3, 1), "narrow")
+    with pytest.raises(PutInhibited):
+        job.step(0, free, inhibited)
+    with pytest.raises(QueueQuotaExceeded):
+        job.step(0, free, *large)
+    with pytest.raises(QueueNotAvailable):
+        job.step(0, free, job.stage(0, "0-e", numbers(0, 1), "nowhere"))
+    job.qm.create_queue("news", topic=True)
+    with pytest.raises(TransactionUsage):
+        job.step(0, free, job.stage(0, "0-f", numbers(0, 1), "news"))
+    assert job.bodies() == []
+    assert job.step(0, free, large[0]) == Published(5)
+    assert job.bodies("narrow") == texts(3)
+
+
+def test_a_begun_batch_is_finished_whatever_the_queue_refuses_by_now(job: Job) -> None:
+    stage = job.stage(0, "0-a", numbers(0, 3))
+    job.step(0, stage, limit=1)
+    job.qm.update_queue("target", put_inhibited=True)
+    assert job.step(0, stage) == Published(2)
+    assert job.bodies() == texts(3)
+
+
+def test_the_quota_of_the_manager_counts_the_batch_of_all_queues(job: Job) -> None:
+    job.qm.create_queue("other")
+    one = job.stage(0, "0-a", numbers(0, 2))
+    two = job.stage(0, "0-b", numbers(0, 2), "other")
+    job.qm.set_quota(bytes=one.bytes + two.bytes - 1)
+    with pytest.raises(ManagerQuotaExceeded):
+        job.step(0, one, two)
+    assert job.bodies() == []
+    job.qm.set_quota(bytes=one.bytes + two.bytes)
+    assert job.step(0, one, two) == Published(4)
+
+
+def test_a_dedup_key_is_taken_once_within_a_batch_and_beside_it(job: Job) -> None:
+    twice = job.stage(0, "0-a", [*numbers(0, 1, dedup_key="k"), *numbers(1, 1, dedup_key="k")])
+    with pytest.raises(DuplicateMessage):
+        job.step(0, twice)
+    assert job.bodies() == []
+    once = job.stage(0, "0-b", [*numbers(0, 1, dedup_key="k"), *numbers(1, 1, dedup_key="l")])
+    assert job.step(0, once) == Published(2)
+    later = job.stage(1, "1-a", numbers(2, 1, dedup_key="k"))
+    with pytest.raises(DuplicateMessage):
+        job.step(1, later)
+    with pytest.raises(DuplicateMessage):
+        job.qm.open("target").send("again", dedup_key="l")
+    assert job.bodies() == texts(2)
+
+
+def test_more_messages_with_features_than_one_page_keep_their_order(job: Job) -> None:
+    count = 600  # above two pages of 256 (lua/claims/publish.lua)
+    keyed = [Outgoing(body=b"%d" % n, dedup_key=str(n)) for n in range(count)]
+    assert job.step(0, job.stage(0, "0-a", keyed)) == Published(count)
+    assert job.bodies() == texts(count)
+    again = [*numbers(0, count - 1), Outgoing(body=b"x", dedup_key=str(count - 1))]
+    with pytest.raises(DuplicateMessage):
+        job.step(1, job.stage(1, "1-a", again))
+    assert job.qm.queue_info("target").messages == count
+
+
+def test_a_large_body_stays_with_its_message_across_steps(job: Job) -> None:
+    large = [Outgoing(body=bytes([65 + n]) * 70_000) for n in range(4)]
+    mixed = [large[0], *numbers(0, 1), *large[1:], *numbers(1, 1)]
+    stage = job.stage(0, "0-a", mixed)
+    for step in range(5):
+        assert job.step(0, stage, limit=1) == Published(1, more=True), step
+    assert job.step(0, stage, limit=1) == Published(1)
+    assert job.bodies() == [message.body for message in mixed]
+
+
+def test_a_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
+    job.qm.create_queue("units", transactional=True)
+    job.qm.create_queue("others", transactional=True)
+    unit = "app-load.0"
+    one = job.stage(0, "0-a", numbers(0, 2), "units", unit)
+    two = job.stage(0, "0-b", numbers(0, 1), "others", unit)
+    three = job.stage(0, "0-c", numbers(2, 2), "units", unit)
+    assert job.step(0, one, two, three) == Published(5)
+    found = [(m.body, m.first_in_transaction, m.last_in_transaction) for m in job.qm.open("units").browse()]
+    assert found == [(b"0", True, False), (b"1", False, False), (b"2", False, False), (b"3", False, True)]
+    (only,) = job.qm.open("others").browse()
+    assert (only.first_in_transaction, only.last_in_transaction) == (True, True)
+
+
+def test_a_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> None:
+    job.qm.create_queue("units", transactional=True)
+    stages = [job.stage(0, f"0-{n}", numbers(2 * n, 2), "units", "app-load.0") for n in range(2)]
+    while job.step(0, *stages, limit=1).more:
+        pass
+    found = [(m.first_in_transaction, m.last_in_transaction) for m in job.qm.open("units").browse()]
+    assert found == [(True, False), (False, False), (False, False), (False, True)]
+
+
+def test_a_sweep_discards_batches_up_to_one_and_closes_them(job: Job) -> None:
+    for batch in range(3):
+        job.stage(batch, f"{batch}-a", numbers(0, 2))
+    assert job.sweep(1) == 2
+    assert [stage.name for stage in job.state.stages] == ["2-a"]
+    assert job.raw.exists(*job.qm.context.keys.sink(job.name, stages=("0-a", "1-a")).keys[-2:]) == 0
+    job.stage(1, "1-b", numbers(0, 1))
+    assert job.sweep(1, TTL_MS) == 1
+    for batch in (0, 1):
+        with pytest.raises(ClaimLost) as refused:
+            job.stage(batch, "late", numbers(0, 1))
+        assert refused.value.details["why"] == "closed"
+    job.stage(2, "2-b", numbers(0, 1))
+    assert sorted(stage.name for stage in job.state.stages) == ["2-a", "2-b"]
+    assert 0 < job.lifetimes()[0] <= TTL_MS
+
+
+def test_a_sweep_leaves_what_a_begun_batch_needs(job: Job) -> None:
+    begun = job.stage(1, "1-a", numbers(0, 3))
+    job.stage(1, "1-lost", numbers(9, 1))
+    job.step(1, begun, limit=1)
+    assert job.sweep(1, TTL_MS) == 1
+    assert job.lifetimes() == [-1, -1]
+    assert job.step(1, begun) == Published(2)
+    assert job.bodies() == texts(3)
+
+
+def test_what_is_withdrawn_never_appears(job: Job) -> None:
+    stages = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 1))
+    keys = job.qm.context.keys
+    names = ["0-a", "0-b"]
+    job.step(0, *stages, limit=1)
+    assert job.qm.run(perform(commands.withdraw(keys, job.name, 0, names[:1], True))) is False
+    assert job.qm.run(perform(commands.withdraw(keys, job.name, 1, names, True))) is False
+    assert job.state.publishing == 0
+    assert job.qm.run(perform(commands.withdraw(keys, job.name, 0, names, True))) is True
+    state = job.state
+    assert (state.committed, state.publishing, state.stages) == (0, None, [])
+    assert job.raw.exists(*keys.sink(job.name, stages=("0-a", "0-b")).keys[-2:]) == 0
+    assert job.step(0, *stages) == Published(0)
+    assert job.bodies() == texts(1)
+
+
+def test_a_job_without_a_name_leaves_no_record(job: Job) -> None:
+    sinks = job.qm.context.keys.sink(job.name).keys[-2]
+    assert job.step(0, job.stage(0, "0-a", numbers(0, 2)), keep=False) == Published(2)
+    assert job.raw.hlen(sinks) == 0
+    stage = job.stage(0, "0-b", numbers(2, 2))
+    job.step(0, stage, limit=1)
+    assert job.raw.hlen(sinks) == 1
+    assert job.qm.run(perform(commands.withdraw(job.qm.context.keys, job.name, 0, ["0-b"], False)))
+    assert job.raw.hlen(sinks) == 0
+
+
+def test_an_open_publication_is_listed_and_finished(job: Job) -> None:
+    job.step(0, job.stage(0, "0-a", numbers(0, 5)), limit=2)
+    (one,) = job.qm.run(operations.publications(job.qm.context))
+    assert (one.name, one.version, one.queues, one.messages, one.left) == (job.name, 0, ("target",), 5, 3)
+    assert (one.abandoned, one.expired, one.expires) == (False, False, None)
+    assert job.qm.run(operations.finish(job.qm.context, job.name)) == 3
+    assert job.bodies() == texts(5)
+    assert job.qm.run(operations.publications(job.qm.context)) == []
