@@ -257,6 +257,20 @@ def test_a_deleted_queue_acknowledges_what_was_received(pipeline: Pipeline) -> N
     assert pipeline.qm.doctor().findings == ()
 
 
+def test_messages_that_ask_for_a_report_leave_before_a_page_of_others(pipeline: Pipeline) -> None:
+    pipeline.qm.create_queue("admin")
+    pipeline.fill(3, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
+    assert pipeline.claim(1, 3, first=True).count == 3
+    assert pipeline.commit(1) == 3
+    pipeline.fill(2, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
+    pipeline.fill(600)
+    assert pipeline.claim(2, 602).count == 602
+    assert pipeline.commit(2) == 602
+    pipeline.holds(0, 0)
+    with pipeline.qm.open("admin") as admin:
+        assert [m.message_class for m in admin.browse()] == [MessageClass.ACK_RECEIVE] * 5
+
+
 def test_what_an_older_version_has_left_is_read(pipeline: Pipeline) -> None:
     """Its field has no such number; between two pages of its commit the claim was still open."""
     pipeline.fill(1500)
