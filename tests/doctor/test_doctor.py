@@ -252,3 +252,15 @@ def test_a_subqueue_that_goes_with_its_last_handle_leaves_no_line(patient: Patie
     two.close()
     assert lines(patient) == {patient.key("plain.q")}
     assert patient.codes() == set()
+
+
+@pytest.mark.parametrize("lost", [2, 200])
+def test_readers_pass_over_places_whose_messages_are_lost(patient: Patient, lost: int) -> None:
+    patient.qm.create_queue("a")
+    queue = patient.qm.open("a")
+    queue.send_many([b"%d" % n for n in range(lost + 3)])
+    patient.raw.hdel(patient.key("a.m"), *[patient.id("a", b"%d" % n) for n in range(lost)])
+    assert queue.peek(0).body == b"%d" % lost
+    assert [lock.message.body for lock in queue.lock_many(2, 0)] == [b"%d" % lost, b"%d" % (lost + 1)]
+    assert queue.receive(0).body == b"%d" % (lost + 2)
+    assert "stray.a" in patient.codes()
