@@ -33,7 +33,7 @@ end
 -- A page of what the claim may take, in delivery order; page.dry: there is no more.
 function fill.candidates(q, c, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
-    first = false, dry = false, full = false, place = nil }
+    first = nil, dry = nil, full = nil, place = nil }
   local count, turns = c.wanted - c.count, queue.has(q, "x") and not q.parent
   if limits.filter ~= "" or turns then
     fill.search(q, page, math.min(count, claim.page), turns, limits)
