@@ -56,7 +56,9 @@ class Job:
         size = 0
         for message in messages:
             line, large = encode(message, unit)
-            elements += [line] if large is None else [line, large]
+            elements += (
+                [line[1:]] if large is None else [line[1:], large]
+            )  # without the digit of its priority
             size += len(line) + 12 + len(large or b"")
         special = any(m.dedup_key or m.delay for m in messages)
         stage = Stage(name, queue, len(messages), size)
