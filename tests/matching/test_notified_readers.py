@@ -67,8 +67,9 @@ def room(broker):
 # ---- who can be told not to want it ---------------------------------------------------------------------------
 
 
-def test_the_middle_of_a_group_is_nothing_for_a_reader_in_logical_order(room):
-    logical = room.waits(grouping=LOGICAL)
+@pytest.mark.parametrize("grouping", [LOGICAL, LOGICAL | COMPLETE, LOGICAL | SEGMENTS])
+def test_the_middle_of_a_group_is_nothing_for_a_reader_in_logical_order(room, grouping):
+    logical = room.waits(grouping=grouping)
     chosen = room.waits(selector="n = 1")
     room.send("2", "g", 2, properties={"n": 1})
     assert chosen.result().body == b"2"
