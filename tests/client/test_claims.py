@@ -15,10 +15,12 @@ from mqredis import Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import Claim
 from mqredis.commands import pipelines as commands
 from mqredis.commands.common import Address
+from mqredis.commands.filters import Filter
 from mqredis.commands.pipelines import Claimed, Order, Received
-from mqredis.errors import ClaimLost
+from mqredis.errors import ClaimLost, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
+from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.support.backend import Backend
 from tests.support.counts import count
@@ -255,6 +257,28 @@ def test_a_deleted_queue_acknowledges_what_was_received(pipeline: Pipeline) -> N
     assert classes.count(MessageClass.ACK_RECEIVE) == 300
     assert len(classes) == 600
     assert pipeline.qm.doctor().findings == ()
+
+
+def test_whether_a_claim_would_find_something(pipeline: Pipeline) -> None:
+    red = Filter(programs=[parse("colour = 'red'").program]).text()
+
+    def matches(**order: Any) -> bool:
+        return pipeline.qm.run(pipelines.matches(pipeline.queue, Order(10, match=red, **order)))
+
+    pipeline.fill(600, properties={"colour": "blue"})
+    assert not matches()
+    with pipeline.qm.open("orders") as queue:
+        first, second = (
+            f"{queue.send(b'x', properties={'colour': 'red'}).lookup_id:016x}"[2:] for _ in range(2)
+        )
+        assert matches()
+        assert (matches(after=first), matches(after=second)) == (True, False)
+        assert (matches(bound=first), matches(bound="0" * 14)) == (True, False)
+        absent = pipeline.queue
+        pipeline.holds(602, 0)
+    pipeline.qm.delete_queue("orders")
+    with pytest.raises(QueueNotFound):
+        pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
 
 
 def test_messages_that_ask_for_a_report_leave_before_a_page_of_others(pipeline: Pipeline) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.reliability.check import Run, check
 from tests.reliability.engine import Engine
 from tests.reliability.ledger import Ledger
-from tests.reliability.mutants import Bundles, Mutant, mutants, sample
+from tests.reliability.mutants import Bundles, Mutant, mutants, sample, users
 from tests.reliability.scenarios import SCENARIOS
 from tests.reliability.schedule import Event, one_of
 from tests.reliability.schedules_check import variants_of
@@ -72,6 +72,14 @@ def noticed_by_no_test(chosen: list[Mutant], ledger: Ledger) -> Ledger:
     return Ledger()
 
 
+def that_no_test_runs(chosen: list[Mutant], ledger: Ledger) -> list[Mutant]:
+    """Those in scripts that none of the tests calls: the list of tests is not complete (FOLDERS in trials.py)."""
+    known = ledger.uses()
+    assert known is not None, "the unchanged Lua was not tried"
+    called = {script for scripts in known["scripts"].values() for script in scripts}
+    return [mutant for mutant in chosen if called.isdisjoint(users(mutant.file, mutant.number))]
+
+
 def _trials(plans: list[list[tuple[str, str, int, str]]]) -> None:
     """Processes of ``trials``, one for each plan."""
     with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +116,8 @@ def mutation(run: Run) -> None:
     judged = [mutant for mutant in chosen if mutant.key not in reasons]
     if whole:
         ledger = noticed_by_no_test(judged, ledger)
+        untested = that_no_test_runs(judged, ledger)
+        assert not untested, f"no test calls the scripts of these: {[str(mutant) for mutant in untested]}"
         judged = [mutant for mutant in judged if not ledger.verdict(mutant.name)]
     open_ = []
     with RedisServer() as server:

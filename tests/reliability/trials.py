@@ -34,6 +34,7 @@ from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
 from tests.property.walk import Walker
 from tests.reliability.ledger import Ledger
+from tests.reliability.mutants import users
 from tests.reliability.walks import STEPS
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
@@ -143,8 +144,7 @@ class Trials:
 
     def _in_order(self, mutant: str, change: Change) -> list[str]:
         """First what noticed it once, then what noticed its neighbours, then what noticed most, then the walks."""
-        spot = (f"lua/{change[0]}.lua", change[1])
-        among = {name for name in scripts.names() if spot in scripts.get(name).lines}
+        among = users(*change[:2])
         tests = [
             test
             for test in self.items
