@@ -194,11 +194,11 @@ class Trials:
         if watch:
             packed, bare = Attempt.packed, Attempt.bare
 
-            def watched(self: Attempt) -> list[bytes | memoryview]:
+            def watched(self: Attempt) -> list[bytes]:
                 used.add(self.call.script)
                 return packed(self)
 
-            def watched_bare(self: Attempt) -> list[bytes | memoryview]:
+            def watched_bare(self: Attempt) -> list[bytes]:
                 used.add(self.call.script)
                 return bare(self)
 
