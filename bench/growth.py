@@ -28,7 +28,7 @@ class Backlog:
     def __init__(self, qm: mqredis.QueueManager, size: int) -> None:
         qm.create_queue(f"backlog-{size}")
         self.qm, self.queue, self.name = qm, qm.open(f"backlog-{size}"), f"backlog-{size}"
-        self.next, self.ids = 0, [0]
+        self.size, self.next, self.ids = size, 0, [0]
         self.random = random.Random(size)
         for _ in range(0, size, 250):
             self.ids = self.put(250)[:1] + self.ids[:100]  # ids somewhere in the queue
@@ -62,7 +62,7 @@ class Backlog:
 
     def find(self) -> None:
         """Read by a correlation id in the newer half of the queue."""
-        number = self.random.randrange(self.next // 2 + 1, self.next)
+        number = self.next - self.random.randrange(self.size // 2)
         self.queue.peek(0, match=mqredis.Match(correlation_id=correlation_id(number)))
 
     def walk(self) -> None:

@@ -29,8 +29,9 @@ class _Reader:
         self.reader, self.sender = (Process(candidate, server.url, core) for core in (1, 0))
         for process in (self.reader, self.sender):
             stack.callback(process.close)
-        self.sender.order("open")
-        self.reader.order("open")
+        for process in (self.sender, self.reader):
+            if error := process.order("open").get("error"):
+                raise RuntimeError(f"{candidate.name} cannot be opened: {error}")
         self.total = turns * TURN + 1
         self.sent: list[float] = []
         self.answer: Row = {}

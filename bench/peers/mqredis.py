@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -67,7 +68,10 @@ class Mqredis(Peer):
             observe(self.qm)
         made = queue_properties(self.shape)
         for name, transactional in (("bench", False), ("source", True), ("target", True)):
-            self.qm.create_queue(name, transactional=transactional, **made)
+            with suppress(
+                mqredis.QueueExists
+            ):  # the other process of a bench of waiting readers has created it
+                self.qm.create_queue(name, transactional=transactional, **made)
         self.queue, self.source, self.target = (self.qm.open(name) for name in ("bench", "source", "target"))
         self.body: bytes | str = self.text if self.shape.text else self.text.encode()
 
@@ -146,7 +150,8 @@ class MqredisAsyncio(AsyncPeer):
     def open(self) -> None:
         async def start() -> None:
             self.qm = await mqredis.asyncio.connect(self.url, settings=settings(self.shape))
-            await self.qm.create_queue("bench", **queue_properties(self.shape))
+            with suppress(mqredis.QueueExists):
+                await self.qm.create_queue("bench", **queue_properties(self.shape))
             self.queue = await self.qm.open("bench")
 
         self.wait(start())

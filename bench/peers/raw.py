@@ -18,7 +18,8 @@ class RawList(Peer):
     """LPUSH; LMOVE to a list of messages in progress; LREM there."""
 
     def open(self) -> None:
-        self.client: Any = redis.Redis.from_url(self.url)
+        # BLMOVE waits longer than redis-py waits for a reply by default.
+        self.client: Any = redis.Redis.from_url(self.url, socket_timeout=None)
         self.client.ping()
 
     def close(self) -> None:
