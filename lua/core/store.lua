@@ -108,14 +108,15 @@ function store.remove(q, fields, available, locked, stateful)
   chunked.run("HDEL", q.m, fields)
 end
 
--- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager.
+-- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager,
+-- which does not count its log of actions.
 -- Before, the queue's statistics are brought up to date, so that each bucket has what was counted in its time (core/statistics).
 function store.count(q, count, bytes)
   if count == 0 then return end
   if q.due <= context.now then store.update_statistics(q) end
   q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
   if count < 0 then q.gone, q.has_states = string.format("%d", q.gone - count), q.has_states and q.messages > 0 end
-  context.messages, context.bytes = context.messages + count, context.bytes + bytes
+  if not q.outside then context.messages, context.bytes = context.messages + count, context.bytes + bytes end
   if q.parent and not q.apart then
     queue.read_subqueue_totals(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count

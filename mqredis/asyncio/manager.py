@@ -206,11 +206,14 @@ class QueueManager(Inspection):
         """
         return await self._run(request.reply(self._context, message, body, fields))
 
-    def operator(self, name: str) -> Operator:
-        """The actions of an operator with this name, which the log of actions shows. Raises InvalidArgument."""
+    def operator(self, name: str, *, source: str = "api") -> Operator:
+        """The actions of an operator. The log of actions shows the name and the source: what the operator acts with.
+
+        Raises InvalidArgument.
+        """
         from mqredis.asyncio.operator import Operator
 
-        return Operator(self, name)
+        return Operator(self, name, source)
 
     # ---- the manager -----------------------------------------------------------------------------
 

@@ -27,14 +27,14 @@ class Operator:
     They raise InvalidArgument, MatchOptionsError, SelectorSyntaxError, InvalidName, QueueNotFound, QueueNotAvailable.
     """
 
-    def __init__(self, manager: QueueManager, name: str) -> None:
+    def __init__(self, manager: QueueManager, name: str, source: str = "api") -> None:
         self._manager = manager
-        self._name = actions.operator_name(name)
+        self._author = actions.author(name, source)
 
     @property
     def name(self) -> str:
         """Name of the operator, as the log shows it."""
-        return self._name
+        return self._author.name
 
     async def count(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
         """Count the messages that another action with this choice would change. Writes nothing to the log."""
@@ -93,7 +93,7 @@ class Operator:
 
         Raises TransactionUsage for a transactional queue, whose messages are in the order of their sends.
         """
-        operation = bulk.change_priority(self._manager.context, self._name, queue, priority, choice)
+        operation = bulk.change_priority(self._manager.context, self._author, queue, priority, choice)
         return await self._manager.run(operation)
 
     # ---- locks and transactions ------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Operator:
         the next renewal. A message of a transaction or a data pipeline stays and counts as ``locked``; one that is not
         locked counts as ``missing``.
         """
-        operation = force.release(self._manager.context, self._name, queue, lookup_ids, reject, token)
+        operation = force.release(self._manager.context, self._author, queue, lookup_ids, reject, token)
         return await self._manager.run(operation)
 
     async def abort(self, transaction: str, *, token: str | None = None) -> None:
@@ -117,7 +117,7 @@ class Operator:
         The client that had begun it gets TransactionSequence. Raises TransactionSequence if no transaction with this id
         is open.
         """
-        await self._manager.run(force.abort(self._manager.context, self._name, transaction, token))
+        await self._manager.run(force.abort(self._manager.context, self._author, transaction, token))
 
     # ---- workers ---------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class Operator:
         ``get_inhibited`` refuses those. Raises InvalidArgument.
         """
         await self._manager.run(
-            workers.pause(self._manager.context, self._name, queue, consumer, reason, token)
+            workers.pause(self._manager.context, self._author, queue, consumer, reason, token)
         )
 
     async def resume(
@@ -144,7 +144,7 @@ class Operator:
     ) -> bool:
         """End a pause. False if there was none."""
         return await self._manager.run(
-            workers.resume(self._manager.context, self._name, queue, consumer, token)
+            workers.resume(self._manager.context, self._author, queue, consumer, token)
         )
 
     async def stop_worker(self, worker: str, *, token: str | None = None) -> None:
@@ -153,14 +153,14 @@ class Operator:
 
         Raises InvalidArgument if no such worker lives.
         """
-        await self._manager.run(workers.stop(self._manager.context, self._name, worker, token))
+        await self._manager.run(workers.stop(self._manager.context, self._author, worker, token))
 
     async def cancel_handler(self, worker: str, lookup_id: int, *, token: str | None = None) -> None:
         """Ask a worker to cancel the handler that has this message. That is a failed attempt of the message.
 
         The worker learns of it with its next heartbeat. Raises InvalidArgument if no such worker lives.
         """
-        await self._manager.run(workers.cancel(self._manager.context, self._name, worker, lookup_id, token))
+        await self._manager.run(workers.cancel(self._manager.context, self._author, worker, lookup_id, token))
 
     # ---- schedules -------------------------------------------------------------------------------
 
@@ -188,32 +188,32 @@ class Operator:
         without the extra "worker".
         """
         wanted = schedules.Wanted.of(name, when, queue, body, fields, timezone)
-        await self._manager.run(schedules.create(self._manager.context, self._name, wanted, paused, token))
+        await self._manager.run(schedules.create(self._manager.context, self._author, wanted, paused, token))
 
     async def pause_schedule(self, name: str, *, token: str | None = None) -> bool:
         """Pause a schedule until it is resumed. False if it was paused. Raises ScheduleNotFound."""
-        return await self._manager.run(schedules.pause(self._manager.context, self._name, name, token))
+        return await self._manager.run(schedules.pause(self._manager.context, self._author, name, token))
 
     async def resume_schedule(self, name: str, *, token: str | None = None) -> bool:
         """Resume a paused schedule at its next time. False if it was not paused.
 
         Times that have passed meanwhile are not made up for. Raises ScheduleNotFound.
         """
-        return await self._manager.run(schedules.resume(self._manager.context, self._name, name, token))
+        return await self._manager.run(schedules.resume(self._manager.context, self._author, name, token))
 
     async def trigger_schedule(self, name: str, *, token: str | None = None) -> None:
         """Send the message of a schedule now, even if it is paused. Its next time does not change.
 
         Raises ScheduleNotFound, and what a send raises: QueueNotFound, PutInhibited, QueueQuotaExceeded and others.
         """
-        await self._manager.run(schedules.trigger(self._manager.context, self._name, name, token))
+        await self._manager.run(schedules.trigger(self._manager.context, self._author, name, token))
 
     async def remove_schedule(self, name: str, *, token: str | None = None) -> None:
         """Remove a schedule. Messages that it has sent stay in their queues.
 
         Raises ScheduleNotFound, and ScheduleDeclared while a worker runs whose code declares it.
         """
-        await self._manager.run(schedules.remove(self._manager.context, self._name, name, token))
+        await self._manager.run(schedules.remove(self._manager.context, self._author, name, token))
 
     # ---- other actions ---------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Operator:
         has not ended. ``details`` can be written as JSON; of more than 3,000 bytes the end is cut off.
         Raises InvalidArgument.
         """
-        operation = actions.begin(self._manager.context, self._name, action, queue, token, details)
+        operation = actions.begin(self._manager.context, self._author, action, queue, token, details)
         return await self._manager.run(operation)
 
     async def end(
@@ -238,8 +238,10 @@ class Operator:
         Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
         than 3,000 bytes.
         """
-        await self._manager.run(actions.end(self._manager.context, self._name, action, queue, token, outcome))
+        await self._manager.run(
+            actions.end(self._manager.context, self._author, action, queue, token, outcome)
+        )
 
     async def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
-        operation = bulk.bulk(self._manager.context, self._name, queue, action, choice, title)
+        operation = bulk.bulk(self._manager.context, self._author, queue, action, choice, title)
         return await self._manager.run(operation)

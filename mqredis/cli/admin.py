@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 from mqredis import embedded
 from mqredis.cli import acl
-from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, number, open_manager
+from mqredis.cli.author import logged, operator_option
+from mqredis.cli.common import (
+    Arguments,
+    Output,
+    Subparsers,
+    command,
+    counted,
+    number,
+    open_manager,
+    with_pauses,
+)
 from mqredis.cli.exits import Exit
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
@@ -23,15 +34,18 @@ def register(subparsers: Subparsers) -> None:
         "--repair", action="store_true", help="mend what can be mended without losing anything"
     )
     doctor.add_argument("--strict", action="store_true", help="warnings about the server end with 6 too")
+    operator_option(doctor)
     resolve = command(subparsers, "resolve", "ask what became of a call whose outcome is unknown", _resolve)
     resolve.add_argument("token")
     throttle = command(subparsers, "throttle", "refuse every send, or accept them again", _throttle)
     throttle.add_argument("switch", choices=("on", "off"))
+    operator_option(throttle)
     quota = command(subparsers, "quota", "show or limit what all queues of the manager hold together", _quota)
     for name in ("messages", "bytes"):
         quota.add_argument(
             f"--{name}", metavar="NUMBER", type=number, help="none: no limit (default: as it is)"
         )
+    operator_option(quota)
     command(subparsers, "maintain", "serve the due timers of every queue", _maintain)
     stats = command(
         subparsers, "stats", "show the manager and its queues, or what passes through one", _stats
@@ -70,9 +84,18 @@ def _finding(finding: Finding) -> str:
     return f"{finding.severity:<8} {finding.code:<20} {finding.where}: {finding.text}{done}"
 
 
+def _nothing(_: str) -> None:
+    """Of what changes nothing the log need not learn."""
+
+
 def _doctor(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments, allow_eviction=True) as qm:
+    with (
+        open_manager(arguments, allow_eviction=True) as qm,
+        logged(arguments, qm, "repair") if arguments.repair else nullcontext(_nothing) as told,
+    ):
         report = qm.doctor(repair=arguments.repair)
+        repaired = sum(finding.repaired for finding in report.everything)
+        told(f"repaired {counted(repaired, 'finding')}")
     if output.json_lines:
         output.fields(report.model_dump(mode="json"))
     else:
@@ -111,9 +134,11 @@ def _resolve(arguments: Arguments, output: Output) -> Exit:
 
 def _throttle(arguments: Arguments, output: Output) -> Exit:
     on = arguments.switch == "on"
-    with open_manager(arguments) as qm:
+    text = "sends are refused" if on else "sends are accepted"
+    with open_manager(arguments) as qm, logged(arguments, qm, "throttle", on=on) as told:
         qm.throttle(on)
-    output.line("sends are refused" if on else "sends are accepted", throttled=on)
+        told(text)
+    output.line(text, throttled=on)
     return Exit.DONE
 
 
@@ -125,7 +150,8 @@ def _quota(arguments: Arguments, output: Output) -> Exit:
         changes = {name: value for name, value in given.items() if value is not None}
         if changes:
             found |= {name: None if value == "none" else value for name, value in changes.items()}
-            qm.set_quota(**found)
+            with logged(arguments, qm, "quota", **changes):
+                qm.set_quota(**found)
     output.fields({f"quota_{name}": value for name, value in found.items()})
     return Exit.DONE
 
@@ -160,10 +186,11 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
         return Exit.DONE
     if arguments.queue is not None:
         with open_manager(arguments) as qm:
-            output.fields(qm.statistics(arguments.queue).model_dump())
+            (row,) = with_pauses(qm, [qm.statistics(arguments.queue).model_dump()])
+        output.fields(row)
         return Exit.DONE
     with open_manager(arguments) as qm:
-        manager, rows = qm.info().model_dump(), [info.model_dump() for info in qm.queues()]
+        manager, rows = qm.info().model_dump(), with_pauses(qm, (info.model_dump() for info in qm.queues()))
         warnings = [each.warning for each in qm.failed_messages() if each.warning]
     if output.json_lines:
         output.line("", manager=manager, queues=rows, warnings=warnings)

@@ -31,7 +31,7 @@ from mqredis.cli import (
 )
 from mqredis.cli.common import Output, Parser, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
-from mqredis.errors import MqError, complaint
+from mqredis.errors import InvalidArgument, MqError, complaint
 
 #: Each adds its subcommands with ``register(subparsers)``.
 MODULES: tuple[ModuleType, ...] = (
@@ -50,6 +50,10 @@ MODULES: tuple[ModuleType, ...] = (
     console,
     completion,
 )
+
+
+#: Commands that are of no use to a client that may change nothing.
+_CHANGE_ALWAYS = ("worker", "broker", "pipeline")
 
 
 def build() -> argparse.ArgumentParser:
@@ -81,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.parser = parser
     output = Output(json_lines=getattr(arguments, "json", False))
     try:
+        if getattr(arguments, "read_only", False) and arguments.command in _CHANGE_ALWAYS:
+            raise InvalidArgument(f"{arguments.command} changes what is stored: leave out --read-only")
         return int(arguments.run(arguments, output))
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter must not stumble over it once more at its end.

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -36,6 +36,7 @@ def common_options() -> argparse.ArgumentParser:
         help="redis://, unix://, ...; a password is better kept in MQREDIS_URL, where ps cannot see it",
     )
     group.add_argument("--manager", help="name of the queue manager (default: default)")
+    group.add_argument("--read-only", action="store_true", help="refuse every change")
     group.add_argument("--json", action="store_true", help="one JSON object per line, for machines")
     return parser
 
@@ -70,10 +71,17 @@ def command(subparsers: Subparsers, name: str, about: str, run: Any) -> argparse
     return parser
 
 
+def given_settings(arguments: Arguments, **settings: Any) -> Settings:
+    """The settings that the options and variables name."""
+    names = ("url", "manager", "read_only")
+    return Settings.from_env(
+        **{name: getattr(arguments, name) for name in names if getattr(arguments, name, None)}, **settings
+    )
+
+
 def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
     """The queue manager that the options and variables name."""
-    where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
-    wanted = Settings.from_env(**where, **settings)
+    wanted = given_settings(arguments, **settings)
     manager = connect(settings=wanted)
     if wanted.url is None:
         server = embedded.join()
@@ -92,6 +100,12 @@ def existing(qm: QueueManager, name: str) -> str:
     if ";" in name and not kept(name):
         qm.queue_info(name)
     return name
+
+
+def with_pauses(qm: QueueManager, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of queues, each with ``paused``: has an operator paused the queue for all workers?"""
+    paused = {pause.name for pause in qm.pauses() if pause.kind == "queue"}
+    return [{**row, "paused": row["name"] in paused} for row in rows]
 
 
 @contextmanager
@@ -127,6 +141,12 @@ def chosen(arguments: Arguments) -> dict[str, Any]:
     if arguments.selector:
         how["selector"] = arguments.selector
     return how
+
+
+def asked(arguments: Arguments) -> dict[str, str]:
+    """What the options of ``match_options`` say, for the log of actions."""
+    names = ("message_id", "correlation_id", "group_id", "selector")
+    return {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
 
 
 def lookup_id(text: str) -> int:
@@ -192,7 +212,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
     return terminal.cell(str(value))
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import sys
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, port
+from mqredis.cli.common import Arguments, Output, Subparsers, command, given_settings, port
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
@@ -34,7 +34,6 @@ def register(subparsers: Subparsers) -> None:
         metavar="NAME=URL",
         help="show one more queue manager under this name; may be repeated",
     )
-    console.add_argument("--read-only", action="store_true", help="refuse every change")
     console.add_argument("--hide-bodies", action="store_true", help="hide a body until it is asked for")
     console.add_argument(
         "--interval",
@@ -53,9 +52,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _managers(arguments: Arguments) -> dict[str, Settings | str]:
-    where = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
-    settings = Settings.from_env(**where)
+def _managers(arguments: Arguments, settings: Settings) -> dict[str, Settings | str]:
     managers: dict[str, Settings | str] = {settings.manager: settings}
     for pair in arguments.also:
         name, separator, url = pair.partition("=")
@@ -81,13 +78,14 @@ def _console(arguments: Arguments, output: Output) -> Exit:
         output.line(f"console: {url}", url=url)
         sys.stdout.flush()
 
+    settings = given_settings(arguments)
     serve.run(
-        _managers(arguments),
+        _managers(arguments, settings),
         arguments.host,
         arguments.port,
         token,
         ready,
-        read_only=arguments.read_only,
+        read_only=settings.read_only,
         hide_bodies=arguments.hide_bodies,
         interval=arguments.interval,
     )

@@ -1,4 +1,4 @@
-"""``mqredis send | receive | peek | browse | move``."""
+"""``mqredis send | receive | peek | browse``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from mqredis.cli.common import (
     amount,
     chosen,
     command,
-    counted,
     existing,
     lookup_id,
     match_options,
@@ -28,7 +27,7 @@ from mqredis.cli.common import (
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import InvalidArgument, IoTimeout, MessageLocked, MessageNotFound
+from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
 from mqredis.models.text import identifier_of
 
@@ -78,14 +77,6 @@ def register(subparsers: Subparsers) -> None:
         "--limit", type=amount, default=100, help="most messages to show; 0: all (default: 100)"
     )
     match_options(browse)
-    move = command(subparsers, "move", "move messages between a queue and its subqueues", _move)
-    move.add_argument("source", help="orders, or orders;retry")
-    move.add_argument("target")
-    move.add_argument(
-        "lookup_id", nargs="*", type=lookup_id, help="messages to move; else give --all or a filter"
-    )
-    move.add_argument("--all", action="store_true", help="every available message")
-    match_options(move)
 
 
 def message_options(parser: Any) -> None:
@@ -311,27 +302,3 @@ def _row(message: Message) -> dict[str, Any]:
         "arrived_at": message.arrived_at,
         "body": body,
     }
-
-
-def _move(arguments: Arguments, output: Output) -> Exit:
-    filters = chosen(arguments)
-    if bool(arguments.lookup_id) + bool(filters) + arguments.all != 1:
-        raise InvalidArgument("give exactly one of lookup ids, --all, and filters such as --selector")
-    with (
-        open_manager(arguments) as qm,
-        qm.open(existing(qm, arguments.source), Access.RECEIVE) as source,
-        qm.open(arguments.target, Access.MOVE) as target,
-    ):
-        ids = arguments.lookup_id or [message.lookup_id for message in source.browse(**filters)]
-        moved = 0
-        for one in output.progress(ids, "moving", len(ids)):
-            try:
-                source.move(one, target)
-                moved += 1
-            except (MessageNotFound, MessageLocked):
-                if arguments.lookup_id:
-                    raise  # it was named; of the others another client took it first
-    output.line(
-        f"moved {counted(moved, 'message')}", source=arguments.source, target=arguments.target, moved=moved
-    )
-    return Exit.DONE

@@ -1,13 +1,12 @@
-"""``mqredis delete | cancel | restore | reschedule | run-now | priority | release | abort | actions``."""
+"""``mqredis delete | cancel | restore | move | reschedule | run-now | priority | release | abort | actions``."""
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 from datetime import datetime
 from typing import Any
 
+from mqredis.cli.author import operator_of, operator_options
 from mqredis.cli.common import (
     Arguments,
     Output,
@@ -20,13 +19,16 @@ from mqredis.cli.common import (
     open_manager,
 )
 from mqredis.cli.exits import Exit
-from mqredis.client.operator import Operator
 from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models import Access
 from mqredis.models.operator import BulkResult
 
-COLUMNS = ("time", "operator", "action", "queue", "changed", "finished", "details")
+COLUMNS = ("time", "operator", "source", "action", "queue", "changed", "finished", "details")
+
+
+#: Which messages an action takes: only delayed ones, or only available ones.
+_SCHEDULED = {"cancel": True, "reschedule": True, "run_now": True, "move": False}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -38,6 +40,15 @@ def register(subparsers: Subparsers) -> None:
             "--trash", type=float, metavar="SECONDS", help="keep them in the subqueue ;trash so long"
         )
     _command(subparsers, "restore", "bring messages back from the subqueue ;trash of a queue", _restore)
+    move = _command(
+        subparsers,
+        "move",
+        "move available messages between a queue and its subqueues",
+        _move,
+        "source",
+        "target",
+    )
+    move.description = "Move available messages between a queue and its subqueues; orders and orders;retry."
     later = _command(subparsers, "reschedule", "give delayed messages another time", _reschedule)
     later.add_argument("--delay", type=float, metavar="SECONDS", help="available so many seconds from now")
     later.add_argument(
@@ -93,23 +104,10 @@ def register(subparsers: Subparsers) -> None:
     log.add_argument("--limit", type=int, default=100, help="at most so many (default: 100)")
 
 
-def operator_options(parser: Any) -> None:
-    """Options of every action of an operator."""
-    parser.add_argument(
-        "--operator", metavar="NAME", help="who acts, for the log (default: user name and host)"
-    )
-    parser.add_argument("--token", metavar="TEXT", help="with this token the action runs once within a day")
-
-
-def operator_of(arguments: Arguments, qm: Any) -> Operator:
-    """The operator that the options name."""
-    operator: Operator = qm.operator(arguments.operator or f"{getpass.getuser()}@{socket.gethostname()}")
-    return operator
-
-
-def _command(subparsers: Subparsers, name: str, about: str, run: Any) -> Any:
+def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: str) -> Any:
     parser = command(subparsers, name, about, run)
-    parser.add_argument("queue")
+    for each in where or ("queue",):
+        parser.add_argument(each)
     parser.add_argument(
         "lookup_id", nargs="*", type=lookup_id, help="which; without any, those that match or --all"
     )
@@ -131,7 +129,7 @@ def _time(text: str) -> datetime:
 def _act(
     arguments: Arguments, output: Output, verb: str, action: str, queue: str, *values: Any, **how: Any
 ) -> Exit:
-    """Run an action, or count what it would change, and show the result."""
+    """Run an action, or count what it would change, and show the result; ``shown`` are its fields in JSON."""
     choice = chosen(arguments)
     if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
         raise InvalidArgument("say which messages: lookup ids, --all, or options that match")
@@ -139,10 +137,11 @@ def _act(
         choice["lookup_ids"] = arguments.lookup_id
     if arguments.limit is not None:
         choice["limit"] = arguments.limit
+    shown = how.pop("shown", {"queue": queue})
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
         if arguments.count:
-            scheduled = how.get("scheduled", True if action in ("cancel", "reschedule", "run_now") else None)
+            scheduled = how.get("scheduled", _SCHEDULED.get(action))
             path = f"{queue};trash" if action == "restore" else queue
             result = operator.count(path, scheduled=scheduled, **choice)
             verb = "counted"
@@ -160,7 +159,7 @@ def _act(
     text = f"{verb} {counted(result.changed, 'message')}"
     if how.get("trash") is not None and not arguments.count:
         text = f"moved {counted(result.changed, 'message')} to the trash for {how['trash']:g} s"
-    output.line(text, queue=queue, messages=result.changed)
+    output.line(text, **shown, **{"moved" if action == "move" else "messages": result.changed})
     return Exit.DONE
 
 
@@ -188,6 +187,11 @@ def _cancel(arguments: Arguments, output: Output) -> Exit:
 
 def _restore(arguments: Arguments, output: Output) -> Exit:
     return _act(arguments, output, "restored", "restore", arguments.queue)
+
+
+def _move(arguments: Arguments, output: Output) -> Exit:
+    shown = {"source": arguments.source, "target": arguments.target}
+    return _act(arguments, output, "moved", "move", arguments.source, arguments.target, shown=shown)
 
 
 def _reschedule(arguments: Arguments, output: Output) -> Exit:
@@ -298,7 +302,8 @@ def _actions(arguments: Arguments, output: Output) -> Exit:
     rows = []
     for entry in entries:
         details: Any = json.loads(entry.body)
-        row = {"time": entry.arrived_at, "action": entry.label, **entry.properties, "details": details}
+        row = {"time": entry.arrived_at, "action": entry.label, "source": None}
+        row |= {**entry.properties, "details": details}
         rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
     output.rows(rows, COLUMNS)
     return Exit.DONE

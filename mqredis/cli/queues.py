@@ -8,10 +8,12 @@ import re
 from contextlib import nullcontext
 from typing import Any
 
+from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import (
     Arguments,
     Output,
     Subparsers,
+    asked,
     chosen,
     command,
     counted,
@@ -20,13 +22,26 @@ from mqredis.cli.common import (
     number,
     open_manager,
     saying,
+    with_pauses,
 )
 from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument, QueueExists
+from mqredis.keys import ACTIONS
 from mqredis.models import Access, QueueProperties
 from mqredis.models.queue import counted_once
 
-COLUMNS = ("name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "transactional", "label")
+COLUMNS = (
+    "name",
+    "ready",
+    "delayed",
+    "locked",
+    "messages",
+    "bytes",
+    "waiters",
+    "paused",
+    "transactional",
+    "label",
+)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -39,6 +54,7 @@ def register(subparsers: Subparsers) -> None:
     create.add_argument(
         "--exist-ok", action="store_true", help="a queue of this name that is there already is fine"
     )
+    operator_option(create)
     listing = command(inner, "list", "list queues and subqueues", _list)
     listing.add_argument("pattern", nargs="?", help="only names that match this glob")
     listing.add_argument("--names", action="store_true", help="only the names, one per line")
@@ -47,12 +63,15 @@ def register(subparsers: Subparsers) -> None:
     change = command(inner, "set", "change properties of a queue", _set)
     change.add_argument("name")
     _properties(change)
+    operator_option(change)
     delete = command(inner, "delete", "delete a queue, its subqueues and all their messages", _delete)
     delete.add_argument("name")
     delete.add_argument("--yes", action="store_true", help="even if the queue or a subqueue holds messages")
+    operator_option(delete)
     purge = command(inner, "purge", "remove the messages of a queue", _purge)
     purge.add_argument("name")
     match_options(purge)
+    operator_option(purge)
 
 
 def _options() -> dict[str, str]:
@@ -96,15 +115,23 @@ def _given(arguments: Arguments) -> dict[str, Any]:
 def _create(arguments: Arguments, output: Output) -> Exit:
     text = f"queue {arguments.name!r:.140} exists already; with --exist-ok that is fine"
     hint = nullcontext() if arguments.exist_ok else saying(QueueExists, text)
-    with open_manager(arguments) as qm, hint:
-        info = qm.create_queue(arguments.name, exist_ok=arguments.exist_ok, **_given(arguments))
+    given = _given(arguments)
+    with (
+        open_manager(arguments) as qm,
+        hint,
+        logged(arguments, qm, "create_queue", arguments.name, **given),
+    ):
+        info = qm.create_queue(arguments.name, exist_ok=arguments.exist_ok, **given)
     output.line(f"queue {info.name} is there", **info.model_dump())
     return Exit.DONE
 
 
 def _list(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        rows = [info.model_dump() for info in qm.queues(arguments.pattern)]
+        found = qm.queues(arguments.pattern)
+        # Whoever asks for no queue in particular does not mean the log, which mqredis actions shows.
+        listed = [info.model_dump() for info in found if arguments.pattern or info.name != ACTIONS]
+        rows = with_pauses(qm, listed)
     if arguments.names and not output.json_lines:
         for row in rows:
             output.line(row["name"])
@@ -115,7 +142,8 @@ def _list(arguments: Arguments, output: Output) -> Exit:
 
 def _info(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        output.fields(qm.queue_info(arguments.name).model_dump())
+        (row,) = with_pauses(qm, [qm.queue_info(arguments.name).model_dump()])
+    output.fields(row)
     return Exit.DONE
 
 
@@ -123,8 +151,9 @@ def _set(arguments: Arguments, output: Output) -> Exit:
     changes = _given(arguments)
     if not changes:
         raise InvalidArgument("nothing to set: name a property, for example --quota-messages 1000")
-    with open_manager(arguments) as qm:
-        output.fields(qm.update_queue(arguments.name, **changes).model_dump())
+    with open_manager(arguments) as qm, logged(arguments, qm, "set_queue", arguments.name, **changes):
+        info = qm.update_queue(arguments.name, **changes)
+    output.fields(info.model_dump())
     return Exit.DONE
 
 
@@ -135,7 +164,9 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
         if held and not arguments.yes:
             where = ", ".join(f"{each.name} holds {counted(each.messages, 'message')}" for each in held)
             raise InvalidArgument(f"{where}: add --yes to delete the queue all the same")
-        removed = qm.delete_queue(arguments.name)
+        with logged(arguments, qm, "delete_queue", arguments.name) as told:
+            removed = qm.delete_queue(arguments.name)
+            told(f"deleted {arguments.name} with {counted(removed, 'message')}")
     output.line(
         f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed
     )
@@ -146,8 +177,12 @@ def _purge(arguments: Arguments, output: Output) -> Exit:
     how = chosen(arguments)
     with open_manager(arguments) as qm, qm.open(existing(qm, arguments.name), Access.RECEIVE) as queue:
         total = None if how else qm.queue_info(arguments.name).ready
-        with output.counter("purging", total) as tick:
+        with (
+            logged(arguments, qm, "purge", arguments.name, **asked(arguments)) as told,
+            output.counter("purging", total) as tick,
+        ):
             removed = queue.purge(**how)
             tick(removed)
+            told(f"removed {counted(removed, 'message')} of {arguments.name}")
     output.line(f"removed {counted(removed, 'message')}", name=arguments.name, removed=removed)
     return Exit.DONE

@@ -6,9 +6,10 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, counted
+from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, given_settings
 from mqredis.cli.exits import Exit
 from mqredis.drivers import deploy
+from mqredis.errors import AccessDenied
 from mqredis.operations.context import prepared
 from mqredis.settings import Settings
 
@@ -39,10 +40,13 @@ def functions_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _where(arguments: Arguments) -> tuple[Any, Settings]:
-    """Address and settings from the options and variables."""
-    given = {name: getattr(arguments, name) for name in ("url", "manager") if getattr(arguments, name, None)}
-    settings, where = prepared(None, None, Settings.from_env(**given))
+def _where(arguments: Arguments, *, changes: bool = True) -> tuple[Any, Settings]:
+    """Address and settings from the options and variables. Raises AccessDenied for a change by a read-only client."""
+    settings, where = prepared(None, None, given_settings(arguments))
+    if changes and settings.read_only:
+        raise AccessDenied(
+            "this client is read-only (Settings.read_only), so it changes no scripts of the server"
+        )
     return where, settings
 
 
@@ -56,7 +60,7 @@ def _load(arguments: Arguments, output: Output) -> Exit:
 
 def _check(arguments: Arguments, output: Output) -> Exit:
     complete = True
-    for found in deploy.check(*_where(arguments), functions=arguments.functions):
+    for found in deploy.check(*_where(arguments, changes=False), functions=arguments.functions):
         missing = f"; missing: {', '.join(found.missing)}" if found.missing else ""
         output.line(f"{found.server}: {found.count} there as {found.kind}{missing}", **asdict(found))
         complete = complete and not found.missing

@@ -13,7 +13,16 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, chosen, command, match_options, open_manager
+from mqredis.cli.common import (
+    Arguments,
+    Output,
+    Subparsers,
+    chosen,
+    command,
+    match_options,
+    open_manager,
+    with_pauses,
+)
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.errors import MessageNotFound
@@ -32,6 +41,7 @@ DEPTHS = (
     "total_out",
     "oldest_seconds",
     "waiters",
+    "paused",
 )
 LOCKS = (
     "lookup_id",
@@ -161,7 +171,9 @@ def _show(output: Output, items: Iterator[Any] | Sequence[Any], columns: Sequenc
 
 def _overview(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        return _show(output, qm.overview(arguments.pattern), DEPTHS)
+        rows = with_pauses(qm, map(_row, qm.overview(arguments.pattern)))
+    output.rows(rows, DEPTHS)
+    return Exit.DONE
 
 
 def _locks(arguments: Arguments, output: Output) -> Exit:
@@ -189,7 +201,7 @@ def _stored(stored: StoredMessage) -> dict[str, Any]:
     shown_always = {
         name: getattr(stored.message, name) for name in ("priority", "label", "attempts", "arrived_at")
     }
-    return {**shown_always, **row, **known}
+    return {**row, **shown_always, **known}
 
 
 def _messages(arguments: Arguments, output: Output) -> Exit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, wait_seconds
 from mqredis.cli.exits import Exit
 from mqredis.cli.messages import show
@@ -22,11 +23,13 @@ def register(subparsers: Subparsers) -> None:
     subscribe.add_argument("topic")
     subscribe.add_argument("queue")
     subscribe.add_argument("--selector", metavar="TEXT", help="only messages for which this is true")
+    operator_option(subscribe)
     unsubscribe = command(
         inner, "unsubscribe", "end a subscription; the queue keeps what it has", _unsubscribe
     )
     unsubscribe.add_argument("topic")
     unsubscribe.add_argument("queue")
+    operator_option(unsubscribe)
     request = command(subparsers, "request", "send a request and print its reply", _request)
     request.add_argument("queue")
     request.add_argument("body", nargs="?", help="text of the body; without it, standard input is the body")
@@ -47,14 +50,18 @@ def _list(arguments: Arguments, output: Output) -> Exit:
 
 
 def _subscribe(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    details = {"topic": arguments.topic, "selector": arguments.selector}
+    with open_manager(arguments) as qm, logged(arguments, qm, "subscribe", arguments.queue, **details):
         found = qm.subscribe(arguments.topic, arguments.queue, arguments.selector)
     output.line(f"{found.queue} has what is sent to {found.topic}", **found.model_dump())
     return Exit.DONE
 
 
 def _unsubscribe(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm:
+    with (
+        open_manager(arguments) as qm,
+        logged(arguments, qm, "unsubscribe", arguments.queue, topic=arguments.topic),
+    ):
         qm.unsubscribe(arguments.topic, arguments.queue)
     text = f"{arguments.queue} gets nothing more from {arguments.topic}"
     output.line(text, topic=arguments.topic, queue=arguments.queue)

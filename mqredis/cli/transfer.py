@@ -10,11 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import (
     Arguments,
     Output,
     Subparsers,
     amount,
+    asked,
     chosen,
     command,
     counted,
@@ -41,15 +43,18 @@ def register(subparsers: Subparsers) -> None:
     out.add_argument("--file", type=Path, help="write here instead of to standard output")
     out.add_argument("--drain", action="store_true", help="remove each message once its line is written")
     match_options(out)
+    operator_option(out)
     back = command(subparsers, "import", "send the messages that export wrote", _import)
     back.add_argument("queue")
     back.add_argument("--file", type=Path, help="read from here instead of from standard input")
+    operator_option(back)
     again = command(subparsers, "redrive", "put dead letters back into the queues they came from", _redrive)
     again.add_argument("source", nargs="?", default=DEAD_LETTER, help=f"default: {DEAD_LETTER}")
     again.add_argument("--to", metavar="QUEUE", help="into this queue instead")
     again.add_argument("--limit", type=amount, help="at most so many")
     again.add_argument("--rate", type=float, metavar="PER_SECOND", help="no faster than this")
     match_options(again)
+    operator_option(again)
 
 
 def _export(arguments: Arguments, output: Output) -> Exit:
@@ -62,11 +67,19 @@ def _export(arguments: Arguments, output: Output) -> Exit:
         _target(arguments.file) as file,
     ):
         total = qm.queue_info(arguments.queue).ready
+        log = (
+            logged(arguments, qm, "drain", arguments.queue, **asked(arguments))
+            if arguments.drain
+            else nullcontext()
+        )
         messages = _drained(queue, file, how) if arguments.drain else queue.browse(**how)
-        for message in output.progress(messages, "exporting", total):
-            file.write(output.encode(to_json(message)) + "\n")
-            count += 1
-        file.flush()
+        with log as told:
+            for message in output.progress(messages, "exporting", total):
+                file.write(output.encode(to_json(message)) + "\n")
+                count += 1
+            file.flush()
+            if told:
+                told(f"exported and removed {counted(count, 'message')} of {arguments.queue}")
     if arguments.file is not None:
         output.line(
             f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count
@@ -96,13 +109,15 @@ def _import(arguments: Arguments, output: Output) -> Exit:
         _source(arguments.file) as file,
     ):
         rows = _rows(iter(output.progress(file, "importing")))
-        while batch := list(islice(rows, BATCH)):
-            alive = [message for message in batch if message is not None]
-            expired += len(batch) - len(alive)
-            if alive:
-                send_batch(qm, queue, alive)
-            sent += len(alive)
-    text = f"sent {counted(sent, 'message')}" + (f", {expired} had expired" if expired else "")
+        with logged(arguments, qm, "import", arguments.queue) as told:
+            while batch := list(islice(rows, BATCH)):
+                alive = [message for message in batch if message is not None]
+                expired += len(batch) - len(alive)
+                if alive:
+                    send_batch(qm, queue, alive)
+                sent += len(alive)
+            text = f"sent {counted(sent, 'message')}" + (f", {expired} had expired" if expired else "")
+            told(text)
     output.line(text, queue=arguments.queue, messages=sent, expired=expired)
     return Exit.DONE
 
@@ -115,20 +130,26 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
             if not how:  # else nobody knows how many it will be
                 ready = qm.queue_info(arguments.source).ready
                 total = ready if total is None else min(ready, total)
-        with output.counter("putting back", total) as tick:
+        source = existing(qm, arguments.source)
+        details = asked(arguments) | {"to": arguments.to, "limit": arguments.limit}
+        with (
+            logged(arguments, qm, "redrive", source, **details) as told,
+            output.counter("putting back", total) as tick,
+        ):
 
             def each(_: Message) -> bool:
                 tick(1)
                 return True
 
             moved = qm.redrive(
-                existing(qm, arguments.source),
+                source,
                 where=each,
                 to=arguments.to,
                 limit=arguments.limit,
                 rate=arguments.rate,
                 **how,
             )
+            told(f"put back {counted(moved, 'message')} of {source}")
     output.line(f"put back {counted(moved, 'message')}", source=arguments.source, messages=moved)
     return Exit.DONE if moved else Exit.NOTHING
 

@@ -28,14 +28,14 @@ class Operator:
     They raise InvalidArgument, MatchOptionsError, SelectorSyntaxError, InvalidName, QueueNotFound, QueueNotAvailable.
     """
 
-    def __init__(self, manager: QueueManager, name: str) -> None:
+    def __init__(self, manager: QueueManager, name: str, source: str = "api") -> None:
         self._manager = manager
-        self._name = actions.operator_name(name)
+        self._author = actions.author(name, source)
 
     @property
     def name(self) -> str:
         """Name of the operator, as the log shows it."""
-        return self._name
+        return self._author.name
 
     def count(self, queue: str, **choice: Unpack[Choice]) -> BulkResult:
         """Count the messages that another action with this choice would change. Writes nothing to the log."""
@@ -94,7 +94,7 @@ class Operator:
 
         Raises TransactionUsage for a transactional queue, whose messages are in the order of their sends.
         """
-        operation = bulk.change_priority(self._manager.context, self._name, queue, priority, choice)
+        operation = bulk.change_priority(self._manager.context, self._author, queue, priority, choice)
         return self._manager.run(operation)
 
     # ---- locks and transactions ------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Operator:
         the next renewal. A message of a transaction or a data pipeline stays and counts as ``locked``; one that is not
         locked counts as ``missing``.
         """
-        operation = force.release(self._manager.context, self._name, queue, lookup_ids, reject, token)
+        operation = force.release(self._manager.context, self._author, queue, lookup_ids, reject, token)
         return self._manager.run(operation)
 
     def abort(self, transaction: str, *, token: str | None = None) -> None:
@@ -118,7 +118,7 @@ class Operator:
         The client that had begun it gets TransactionSequence. Raises TransactionSequence if no transaction with this id
         is open.
         """
-        self._manager.run(force.abort(self._manager.context, self._name, transaction, token))
+        self._manager.run(force.abort(self._manager.context, self._author, transaction, token))
 
     # ---- workers ---------------------------------------------------------------------------------
 
@@ -136,13 +136,13 @@ class Operator:
         they finish; messages that they locked ahead are given back. Other readers are not concerned: the property
         ``get_inhibited`` refuses those. Raises InvalidArgument.
         """
-        self._manager.run(workers.pause(self._manager.context, self._name, queue, consumer, reason, token))
+        self._manager.run(workers.pause(self._manager.context, self._author, queue, consumer, reason, token))
 
     def resume(
         self, queue: str | None = None, *, consumer: str | None = None, token: str | None = None
     ) -> bool:
         """End a pause. False if there was none."""
-        return self._manager.run(workers.resume(self._manager.context, self._name, queue, consumer, token))
+        return self._manager.run(workers.resume(self._manager.context, self._author, queue, consumer, token))
 
     def stop_worker(self, worker: str, *, token: str | None = None) -> None:
         """Ask the worker with this ``WorkerInfo.id`` to stop, as SIGTERM does. It gets the order with its next
@@ -150,14 +150,14 @@ class Operator:
 
         Raises InvalidArgument if no such worker lives.
         """
-        self._manager.run(workers.stop(self._manager.context, self._name, worker, token))
+        self._manager.run(workers.stop(self._manager.context, self._author, worker, token))
 
     def cancel_handler(self, worker: str, lookup_id: int, *, token: str | None = None) -> None:
         """Ask a worker to cancel the handler that has this message. That is a failed attempt of the message.
 
         The worker learns of it with its next heartbeat. Raises InvalidArgument if no such worker lives.
         """
-        self._manager.run(workers.cancel(self._manager.context, self._name, worker, lookup_id, token))
+        self._manager.run(workers.cancel(self._manager.context, self._author, worker, lookup_id, token))
 
     # ---- schedules -------------------------------------------------------------------------------
 
@@ -185,32 +185,32 @@ class Operator:
         without the extra "worker".
         """
         wanted = schedules.Wanted.of(name, when, queue, body, fields, timezone)
-        self._manager.run(schedules.create(self._manager.context, self._name, wanted, paused, token))
+        self._manager.run(schedules.create(self._manager.context, self._author, wanted, paused, token))
 
     def pause_schedule(self, name: str, *, token: str | None = None) -> bool:
         """Pause a schedule until it is resumed. False if it was paused. Raises ScheduleNotFound."""
-        return self._manager.run(schedules.pause(self._manager.context, self._name, name, token))
+        return self._manager.run(schedules.pause(self._manager.context, self._author, name, token))
 
     def resume_schedule(self, name: str, *, token: str | None = None) -> bool:
         """Resume a paused schedule at its next time. False if it was not paused.
 
         Times that have passed meanwhile are not made up for. Raises ScheduleNotFound.
         """
-        return self._manager.run(schedules.resume(self._manager.context, self._name, name, token))
+        return self._manager.run(schedules.resume(self._manager.context, self._author, name, token))
 
     def trigger_schedule(self, name: str, *, token: str | None = None) -> None:
         """Send the message of a schedule now, even if it is paused. Its next time does not change.
 
         Raises ScheduleNotFound, and what a send raises: QueueNotFound, PutInhibited, QueueQuotaExceeded and others.
         """
-        self._manager.run(schedules.trigger(self._manager.context, self._name, name, token))
+        self._manager.run(schedules.trigger(self._manager.context, self._author, name, token))
 
     def remove_schedule(self, name: str, *, token: str | None = None) -> None:
         """Remove a schedule. Messages that it has sent stay in their queues.
 
         Raises ScheduleNotFound, and ScheduleDeclared while a worker runs whose code declares it.
         """
-        self._manager.run(schedules.remove(self._manager.context, self._name, name, token))
+        self._manager.run(schedules.remove(self._manager.context, self._author, name, token))
 
     # ---- other actions ---------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Operator:
         has not ended. ``details`` can be written as JSON; of more than 3,000 bytes the end is cut off.
         Raises InvalidArgument.
         """
-        operation = actions.begin(self._manager.context, self._name, action, queue, token, details)
+        operation = actions.begin(self._manager.context, self._author, action, queue, token, details)
         return self._manager.run(operation)
 
     def end(self, action: str, queue: str | None = None, *, token: str, outcome: Mapping[str, Any]) -> None:
@@ -233,8 +233,8 @@ class Operator:
         Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
         than 3,000 bytes.
         """
-        self._manager.run(actions.end(self._manager.context, self._name, action, queue, token, outcome))
+        self._manager.run(actions.end(self._manager.context, self._author, action, queue, token, outcome))
 
     def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
-        operation = bulk.bulk(self._manager.context, self._name, queue, action, choice, title)
+        operation = bulk.bulk(self._manager.context, self._author, queue, action, choice, title)
         return self._manager.run(operation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqredis import codec, keys
 from mqredis.commands import actions as commands
@@ -29,8 +29,20 @@ KEPT_SECONDS = 30 * 86_400.0
 _BODY = 3000
 
 
-def operator_name(value: object) -> str:
-    """The name of an operator, as the log shows it. Raises InvalidArgument."""
+class Author(NamedTuple):
+    """Who acts, as the log shows it."""
+
+    name: str
+    #: What the action was made with: "api", "cli" or "console".
+    source: str
+
+
+def author(name: object, source: object) -> Author:
+    """Raises InvalidArgument for a name or a source that the log cannot show."""
+    return Author(_operator_name(name), text(source, "the source of an operator", 40))
+
+
+def _operator_name(value: object) -> str:
     if not isinstance(value, str) or not value or len(value) > 255 or checks.lone(value):
         raise InvalidArgument(
             f"the name of an operator must be a str of 1 to 255 characters, not {value!r:.40}"
@@ -60,11 +72,11 @@ def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> t
     return (manager.token(hashlib.sha256(repr((token, *depends_on)).encode()).hexdigest()[:32]),)
 
 
-def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], call: str = "") -> bytes:
+def entry(operator: Author, action: str, queue: str, details: Mapping[str, Any], call: str = "") -> bytes:
     """An entry of the log as the scripts take it (lua/admin/operator.lua).
 
-    The label is the action, the properties ``operator`` and ``queue`` say who acted on what, and the body has the
-    details as JSON. ``call``: a property that the entries of one action have in common.
+    The label is the action, the properties ``operator``, ``source`` and ``queue`` say who acted on what, and the body
+    has the details as JSON. ``call``: a property that the entries of one action have in common.
     """
     shown = {name: value for name, value in details.items() if value not in (None, "", [], ())}
     body = json.dumps(shown, default=str)
@@ -75,7 +87,8 @@ def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], ca
         content_type="application/json",
         label=action,
         priority=7,  # lookup ids in queues of the system begin with 0
-        properties={"operator": operator, "queue": queue} | ({"call": call} if call else {}),
+        properties={"operator": operator.name, "source": operator.source, "queue": queue}
+        | ({"call": call} if call else {}),
         time_to_be_received=KEPT_SECONDS,
     )
     encoded, _ = codec.encode(message)
@@ -84,7 +97,7 @@ def entry(operator: str, action: str, queue: str, details: Mapping[str, Any], ca
 
 @procedure
 def begin(
-    context: Context, operator: str, action: object, queue: object, token: str, details: Details | None
+    context: Context, operator: Author, action: object, queue: object, token: str, details: Details | None
 ) -> Steps[dict[str, Any] | None]:
     """Log that an action begins. Returns None. If it had begun before: its outcome or {}, and nothing is logged."""
     begun, outcome = yield from _record(context, operator, action, queue, token, details or {}, "")
@@ -93,7 +106,7 @@ def begin(
 
 @procedure
 def end(
-    context: Context, operator: str, action: object, queue: object, token: str, outcome: Details
+    context: Context, operator: Author, action: object, queue: object, token: str, outcome: Details
 ) -> Steps[None]:
     """Log the outcome of an action. Raises InvalidArgument if it is too long."""
     if len(written := _json(outcome)) > _BODY:
@@ -103,7 +116,7 @@ def end(
 
 def _record(
     context: Context,
-    operator: str,
+    operator: Author,
     action: object,
     queue: object,
     token: str,

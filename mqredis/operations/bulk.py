@@ -112,7 +112,12 @@ class Job:
 
 @procedure
 def bulk(
-    context: Context, operator: str, queue: object, action: Action, choice: Mapping[str, Any], title: str = ""
+    context: Context,
+    operator: actions.Author,
+    queue: object,
+    action: Action,
+    choice: Mapping[str, Any],
+    title: str = "",
 ) -> Steps[BulkResult]:
     """Carry out an action on the chosen messages. ``title``: its name in the log, if it differs."""
     unknown = choice.keys() - Chosen.__slots__
@@ -151,7 +156,9 @@ def bulk(
     return result
 
 
-def _entry(operator: str, title: str, path: str, action: Action, chosen: Chosen, ids: Sequence[str]) -> bytes:
+def _entry(
+    operator: actions.Author, title: str, path: str, action: Action, chosen: Chosen, ids: Sequence[str]
+) -> bytes:
     details = {
         "value": action.value,
         "lookup_ids": ids,
@@ -216,7 +223,7 @@ def due(delay: float | None, at: datetime | None) -> Action:
 
 @procedure
 def change_priority(
-    context: Context, operator: str, queue: object, priority: object, choice: Mapping[str, Any]
+    context: Context, operator: actions.Author, queue: object, priority: object, choice: Mapping[str, Any]
 ) -> Steps[BulkResult]:
     """Give messages another priority, from 0 to 7."""
     path = path_of(queue)

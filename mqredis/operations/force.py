@@ -18,7 +18,7 @@ from mqredis.steps import Steps, perform, procedure
 @procedure
 def release(
     context: Context,
-    operator: str,
+    operator: actions.Author,
     queue: object,
     lookup_ids: Iterable[int],
     reject: str | None,
@@ -38,7 +38,7 @@ def release(
 
 
 @procedure
-def abort(context: Context, operator: str, transaction: object, token: str | None) -> Steps[None]:
+def abort(context: Context, operator: actions.Author, transaction: object, token: str | None) -> Steps[None]:
     """Abort an open transaction by its id."""
     if not isinstance(transaction, str) or not transaction:
         raise InvalidArgument(f"abort takes the id of a transaction, a str, not {transaction!r:.40}")

@@ -178,7 +178,7 @@ def _change(
 
 def _act(
     context: Context,
-    operator: str,
+    operator: actions.Author,
     action: str,
     name: object,
     decide: Decide,
@@ -203,7 +203,9 @@ def _there(found: Definition | None, name: object) -> Definition:
 
 
 @procedure
-def create(context: Context, operator: str, wanted: Wanted, paused: object, token: str | None) -> Steps[None]:
+def create(
+    context: Context, operator: actions.Author, wanted: Wanted, paused: object, token: str | None
+) -> Steps[None]:
     """Create a schedule."""
     stays, message = checks.flag(paused, "paused"), wanted.message(context)
     ((info, _),) = yield from perform(queues.info(context.keys, (wanted.queue,)))
@@ -225,7 +227,7 @@ def create(context: Context, operator: str, wanted: Wanted, paused: object, toke
 
 
 @procedure
-def pause(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
+def pause(context: Context, operator: actions.Author, name: object, token: str | None) -> Steps[bool]:
     """Pause a schedule. False if it was paused."""
 
     def decide(found: Definition | None, _: bytes, __: float) -> Change | None:
@@ -236,7 +238,7 @@ def pause(context: Context, operator: str, name: object, token: str | None) -> S
 
 
 @procedure
-def resume(context: Context, operator: str, name: object, token: str | None) -> Steps[bool]:
+def resume(context: Context, operator: actions.Author, name: object, token: str | None) -> Steps[bool]:
     """Resume a schedule at its next time. False if it was not paused."""
 
     def decide(found: Definition | None, _: bytes, now: float) -> Change | None:
@@ -247,7 +249,7 @@ def resume(context: Context, operator: str, name: object, token: str | None) -> 
 
 
 @procedure
-def trigger(context: Context, operator: str, name: object, token: str | None) -> Steps[None]:
+def trigger(context: Context, operator: actions.Author, name: object, token: str | None) -> Steps[None]:
     """Send the message of a schedule now."""
 
     def decide(found: Definition | None, _: bytes, now: float) -> Change:
@@ -258,7 +260,7 @@ def trigger(context: Context, operator: str, name: object, token: str | None) ->
 
 
 @procedure
-def remove(context: Context, operator: str, name: object, token: str | None) -> Steps[None]:
+def remove(context: Context, operator: actions.Author, name: object, token: str | None) -> Steps[None]:
     """Remove a schedule, unless a live worker declares it."""
     alive = yield from perform(worker_commands.listing(context.keys))
 

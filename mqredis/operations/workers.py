@@ -45,7 +45,12 @@ def _field(queue: object, consumer: object) -> str:
 
 @procedure
 def pause(
-    context: Context, operator: str, queue: object, consumer: object, reason: object, token: str | None
+    context: Context,
+    operator: actions.Author,
+    queue: object,
+    consumer: object,
+    reason: object,
+    token: str | None,
 ) -> Steps[None]:
     """Pause a queue for all workers, or a consumer in all workers. Raises QueueNotFound."""
     field, why = _field(queue, consumer), actions.text(reason, "reason", 1000)
@@ -54,13 +59,13 @@ def pause(
         # A subqueue that the broker keeps is created with its first message.
         by_itself = keys.kept(path) and not keys.of_system(path)
         yield from info(context, path.partition(";")[0] if by_itself else path)
-    said = json.dumps({"operator": operator, "reason": why})
+    said = json.dumps({"operator": operator.name, "reason": why})
     yield from _tell(context, operator, "pause", field, said, {"reason": why}, token)
 
 
 @procedure
 def resume(
-    context: Context, operator: str, queue: object, consumer: object, token: str | None
+    context: Context, operator: actions.Author, queue: object, consumer: object, token: str | None
 ) -> Steps[bool]:
     """End a pause. False if there was none."""
     field = _field(queue, consumer)
@@ -68,13 +73,15 @@ def resume(
 
 
 @procedure
-def stop(context: Context, operator: str, worker: object, token: str | None) -> Steps[None]:
+def stop(context: Context, operator: actions.Author, worker: object, token: str | None) -> Steps[None]:
     """Ask a worker to stop."""
     yield from _order(context, operator, worker, "stop_worker", "stop", {}, token)
 
 
 @procedure
-def cancel(context: Context, operator: str, worker: object, lookup_id: int, token: str | None) -> Steps[None]:
+def cancel(
+    context: Context, operator: actions.Author, worker: object, lookup_id: int, token: str | None
+) -> Steps[None]:
     """Ask a worker to cancel the handler of a message."""
     told = hex_id(lookup_id)
     details = {"lookup_id": told}
@@ -83,7 +90,7 @@ def cancel(context: Context, operator: str, worker: object, lookup_id: int, toke
 
 def _order(
     context: Context,
-    operator: str,
+    operator: actions.Author,
     worker: object,
     action: str,
     value: str,
@@ -101,7 +108,7 @@ def _order(
 
 def _tell(
     context: Context,
-    operator: str,
+    operator: actions.Author,
     action: str,
     field: str,
     value: str,

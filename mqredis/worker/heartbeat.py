@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mqredis import __version__
 from mqredis.commands import workers as commands
 from mqredis.errors import MqError
+from mqredis.models.worker import Pause
 from mqredis.steps import perform
 from mqredis.worker.outcomes import HandlerCancelled
 
@@ -35,6 +37,11 @@ class Pauses:
     """What operators have paused: "q:" and the name of a queue, or "c:" and that of a consumer."""
 
     fields: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, pauses: Iterable[Pause]) -> Pauses:
+        """What these pauses, which the broker lists, say."""
+        return cls(frozenset(f"{pause.kind[0]}:{pause.name}" for pause in pauses))
 
     def __bool__(self) -> bool:
         return bool(self.fields)

@@ -75,6 +75,8 @@ class Running:
         self.keeper = Keeper()
         #: What operators have paused.
         self.pauses = Pauses()
+        #: The consumers of which the log says that they are paused.
+        self._told_paused: set[str] = set()
         #: The running handlers: consumer, messages, and time.monotonic() of the start.
         self.handlers: dict[Held, tuple[Consumer, Sequence[Message], float]] = {}
         self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
@@ -189,7 +191,8 @@ class Running:
         return True
 
     def burst(self) -> None:
-        """Handle messages until the queues are empty, including messages that handlers send."""
+        """Handle messages until the queues are empty, including messages that handlers send; but no paused ones."""
+        self.set_pauses(Pauses.of(self.manager.pauses()))
         while not self.stopping.is_set():
             before = self._count()
             sent, _ = self._scheduler.serve()
@@ -308,6 +311,13 @@ class Running:
             self.stopping.set()
 
     def _until_empty(self, loop: Loop, rate: Rate | None) -> None:
+        if loop.paused:
+            if loop.consumer.name not in self._told_paused:
+                self._told_paused.add(loop.consumer.name)
+                log.warning(
+                    "%s is paused by an operator: it reads nothing until mqredis resume", loop.consumer.name
+                )
+            return
         while not self.stopping.is_set() and not self.first:
             if rate is not None and self.stopping.wait(rate.pause(loop.consumer.batch)):
                 break

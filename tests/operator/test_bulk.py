@@ -315,7 +315,13 @@ def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
     with qm.open("system$;actions", mqredis.Access.PEEK) as log:
         (entry,) = log.browse()
     assert entry.label == "delete"
-    assert entry.properties == {"operator": "ada", "queue": "orders", "changed": 1, "finished": True}
+    assert entry.properties == {
+        "operator": "ada",
+        "source": "api",
+        "queue": "orders",
+        "changed": 1,
+        "finished": True,
+    }
     assert json.loads(entry.body) == {"selector": "$label = 'a'"}
     qm.advance_clock(30 * 86_400)
     assert bodies(qm, "system$;actions") == []

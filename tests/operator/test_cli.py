@@ -64,7 +64,8 @@ def test_the_log_shows_who_did_what(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
-    (row,) = orders("actions", "--json").rows
+    _, created, row = orders("actions", "--json").rows
+    assert (created["action"], created["details"]) == ("create_queue", {"result": "done"})
     assert (row["operator"], row["action"], row["queue"], row["changed"]) == ("ada", "delete", "orders", 1)
     assert row["details"] == {"limit": 1}
     assert "ada" in orders("actions").out

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mqredis.asyncio import QueueManager
+from mqredis.asyncio.operator import Operator
 from mqredis.errors import InvalidArgument
 from mqredis.keys import SYSTEM
 
 #: The fields of the form, by name. When an action is carried out they have the name of the visitor, too.
 Values = Mapping[str, str]
 OPERATOR = "operator"
+
+
+def operator_of(manager: QueueManager, values: Values) -> Operator:
+    """The visitor who carries out an action, for the log."""
+    return manager.operator(values[OPERATOR], source="console")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, lookup_id, needed
+from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of
 from mqredis.errors import InvalidArgument, TransactionSequence
 from mqredis.models import TransactionInfo
 
@@ -30,7 +30,7 @@ async def _preview_release(manager: QueueManager, values: Values) -> Preview:
 async def _release(manager: QueueManager, values: Values) -> str:
     name, number = needed(values, "queue"), lookup_id(values)
     reason = values.get("reject") or None
-    result = await manager.operator(values[OPERATOR]).release(
+    result = await operator_of(manager, values).release(
         name, [number], reject=reason, token=values.get("token")
     )
     if not result.changed:
@@ -64,7 +64,7 @@ async def _preview_abort(manager: QueueManager, values: Values) -> Preview:
 
 async def _abort(manager: QueueManager, values: Values) -> str:
     wanted = needed(values, "transaction")
-    await manager.operator(values[OPERATOR]).abort(wanted, token=values.get("token"))
+    await operator_of(manager, values).abort(wanted, token=values.get("token"))
     return f"Transaction {wanted} was aborted."
 
 

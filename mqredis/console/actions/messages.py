@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
-from mqredis.asyncio import Operator, QueueManager
+from mqredis.asyncio import QueueManager
 from mqredis.console import formats
 from mqredis.console.actions.base import (
-    OPERATOR,
     Action,
     Field,
     Preview,
     Values,
     lookup_id,
     needed,
+    operator_of,
     seconds,
     to_queue,
     whole,
@@ -56,7 +56,7 @@ def _check_one(values: Values, result: BulkResult) -> None:
 async def _counted(manager: QueueManager, values: Values, scheduled: bool | None = None) -> Preview:
     name = needed(values, "queue")
     choice: Choice = {**_choice(values, scheduled), "steps": COUNTING}
-    found = await manager.operator("console").count(name, **choice)
+    found = await manager.operator("console", source="console").count(name, **choice)
     _check_one(values, found)
     count = formats.plural(found.changed, "message")
     trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
@@ -81,10 +81,6 @@ async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
     return await _counted(manager, {**values, "queue": f"{needed(values, 'queue').partition(';')[0]};trash"})
 
 
-def _operator(manager: QueueManager, values: Values) -> Operator:
-    return manager.operator(values[OPERATOR])
-
-
 async def _all(
     action: Callable[..., Awaitable[BulkResult]], values: Values, what: str, *given: Any, **options: Any
 ) -> str:
@@ -103,7 +99,7 @@ async def _delete(manager: QueueManager, values: Values) -> str:
     trash = TRASH if values.get("trash") == "on" else None
     what = "moved to the trash" if trash else "deleted"
     return await _all(
-        _operator(manager, values).delete,
+        operator_of(manager, values).delete,
         values,
         what,
         needed(values, "queue"),
@@ -117,20 +113,20 @@ async def _purge(manager: QueueManager, values: Values) -> str:
     what = "moved to the trash" if trash else "removed"
     choice = _choice(values, scheduled=False)
     return await _all(
-        _operator(manager, values).delete, values, what, needed(values, "queue"), trash=trash, **choice
+        operator_of(manager, values).delete, values, what, needed(values, "queue"), trash=trash, **choice
     )
 
 
 async def _restore(manager: QueueManager, values: Values) -> str:
     name = needed(values, "queue").partition(";")[0]
-    return await _all(_operator(manager, values).restore, values, "restored", name, **_choice(values))
+    return await _all(operator_of(manager, values).restore, values, "restored", name, **_choice(values))
 
 
 async def _move(manager: QueueManager, values: Values) -> str:
     target = needed(values, "target")
     choice = _choice(values, scheduled=False)
     return await _all(
-        _operator(manager, values).move,
+        operator_of(manager, values).move,
         values,
         f"moved to {target}",
         needed(values, "queue"),
@@ -143,14 +139,14 @@ async def _redrive(manager: QueueManager, values: Values) -> str:
     choice = _choice(values, scheduled=False)
     options = {"to": values.get("to") or None, "limit": whole(values, "limit")}
     return await _all(
-        _operator(manager, values).redrive, values, "put back", needed(values, "queue"), **options, **choice
+        operator_of(manager, values).redrive, values, "put back", needed(values, "queue"), **options, **choice
     )
 
 
 async def _cancel(manager: QueueManager, values: Values) -> str:
     choice = _choice(values, scheduled=True)
     return await _all(
-        _operator(manager, values).cancel, values, "cancelled", needed(values, "queue"), **choice
+        operator_of(manager, values).cancel, values, "cancelled", needed(values, "queue"), **choice
     )
 
 
@@ -160,14 +156,14 @@ async def _reschedule(manager: QueueManager, values: Values) -> str:
         raise InvalidArgument("delay is missing")
     choice, what = _choice(values, scheduled=True), f"rescheduled to {formats.duration(delay)} from now"
     return await _all(
-        _operator(manager, values).reschedule, values, what, needed(values, "queue"), delay=delay, **choice
+        operator_of(manager, values).reschedule, values, what, needed(values, "queue"), delay=delay, **choice
     )
 
 
 async def _run_now(manager: QueueManager, values: Values) -> str:
     choice = _choice(values, scheduled=True)
     return await _all(
-        _operator(manager, values).run_now, values, "made available", needed(values, "queue"), **choice
+        operator_of(manager, values).run_now, values, "made available", needed(values, "queue"), **choice
     )
 
 

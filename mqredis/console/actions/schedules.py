@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from mqredis.asyncio import QueueManager
 from mqredis.asyncio.operator import Operator
-from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, needed, seconds
+from mqredis.console.actions.base import Action, Field, Preview, Values, needed, operator_of, seconds
 from mqredis.console.actions.sending import MESSAGE, outgoing_of
 from mqredis.errors import InvalidArgument, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
@@ -14,10 +14,6 @@ from mqredis.models.schedule import ScheduleInfo
 
 def _to_schedules(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
     return "/schedules", {}
-
-
-def _operator(manager: QueueManager, values: Values) -> Operator:
-    return manager.operator(values[OPERATOR])
 
 
 # ---- create --------------------------------------------------------------------------------------
@@ -35,7 +31,7 @@ async def _create(manager: QueueManager, values: Values) -> str:
     if bool(cron) == (every is not None):
         raise InvalidArgument("give either a cron expression or a number of seconds")
     name = needed(values, "schedule").strip()
-    await _operator(manager, values).create_schedule(
+    await operator_of(manager, values).create_schedule(
         name,
         cron if every is None else every,
         needed(values, "queue").strip(),
@@ -65,7 +61,7 @@ def _execute(
 
     async def execute(manager: QueueManager, values: Values) -> str:
         name = needed(values, "schedule")
-        await act(_operator(manager, values), name, token=values.get("token"))
+        await act(operator_of(manager, values), name, token=values.get("token"))
         return done.format(name)
 
     return execute

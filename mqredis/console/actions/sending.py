@@ -9,13 +9,13 @@ from typing import Any
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
 from mqredis.console.actions.base import (
-    OPERATOR,
     Action,
     Field,
     Preview,
     Values,
     lookup_id,
     needed,
+    operator_of,
     seconds,
     to_queue,
     whole,
@@ -121,7 +121,7 @@ async def _send_again(manager: QueueManager, values: Values) -> str:
     name, number = needed(values, "queue"), lookup_id(values)
     await _failed(manager, values)
     done = await _send(manager, {**values, "queue": needed(values, "to")})
-    operator = manager.operator(values[OPERATOR])
+    operator = operator_of(manager, values)
     result = await operator.delete(name, lookup_ids=[number], token=values.get("token"))
     if not result.changed:
         return f"{done} Message {formats.hex_id(number)} was locked or gone meanwhile and was not deleted."

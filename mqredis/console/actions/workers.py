@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import OPERATOR, Action, Field, Preview, Values, lookup_id, needed
+from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of
 from mqredis.errors import InvalidArgument
 from mqredis.models.worker import Pause, WorkerInfo
 
@@ -51,7 +51,7 @@ async def _preview_pause(manager: QueueManager, values: Values) -> Preview:
 
 async def _pause(manager: QueueManager, values: Values) -> str:
     queue, consumer = _paused(values)
-    await manager.operator(values[OPERATOR]).pause(
+    await operator_of(manager, values).pause(
         queue, consumer=consumer, reason=values.get("reason", ""), token=values.get("token")
     )
     return f"Workers pause {_what(values)} from their next heartbeat on."
@@ -75,7 +75,7 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
 
 async def _resume(manager: QueueManager, values: Values) -> str:
     queue, consumer = _paused(values)
-    operator = manager.operator(values[OPERATOR])
+    operator = operator_of(manager, values)
     if not await operator.resume(queue, consumer=consumer, token=values.get("token")):
         raise InvalidArgument(f"{_what(values)} is not paused")
     return f"Workers resume {_what(values)} from their next heartbeat on."
@@ -107,7 +107,7 @@ async def _preview_stop(manager: QueueManager, values: Values) -> Preview:
 
 async def _stop(manager: QueueManager, values: Values) -> str:
     worker = needed(values, "worker")
-    await manager.operator(values[OPERATOR]).stop_worker(worker, token=values.get("token"))
+    await operator_of(manager, values).stop_worker(worker, token=values.get("token"))
     return f"The worker {worker} is asked to stop."
 
 
@@ -127,7 +127,7 @@ async def _preview_cancel(manager: QueueManager, values: Values) -> Preview:
 
 async def _cancel(manager: QueueManager, values: Values) -> str:
     number = lookup_id(values)
-    await manager.operator(values[OPERATOR]).cancel_handler(
+    await operator_of(manager, values).cancel_handler(
         needed(values, "worker"), number, token=values.get("token")
     )
     return f"The worker is asked to cancel the handler of message {formats.hex_id(number)}."

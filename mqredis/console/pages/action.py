@@ -87,7 +87,7 @@ async def carry_out(visit: Visit) -> Response:
 async def _run(visit: Visit, action: Action, values: Values) -> Notice:
     """Carry out an action, unless its form was sent before. Raises MqError."""
     manager = await visit.manager()
-    operator = manager.operator(visit.visitor.name)
+    operator = manager.operator(visit.visitor.name, source="console")
     if action.by_operator:
         return Notice("done", await action.run(manager, {**values, OPERATOR: operator.name}))
     name, queue, token = action.name.replace("-", "_"), values.get("queue") or None, values["token"]

@@ -1,0 +1,68 @@
+"""Who acts, and how the log of actions learns of it."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from mqredis.cli.common import Arguments
+from mqredis.client import QueueManager
+from mqredis.client.operator import Operator
+from mqredis.errors import MqError
+
+#: Characters of a result or an error in the log.
+_TEXT = 400
+
+
+def operator_option(parser: Any) -> None:
+    """The option of every command that the log of actions shows."""
+    parser.add_argument(
+        "--operator", metavar="NAME", help="who acts, for the log (default: user name and host)"
+    )
+
+
+def operator_options(parser: Any) -> None:
+    """The options of the actions of an operator that a token can keep from running twice."""
+    operator_option(parser)
+    parser.add_argument("--token", metavar="TEXT", help="with this token the action runs once within a day")
+
+
+def operator_of(arguments: Arguments, qm: QueueManager) -> Operator:
+    """The operator that the options name."""
+    return qm.operator(arguments.operator or f"{_user()}@{socket.gethostname()}", source="cli")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id without a name
+        return "unknown"
+
+
+@contextmanager
+def logged(
+    arguments: Arguments, qm: QueueManager, action: str, queue: str | None = None, **details: Any
+) -> Iterator[Callable[[str], None]]:
+    """Write to the log that the operator does what the block does, and what came of it.
+
+    The block tells what came of it to the function that it is given.
+    """
+    operator, token, result = operator_of(arguments, qm), secrets.token_urlsafe(18), "done"
+
+    def told(text: str) -> None:
+        nonlocal result
+        result = text
+
+    operator.begin(action, queue, token=token, details=details)
+    try:
+        yield told
+    except MqError as error:
+        with suppress(MqError):  # the first error is the one to show
+            outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
+            operator.end(action, queue, token=token, outcome=outcome)
+        raise
+    operator.end(action, queue, token=token, outcome={"result": result[:_TEXT]})

@@ -1,0 +1,96 @@
+"""What new users of the command line stumbled over."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import datetime
+
+import pytest
+
+import mqredis
+from mqredis.cli.exits import Exit
+from mqredis.worker import Worker
+from tests.cli.conftest import Run
+
+#: A time as tables show it: in UTC, which it says.
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:
+    run("queue", "create", "orders")
+    return run
+
+
+@pytest.mark.parametrize("words", ["browse orders", "actions", "show messages orders"])
+def test_times_name_their_zone(orders: Run, words: str) -> None:
+    orders("send", "orders", "x")
+    assert TIME.search(orders(*words.split()).out)
+    for row in orders(*words.split(), "--json").rows:
+        told = [datetime.fromisoformat(row[name]) for name in ("arrived_at", "time") if name in row]
+        assert told
+        assert all(time.tzinfo is not None for time in told)
+
+
+def test_a_pause_is_shown(orders: Run) -> None:
+    commands = [("queue", "info", "orders"), ("queue", "list"), ("stats", "orders"), ("show", "overview")]
+    for words in commands:
+        assert orders(*words, "--json").rows[0]["paused"] is False
+    orders("pause", "orders")
+    for words in commands:
+        assert next(row for row in orders(*words, "--json").rows if row["name"] == "orders")["paused"] is True
+        assert "paused" in orders(*words).out
+    assert orders("stats", "--json").rows[0]["queues"][0]["paused"] is True
+
+
+@pytest.mark.parametrize("words, left", [("orders", 1), ("--consumer handle", 1), ("other", 0)])
+def test_a_worker_in_a_burst_honours_a_pause(
+    orders: Run, words: str, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders("queue", "create", "other")
+    orders("send", "orders", "x")
+    orders("pause", *words.split())
+    worker, handled = Worker(), []
+
+    @worker.consumer("orders", name="handle")
+    def handle(body: str) -> None:
+        handled.append(body)
+
+    with mqredis.connect() as qm, caplog.at_level(logging.WARNING):
+        worker.run(burst=True, manager=qm)
+        assert qm.queue_info("orders").ready == left
+    assert len(handled) == 1 - left
+    assert caplog.text.count("handle is paused by an operator") == left
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "send orders x",
+        "receive orders",
+        "queue create other",
+        "queue set orders --label x",
+        "queue purge orders",
+        "queue delete orders",
+        "throttle on",
+        "pause orders",
+        "redrive",
+        "scripts load",
+        "scripts clean",
+    ],
+)
+def test_a_read_only_client_changes_nothing(orders: Run, words: str) -> None:
+    before = len(orders("actions", "--json").rows)
+    told = orders("--read-only", *words.split(), code=Exit.REFUSED).err
+    assert "this client is read-only (Settings.read_only)" in told
+    told = orders(*words.split(), "--read-only", "--json", code=Exit.REFUSED).err
+    assert "AccessDenied" in told
+    assert len(orders("actions", "--json").rows) == before
+    assert orders("--read-only", "queue", "list", "--names").out == "orders\n"
+
+
+@pytest.mark.parametrize("words", ["worker app:worker", "broker", "pipeline publications"])
+def test_what_always_changes_something_takes_no_read_only(orders: Run, words: str) -> None:
+    told = orders("--read-only", *words.split(), code=Exit.USAGE).err
+    assert told == f"mqredis: {words.split(maxsplit=1)[0]} changes what is stored: leave out --read-only\n"

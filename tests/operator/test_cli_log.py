@@ -1,0 +1,94 @@
+"""What the command line changes is in the log of actions."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from pathlib import Path
+
+import pytest
+
+from mqredis.cli.exits import Exit
+from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
+
+#: A command, and what the log says: the action, the queue and a part of the details.
+COMMANDS = [
+    ("queue create other --label x", "create_queue", "other", {"result": "done"}),
+    ("queue set orders --quota-messages 10", "set_queue", "orders", {"result": "done"}),
+    ("queue purge orders --selector n=1", "purge", "orders", {"result": "removed 0 messages of orders"}),
+    ("queue delete orders", "delete_queue", "orders", {"result": "deleted orders with 0 messages"}),
+    ("throttle on", "throttle", "", {"result": "sends are refused"}),
+    ("quota --messages 9", "quota", "", {"result": "done"}),
+    ("doctor --repair", "repair", "", {"result": "repaired 0 findings"}),
+    ("topic subscribe news orders", "subscribe", "orders", {"result": "done"}),
+    ("topic unsubscribe news orders", "unsubscribe", "orders", {"result": "done"}),
+    ("export orders --drain", "drain", "orders", {"result": "exported and removed 0 messages of orders"}),
+    ("import orders --file {empty}", "import", "orders", {"result": "sent 0 messages"}),
+    ("move orders orders;later --all", "move", "orders", {"value": "orders%3Blater"}),
+    ("delete orders --all", "delete", "orders", {}),
+    ("pause orders", "pause", "orders", {}),
+]
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:  # noqa: F811
+    run("queue", "create", "orders")
+    run("queue", "create", "news", "--topic")
+    return run
+
+
+@pytest.mark.parametrize("words, action, queue, details", COMMANDS, ids=[words for words, *_ in COMMANDS])
+def test_a_change_is_logged_with_its_author(
+    orders: Run, tmp_path: Path, words: str, action: str, queue: str, details: dict[str, object]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    given = words.format(empty=empty).split()
+    orders(*given, "--operator", "ada")
+    entry = orders("actions", "--json").rows[-1]
+    assert (entry["action"], entry["queue"]) == (action, queue)
+    assert (entry["operator"], entry["source"], entry["finished"]) == ("ada", "cli", True)
+    assert details.items() <= entry["details"].items()
+
+
+def test_a_redrive_is_logged(orders: Run) -> None:
+    orders("queue", "set", "orders", "--retry", '{"immediate": 0}')
+    orders("send", "orders", "x")
+    orders("move", "orders", "orders;poison", "--all")
+    orders("redrive", "orders;poison")
+    entry = orders("actions", "--json").rows[-1]
+    assert (entry["action"], entry["queue"]) == ("redrive", "orders;poison")
+    assert entry["details"] == {"result": "put back 1 message of orders;poison"}
+
+
+def test_the_author_is_the_user_on_this_host(orders: Run) -> None:
+    orders("queue", "purge", "orders")
+    began, ended = orders("actions", "--json").rows[-2:]
+    assert began["operator"] == ended["operator"] == f"{getpass.getuser()}@{socket.gethostname()}"
+    assert began["call"] == ended["call"]
+    assert "cli" in orders("actions").out
+
+
+def test_what_fails_is_logged_with_its_error(orders: Run) -> None:
+    told = orders("queue", "set", "ghost", "--label", "x", code=Exit.REFUSED).err
+    assert told == "mqredis: there is no queue 'ghost'\n"
+    entry = orders("actions", "--json").rows[-1]
+    assert entry["details"] == {"error": "QueueNotFound: there is no queue 'ghost'"}
+
+
+def test_what_changes_nothing_is_not_logged(orders: Run) -> None:
+    before = len(orders("actions", "--json").rows)
+    orders("send", "orders", "x")
+    for words in ("queue info orders", "quota", "doctor", "peek orders", "export orders", "receive orders"):
+        orders(*words.split())
+    assert len(orders("actions", "--json").rows) == before
+
+
+def test_the_log_uses_no_quota(orders: Run) -> None:
+    before = orders("stats", "--json").rows[0]["manager"]["messages"]
+    orders("quota", "--messages", "1")
+    for _ in range(3):
+        orders("queue", "set", "orders", "--label", "x")
+    orders("send", "orders", "x")
+    assert "quota" in orders("send", "orders", "y", code=Exit.REFUSED).err
+    assert (before, orders("stats", "--json").rows[0]["manager"]["messages"]) == (0, 1)
