@@ -13,7 +13,7 @@ from mqredis.asyncio.transaction import Transaction
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend
 from mqredis.keys import ManagerKeys
-from mqredis.operations import server_checks
+from mqredis.operations import checks, server_checks
 from mqredis.operations.context import Context, prepared
 from mqredis.sealing import Sealer
 from mqredis.settings import Settings
@@ -47,6 +47,7 @@ def __getattr__(name: str) -> Any:
 
 
 @opening
+@checks.options("connect()")
 async def connect(
     url: Any = None,
     *,

@@ -19,6 +19,7 @@ from mqredis.cli.common import (
     with_pauses,
 )
 from mqredis.cli.exits import Exit
+from mqredis.cli.figures import figure
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
 from mqredis.drivers.net.urls import parse
@@ -187,7 +188,7 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
     if arguments.queue is not None:
         with open_manager(arguments) as qm:
             (row,) = with_pauses(qm, [qm.statistics(arguments.queue).model_dump()])
-        output.fields(row)
+        output.fields(row, figure)
         return Exit.DONE
     with open_manager(arguments) as qm:
         manager, rows = qm.info().model_dump(), with_pauses(qm, (info.model_dump() for info in qm.queues()))
@@ -213,13 +214,14 @@ def _acl(arguments: Arguments, output: Output) -> Exit:
     how = {name: getattr(arguments, name) for name in ("preloaded", "functions", "fsync")}
     for role in (arguments.role,) if arguments.role else acl.ROLES:
         text = acl.line(role, manager, database, **how)
-        title = f"# {role}: {acl.ROLES[role]}"
+        title = f"{role}: {acl.ROLES[role]}"
         if role in ("worker", "admin"):
             title += f"; manager {manager}, database {database}"
             if not arguments.preloaded:
                 title += "; loads scripts, so it can run Lua of its own: for development"
+        output.comment(title)
         output.line(
-            f"{title}\n{text}",
+            text,
             role=role,
             manager=manager,
             database=database,

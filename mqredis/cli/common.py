@@ -244,12 +244,19 @@ class Output:
             cells = [[shown(row[name]) for name in columns] for row in rows]
             print(aligned([[name.replace("_", " ") for name in columns], *cells]), end="")
 
-    def fields(self, fields: Mapping[str, Any]) -> None:
-        """One thing with its fields."""
+    def fields(
+        self,
+        fields: Mapping[str, Any],
+        show: Callable[[str, Any], str] = lambda _, value: shown(value),
+    ) -> None:
+        """One thing with its fields; ``show`` tells what people see of the value of a field."""
         if self.json_lines:
             print(self.encode(fields))
         else:
-            print(aligned([[name.replace("_", " "), shown(value)] for name, value in fields.items()]), end="")
+            print(
+                aligned([[name.replace("_", " "), show(name, value)] for name, value in fields.items()]),
+                end="",
+            )
 
     def progress(self, items: Iterable[T], about: str, total: int | None = None) -> Iterable[T]:
         """The items, with a progress bar in a terminal that has rich."""
@@ -283,6 +290,11 @@ class Output:
         """Say something to a person, on stderr; machines read the results only."""
         if not self.json_lines:
             print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
+
+    def comment(self, text: str) -> None:
+        """Say on stderr what the next line is for: the line itself may be meant for another program."""
+        if not self.json_lines:
+            print(f"# {terminal.lines(text)}", file=sys.stderr, flush=True)
 
     def failure(self, error: BaseException) -> None:
         """An error, with what can be done about an unknown outcome."""

@@ -25,6 +25,7 @@ from mqredis.cli.common import (
 )
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
+from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
 from mqredis.models.text import identifier_of
@@ -178,8 +179,10 @@ def _overview(arguments: Arguments, output: Output) -> Exit:
 
 def _locks(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        found = _pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit)
-        return _show(output, found, LOCKS)
+        found = list(_pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit))
+    # The broker knows no longer when a lock began once its reader has made other calls.
+    known = any(lock.since is not None for lock in found)
+    return _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))
 
 
 def _transactions(arguments: Arguments, output: Output) -> Exit:
@@ -229,15 +232,29 @@ def _trail(arguments: Arguments, output: Output) -> Exit:
     message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{16}", given) else identifier_of(given)
     with open_manager(arguments) as qm:
         found = qm.trail(arguments.queue, message)
-    if not found:
-        raise MessageNotFound(
-            f"no trail of {given!r:.80} is kept: the queue needs the property trail when the message is sent"
-        )
+        if not found:
+            raise MessageNotFound(_no_trail(qm, arguments.queue, given))
     rows = [dataclasses.asdict(entry) for entry in found]
     for row in rows:
         row["lookup_id"] = None if row["lookup_id"] is None else hex_id(row["lookup_id"])
     output.rows(rows, TRAIL)
     return Exit.DONE
+
+
+def _no_trail(qm: QueueManager, queue: str, message: str) -> str:
+    """Why no trail of a message is kept, as far as the broker knows, and what to do."""
+    share, name = qm.queue_info(queue).trail, queue.partition(";")[0]
+    if not share:
+        return (
+            f"no trail of {message!r:.80} is kept: the queue needs the property trail when the message is sent "
+            f"(mqredis queue set {name} --trail 1)"
+        )
+    why = "" if share == 1 else f", only {share:g} of its messages have a trail"
+    return (
+        f"no trail of {message!r:.80} is kept: either the queue needs the property trail when the message is sent, and "
+        f"got it later{why}; or the message left so long ago that its trail is gone; or there was no such message in "
+        f"{queue} (mqredis browse {queue} shows ids)"
+    )
 
 
 def _workers(arguments: Arguments, output: Output) -> Exit:

@@ -13,7 +13,7 @@ from mqredis.client.transaction import Transaction
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
-from mqredis.operations import server_checks
+from mqredis.operations import checks, server_checks
 from mqredis.operations.context import Context, prepared
 from mqredis.sealing import Sealer
 from mqredis.settings import Settings
@@ -46,6 +46,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
+@checks.options("connect()")
 def connect(
     url: Any = None,
     *,

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
 
 from mqredis.codec import escape
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.models import Message
 
 #: Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
 LONGEST = 1e9
+#: Parameters that callers give by name.
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def seconds(value: object, what: str, *, positive: bool = False, most: float = LONGEST) -> float:
@@ -93,3 +100,24 @@ def reason(value: object) -> str:
         raise InvalidArgument(f"reason must be a str, not {value!r:.40}")
     text = " ".join(value.split())[:1000]
     return escape(text.encode("utf-8", "replace").decode())
+
+
+def options(title: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a function whose users may misspell keyword arguments: InvalidArgument names the nearest one."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        parameters = signature(function).parameters
+        known = [
+            name for name, parameter in parameters.items() if name != "self" and parameter.kind in _NAMED
+        ]
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            for name in kwargs:
+                if name not in known:
+                    raise InvalidArgument(f"{title} has no option {name!r:.40}{did_you_mean(name, known)}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate

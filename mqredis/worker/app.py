@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
-from typing import Any, Never, TypeVar
+from typing import Any, TypeVar
 
 from mqredis.client import QueueManager, connect
-from mqredis.errors import InvalidArgument, did_you_mean
+from mqredis.errors import InvalidArgument
 from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
@@ -41,6 +41,7 @@ class Worker:
     Raises InvalidArgument for a heartbeat that is not positive.
     """
 
+    @checks.options("Worker")
     def __init__(
         self,
         url: Any = None,
@@ -70,6 +71,7 @@ class Worker:
         self._claim = threading.Lock()
         self._ready = threading.Event()
 
+    @checks.options("a consumer")
     def consumer(
         self,
         *queues: str,
@@ -84,7 +86,6 @@ class Worker:
         dead_letter: str | None = None,
         create: Mapping[str, Any] | None = None,
         name: str | None = None,
-        **unknown: Never,
     ) -> Callable[[H], H]:
         """Register a function or coroutine ``handle(message)`` or ``handle(message, tx)``.
 
@@ -103,9 +104,6 @@ class Worker:
 
         The function is returned as it is. Raises InvalidArgument for an option that does not exist or cannot be used.
         """
-        for option in unknown:
-            known = Worker.consumer.__kwdefaults__ or ()
-            raise InvalidArgument(f"a consumer has no option {option!r:.40}{did_you_mean(option, known)}")
         names = queues_of(queues)
 
         def register(handler: H) -> H:

@@ -154,6 +154,9 @@ class Consumer:
         return present.model_copy(update={"isolate": True})
 
 
+Retry.__init__ = checks.options("Retry")(Retry.__init__)  # type: ignore[method-assign]  # a dataclass writes it
+
+
 def queues_of(given: Sequence[object]) -> tuple[str, ...]:
     """The queues that ``Worker.consumer`` was given. Raises InvalidArgument."""
     if not given or callable(given[0]):

@@ -6,6 +6,7 @@ How messages are read and settled differs: see ``lock_loop`` and ``transaction_l
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from mqredis.errors import (
     BrokerFull,
     BrokerUnavailable,
     HistoryRolledBack,
+    InvalidArgument,
     IoTimeout,
     ManagerNotFound,
     MqError,
@@ -212,7 +214,7 @@ class Loop:
                 held.run_async(tx._run(consumer.handler, *arguments), self.running.loop())
             else:
                 given = (argument, unit) if consumer.takes_tx else (argument,)
-                held.run(consumer.handler, *given)
+                self._run_plain(held, *given)
             if held.reason is not None:
                 raise Cancelled(str(held.reason))
         except Cancelled as cancelled:
@@ -224,6 +226,16 @@ class Loop:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
             return error
         return None
+
+    def _run_plain(self, held: Held, *given: Any) -> None:
+        """Run a handler that is no coroutine function. Raises InvalidArgument if it returns a coroutine."""
+        answer = held.run(self.consumer.handler, *given)
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise InvalidArgument(
+                f"{self.consumer.name} is a plain function that returned a coroutine, which was not run: "
+                "write it as `async def`, and await the coroutine there"
+            )
 
     def _commit(self, commit: Callable[[], None]) -> Exception | None:
         """Commit the work of a handler. Returns the error if a message that it has sent is refused.

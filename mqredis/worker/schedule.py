@@ -16,6 +16,8 @@ log = logging.getLogger("mqredis.worker")
 
 #: Seconds between two reads of schedules that were created or resumed meanwhile.
 _LOOK_SECONDS = 5.0
+#: The next look comes earlier if another schedule was served or is due before.
+_UNSERVED = "schedule %s cannot be served: %s; the next try is within %.0f s"
 
 
 class Scheduler:
@@ -56,7 +58,7 @@ class Scheduler:
                 sent += self._manager.run(operations.fire(context, name, text, found.now_ms))
                 changed = True
             except MqError as error:
-                log.warning("schedule %s cannot be served: %s; again in %.0f s", name, error, _LOOK_SECONDS)
+                log.warning(_UNSERVED, name, error, _LOOK_SECONDS)
         if changed:
             return sent, 0.0  # the next times of the others are not known
         wait = _LOOK_SECONDS

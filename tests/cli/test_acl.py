@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -238,7 +239,19 @@ def test_the_database_comes_from_the_url(run: Run) -> None:
         found = run("acl", "--role", "worker", "--manager", "shop", "--json", *arguments).rows[0]
         assert found["database"] == 11
         assert "&__keyspace@11__:mq:{shop}:bell:*" in found["rules"]
-        assert "database 11" in run("acl", "--role", "worker", "--manager", "shop", *arguments).out
+        assert "database 11" in run("acl", "--role", "worker", "--manager", "shop", *arguments).err
+
+
+def test_redis_cli_takes_what_is_printed(run: Run, server: RedisServer) -> None:
+    options = [] if HOW["functions"] else ["--no-functions"]
+    printed = run("acl", "--manager", "shop", *options)
+    told = subprocess.run(
+        ["redis-cli", "-u", server.tcp_url], input=printed.out, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == ["OK"] * len(acl.ROLES)
+    assert [line.partition(":")[0] for line in printed.err.splitlines()] == [
+        f"# {role}" for role in acl.ROLES
+    ]
 
 
 def test_workers_of_a_cluster(start_server: Callable[..., RedisServer]) -> None:

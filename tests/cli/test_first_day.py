@@ -94,3 +94,35 @@ def test_a_read_only_client_changes_nothing(orders: Run, words: str) -> None:
 def test_what_always_changes_something_takes_no_read_only(orders: Run, words: str) -> None:
     told = orders("--read-only", *words.split(), code=Exit.USAGE).err
     assert told == f"mqredis: {words.split(maxsplit=1)[0]} changes what is stored: leave out --read-only\n"
+
+
+def test_figures_have_units(orders: Run) -> None:
+    orders("send", "orders", "x" * 2000)
+    told = dict(line.split("  ", 1) for line in orders("stats", "orders").out.splitlines())
+    figures = {name: text.strip() for name, text in told.items()}
+    assert figures["bytes"].startswith("2,0")
+    assert re.fullmatch(r"[\d.,]+ s \(priority 3\)", figures["oldest seconds"])
+    assert re.fullmatch(r"[\d.,]+/s", figures["rate in"])
+    assert re.fullmatch(r"[\d.,]+ s", figures["rate seconds"])
+    assert figures["warnings"] == "-"
+
+
+def test_a_trail_that_is_not_kept_says_what_to_do(orders: Run) -> None:
+    told = orders("trail", "orders", "m-1", code=Exit.NOTHING).err
+    assert "(mqredis queue set orders --trail 1)" in told
+    orders("queue", "set", "orders", "--trail", "0.5")
+    told = orders("trail", "orders", "m-1", code=Exit.NOTHING).err
+    assert "only 0.5 of its messages have a trail" in told
+    assert "its trail is gone" in told
+    assert "there was no such message in orders" in told
+
+
+def test_locks_have_no_column_of_unknown_times(orders: Run) -> None:
+    orders("send", "orders", "x")
+    assert "since" not in orders("show", "locks", "orders").out
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        lock = queue.lock(0)
+        told = orders("show", "locks", "orders").out
+        known = orders("show", "locks", "orders", "--json").rows[0]["since"] is not None
+        lock.commit()
+    assert ("since" in told) is known

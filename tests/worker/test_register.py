@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
 import pytest
 
 import mqredis
+import mqredis.asyncio
 from mqredis.worker import Retry, RetryLater, Worker
 from mqredis.worker.consumer import rate_of
 
@@ -72,7 +74,7 @@ def test_queues_are_named_one_by_one(worker: Worker):
 
 def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="no option 'prefech': did you mean 'prefetch'"):
-        worker.consumer("q", prefech=3)  # type: ignore[arg-type]
+        worker.consumer("q", prefech=3)  # type: ignore[call-arg]
     with pytest.raises(mqredis.InvalidArgument, match="no option 'leese'"):
         worker.cron(60, leese=3)(handle)
     assert not worker.consumers
@@ -196,3 +198,47 @@ def test_the_log_names_the_attempt_that_failed_and_what_follows(qm, worker, poli
 
 def test_rates():
     assert [rate_of(text) for text in ("10/s", "120/m", "3600/h")] == [10, 2, 1]
+
+
+def test_a_coroutine_of_a_plain_function_is_not_taken_for_done(qm, caplog):
+    handled: list[bytes] = []
+
+    async def later(message):
+        handled.append(message.body)
+
+    qm.create_queue("orders")
+    with qm.open("orders") as queue:
+        queue.send(b"x")
+    worker = Worker(heartbeat_seconds=None)
+
+    @worker.consumer("orders", retry=Retry(attempts=1), name="h")
+    def plain(message):
+        return later(message)
+
+    worker.run(burst=True, manager=qm, signals=False)
+    assert handled == []
+    assert "h is a plain function that returned a coroutine, which was not run" in caplog.text
+    with qm.open("orders;poison") as poison:
+        assert poison.receive(0).body == b"x"
+
+
+@pytest.mark.parametrize(
+    "function, option, meant",
+    [
+        (Worker, "shutdown_second", "shutdown_seconds"),
+        (Retry, "atempts", "attempts"),
+        (mqredis.connect, "manger", "manager"),
+        (mqredis.asyncio.connect, "manger", "manager"),
+        (Worker().consumer, "retries", "retry"),
+    ],
+)
+def test_a_misspelt_option_is_named_with_the_right_one(function, option, meant):
+    with pytest.raises(mqredis.InvalidArgument, match=f"has no option '{option}': did you mean '{meant}'"):
+        function(**{option: 1})
+
+
+@pytest.mark.parametrize(
+    "function", [Worker, Retry, Worker.consumer, mqredis.connect, mqredis.asyncio.connect]
+)
+def test_signatures_stay_visible(function):
+    assert {"settings", "attempts", "concurrency"} & set(inspect.signature(function).parameters)
