@@ -190,7 +190,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.reply": (
         {"message": "$message", "body": b""}, {"message": "message", "body": "body", "fields": "fields"},
     ),
-    "QueueManager.operator": ({}, {"name": "operator"}),
+    "QueueManager.operator": ({"name": "ada"}, {"name": "operator", "source": "reason"}),
     "QueueManager.workers": ({}, {}),
     "QueueManager.pauses": ({}, {}),
     "QueueManager.schedules": ({}, {}),
