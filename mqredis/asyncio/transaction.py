@@ -34,7 +34,8 @@ class Transaction:
 
     @property
     def id(self) -> str:
-        """Identifier of the transaction."""
+        """Identifier of the transaction, as all listings, selectors and operators name it: characters of a chosen id other
+        than letters, digits, dots, hyphens and underscores are percent-encoded."""
         return self._unit.id
 
     async def prepare(self) -> None:
