@@ -27,7 +27,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     url: str | None = Field(default=None, repr=False)  # its password must not be logged
-    """URL of the server. None: a private, persistent server on this machine."""
+    """URL of the server. None: that of ``MQREDIS_URL``, else a private, persistent server on this machine."""
     manager: str = "default"
     """Name of the queue manager."""
     client_name: str = Field(default="", max_length=64)

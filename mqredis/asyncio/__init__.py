@@ -60,7 +60,8 @@ async def connect(
     Use ``await connect(...)`` or ``async with connect(...)``.
 
     ``url``: redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// embedded:///dir
-    memory://name, or an existing redis-py client; None: ``MQREDIS_URL``, else the embedded default.
+    memory://name, or an existing redis-py client; None: that of the settings, else ``MQREDIS_URL``, else the embedded
+    default. ``settings``: all settings; None: those of the environment (``Settings.from_env()``).
     ``manager``: its name ("default" unless the settings say otherwise). ``sealer``: seals the bodies (mqredis.sealing).
 
     Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument.

@@ -38,6 +38,8 @@ BATCH = 256
 #: Bytes read from standard input at once.
 _CHUNK = 65_536
 COLUMNS = ("lookup_id", "priority", "message_id", "label", "arrived_at", "body")
+#: Queues of failed messages also show why each has failed.
+FAILED_COLUMNS = (*COLUMNS[:-1], "reason", "body")
 
 
 def register(subparsers: Subparsers) -> None:
@@ -285,20 +287,23 @@ def _browse(arguments: Arguments, output: Output) -> Exit:
                 show(message, arguments, output)
             return Exit.DONE
         rows = [_row(message) for message in messages]
-    output.rows(rows, COLUMNS)
+    output.rows(rows, FAILED_COLUMNS if any(row["reason"] for row in rows) else COLUMNS)
     return Exit.DONE
 
 
 def _row(message: Message) -> dict[str, Any]:
     # A character has up to four bytes.
     body = message.body[: 4 * BODY_WIDTH + 4].decode("utf-8", "backslashreplace")
-    if len(body) > BODY_WIDTH:
-        body = body[: BODY_WIDTH - 3] + "..."
     return {
         "lookup_id": hex_id(message.lookup_id),
         "priority": message.priority,
         "message_id": _text(message.message_id),
         "label": message.label,
         "arrived_at": message.arrived_at,
-        "body": body,
+        "reason": _shortened(message.reason or ""),
+        "body": _shortened(body),
     }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= BODY_WIDTH else text[: BODY_WIDTH - 3] + "..."

@@ -35,7 +35,7 @@ class Transaction:
 
     @property
     def id(self) -> str:
-        """Identifier of the transaction, as all listings, selectors and operators name it: characters of a chosen id other
+        """Identifier of the transaction, as listings, selectors and operators name it: in a chosen id, characters other
         than letters, digits, dots, hyphens and underscores are percent-encoded."""
         return self._unit.id
 

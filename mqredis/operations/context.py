@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
-from mqredis.settings import LONGEST_LEASE, Settings
+from mqredis.settings import ENV_PREFIX, LONGEST_LEASE, Settings
 
 if TYPE_CHECKING:
     from mqredis.selector import Selector
@@ -341,4 +342,5 @@ def prepared(url: object, manager: str | None, settings: Settings | None) -> tup
     if manager is not None:
         settings = settings.model_copy(update={"manager": manager})
     where = url if url is not None else settings.url
-    return settings, "embedded://" if where is None else where
+    # Settings that name no server must not send messages to a private one while the environment names another.
+    return settings, where if where is not None else os.environ.get(f"{ENV_PREFIX}URL") or "embedded://"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+import mqredis
 from mqredis.cli.app import build
 from mqredis.cli.exits import EXITS, Exit
+from mqredis.keys import DEAD_LETTER
 from tests.cli.conftest import Run
 
 
@@ -110,6 +112,18 @@ def test_browse_shows_a_table_without_control_characters(orders: Run) -> None:
     assert lines[2].endswith("x...")
     assert lines[3].endswith(" " + "\u0436" * 48)
     assert len(orders("browse", "orders", "--limit", "1").out.splitlines()) == 2
+
+
+def test_browse_shows_why_messages_have_failed(orders: Run) -> None:
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        queue.send("broken", journal=mqredis.Journal.DEAD_LETTER)
+        queue.send("whole")
+        queue.lock(0).reject("its price\x1b is missing")
+    assert "reason" not in orders("browse", "orders").out
+    head, row = orders("browse", DEAD_LETTER).out.splitlines()
+    assert head.split()[-2:] == ["reason", "body"]
+    assert row.endswith("missing  broken")
+    assert "\x1b" not in row
 
 
 def test_queues(run: Run) -> None:

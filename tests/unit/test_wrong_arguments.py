@@ -12,6 +12,7 @@ import mqredis
 from mqredis import InvalidArgument, Journal, Outgoing, QueueManager, RetryPolicy, Settings
 from mqredis.models import Message, Sent
 from mqredis.models.fields import FIELDS
+from mqredis.operations.context import prepared
 from tests.support.backend import Backend
 
 
@@ -121,3 +122,20 @@ def test_a_retry_policy_survives_the_broker(qm: QueueManager) -> None:
     ):
         wrong(qm.update_queue, "q", retry={"cycle": 3})
     assert qm.queue_info("q").retry == policy
+
+
+@pytest.mark.parametrize(
+    "variable, setting, argument, where",
+    [
+        ("redis://environment", None, None, "redis://environment"),
+        ("redis://environment", "redis://settings", None, "redis://settings"),
+        ("redis://environment", "redis://settings", "redis://argument", "redis://argument"),
+        ("", None, None, "embedded://"),
+    ],
+)
+def test_settings_without_a_url_use_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variable: str, setting: str | None, argument: str | None, where: str
+) -> None:
+    monkeypatch.setenv("MQREDIS_URL", variable)
+    _, found = prepared(argument, None, Settings(url=setting))
+    assert found == where
