@@ -1,0 +1,51 @@
+"""The look for all readers of a process that wait: which queues have something for them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import mqredis
+from mqredis.commands.manager import poll_all
+from mqredis.steps import perform
+from tests.support.backend import Backend
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def qm(backend: Backend) -> Iterator[mqredis.QueueManager]:
+    settings = mqredis.Settings(manager=f"poll-{os.getpid()}-{next(_numbers)}", test_clock=True)
+    with mqredis.connect(backend.client(), settings=settings) as manager:
+        yield manager
+
+
+def look(qm: mqredis.QueueManager, *names: str) -> list[bool]:
+    keys = qm.context.keys
+    found, _ = qm.run(perform(poll_all(keys, [keys.call(name).keys[2:] for name in names])))
+    return found
+
+
+def test_it_tells_which_queues_have_a_message(qm: mqredis.QueueManager) -> None:
+    for name in ("empty", "full", "locked"):
+        qm.create_queue(name)
+    qm.open("full").send(b"x")
+    locked = qm.open("locked")
+    locked.send(b"x")
+    lock = locked.lock(0)
+    assert look(qm, "empty", "full", "locked", "unknown") == [False, True, False, True]
+    lock.abort()
+    assert look(qm, "locked", "empty") == [True, False]
+
+
+def test_a_queue_whose_timer_is_due_is_worth_a_look(qm: mqredis.QueueManager) -> None:
+    qm.create_queue("q")
+    qm.open("q").send(b"x", delay=60.0)
+    assert look(qm, "q") == [False]
+    qm.advance_clock(59.0)
+    assert look(qm, "q") == [False]
+    qm.advance_clock(2.0)
+    assert look(qm, "q") == [True]
