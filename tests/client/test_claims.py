@@ -428,3 +428,17 @@ def test_a_look_that_needs_another_queue_keeps_what_it_has_done(backend: Backend
         assert qm._run(pipelines.look(qm._context, "orders")).messages == 0
         assert qm.queue_info("orders").messages == 0
         assert qm.doctor().healthy
+
+
+def test_the_backlog_of_an_owner_counts_one_message_of_each_group_that_takes_turns(
+    backend: Backend,
+) -> None:
+    name = f"claims-{os.getpid()}-{next(_numbers)}"
+    with mqredis.connect(backend.client(), manager=name) as qm:
+        qm.create_queue("turns", group_exclusive=True)
+        with qm.open("turns") as queue:
+            queue.send_many([Outgoing(body=b"x", group_id=group) for group in ("a", "a", "a", "b", "b")])
+        all_readers = qm.run(pipelines.look(qm.context, "turns"))
+        owner = qm.run(pipelines.look(qm.context, "turns", "lake"))
+        assert (all_readers.available, all_readers.turns) == (5, False)
+        assert (owner.available, owner.turns) == (2, True)
