@@ -96,11 +96,12 @@ def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
 
 def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Outgoing]) -> int:
     """Send messages as one unit of work, unless this version was published before."""
-    encoded = [codec.encode(message) for message in messages]
+    # stage.lua does not take the digit of the priority. The broker puts 13 digits of arrival time in front.
+    encoded = [(line[1:], large) for line, large in map(codec.encode, messages)]
     stage = Stage(f"{version}-{uuid.uuid4().hex}-0", queue)
-    size = sum(len(line) + 12 + len(large or b"") for line, large in encoded)
+    size = sum(len(line) + 13 + len(large or b"") for line, large in encoded)
     elements = [part for line, large in encoded for part in (line, large) if part is not None]
-    special = any(int(line[1:2], 32) & 1 for line, _ in encoded)  # flag bit 1
+    special = any(int(line[:1], 32) & 1 for line, _ in encoded)  # flag bit 1
     context = context_of(client)
     what = (len(encoded), size, special, elements)
     run(client, perform(commands.stage(context.keys, sink, version, stage, 3_600_000, *what)))
