@@ -1,8 +1,9 @@
 """One Python peer in a process of its own: reads orders from stdin and writes answers to stdout, JSON in lines.
 
 ``python -m bench.child MODULE CLASS URL SHAPE SIZE``. An order is ``{"work": NAME, "cores": [...], ...}`` with the
-arguments of the peer's method; ``open`` and ``close`` are works too. The answer has the seconds and the processor
-time that the method took, and its result as ``times`` if it has one. An error is answered as ``{"error": TEXT}``.
+arguments of the peer's method; ``open`` and ``close`` are works too. The answer has the time of the call on the clock
+of ``time.monotonic``, the seconds and the processor time that it took, and its result as ``times`` if it has one. An
+error is answered as ``{"error": TEXT}``.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def carry_out(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     """Call one method of the peer and measure it."""
     work = getattr(peer, order.pop("work"))
     gc.collect()
-    cpu, start = time.process_time(), time.perf_counter()
+    begun, cpu, start = time.monotonic(), time.process_time(), time.perf_counter()
     times = work(**order)
-    answer = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+    answer = {"begun": begun, "seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
     return answer if times is None else {**answer, "times": times}
 
 
