@@ -213,6 +213,10 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{terminal.cell(str(name)).replace('_', ' ')} {shown(one)}" for name, one in value.items()
+        )
     return terminal.cell(str(value))
 
 

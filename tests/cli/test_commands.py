@@ -132,6 +132,8 @@ def test_queues(run: Run) -> None:
     run("queue", "create", "a", "--exist-ok")
     run("queue", "create", "b", "--transactional")
     assert run("queue", "list", "--names").out == "a\nb\n"
+    run("queue", "set", "a", "--retry", '{"cycles": 2, "delay": 0.5}')
+    assert "immediate 2, cycles 2, delay 0.5, " in run("queue", "info", "a").out
     assert [row["name"] for row in run("queue", "list", "b*", "--json").rows] == ["b"]
     info = run("queue", "info", "a", "--json").rows[0]
     assert (info["quota_messages"], info["label"], info["journaling"]) == (1, "first", True)
