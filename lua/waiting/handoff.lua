@@ -77,7 +77,7 @@ end
 -- this call.
 function handoff.confirm(q)
   local reply, lid = context.handover.reply, context.handover.lid
-  reply[6] = context.now_text
+  reply[3], reply[6] = context.history, context.now_text
   redis.call("HSET", KEYS[1], ARGV[1], context.format_slot(ARGV[2], lid, reply, 7))
   message.all(q, reply, position.read(q, { lid }))
   return reply

@@ -115,6 +115,8 @@ def test_a_transaction_that_nobody_ended_and_no_queue_holds_is_forgotten(wire: W
         ("a chosen transaction id used again", "A0 A1 A2 T0 T1 B0 B1 B2"),
         # The same, and the doctor looks before the queue has taken that message back.
         ("a chosen transaction id used again", "B0 B1 T0 A0 A1 A2d B2 T1 A2q A2c"),
+        # The reply that handed a lock over had an older history number than the reply that was kept of that call.
+        ("handed over against leaving", "A0 B0 C0 B1 C1 A1l A1r A2 A3 B2"),
     ],
 )
 def test_a_schedule_that_once_broke_a_promise(redis_server: RedisServer, name: str, line: str) -> None:
