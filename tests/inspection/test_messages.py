@@ -137,3 +137,12 @@ def test_what_is_wrong_is_said(qm: Any) -> None:
     for call in (qm.messages, qm.scheduled):
         with pytest.raises(InvalidArgument, match="next"):
             call("q", after="nonsense")
+
+
+def test_a_message_that_was_given_back_before_is_told_as_locked(qm: Any) -> None:
+    queue = made(qm)
+    sent = queue.send(b"x")
+    queue.lock(0).abort()
+    assert qm.message("q", sent.lookup_id).state == "ready"
+    queue.lock(0)
+    assert qm.message("q", sent.lookup_id).state == "locked"
