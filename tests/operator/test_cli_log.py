@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import socket
 from pathlib import Path
 
@@ -19,7 +20,8 @@ COMMANDS = [
     ("queue delete orders", "delete_queue", "orders", {"result": "deleted orders with 0 messages"}),
     ("throttle on", "throttle", "", {"result": "sends are refused"}),
     ("quota --messages 9", "quota", "", {"result": "done"}),
-    ("doctor --repair", "repair", "", {"result": "repaired 0 findings"}),
+    # How much it repairs depends on the server: it also unloads function libraries, which other tests leave there.
+    ("doctor --repair", "repair", "", {}),
     ("topic subscribe news orders", "subscribe", "orders", {"result": "done"}),
     ("topic unsubscribe news orders", "unsubscribe", "orders", {"result": "done"}),
     ("export orders --drain", "drain", "orders", {"result": "exported and removed 0 messages of orders"}),
@@ -49,6 +51,8 @@ def test_a_change_is_logged_with_its_author(
     assert (entry["action"], entry["queue"]) == (action, queue)
     assert (entry["operator"], entry["source"], entry["finished"]) == ("ada", "cli", True)
     assert details.items() <= entry["details"].items()
+    if action == "repair":
+        assert re.fullmatch(r"repaired \d+ findings?", entry["details"]["result"])
 
 
 def test_a_redrive_is_logged(orders: Run) -> None:
