@@ -14,7 +14,7 @@
 -- name of the key from the token and everything that the action depends on, so that another action with this token runs.
 --
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
-local operator = { remembered = 86400000, most = 10000, name = "system%24%3Bactions" }
+local operator = { remembered = 86400000, most = 10000 }
 
 -- The place in KEYS of the last key before that of the token.
 function operator.last_key()
@@ -34,7 +34,7 @@ end
 function operator.plan()
   if ARGV[4] == "" then return end
   other_queues.load()
-  other_queues.find(operator.name, true)
+  other_queues.find(queue.log, true)
 end
 
 -- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action has changed, and "finished", whether it
@@ -42,7 +42,7 @@ end
 function operator.log(changed, finished)
   if ARGV[4] == "" then return end
   copy.load()
-  local log = other_queues.find(operator.name, true)
+  local log = other_queues.find(queue.log, true)
   if log.messages + 0 >= operator.most then
     position.delete(log, position.read(log, redis.call("ZRANGE", log.a, 0, 0)), "dropped")
   end

@@ -36,8 +36,8 @@
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
 -- locale of the server says, and only digits are safe.
 --
--- bucket: the length of a bucket of the statistics in ms.
-local queue = { never = "0", always = "8", bucket = 300000 }
+-- bucket: the length of a bucket of the statistics in ms. log: the encoded name of the log of actions (admin/operator).
+local queue = { never = "0", always = "8", bucket = 300000, log = "system%24%3Bactions" }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
 -- its header, if that was read already. Each lock of it has its state from here on.
@@ -84,7 +84,7 @@ function queue.parse(at, text)
     call = context.call, text = false, changed = false, altered = false, parent = false, apart = false,
     arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
     -- The log of actions uses nothing of the manager's quota: else what operators do would keep senders out.
-    outside = string.find(key, ":system%24%3Bactions:q", -22, true) ~= nil,
+    outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
   }
   return cache.keep_table(key, q)
 end

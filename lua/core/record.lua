@@ -58,10 +58,9 @@ function record.field(rec, key)
   return string.match(rec, "^[^%z\1\3]*", from + 2)
 end
 
--- The digit of the priority: key p of the head, or 3. Most heads are empty or begin with it.
+-- The digit of the priority: key p of the head, or 3. Many heads are empty.
 function record.priority(rec)
-  local at = string.byte(rec, 15) ~= 0 and string.find(rec, "\3p", 15, true)
-  return at and at < string.find(rec, "\0", 15, true) and string.sub(rec, at + 2, at + 2) or "3"
+  return string.byte(rec, 15) ~= 0 and record.field(rec, "p") or "3"
 end
 
 -- The record with this value of a system field, in place of any that it has; nil takes the field away. The field comes first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
 
 from mqredis import embedded
 from mqredis.cli import acl
@@ -85,14 +84,10 @@ def _finding(finding: Finding) -> str:
     return f"{finding.severity:<8} {finding.code:<20} {finding.where}: {finding.text}{done}"
 
 
-def _nothing(_: str) -> None:
-    """Of what changes nothing the log need not learn."""
-
-
 def _doctor(arguments: Arguments, output: Output) -> Exit:
     with (
         open_manager(arguments, allow_eviction=True) as qm,
-        logged(arguments, qm, "repair") if arguments.repair else nullcontext(_nothing) as told,
+        logged(arguments, qm, "repair", changes=arguments.repair) as told,
     ):
         report = qm.doctor(repair=arguments.repair)
         repaired = sum(finding.repaired for finding in report.everything)

@@ -45,18 +45,28 @@ def _user() -> str:
 
 @contextmanager
 def logged(
-    arguments: Arguments, qm: QueueManager, action: str, queue: str | None = None, **details: Any
+    arguments: Arguments,
+    qm: QueueManager,
+    action: str,
+    queue: str | None = None,
+    *,
+    changes: bool = True,
+    **details: Any,
 ) -> Iterator[Callable[[str], None]]:
-    """Write to the log that the operator does what the block does, and what came of it.
+    """Write to the log that the operator does what the block does, and its result; nothing without ``changes``.
 
-    The block tells what came of it to the function that it is given.
+    The block gives the text of its result to the function that it gets.
     """
-    operator, token, result = operator_of(arguments, qm), secrets.token_urlsafe(18), "done"
+    result = "done"
 
     def told(text: str) -> None:
         nonlocal result
         result = text
 
+    if not changes:
+        yield told
+        return
+    operator, token = operator_of(arguments, qm), secrets.token_urlsafe(18)
     operator.begin(action, queue, token=token, details=details)
     try:
         yield told

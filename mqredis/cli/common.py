@@ -143,7 +143,7 @@ def chosen(arguments: Arguments) -> dict[str, Any]:
     return how
 
 
-def asked(arguments: Arguments) -> dict[str, str]:
+def asked(arguments: Arguments) -> dict[str, Any]:
     """What the options of ``match_options`` say, for the log of actions."""
     names = ("message_id", "correlation_id", "group_id", "selector")
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name)}

@@ -129,7 +129,7 @@ def _create(arguments: Arguments, output: Output) -> Exit:
 def _list(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         found = qm.queues(arguments.pattern)
-        # Whoever asks for no queue in particular does not mean the log, which mqredis actions shows.
+        # Without a pattern the log of actions is left out: `mqredis actions` shows it.
         listed = [info.model_dump() for info in found if arguments.pattern or info.name != ACTIONS]
         rows = with_pauses(qm, listed)
     if arguments.names and not output.json_lines:

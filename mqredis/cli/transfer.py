@@ -67,19 +67,14 @@ def _export(arguments: Arguments, output: Output) -> Exit:
         _target(arguments.file) as file,
     ):
         total = qm.queue_info(arguments.queue).ready
-        log = (
-            logged(arguments, qm, "drain", arguments.queue, **asked(arguments))
-            if arguments.drain
-            else nullcontext()
-        )
+        log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
         messages = _drained(queue, file, how) if arguments.drain else queue.browse(**how)
         with log as told:
             for message in output.progress(messages, "exporting", total):
                 file.write(output.encode(to_json(message)) + "\n")
                 count += 1
             file.flush()
-            if told:
-                told(f"exported and removed {counted(count, 'message')} of {arguments.queue}")
+            told(f"exported and removed {counted(count, 'message')} of {arguments.queue}")
     if arguments.file is not None:
         output.line(
             f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count

@@ -227,7 +227,7 @@ def test_another_query_does_not_publish_to_the_sink(job: Job) -> None:
     job.publish(0, job.stage(0, "0-a", numbers(0, 1)))
     stage = job.stage(1, "1-a", numbers(1, 1))
     with pytest.raises(ClaimLost) as refused:
-        job.step(1, stage, identity="somebody")
+        job.step(1, stage, identity="another query")
     assert refused.value.details["why"] == "identity"
     assert job.step(1, stage, identity="-") == Published(1)
     assert job.state.identity == "query"
