@@ -12,7 +12,7 @@
 --- require "admin/audit"
 -- Not context.open: a manager whose own fields are damaged must still be shown.
 context.reset()
-local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counts", "clock", "lead")
+local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counters", "clock", "lead")
 if not meta[1] then return { status.MANAGER_NOT_FOUND, "", 0 } end
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + (tonumber(meta[4] or "") or 0)

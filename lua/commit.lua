@@ -21,7 +21,7 @@
 --- require "transactions/tx"
 local id, fence, outcome = ARGV[3], ARGV[4], ARGV[5]
 -- The headers of the first two queues are read with what every call reads of meta.
-local meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", KEYS[11] or "")
+local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "", KEYS[11] or "")
 local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 

@@ -12,7 +12,7 @@
 --- require "core/queue"
 --- require "core/timers"
 -- The headers of the queues and the slots are read with what every call reads of meta. This call has no token.
-local fields, queues = { "brief", "counts", "" }, (#KEYS - 2) / 8
+local fields, queues = { "config", "counters", "" }, (#KEYS - 2) / 8
 for n = 1, queues do fields[#fields + 1] = KEYS[n * 8 - 5] end
 for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))

@@ -59,13 +59,13 @@ for n = 4, #ARGV, 4 do
   else
     recount(opened(ARGV[n + 1]), element, value)
   end
-  -- Briefs are made anew from the fields, if they were made from what is wrong.
+  -- Configs are made again from the fields, if they were made from what is wrong.
   if what == "hset" or what == "hdel" then
     local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(ARGV[n + 1])
     if q then
       queue.save_config(q)
     elseif key == KEYS[1] then
-      redis.call("HDEL", key, "brief")
+      redis.call("HDEL", key, "config")
     end
   end
 end

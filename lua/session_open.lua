@@ -21,14 +21,14 @@ local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
 if not kept[1] then
   if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "brief", "", "counts", "0 0 0 0 0", "schema", context.schema, "incarnation", ARGV[7],
+  redis.call("HSET", KEYS[1], "config", "", "counters", "0 0 0 0 0", "schema", context.schema, "incarnation", ARGV[7],
     "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6],
     "run_id", ARGV[5])
   context.save_config()
   kept = { context.schema, ARGV[6], ARGV[5] }
 end
 -- Here the field itself counts, and not what the manager's configuration text says of it.
-if kept[1] ~= context.schema then redis.call("HDEL", KEYS[1], "brief") end
+if kept[1] ~= context.schema then redis.call("HDEL", KEYS[1], "config") end
 local reply = context.open()
 if reply then return reply end
 session.sweep()

@@ -204,9 +204,9 @@ class ManagerKeys:
         return made
 
     def wake_key(self, slot: str) -> str:
-        """The doorbell key of a session's slot. Scripts build it themselves: see docs/decisions."""
-        return f"{self.tag}bell:{slot}"
+        """The wake key of a session's slot. Scripts build it themselves: see docs/decisions/waiting.md."""
+        return f"{self.tag}wake:{slot}"
 
     def channel(self, slot: str, database: int) -> str:
-        """The keyspace notification channel of a doorbell."""
+        """The keyspace notification channel of the wake key of a slot."""
         return f"__keyspace@{database}__:{self.wake_key(slot)}"

@@ -2,8 +2,8 @@
 --- require lazy "core/replay"
 -- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
 --
--- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "brief" made of them;
---                     "counts": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
+-- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "config" made of them;
+--                     "counters": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
 --                     in ms); "<queue's first key>" its header
 --                     (core/queue); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (context.format_slot);
 --                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
@@ -13,7 +13,7 @@
 -- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
 -- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
 --
--- "brief" holds what each call needs of the manager's properties: "schema incarnation clock throttled quota_messages
+-- "config" holds what each call needs of the manager's properties: "schema incarnation clock throttled quota_messages
 -- quota_bytes lead". A script that writes one of these calls context.save_config.
 --
 -- Time: now is the broker time in ms, which never goes back. All stored times are broker times. It is the server's time
@@ -57,10 +57,10 @@ end
 function context.open(waits, meta, time, observing)
   context.reset(observing)
   if not meta and waits then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
+    meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "", ARGV[1] .. "!")
     context.handed = meta[5]
   elseif not meta then
-    meta = redis.call("HMGET", KEYS[1], "brief", "counts", ARGV[1], KEYS[3] or "")
+    meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "")
   end
   time = time or redis.call("TIME")
   local manager = cache.managers[meta[1]] or context.parse_config(meta[1])
@@ -130,7 +130,7 @@ function context.read_config()
 end
 
 function context.save_config()
-  redis.call("HSET", KEYS[1], "brief", context.read_config())
+  redis.call("HSET", KEYS[1], "config", context.read_config())
 end
 
 -- The number of this call's session.
@@ -200,7 +200,7 @@ function context.close(reply, upto, ids)
   if context.changed or context.now - context.latest > context.store_after and not context.observing then
     local counters = context.history_text .. string.format(" %d %d %d ", context.seq, context.messages, context.bytes)
       .. context.now_text
-    context.write("counts", counters)
+    context.write("counters", counters)
     context.counters, context.latest = counters, context.now
   end
   if ARGV[2] ~= "" then

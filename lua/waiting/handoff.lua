@@ -12,7 +12,7 @@ local handoff = {}
 
 -- The key and the channel that wake a slot, if a client listens to this channel; nothing if that may not be asked.
 function handoff.channel(slot, database)
-  local key = string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  local key = string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
   local channel = "__keyspace@" .. database .. "__:" .. key
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
   if listeners[2] and listeners[2] ~= 0 then return key, channel end

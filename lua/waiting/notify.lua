@@ -6,10 +6,10 @@
 -- Notification of waiting readers (waiting/waiters describes a waiter). Loaded only if readers wait.
 local notify = {}
 
--- The key of a slot's wake channel: "mq:{manager}:bell:<slot>". It is added and deleted at once, and the server publishes
+-- The key of a slot's wake channel: "mq:{manager}:wake:<slot>". It is added and deleted at once, and the server publishes
 -- that on the channel of the key.
 function notify.key(slot)
-  return string.sub(KEYS[1], 1, -5) .. "bell:" .. slot
+  return string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
 end
 
 -- Notifies one reader; false if no client is subscribed to its channel any more. The key is computed, not declared, and

@@ -93,7 +93,7 @@ def rules(
         *(("waitaof",) if fsync else ()),
         *(() if preloaded else ("script|load",)),
     )
-    return _join(commands, f"~{keys.tag}*", f"&__keyspace@{database}__:{keys.tag}bell:*")
+    return _join(commands, f"~{keys.tag}*", f"&__keyspace@{database}__:{keys.tag}wake:*")
 
 
 def _join(commands: tuple[str, ...], *patterns: str) -> str:

@@ -67,7 +67,7 @@ def key_names(store: Store) -> Faults:
     present = set(store.found or ())
     for key in store.found or ():
         rest = key[len(tag) :]
-        if key in known or rest.startswith(("bell:", "stage:", "action:")) or rest in _BESIDE:
+        if key in known or rest.startswith(("wake:", "stage:", "action:")) or rest in _BESIDE:
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:
@@ -336,11 +336,11 @@ def queue_counters(store: Store) -> Faults:
 def hints(store: Store) -> Faults:
     """Copies and hints in headers are right: the config agrees with the properties, ``due`` is no later than the first
     timer and the end of the open bucket of the statistics, and ``waiting`` is set if a reader waits."""
-    yield from _brief("meta", store.key("meta"), store.hashes.get("meta", {}), _META_BRIEF, " ")
+    yield from _config("meta", store.key("meta"), store.hashes.get("meta", {}), _META_CONFIG, " ")
     for view in store.queues.values():
         if view.keys["q"] not in store.keys:
             continue
-        yield from _brief(view.path, view.keys["q"], view.fields, _QUEUE_BRIEF, "|")
+        yield from _config(view.path, view.keys["q"], view.fields, _QUEUE_CONFIG, "|")
         rows = view.records.values()
         times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
         times += view.policies.values()
@@ -360,17 +360,17 @@ def hints(store: Store) -> Faults:
             yield Fault("queue.waiting", view.path, "has waiting readers that would not be notified", (edit,))
 
 
-#: Of which fields a ``brief`` is made (lua/core/context.lua, lua/core/queue.lua).
-_META_BRIEF = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
-_QUEUE_BRIEF = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
+#: Of which fields a ``config`` is made (lua/core/context.lua, lua/core/queue.lua).
+_META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
+_QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
 
-def _brief(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:
+def _config(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:
     # Without one a script makes it from the fields.
-    said = fields.get("brief", "")
+    said = fields.get("config", "")
     if said and said != between.join(fields.get(name, "") for name in parts):
         yield Fault(
-            "brief", where, f"brief {said!r} is not what its fields say", (Edit("hdel", key, "brief"),)
+            "config", where, f"config {said!r} is not what its fields say", (Edit("hdel", key, "config"),)
         )
 
 

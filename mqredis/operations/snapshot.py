@@ -226,14 +226,14 @@ def _read_lines(store: Store) -> None:
     for view in store.queues.values():
         line = _LINE.fullmatch(store.hashes.get("lines", {}).get(view.keys["q"], ""))
         if line:
-            view.fields.update(zip(QUEUE_COUNTS, line[2].split(" "), strict=True), brief=line[1])
+            view.fields.update(zip(QUEUE_COUNTS, line[2].split(" "), strict=True), config=line[1])
             store.fences.update(entry for entry in line[3].split(" ") if entry and "," not in entry)
 
 
 def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:
-    """Store a field. "counts" becomes one entry for each name in ``counts``, or nothing if their number differs."""
+    """Store a field. "counters" becomes one entry for each name in ``counts``, or nothing if their number differs."""
     name, value = _text(row[1]), _text(row[2])
-    if name == "counts" and counts:
+    if name == "counters" and counts:
         numbers = value.split(" ")
         into.update(zip(counts, numbers, strict=True) if len(numbers) == len(counts) else ())
     else:

@@ -158,8 +158,8 @@ FORBIDDEN: tuple[tuple[str | bytes, ...], ...] = (
     ("MONITOR",), ("CLIENT", "LIST"), ("CLIENT", "INFO"), ("CLIENT", "KILL", "ID", "1"), ("CLIENT", "TRACKING", "ON"),
     ("SLOWLOG", "GET"), ("LATENCY", "LATEST"), ("DEBUG", "SLEEP", "0"), ("DEBUG", "JMAP"),
     ("MODULE", "LIST"), ("MODULE", "LOAD", "/x.so"), ("COMMAND", "GETKEYS", "GET", "a"),
-    ("PUBSUB", "CHANNELS"), ("PSUBSCRIBE", "*"), ("SUBSCRIBE", "__keyspace@0__:mq:{bank}:bell:1.1"),
-    ("PUBLISH", "__keyspace@0__:mq:{bank}:bell:1.1", "sadd"), ("SSUBSCRIBE", "x"),
+    ("PUBSUB", "CHANNELS"), ("PSUBSCRIBE", "*"), ("SUBSCRIBE", "__keyspace@0__:mq:{bank}:wake:1.1"),
+    ("PUBLISH", "__keyspace@0__:mq:{bank}:wake:1.1", "sadd"), ("SSUBSCRIBE", "x"),
     ("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", "0", "1"), ("MIGRATE", "h", "1", "mq:{shop}:x", "0", "1"),
     ("RESTORE", "mq:{shop}:x", "0", b"x"), ("SHUTDOWN",), ("BGSAVE",), ("BGREWRITEAOF",), ("SAVE",),
     ("REPLICAOF", "h", "1"), ("SYNC",), ("PSYNC", "?", "-1"), ("FAILOVER",), ("CLUSTER", "RESET"), ("CLUSTER", "NODES"),
@@ -223,7 +223,7 @@ def test_the_rules_hold_in_any_database(server: RedisServer, database: int) -> N
     deployed(server)
     url = login(server, "worker", database=database)
     work(url)
-    channel = "__keyspace@{}__:mq:{{shop}}:bell:1.1"
+    channel = "__keyspace@{}__:mq:{{shop}}:wake:1.1"
     with redis.Redis.from_url(url) as user, user.pubsub() as subscription:
         subscription.subscribe(channel.format(database))
         found = subscription.get_message(timeout=20)
@@ -238,7 +238,7 @@ def test_the_database_comes_from_the_url(run: Run) -> None:
     for arguments in (["--database", "11"], ["--url", "redis://h/11"]):
         found = run("acl", "--role", "worker", "--manager", "shop", "--json", *arguments).rows[0]
         assert found["database"] == 11
-        assert "&__keyspace@11__:mq:{shop}:bell:*" in found["rules"]
+        assert "&__keyspace@11__:mq:{shop}:wake:*" in found["rules"]
         assert "database 11" in run("acl", "--role", "worker", "--manager", "shop", *arguments).err
 
 

@@ -205,9 +205,9 @@ def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pa
         slots = [line.split(" ") for line in seen if line.startswith("HSET mq:{default}:meta ")]
         assert len(slots) == 2, "the repetition wrote nothing"
         # The slot and what it keeps are written again, but not the counters and the header of the queue.
-        assert "counts" in slots[0]
+        assert "counters" in slots[0]
         assert "mq:{default}:q:q:q" in slots[0]
-        assert "counts" not in slots[1]
+        assert "counters" not in slots[1]
         assert "mq:{default}:q:q:q" not in slots[1]
         assert " ".join(slots[1][2:]) in " ".join(slots[0])
 

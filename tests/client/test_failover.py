@@ -173,7 +173,7 @@ def test_a_reader_that_moved_with_its_primary_is_woken_there(pair: Pair, broker:
     pair.promote()
     pair.announce()
     with pair.new.client() as client:
-        until(lambda: client.pubsub_channels("*:bell:*"))
+        until(lambda: client.pubsub_channels("*:wake:*"))
         with mqredis.connect(pair.new.tcp_url, manager="m", settings=Settings(**QUICK)) as qm:
             qm.open("q").send("wake")
     assert waiting.result().text == "wake"

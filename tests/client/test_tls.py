@@ -35,7 +35,7 @@ def test_a_message_goes_through(serve: Serve):
             queue.send(b"secret")
             assert queue.receive(5).body == b"secret"
             with pytest.raises(mqredis.IoTimeout):
-                queue.receive(0.05)  # the doorbell's connection is encrypted too
+                queue.receive(0.05)  # the subscription's connection is encrypted, too
 
 
 def test_a_message_goes_through_asyncio(serve: Serve):

@@ -22,8 +22,8 @@ from mqredis.worker import prefetch as prefetching
 from tests.support.buckets import begin_bucket
 from tests.support.server import RedisServer, server_version
 
-#: Commands that a client sends once, or that measure. A reader subscribes once to the bell of each slot it is given,
-#: and whether that is one slot or two depends on which ends first: this call, or the sender with the other slot.
+# Commands that a client sends once, or that measure. A reader subscribes once to the wake channel of each of its slots;
+# whether it needs one slot or two depends on which ends first: this call, or the sender that uses the other slot.
 _NOT_COUNTED = {
     "subscribe",
     "info",

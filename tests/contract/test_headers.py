@@ -164,7 +164,7 @@ def touched(words: list[str]) -> list[str]:
 
 
 def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) -> None:
-    """A cluster that moves slots, and ACL dry runs, see only declared keys. Doorbells are the one exception."""
+    """A cluster that moves slots, and ACL dry runs, see only declared keys. Wake keys are the one exception."""
     strays: set[tuple[str, str]] = set()
     scripts_seen = 0
     with socket.socket(socket.AF_UNIX) as monitor:
@@ -186,7 +186,7 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
                     declared = set(words[3 : 3 + int(words[2])])
                 continue
             for key in touched(words):
-                if key not in declared and not key.startswith("mq:{spy}:bell:"):
+                if key not in declared and not key.startswith("mq:{spy}:wake:"):
                     strays.add((words[0], key))
         walk.join(30)
     assert scripts_seen > 100

@@ -27,7 +27,7 @@ local function recorded(module, name, ...)
     local several = name == "UNLINK" or name == "DEL"
     for n = several and 1 or 2, (several or part == "meta" and name == "HSET") and #words or 2, several and 1 or 2 do
       local what = several and string.match(words[n], "([^:]*)$") or part
-      if part == "meta" then what = words[n] == "counts" and "counters" or "meta" end
+      if part == "meta" then what = words[n] == "counters" and "counters" or "meta" end
       redis.call("SADD", "writers", module .. " " .. what)
     end
   end

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doctor.conftest import GHOST, Patient
 from tests.support.buckets import BUCKET, begin_bucket
-from tests.support.counts import Line, line, set_brief, set_count, set_line
+from tests.support.counts import Line, line, set_config, set_count, set_line
 
 Plant = Callable[[Patient], object]
 #: An entry of a trail.
@@ -59,11 +59,11 @@ def _tx(p: Patient) -> str:
     return p.units[0].id
 
 
-def _quota_in_brief(patient: Patient) -> None:
+def _quota_in_config(patient: Patient) -> None:
     key = patient.key("meta")
-    brief = patient.raw.hget(key, "brief")
-    assert brief is not None
-    patient.raw.hset(key, "brief", brief + b"9")
+    config = patient.raw.hget(key, "config")
+    assert config is not None
+    patient.raw.hset(key, "config", config + b"9")
 
 
 def _line(name: str, change: Callable[[Line], None]) -> Plant:
@@ -245,8 +245,8 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("no properties", lambda p: p.raw.delete(p.key("tx.q")), "queue.missing", False),
     ("generation of the list", _set("queues", "tx", "77"), "queue.generation", True),
     ("queue in the list alone", _set("queues", "ghost", "1"), "queue.missing", True),
-    ("brief of a queue", lambda p: set_brief(p.raw, p.key("orders.q"), b"1|t|1||"), "brief", True),
-    ("brief of the manager", _quota_in_brief, "brief", True),
+    ("config of a queue", lambda p: set_config(p.raw, p.key("orders.q"), b"1|t|1||"), "config", True),
+    ("config of the manager", _quota_in_config, "config", True),
     ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),

@@ -95,13 +95,13 @@ local reply = done('put')
 local waiters = redis.call('HGETALL', KEYS[2])
 for n = 1, #waiters, 2 do
   if waiters[n] ~= '-' then
-    local bell = string.sub(KEYS[1], 1, -5) .. 'bell:' .. waiters[n]
+    local key = string.sub(KEYS[1], 1, -5) .. 'wake:' .. waiters[n]
     redis.call('HDEL', KEYS[2], waiters[n])
     if waiters[n + 1] == 'p' then
-      redis.pcall('PUBLISH', '__keyspace@' .. ARGV[3] .. '__:' .. bell, 'sadd')
+      redis.pcall('PUBLISH', '__keyspace@' .. ARGV[3] .. '__:' .. key, 'sadd')
     else
-      redis.pcall('SADD', bell, '1')
-      redis.pcall('DEL', bell)
+      redis.pcall('SADD', key, '1')
+      redis.pcall('DEL', key)
     end
     break
   end

@@ -44,7 +44,7 @@ class Kit:
         """The id up to which the index has all; of a message that is there its correlation id."""
         upto = self.raw.hget(self.key(queue, "q"), "index")
         record = self.raw.hget(self.key(queue, "m"), upto) if self.raw.keys(f"mq:*:q:{queue}:m") else None
-        assert line(self.raw, self.key(queue, "q")).brief.rpartition(b"|")[2] == upto
+        assert line(self.raw, self.key(queue, "q")).config.rpartition(b"|")[2] == upto
         return str((record.partition(b"\3c")[2][1:].partition(b"\0")[0] if record else upto).decode())
 
     def say(self, index: str, upto: str | None = None) -> None:

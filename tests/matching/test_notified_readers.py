@@ -190,7 +190,7 @@ def test_what_a_reader_of_several_leaves_is_for_the_next(room):
 
 
 class Reader:
-    """One that waits, driven look by look: it hears its bell, and looks when the test says so."""
+    """A waiting reader that subscribes to its wake channel and polls only when the test says so."""
 
     def __init__(self, backend, manager, text=b"", kind="D", queue="q"):
         self.qm = mqredis.connect(backend.client(), manager=manager, settings=PLAIN)
@@ -202,9 +202,9 @@ class Reader:
         assert self.look() == []
         (member,) = set(self.waiting()) - others
         self.slot = member.split()[0].decode()
-        self.bell = self.raw.pubsub()
-        self.bell.subscribe(f"__keyspace@0__:{self.keys.tag}bell:{self.slot}")
-        assert self.bell.get_message(timeout=PATIENCE)["type"] == "subscribe"
+        self.channel = self.raw.pubsub()
+        self.channel.subscribe(f"__keyspace@0__:{self.keys.tag}wake:{self.slot}")
+        assert self.channel.get_message(timeout=PATIENCE)["type"] == "subscribe"
 
     def waiting(self):
         return self.raw.zrange(self.keys.queue(self.queue)[QUEUE_PARTS.index("w")], 0, -1)
@@ -222,7 +222,7 @@ class Reader:
         return self.raw.hget(self.keys.own[0], self.slot + "!") is not None
 
     def close(self):
-        self.bell.close()
+        self.channel.close()
         self.raw.close()
         self.qm.close()
 

@@ -33,9 +33,9 @@ def raw(client: Any) -> dict[bytes, Any]:
 
 def _content(client: Any, key: bytes, kind: bytes) -> Any:
     if kind == b"hash":
-        # The manager's brief repeats two of them; those of queues, in their lines, do not. Statistics tell times.
+        # The manager's config repeats two of them; those of queues, in their headers, do not. Statistics tell times.
         return {
-            f: b"?" if f in _RANDOM or f in (b"brief", b"statistics") else masked(v)
+            f: b"?" if f in _RANDOM or f in (b"config", b"statistics") else masked(v)
             for f, v in sorted(client.hgetall(key).items())
         }
     if kind == b"zset":

@@ -87,7 +87,7 @@ def forget_calls(found: dict[bytes, Any]) -> None:
     meta = found[KEYS.admin().keys[0].encode()]
     for name in [name for name in meta if name.startswith(b"1.2")]:
         del meta[name]
-    meta[b"counts"] = meta[b"counts"].split(b" ", 1)[1]
+    meta[b"counters"] = meta[b"counters"].split(b" ", 1)[1]
 
 
 def forget_order(found: dict[bytes, Any]) -> None:

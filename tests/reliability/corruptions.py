@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mqredis.operations.policy_invariants import HELD
-from tests.support.counts import counts, line, names, set_brief, set_count, set_line
+from tests.support.counts import counts, line, names, set_config, set_count, set_line
 
 GHOST = "0400000000000fff"
 #: Elements of the index that are no hints: identifiers, groups, marks for peeks.
@@ -35,7 +35,7 @@ _COUNTERS = {"sub_messages", "sub_bytes"}
 #: Fields of a queue that must be there and be read.
 _FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", *_COUNTERS}
 #: Fields of the manager that must be there and be read.
-_MANAGER = {"schema", "incarnation", "throttled", "clock", "counts"}
+_MANAGER = {"schema", "incarnation", "throttled", "clock", "counters"}
 
 
 def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
@@ -103,7 +103,7 @@ def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
     for what, name, value in spoilt:
         yield Corruption(f"{key}: {what}", partial(set_count, key=key, name=name, value=value))
     if part == "q":
-        yield Corruption(f"{key}: garbage in the brief", partial(set_brief, key=key, brief=b"7|what||||"))
+        yield Corruption(f"{key}: garbage in the config", partial(set_config, key=key, config=b"7|what||||"))
         yield Corruption(f"{key}: locks nothing", partial(_lock_nothing, key=key))
 
 

@@ -103,7 +103,7 @@ class Wire:
         self._ear = socket.socket(socket.AF_UNIX)
         self._ear.settimeout(30)
         self._ear.connect(str(self.path))
-        self._ear.sendall(b"PSUBSCRIBE __keyspace@0__:*bell:*\r\n")
+        self._ear.sendall(b"PSUBSCRIBE __keyspace@0__:*wake:*\r\n")
         self._ear.recv(4096)
         if channels:
             self._ear.sendall(" ".join(("SUBSCRIBE", *channels)).encode() + b"\r\n")

@@ -53,7 +53,7 @@ class Packed:
 class Line:
     """The line of a queue, taken apart."""
 
-    brief: bytes
+    config: bytes
     counts: list[bytes]
     locks: list[bytes]
 
@@ -64,7 +64,7 @@ class Line:
         return cls(match[1], match[2].split(b" "), match[3].split(b" ")[1:])
 
     def text(self) -> bytes:
-        return b" ".join((self.brief, *self.counts, *self.locks))
+        return b" ".join((self.config, *self.counts, *self.locks))
 
     def room(self) -> bool:
         """Does it take one more lock?"""
@@ -108,23 +108,23 @@ def set_line(raw: Any, key: str, changed: Line) -> None:
     raw.hset(meta_of(key), key, changed.text())
 
 
-def set_brief(raw: Any, key: str, brief: bytes) -> None:
+def set_config(raw: Any, key: str, config: bytes) -> None:
     """Write what the line of a queue says of its properties."""
     changed = line(raw, key)
-    changed.brief = brief
+    changed.config = config
     set_line(raw, key, changed)
 
 
 def set_reach(raw: Any, key: str, upto: bytes) -> None:
     """Write into the header of a queue how far its index reaches."""
-    stem = line(raw, key).brief.split(b"|")[:5]
-    set_brief(raw, key, b"|".join([*stem, upto]))
+    stem = line(raw, key).config.split(b"|")[:5]
+    set_config(raw, key, b"|".join([*stem, upto]))
 
 
 def counts(raw: Any, key: str) -> list[bytes]:
     """All the numbers."""
     if key.endswith(":meta"):
-        return list(raw.hget(key, "counts").split(b" "))
+        return list(raw.hget(key, "counters").split(b" "))
     return line(raw, key).counts
 
 
@@ -138,7 +138,7 @@ def set_count(raw: Any, key: str, name: str, value: object) -> None:
     numbers = counts(raw, key)
     numbers[names(key).index(name)] = str(value).encode()
     if key.endswith(":meta"):
-        raw.hset(key, "counts", b" ".join(numbers))
+        raw.hset(key, "counters", b" ".join(numbers))
     else:
         changed = line(raw, key)
         changed.counts = numbers
