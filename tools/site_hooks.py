@@ -1,4 +1,4 @@
-"""Hooks of the documentation build (``hooks`` in mkdocs.yml): the version in the header, and ``llms.txt``."""
+"""Hooks of the documentation build (``hooks`` in mkdocs.yml): the version in the header, names, ``llms.txt``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def on_post_build(config: Any) -> None:
     ]
     head = f"# {config.site_name}\n\n> {config.site_description}\n\n"
     (Path(config.site_dir) / "llms.txt").write_text(head + "".join(pages))
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001 - mkdocs passes them by name
+    """Mark the words of inline code that fit into a narrow line, so that the style sheet keeps them whole."""
+    parts = re.split(r"(<pre.*?</pre>)", html, flags=re.DOTALL)
+    parts[::2] = [re.sub(r"<code>([^<]*)</code>", _mark_names, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _mark_names(code: re.Match[str]) -> str:
+    """Inline code with its words of up to 36 characters marked."""
+    words = re.sub(r"(?<!\S)\S{2,36}(?!\S)", r'<span class="name">\g<0></span>', code[1])
+    return f"<code>{words}</code>"
 
 
 def on_nav(nav: Any, config: Any, files: Any) -> Any:  # noqa: ARG001 - mkdocs passes them by name
