@@ -59,13 +59,14 @@ end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local changed, locked, missing, newest, due, kind, place
+local changed, locked, missing, newest, due, logged, kind, place
 if cursor == "" then
   changed, locked, missing = 0, 0, 0
   newest, kind, place = string.format("%014x", context.seq), string.sub(which, 1, 1), ""
   due = string.match(value, "^%+") and context.now + value or (tonumber(value) or 0) + context.lead
 else
-  changed, locked, missing, newest, due, kind, place = string.match(cursor, "^(%d+),(%d+),(%d+),(%x+),(%d+),(.),(.*)$")
+  changed, locked, missing, newest, due, logged, kind, place =
+    string.match(cursor, "^(%d+),(%d+),(%d+),(%x+),(%d+),(%x*),(.),(.*)$")
   changed, locked, missing, due = changed + 0, locked + 0, missing + 0, due + 0
 end
 local found, more, dues = {}, nil, {}
@@ -166,9 +167,9 @@ elseif (name == "due" or name == "priority") and done > 0 then
 end
 changed = changed + done
 if most and changed >= most then more = nil end
-if cursor == "" or not more then operator.log(changed, not more) end
+if done > 0 or cursor == "" or not more then logged = operator.log(changed, not more, logged) end
 reply = { more and status.CONTINUE or status.OK, "", 0, changed, locked, missing }
 if more then
-  reply[7] = string.format("%d,%d,%d,%s,%.0f,%s,%s", changed, locked, missing, newest, due, kind, more)
+  reply[7] = string.format("%d,%d,%d,%s,%.0f,%s,%s,%s", changed, locked, missing, newest, due, logged or "", kind, more)
 end
 return finish(reply)

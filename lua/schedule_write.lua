@@ -15,6 +15,7 @@
 -- ARGV[10] slot  the time in seconds for which the message is sent
 -- RETURNS OK "1", done; "0", the schedule is another: now in ms, its text, its message, "" if there is none; or "full"
 -- RETURNS QUEUE_NOT_FOUND
+-- RETURNS SCHEDULE_DAMAGED its message is missing or cannot be read
 -- RETURNS XACT_E_NOTSUPPORTED the queue is a topic
 -- RETURNS PUT_INHIBITED
 -- RETURNS MESSAGE_TOO_LARGE

@@ -379,6 +379,12 @@ class ScheduleDeclared(MqError):
     status = Status.SCHEDULE_DECLARED
 
 
+class ScheduleDamaged(MqError):
+    """The stored message of a schedule is missing or damaged: remove the schedule, and create it again."""
+
+    status = Status.SCHEDULE_DAMAGED
+
+
 class SealBroken(MqError):
     """A body cannot be opened: it is not sealed, with an unknown key, or was changed."""
 

@@ -38,11 +38,15 @@ function operator.plan()
 end
 
 -- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action has changed, and "finished", whether it
--- goes on with further calls.
-function operator.log(changed, finished)
+-- goes on with further calls. Returns the lookup id of the entry. It replaces `earlier`, the entry of the call before of
+-- the same action, if that is still there.
+function operator.log(changed, finished, earlier)
   if ARGV[4] == "" then return end
   copy.load()
   local log = other_queues.find(queue.log, true)
+  if earlier and redis.call("ZSCORE", log.a, earlier) then
+    position.delete(log, position.read(log, { earlier }), "dropped")
+  end
   if log.messages + 0 >= operator.most then
     position.delete(log, position.read(log, redis.call("ZRANGE", log.a, 0, 0)), "dropped")
   end
@@ -50,7 +54,7 @@ function operator.log(changed, finished)
   local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
     .. (finished and "t" or "f")
   -- Also in a manager that is full: what makes room is logged, too, and the log is bounded.
-  copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0, nil, true)
+  return copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0, nil, true)
 end
 
 -- Keeps a reply under the token: a repeated call gets it.

@@ -16,6 +16,7 @@ local schedules = { most = 1000 }
 -- Decide: the batch with which a message goes to the queue of this encoded name, or nothing and the status that refuses it.
 -- context.missing names queues that KEYS must bring as well. `slot`: in seconds, the property "scheduled_for".
 function schedules.plan(name, message, slot)
+  if not string.find(message, "^[0-7][0-9a-v][^%z]*%z") then return nil, status.SCHEDULE_DAMAGED end
   other_queues.load()
   local q = other_queues.find(name)
   if not q then return nil, status.QUEUE_NOT_FOUND end

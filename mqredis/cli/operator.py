@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
@@ -19,9 +22,10 @@ from mqredis.cli.common import (
     open_manager,
 )
 from mqredis.cli.exits import Exit
+from mqredis.client import Queue
 from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound
 from mqredis.keys import ACTIONS
-from mqredis.models import Access
+from mqredis.models import Access, Message, Seek
 from mqredis.models.operator import BulkResult
 
 COLUMNS = ("time", "operator", "source", "action", "queue", "changed", "finished", "details")
@@ -100,8 +104,8 @@ def register(subparsers: Subparsers) -> None:
         "--cancel", type=lookup_id, metavar="ID", help="cancel the handler of this message, and go on"
     )
     operator_options(stop)
-    log = command(subparsers, "actions", "show what operators have done, the latest last", _actions)
-    log.add_argument("--limit", type=int, default=100, help="at most so many (default: 100)")
+    log = command(subparsers, "actions", "show what operators have done, the latest first", _actions)
+    log.add_argument("--limit", type=int, default=100, metavar="NUMBER", help="rows at most (default: 100)")
 
 
 def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: str) -> Any:
@@ -297,13 +301,22 @@ def _stop(arguments: Arguments, output: Output) -> Exit:
 
 
 def _actions(arguments: Arguments, output: Output) -> Exit:
-    with open_manager(arguments) as qm, qm.open(ACTIONS, Access.PEEK) as log:
-        entries = list(log.browse())[-arguments.limit :] if arguments.limit > 0 else []
     rows = []
-    for entry in entries:
-        details: Any = json.loads(entry.body)
-        row = {"time": entry.arrived_at, "action": entry.label, "source": None}
-        row |= {**entry.properties, "details": details}
-        rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
+    with open_manager(arguments) as qm, qm.open(ACTIONS, Access.PEEK) as log:
+        for entry in islice(_newest_first(log), max(0, arguments.limit)):
+            details: Any = json.loads(entry.body)
+            row = {"time": entry.arrived_at, "action": entry.label, "source": None}
+            row |= {**entry.properties, "details": details}
+            rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
     output.rows(rows, COLUMNS)
     return Exit.DONE
+
+
+def _newest_first(log: Queue) -> Iterator[Message]:
+    """The entries of the log, one call of the broker for each."""
+    seek, lookup_id = Seek.LAST, 0
+    with suppress(MessageNotFound):
+        while True:
+            entry = log.peek_by_lookup_id(lookup_id, seek=seek)
+            yield entry
+            seek, lookup_id = Seek.PREVIOUS, entry.lookup_id

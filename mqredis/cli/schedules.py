@@ -10,7 +10,7 @@ from mqredis.cli.common import Arguments, Output, Subparsers, command, open_mana
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import to_json
 from mqredis.cli.messages import message_fields, message_options
-from mqredis.errors import ScheduleNotFound
+from mqredis.errors import ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
 COLUMNS = ("name", "queue", "times", "timezone", "next_at", "last_at", "paused", "declared", "overdue")
@@ -54,6 +54,8 @@ def _known(arguments: Arguments) -> AbstractContextManager[None]:
 
 def _row(schedule: ScheduleInfo) -> dict[str, Any]:
     known = {name: getattr(schedule, name) for name in ("name", "queue", "cron", "interval", *COLUMNS[3:])}
+    if schedule.message is None:
+        return {**known, "message": None}
     message = {name: value for name, value in to_json(schedule.message).items() if name not in _OF_SENT}
     return {**known, "message": message}
 
@@ -64,6 +66,8 @@ def _list(arguments: Arguments, output: Output) -> Exit:
     if not output.json_lines:
         rows = [{**row, "times": row["cron"] or f"every {row['interval']:g} s"} for row in rows]
     output.rows(rows, COLUMNS)
+    for name in [row["name"] for row in rows if row["message"] is None]:
+        output.notice(f"schedule {name} sends nothing: {ScheduleDamaged()}")
     return Exit.DONE
 
 

@@ -102,4 +102,6 @@ def _refusals(queue: str) -> dict[int, str]:
     return {
         Status.QUEUE_NOT_FOUND: f"there is no queue {queue!r} for the message of the schedule",
         Status.XACT_E_NOTSUPPORTED: f"queue {queue!r} is a topic: a schedule sends to a queue",
+        Status.SCHEDULE_DAMAGED: "its stored message is missing or damaged, so nothing was sent: remove the "
+        "schedule, and create it again",
     }

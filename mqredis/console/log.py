@@ -40,11 +40,10 @@ class Latest(NamedTuple):
 async def latest(manager: QueueManager, most: int, before: int | None = None) -> Latest:
     """The newest entries, or those that are older than the one with the lookup id ``before``.
 
-    An action has several entries if it took several calls of the broker, or if other calls carried it out
-    (``Operator.begin``): the last of them is shown.
+    An action that other calls carried out (``Operator.begin``) has two entries: the last of them is shown.
     """
     found: list[Entry] = []
-    seen: dict[object, int] = {}
+    seen: set[object] = set()
     read = 0
     try:
         await manager.queue_info(ACTIONS)  # opening a subqueue would create it
@@ -53,26 +52,13 @@ async def latest(manager: QueueManager, most: int, before: int | None = None) ->
                 seek = Seek.LAST if before is None else Seek.PREVIOUS
                 message = await queue.peek_by_lookup_id(before or 0, seek=seek)
                 before, read = message.lookup_id, read + 1
-                if _is_new(message, seen):
+                call = message.properties.get("call")
+                if call is None or call not in seen:
                     found.append(_entry(message))
+                seen.add(call)
     except (QueueNotFound, MessageNotFound):
         return Latest(found, None)
     return Latest(found, before)
-
-
-def _is_new(message: Message, seen: dict[object, int]) -> bool:
-    """Whether no later entry of the same action was seen. ``seen``: messages changed, by what identifies an action."""
-    told = message.properties
-    changed = int(str(told.get("changed", 0)))
-    if "call" in told:
-        new = told["call"] not in seen
-        seen[told["call"]] = changed
-        return new
-    # The entries of one action say the same, and count on until one is the last.
-    identity = told.get("operator"), message.label, told.get("queue"), message.body
-    new = bool(told.get("finished")) or changed > seen.get(identity, -1)
-    seen[identity] = changed
-    return new
 
 
 def _entry(message: Message) -> Entry:

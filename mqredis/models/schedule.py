@@ -22,8 +22,9 @@ class ScheduleInfo:
     """Seconds between two times, counted from 1970; None: it has a cron expression."""
     timezone: str
     """Time zone of the cron expression."""
-    message: Message
-    """The message that it sends, without an id or a time. Its body is ``message.body``."""
+    message: Message | None
+    """The message that it sends, without an id or a time. Its body is ``message.body``. None: it is missing or damaged,
+    and the schedule sends nothing until it is removed and created again."""
     next_at: datetime | None
     """Its next time; None: it is paused."""
     last_at: datetime | None

@@ -27,7 +27,7 @@ from mqredis.steps import Steps, procedure
 MOST_IDS = 256
 #: Actions, by their names in the log, that take no available messages.
 _DELAYED_ONLY = frozenset({"cancel", "run_now"})
-_CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,[ad],[0-9a-f]*(d[0-9a-f]+)?")
+_CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,[ad],[0-9a-f]*(d[0-9a-f]+)?")
 
 
 @dataclass(slots=True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-from mqredis.codec.schedules import Definition
+from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands.doctor import Edit
 from mqredis.errors import InvalidArgument, InvariantBroken, MissingDependency
 from mqredis.operations.cron import times_of
 from mqredis.operations.faults import Fault, Faults, shown
 from mqredis.operations.snapshot import Store
-
-#: A message as a schedule keeps it: its priority, its flags and its fields, then the body (lua/admin/schedules.lua).
-_MESSAGE = re.compile(rb"[0-7][0-9a-v][^\x00]*\x00.*", re.DOTALL)
 
 
 def schedules(store: Store) -> Faults:
@@ -34,7 +29,7 @@ def schedules(store: Store) -> Faults:
         except MissingDependency:
             pass  # nothing here reads cron expressions
         message = store.schedule_messages.get(name)
-        if message is None or not _MESSAGE.fullmatch(message):
+        if message is None or not MESSAGE.fullmatch(message):
             text_ = "has no message" if message is None else f"its message is {shown(message)!r:.80}"
             yield Fault("schedule.message", where, f"{text_}: remove the schedule, and create it again")
         if found.queue not in store.hashes.get("queues", {}):

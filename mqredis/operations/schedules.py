@@ -15,13 +15,14 @@ from datetime import tzinfo
 from typing import Any
 
 from mqredis import codec, keys
-from mqredis.codec.schedules import Definition
+from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands import queues
 from mqredis.commands import schedules as commands
 from mqredis.commands import workers as worker_commands
 from mqredis.commands.schedules import Change, Listed, Written
 from mqredis.errors import (
     InvalidArgument,
+    InvariantBroken,
     NotSupported,
     QueueNotFound,
     ScheduleDeclared,
@@ -29,7 +30,7 @@ from mqredis.errors import (
     ScheduleNotFound,
     SealBroken,
 )
-from mqredis.models import Outgoing
+from mqredis.models import Message, Outgoing
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
@@ -123,21 +124,31 @@ def schedules(context: Context) -> Steps[list[ScheduleInfo]]:
 
 def _shown(context: Context, now_ms: int, name: str, text: str, message: bytes) -> ScheduleInfo:
     found = Definition.parse(text)
-    shown = codec.decode_each(found.queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + message[1:])])
-    with suppress(SealBroken):  # a body that cannot be opened is shown as it is stored
-        shown = context.unsealed(shown)
     return ScheduleInfo(
         name=name,
         queue=found.queue,
         cron=found.when if isinstance(found.when, str) else None,
         interval=None if isinstance(found.when, str) else float(found.when),
         timezone=found.timezone,
-        message=shown[0],
+        message=_message(context, found.queue, message),
         next_at=codec.time_at(found.next_ms) if found.next_ms else None,
         last_at=codec.time_at(found.last_ms) if found.last_ms else None,
         declared=found.declared,
         overdue=0 < found.next_ms <= now_ms,
     )
+
+
+def _message(context: Context, queue: str, stored: bytes) -> Message | None:
+    """The message of a schedule; None if it is missing or damaged."""
+    if not MESSAGE.fullmatch(stored):
+        return None
+    try:
+        shown = codec.decode_each(queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + stored[1:])])
+    except InvariantBroken:
+        return None
+    with suppress(SealBroken):  # a body that cannot be opened is shown as it is stored
+        shown = context.unsealed(shown)
+    return shown[0]
 
 
 # ---- changing ------------------------------------------------------------------------------------

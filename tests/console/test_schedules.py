@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+import mqredis.asyncio
 from mqredis.asyncio import QueueManager
-from mqredis.console import Visitor, app
+from mqredis.console import Visitor, app, everyone
 from tests.console.browser import Browser
+from tests.support.backend import Backend
 
 PAGE = "/m/main/schedules"
 
@@ -144,3 +146,20 @@ async def test_a_reader_sees_schedules_and_no_buttons(browser: Browser, manager:
     assert not [address for address in page.addresses if "/act/" in address]
     await reader.get("/m/main/act/remove-schedule", 403, schedule="nightly")
     await reader.close()
+
+
+async def test_a_schedule_without_its_message_says_so(backend: Backend) -> None:
+    raw = backend.async_client()
+    async with mqredis.asyncio.connect(backend.async_client()) as manager:
+        await manager.create_queue("orders")
+        await manager.operator("ada").create_schedule("nightly", 60, "orders", "go")
+        (key,) = [key for key in await raw.keys("*") if key.endswith(b":schedules:messages")]
+        await raw.delete(key)
+        browser = Browser(app({"main": manager}, access=everyone))
+        page = await browser.get(PAGE)
+        assert "nightly sends nothing every 1 min" in page.text
+        assert "remove it, and create it again" in page.text
+        page = await browser.get("/m/main/act/trigger-schedule", 400, schedule="nightly")
+        assert "is missing or damaged" in page.text
+        await browser.close()
+    await raw.aclose()

@@ -327,6 +327,28 @@ def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm, "system$;actions") == []
 
 
+def test_an_action_of_several_steps_is_one_entry(qm: QueueManager, operator: Operator) -> None:
+    def entries() -> list[tuple[str, object, object]]:
+        with qm.open("system$;actions", mqredis.Access.PEEK) as log:
+            return [
+                (entry.label, entry.properties["changed"], entry.properties["finished"])
+                for entry in log.browse()
+            ]
+
+    with qm.open("orders") as queue:
+        queue.send_many([b"x"] * 700)
+    found = operator.delete("orders", steps=1)
+    assert entries() == [("delete", found.changed, False)]
+    operator.pause("orders")
+    found = operator.delete("orders", steps=1, cursor=found.cursor)
+    assert entries() == [("pause", 1, True), ("delete", found.changed, False)]
+    operator.resume("orders")
+    # The entry may be gone: then the action goes on all the same.
+    qm.operator("bob").delete("system$;actions")
+    assert operator.delete("orders", cursor=found.cursor).changed == 700
+    assert entries() == [("delete", 3, True), ("delete", 700, True)]
+
+
 def test_unknown_arguments_and_queues(qm: QueueManager, operator: Operator) -> None:
     with pytest.raises(InvalidArgument, match="colour"):
         operator.delete("orders", colour="red")  # type: ignore[call-arg]

@@ -13,6 +13,7 @@ from mqredis import Message, Settings
 from mqredis.cli.exits import Exit
 from mqredis.worker import Reject, Worker
 from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
+from tests.support.server import RedisServer
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_the_log_shows_who_did_what(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
-    _, created, row = orders("actions", "--json").rows
+    row, created, _ = orders("actions", "--json").rows
     assert (created["action"], created["details"]) == ("create_queue", {"result": "done"})
     assert (row["operator"], row["action"], row["queue"], row["changed"]) == ("ada", "delete", "orders", 1)
     assert row["details"] == {"limit": 1}
@@ -132,7 +133,7 @@ def test_schedules(orders: Run) -> None:
     for name in ("nightly", "often"):
         assert orders("schedules", "remove", name, "--operator", "ada").out == f"removed schedule {name}\n"
     assert orders("schedules", "list", "--json").rows == []
-    assert orders("actions", "--json").rows[-1]["operator"] == "ada"
+    assert orders("actions", "--json").rows[0]["operator"] == "ada"
 
 
 @pytest.mark.parametrize(
@@ -218,3 +219,20 @@ def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> No
         head, line = orders("show", "workers").out.splitlines()
         assert "consumers  paused  busy  running             handled  failed  rejected" in head
         assert f"handle     orders  1     {lookup_id}  0        0       1" in line
+
+
+def test_a_schedule_without_its_message_is_named(
+    orders: Run,
+    manager: str,  # noqa: F811
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MQREDIS_URL", redis_server.url)
+    orders("queue", "create", "orders", "--exist-ok")
+    orders("schedules", "create", "often", "orders", "--every", "600")
+    with redis_server.client() as raw:
+        raw.delete(f"mq:{{{manager}}}:schedules:messages")
+    assert orders("schedules", "list", "--json").rows[0]["message"] is None
+    assert "schedule often sends nothing: The stored message" in orders("schedules", "list").err
+    assert "remove the schedule" in orders("schedules", "trigger", "often", code=Exit.REFUSED).err
+    orders("schedules", "remove", "often")

@@ -47,7 +47,7 @@ def test_a_change_is_logged_with_its_author(
     empty.touch()
     given = words.format(empty=empty).split()
     orders(*given, "--operator", "ada")
-    entry = orders("actions", "--json").rows[-1]
+    entry = orders("actions", "--json").rows[0]
     assert (entry["action"], entry["queue"]) == (action, queue)
     assert (entry["operator"], entry["source"], entry["finished"]) == ("ada", "cli", True)
     assert details.items() <= entry["details"].items()
@@ -60,23 +60,32 @@ def test_a_redrive_is_logged(orders: Run) -> None:
     orders("send", "orders", "x")
     orders("move", "orders", "orders;poison", "--all")
     orders("redrive", "orders;poison")
-    entry = orders("actions", "--json").rows[-1]
+    entry = orders("actions", "--json").rows[0]
     assert (entry["action"], entry["queue"]) == ("redrive", "orders;poison")
     assert entry["details"] == {"result": "put back 1 message of orders;poison"}
 
 
 def test_the_author_is_the_user_on_this_host(orders: Run) -> None:
     orders("queue", "purge", "orders")
-    began, ended = orders("actions", "--json").rows[-2:]
+    ended, began = orders("actions", "--json", "--limit", "2").rows
     assert began["operator"] == ended["operator"] == f"{getpass.getuser()}@{socket.gethostname()}"
     assert began["call"] == ended["call"]
     assert "cli" in orders("actions").out
 
 
+def test_the_latest_actions_are_read_alone(orders: Run) -> None:
+    for name in "abcd":
+        orders("pause", "--consumer", name)
+    rows = orders("actions", "--json", "--limit", "3").rows
+    assert [row["details"]["consumer"] for row in rows] == ["d", "c", "b"]
+    assert len(orders("actions", "--json").rows) > 4
+    assert orders("actions", "--json", "--limit", "0").rows == []
+
+
 def test_what_fails_is_logged_with_its_error(orders: Run) -> None:
     told = orders("queue", "set", "ghost", "--label", "x", code=Exit.REFUSED).err
     assert told == "mqredis: there is no queue 'ghost'\n"
-    entry = orders("actions", "--json").rows[-1]
+    entry = orders("actions", "--json").rows[0]
     assert entry["details"] == {"error": "QueueNotFound: there is no queue 'ghost'"}
 
 

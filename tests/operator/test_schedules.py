@@ -10,13 +10,14 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import InvalidArgument, Operator, QueueManager, Settings
+from mqredis import InvalidArgument, Operator, QueueManager, ScheduleDamaged, Settings
 from mqredis.keys import ACTIONS
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.sealing import AesGcm
 from mqredis.testing import drain
 from mqredis.worker import Worker
 from mqredis.worker.schedule import Scheduler
+from tests.operator.conftest import SETTINGS
 from tests.operator.test_workers import until
 from tests.support.backend import Backend
 
@@ -355,3 +356,49 @@ def test_a_worker_waits_until_the_next_time_is_due(qm: QueueManager, operator: O
     assert sent == 0
     assert 0 < wait <= 2
     assert timedelta(seconds=wait) > timedelta()
+
+
+@pytest.mark.parametrize("stored", [b"", b"30", b"x0\0go"], ids=["none", "half", "priority"])
+def test_a_schedule_with_a_damaged_message_sends_nothing(
+    backend: Backend, caplog: pytest.LogCaptureFixture, stored: bytes
+) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("orders")
+        operator, raw = qm.operator("ada"), backend.client()
+        operator.create_schedule("hourly", 3600, "orders", b"go")
+        key = next(key for key in raw.keys("*") if key.endswith(b":schedules:messages"))
+        raw.hset(key, "hourly", stored) if stored else raw.hdel(key, "hourly")
+        raw.close()
+        with pytest.raises(ScheduleDamaged, match="remove the schedule, and create it again"):
+            operator.trigger_schedule("hourly")
+        qm.advance_clock(2 * 3600)
+        work(qm)
+        assert "schedule hourly cannot be served: its stored message is missing or damaged" in caplog.text
+        assert bodies(qm) == []
+        assert one(qm).message is None
+        assert [finding.code for finding in qm.doctor().findings if "schedule" in finding.code] == [
+            "schedule.message"
+        ]
+        assert operator.pause_schedule("hourly")
+        operator.remove_schedule("hourly")
+        operator.create_schedule("hourly", 3600, "orders", b"go")
+        operator.trigger_schedule("hourly")
+        assert bodies(qm) == [b"go"]
+
+
+def test_a_declared_schedule_gets_its_message_back_when_its_worker_starts(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("orders")
+        worker = Worker()
+        worker.schedule("hourly", 3600.0, "orders", b"go")
+        worker.consumer("none", create={})(handle)
+        worker.run(burst=True, manager=qm, signals=False)
+        raw = backend.client()
+        (key,) = [key for key in raw.keys("*") if key.endswith(b":schedules:messages")]
+        raw.delete(key)
+        raw.close()
+        assert one(qm).message is None
+        worker.run(burst=True, manager=qm, signals=False)
+        found = one(qm).message
+        assert found is not None
+        assert found.body == b"go"

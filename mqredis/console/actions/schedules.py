@@ -8,7 +8,7 @@ from mqredis.asyncio import QueueManager
 from mqredis.asyncio.operator import Operator
 from mqredis.console.actions.base import Action, Field, Preview, Values, needed, operator_of, seconds
 from mqredis.console.actions.sending import MESSAGE, outgoing_of
-from mqredis.errors import InvalidArgument, ScheduleNotFound
+from mqredis.errors import InvalidArgument, ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
 
@@ -97,6 +97,8 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
 
 async def _preview_trigger(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
+    if schedule.message is None:
+        raise ScheduleDamaged
     then = (
         f"The schedule {schedule.name} stays paused: resume it if it is to send messages at its times again."
         if schedule.paused
