@@ -3,8 +3,9 @@
 --
 -- KEYS message
 -- QUEUE[1] the queue that the message is in, or was in
--- ARGV[3] id  lookup id
--- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail), "" if there is none
+-- ARGV[3] id  lookup id; or "=" and a message id that the sender has chosen, as in features/trail
+-- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail), "" if there is none, lookup
+--   id, "" if no trail has the message id
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
@@ -16,6 +17,10 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+if string.byte(id) == 61 then
+  id = redis.call("HGET", KEYS[1], trail.id_field(queue.name(q), string.sub(id, 2))) or ""
+end
 local rec = redis.call("HGET", q.m, id)
 local number = rec and record.field(rec, "L") and trail.number(id, rec) or string.sub(id, 3)
-return context.close({ status.OK, "", 0, context.lead, redis.call("HGET", KEYS[1], "trail:" .. number) or "" })
+local text = redis.call("HGET", KEYS[1], "trail:" .. number) or ""
+return context.close({ status.OK, "", 0, context.lead, text, id })

@@ -3,6 +3,7 @@
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "features/other_queues"
+--- require lazy "matching/index"
 -- The trail of a message: what has happened to it, when, and by whom. A queue with the property `trail` (flag l, and field
 -- "trail" of its hash: the share of its messages, more than 0 and at most 1) marks messages when they come with key L of
 -- the head, and what happens to a marked message is noted wherever it goes within the manager.
@@ -12,14 +13,16 @@
 --
 -- Fields of meta, which this module alone writes:
 --
---   "trail:<number>"  "<end> <omitted>", then the entries, each behind "\n":
---                     "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
+--   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
+--                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
 --                     end: how many trails had ended when this one did; 0 while its message is there
 --                     omitted: so many entries were dropped behind the first one
+--                     message id: as in the index (matching/index), encoded as names in keys are
 --                     queue, client, target: encoded as in keys; "-" for what is not known, or for what there is none of
 --                     id: the lookup id that the message has in the target, if that is a new one; else "-"
 --                     detail: up to the end, may be empty
 --   "trail:#<place>"  the number of the trail that has ended as one of the last `kept`
+--   "trail:=<queue> <message id>"  the first lookup id of the last message with this id that was sent to the queue
 --   "trails"          how many trails have ended
 --
 -- entries, bytes: what a trail holds at most. The entries behind the first one are dropped, the oldest first.
@@ -35,14 +38,15 @@ function trail.format(ms, event, name, by, target, id, detail)
   return table.concat({ ms, event, name, by, target, id, detail }, " ")
 end
 
--- End and number of omitted entries, as texts, and the entries as one text; nothing if the text is no trail.
+-- End, number of omitted entries and message id, "" for none, as texts, and the entries as one text; nothing if the text is no
+-- trail.
 function trail.parse(text)
-  return string.match(text, "^(%d+) (%d+)(\n.+)$")
+  return string.match(text, "^(%d+) (%d+) ?(%S*)(\n.+)$")
 end
 
 -- The text of a trail with one entry more.
 function trail.append(text, entry)
-  local stop, omitted, entries = trail.parse(text)
+  local stop, omitted, message_id, entries = trail.parse(text)
   entries = entries .. "\n" .. entry
   local _, count = string.gsub(entries, "\n", "")
   while count > 2 and (count > trail.entries or #entries > trail.bytes) do
@@ -51,7 +55,7 @@ function trail.append(text, entry)
     entries = string.sub(entries, 1, second - 1) .. string.sub(entries, third)
     count, omitted = count - 1, omitted + 1
   end
-  return stop .. string.format(" %d", omitted) .. entries
+  return stop .. string.format(" %d", omitted) .. (message_id ~= "" and " " .. message_id or "") .. entries
 end
 
 -- Which messages --------------------------------------------------------------------------------------------------------
@@ -74,6 +78,22 @@ end
 function trail.number(lid, rec)
   local own = record.field(rec, "L")
   return own ~= "" and own or string.sub(lid, 3)
+end
+
+-- The field for a message id, by the encoded name of the queue or of one of its subqueues.
+function trail.id_field(name, message_id)
+  return "trail:=" .. (string.match(name, "^(.-)%%3B") or name) .. " " .. message_id
+end
+
+-- The message id that the sender has chosen, encoded; nothing if it has chosen none.
+function trail.message_id(rec)
+  local id = record.field(rec, "m")
+  if not id then return end
+  index.load()
+  id = index.id(id)
+  if not id then return end
+  other_queues.load()
+  return other_queues.encode(id)
 end
 
 -- What is noted -----------------------------------------------------------------------------------------------------------
@@ -132,8 +152,13 @@ function trail.arrive(q, batch, places)
   for k = 1, #fields do
     local text = texts[k]
     if not text then
+      local message_id = trail.message_id(batch.records[places[k]])
+      if message_id then
+        changed[#changed + 1] = trail.id_field(queue.name(q), message_id)
+        changed[#changed + 1] = batch.ids[places[k]]
+      end
       sent = sent or trail.entry(q, "sent", trail.by(ARGV[1]), {})
-      text = "0 0\n" .. sent
+      text = "0 0" .. (message_id and " " .. message_id or "") .. "\n" .. sent
     elseif string.byte(text) ~= 48 then
       text = string.gsub(text, "^%d+", "0")
     end
@@ -161,6 +186,16 @@ function trail.leave(q, batch, places)
   trail.finish(numbers)
 end
 
+-- Removes a trail whose place another one takes, unless it went on: then it has its place elsewhere, or none.
+function trail.forget(number, ended)
+  local stop, _, message_id, entries = trail.parse(redis.call("HGET", KEYS[1], "trail:" .. number) or "")
+  if not stop or stop == "0" or stop % trail.kept ~= ended % trail.kept then return end
+  redis.call("HDEL", KEYS[1], "trail:" .. number)
+  if message_id == "" then return end
+  local field = trail.id_field(string.match(entries, "^\n%d+ %S+ (%S+)"), message_id)
+  if string.sub(redis.call("HGET", KEYS[1], field) or "", 3) == number then redis.call("HDEL", KEYS[1], field) end
+end
+
 -- Their messages are gone: they are kept as long as they are among the last `kept`.
 function trail.finish(numbers)
   local ended = redis.call("HINCRBY", KEYS[1], "trails", #numbers) - #numbers
@@ -168,11 +203,7 @@ function trail.finish(numbers)
     ended = ended + 1
     local field, place = "trail:" .. numbers[n], string.format("%d", ended % trail.kept)
     local text, old = redis.call("HGET", KEYS[1], field), redis.call("HGET", KEYS[1], "trail:#" .. place)
-    local stop = old and string.match(redis.call("HGET", KEYS[1], "trail:" .. old) or "", "^(%d+) ")
-    -- A trail that went on has its place elsewhere, or none.
-    if stop and stop ~= "0" and stop % trail.kept == ended % trail.kept then
-      redis.call("HDEL", KEYS[1], "trail:" .. old)
-    end
+    if old then trail.forget(old, ended) end
     if text then
       text = string.gsub(text, "^%d+", string.format("%d", ended))
       redis.call("HSET", KEYS[1], field, text, "trail:#" .. place, numbers[n])

@@ -54,10 +54,8 @@ def _known(arguments: Arguments) -> AbstractContextManager[None]:
 
 def _row(schedule: ScheduleInfo) -> dict[str, Any]:
     known = {name: getattr(schedule, name) for name in ("name", "queue", "cron", "interval", *COLUMNS[3:])}
-    if schedule.message is None:
-        return {**known, "message": None}
     message = {name: value for name, value in to_json(schedule.message).items() if name not in _OF_SENT}
-    return {**known, "message": message}
+    return {**known, "damaged": schedule.damaged, "message": message}
 
 
 def _list(arguments: Arguments, output: Output) -> Exit:
@@ -66,7 +64,7 @@ def _list(arguments: Arguments, output: Output) -> Exit:
     if not output.json_lines:
         rows = [{**row, "times": row["cron"] or f"every {row['interval']:g} s"} for row in rows]
     output.rows(rows, COLUMNS)
-    for name in [row["name"] for row in rows if row["message"] is None]:
+    for name in [row["name"] for row in rows if row["damaged"]]:
         output.notice(f"schedule {name} sends nothing: {ScheduleDamaged()}")
     return Exit.DONE
 

@@ -117,14 +117,16 @@ class Inspection:
     def trail(self, queue: str, message: int | Identifier) -> list[TrailEntry]:
         """What has happened to a message, the oldest first; empty if no trail of it is kept (queue property ``trail``).
 
-        ``message`` is a lookup id, the first one or one that the message has now, or a message id: one that the broker
-        has made, or that of an available message. Of a message that has left, the first lookup id finds the trail,
-        whatever its queue was. A trail has 32 entries and 4096 bytes at most: the entries behind the first one go, the
-        oldest first. The trails of the last 1000 messages that have left are kept. Raises QueueNotFound.
+        ``message`` is a lookup id, the first one or one that the message has now, or a message id. Of several messages
+        with one id it is the last that was sent to ``queue``, or else an available one. Of a message that has left,
+        the first lookup id finds the trail, whatever its queue was.
+
+        A trail has 32 entries and 4096 bytes at most: the entries behind the first one go, the oldest first. The trails
+        of the last 1000 messages that have left are kept. Raises QueueNotFound.
         """
         from mqredis.operations import inspection
 
-        return self._run(inspection.trail(self._context, queue, message))
+        return (self._run(inspection.trail(self._context, queue, message))).entries
 
     def history(
         self, queue: str, *, since: datetime | timedelta | None = None, step: int = 300

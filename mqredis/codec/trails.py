@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_TRAIL = re.compile(r"(\d+) (\d+)\n(.+)", re.DOTALL)
+_TRAIL = re.compile(r"(\d+) (\d+)(?: (\S+))?\n(.+)", re.DOTALL)
 _ENTRY = re.compile(r"(\d+) ([a-z_]+) (\S+) (\d+|-) (\S+) (\S+) ([0-9a-f]{16}|-) (.*)")
 
 
@@ -46,6 +46,7 @@ class TrailRecord:
     end: int  # how many trails had ended when this one did; 0 while its message is there
     omitted: int  # entries that were dropped behind the first one
     entries: tuple[EntryRecord, ...]
+    message_id: str = ""  # encoded; "": the sender has chosen none
 
     @classmethod
     def parse(cls, text: str) -> TrailRecord | None:
@@ -53,10 +54,13 @@ class TrailRecord:
         match = _TRAIL.fullmatch(text)
         if match is None:
             return None
-        found = [EntryRecord.parse(line) for line in match[3].split("\n")]
+        found = [EntryRecord.parse(line) for line in match[4].split("\n")]
         entries = tuple(entry for entry in found if entry is not None)
-        return cls(int(match[1]), int(match[2]), entries) if len(entries) == len(found) else None
+        return (
+            cls(int(match[1]), int(match[2]), entries, match[3] or "") if len(entries) == len(found) else None
+        )
 
     def format(self) -> str:
         """The text as it is stored."""
-        return "\n".join([f"{self.end} {self.omitted}", *(entry.format() for entry in self.entries)])
+        head = f"{self.end} {self.omitted} {self.message_id}".rstrip(" ")
+        return "\n".join([head, *(entry.format() for entry in self.entries)])

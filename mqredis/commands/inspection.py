@@ -16,6 +16,7 @@ from mqredis.codec import Raw, generated_id, time_at, unescape
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.filters import matched
 from mqredis.commands.read import LARGE
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
@@ -29,7 +30,7 @@ from mqredis.models.inspection import (
     TrailEntry,
     TransactionInfo,
 )
-from mqredis.models.text import read_identifier
+from mqredis.models.text import Identifier, read_identifier
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -263,20 +264,39 @@ def _row(now: int, lead: int, whole: bool, row: Payload) -> StoredRow:
     )
 
 
-def trail(manager: ManagerKeys, path: str, lookup_id: str) -> Call[list[TrailEntry]]:
-    """The trail of one message; an empty list if none is kept."""
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The trail of one message."""
 
-    def parse(status: int, payload: Payload) -> list[TrailEntry]:
+    lookup_id: str
+    """Its lookup id: the one that was asked for, or the first one of the message with the message id; "" if that is
+    not known."""
+    entries: list[TrailEntry]
+    """Empty if no trail is kept."""
+
+
+def trail(manager: ManagerKeys, path: str, wanted: str) -> Call[Trail]:
+    """The trail of one message. ``wanted``: its lookup id, or what ``chosen_id`` makes of its message id."""
+
+    def parse(status: int, payload: Payload) -> Trail:
         check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
         lead, told = number(payload[0]), text(payload[1])
         record = TrailRecord.parse(told) if told else None
         if record is None:
             if told:
                 raise ValueError(f"{told!r:.80} is not a trail")
-            return []
-        return [_entry(each, lead, record.omitted if n == 1 else 0) for n, each in enumerate(record.entries)]
+            return Trail(text(payload[2]), [])
+        entries = [
+            _entry(each, lead, record.omitted if n == 1 else 0) for n, each in enumerate(record.entries)
+        ]
+        return Trail(text(payload[2]), entries)
 
-    return Call("trail_read", manager.call(path), [lookup_id], parse, changes=False)
+    return Call("trail_read", manager.call(path), [wanted], parse, changes=False)
+
+
+def chosen_id(message_id: Identifier) -> str:
+    """What ``trail`` takes in place of a lookup id: a message id that the sender has chosen."""
+    return "=" + keys.encode(matched(message_id, "message_id"))
 
 
 def _entry(record: EntryRecord, lead: int, omitted: int) -> TrailEntry:

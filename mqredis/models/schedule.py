@@ -22,9 +22,8 @@ class ScheduleInfo:
     """Seconds between two times, counted from 1970; None: it has a cron expression."""
     timezone: str
     """Time zone of the cron expression."""
-    message: Message | None
-    """The message that it sends, without an id or a time. Its body is ``message.body``. None: it is missing or damaged,
-    and the schedule sends nothing until it is removed and created again."""
+    message: Message
+    """The message that it sends, without an id or a time. Its body is ``message.body``."""
     next_at: datetime | None
     """Its next time; None: it is paused."""
     last_at: datetime | None
@@ -33,6 +32,9 @@ class ScheduleInfo:
     """Does the code of a worker declare it? Such a schedule is served by the workers that declare it, others by all."""
     overdue: bool
     """Its time has come, and no worker has served it yet."""
+    damaged: bool
+    """Its message is missing in the broker, or cannot be read: ``message`` is empty, and the schedule sends nothing
+    until it is removed and created again."""
 
     @property
     def paused(self) -> bool:

@@ -22,7 +22,6 @@ from mqredis.models.inspection import (
     QueueDepth,
     SessionInfo,
     StoredMessage,
-    TrailEntry,
     TransactionInfo,
 )
 from mqredis.models.text import Identifier, names
@@ -147,23 +146,26 @@ def message(context: Context, name: object, lookup_id: object) -> Steps[StoredMe
 
 
 @procedure
-def trail(context: Context, name: object, message: object) -> Steps[list[TrailEntry]]:
+def trail(context: Context, name: object, message: object) -> Steps[commands.Trail]:
     """What has happened to a message. ``message``: its lookup id, or its identifier. Raises QueueNotFound."""
     path = path_of(name)
-    if isinstance(message, str | bytes):
-        lookup_id = yield from _lookup_id(context, path, message)
-    else:
-        lookup_id = hex_id(message)
-    return (yield from perform(commands.trail(context.keys, path, lookup_id))) if lookup_id else []
-
-
-def _lookup_id(context: Context, path: str, message_id: Identifier) -> Steps[str | None]:
-    """The lookup id of a message with this identifier: one that the broker made from it, or of an available message."""
-    if not names(message_id):
+    if not isinstance(message, str | bytes):
+        return (yield from perform(commands.trail(context.keys, path, hex_id(message))))
+    if not names(message):
         raise InvalidArgument("message is empty: give the lookup id or the message id of a message")
-    made = _GENERATED.fullmatch(message_id) if isinstance(message_id, str) else None
-    if made:
-        return made[1]
+    made = _GENERATED.fullmatch(message) if isinstance(message, str) else None
+    found = yield from perform(
+        commands.trail(context.keys, path, made[1] if made else commands.chosen_id(message))
+    )
+    if found.entries or made:
+        return found
+    # It may have been sent to another queue, as a dead letter was.
+    available = yield from _available(context, path, message)
+    return (yield from perform(commands.trail(context.keys, path, available))) if available else found
+
+
+def _available(context: Context, path: str, message_id: Identifier) -> Steps[str | None]:
+    """The lookup id of an available message with this identifier."""
     wanted, after = _filter(context, Match(message_id=message_id), None), None
     while True:
         call = commands.ready(Address(context.keys, path), after, 1, wanted)

@@ -48,6 +48,8 @@ _UNREAD = "-"
 _NO_ID = b"0" * 16
 #: The arrival of such a message, as in its record.
 _NO_TIME = b"0" * 13
+#: A message without fields and with an empty body, as a schedule keeps it.
+_EMPTY = b"30\0"
 
 #: Decides from the stored schedule (None: there is none), its message and the time in seconds on a change; None: none.
 Decide = Callable[[Definition | None, bytes, float], Change | None]
@@ -124,17 +126,19 @@ def schedules(context: Context) -> Steps[list[ScheduleInfo]]:
 
 def _shown(context: Context, now_ms: int, name: str, text: str, message: bytes) -> ScheduleInfo:
     found = Definition.parse(text)
+    stored = _message(context, found.queue, message)
     return ScheduleInfo(
         name=name,
         queue=found.queue,
         cron=found.when if isinstance(found.when, str) else None,
         interval=None if isinstance(found.when, str) else float(found.when),
         timezone=found.timezone,
-        message=_message(context, found.queue, message),
+        message=stored or _decoded(context, found.queue, _EMPTY),
         next_at=codec.time_at(found.next_ms) if found.next_ms else None,
         last_at=codec.time_at(found.last_ms) if found.last_ms else None,
         declared=found.declared,
         overdue=0 < found.next_ms <= now_ms,
+        damaged=stored is None,
     )
 
 
@@ -142,10 +146,13 @@ def _message(context: Context, queue: str, stored: bytes) -> Message | None:
     """The message of a schedule; None if it is missing or damaged."""
     if not MESSAGE.fullmatch(stored):
         return None
-    try:
-        shown = codec.decode_each(queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + stored[1:])])
-    except InvariantBroken:
-        return None
+    with suppress(InvariantBroken):
+        return _decoded(context, queue, stored)
+    return None
+
+
+def _decoded(context: Context, queue: str, stored: bytes) -> Message:
+    shown = codec.decode_each(queue, context.incarnation, [(_NO_ID, b"", _NO_TIME + stored[1:])])
     with suppress(SealBroken):  # a body that cannot be opened is shown as it is stored
         shown = context.unsealed(shown)
     return shown[0]

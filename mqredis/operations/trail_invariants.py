@@ -13,6 +13,8 @@ _NAME = re.compile(r"trail:([0-9a-f]{14})")
 #: The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
 _PLACE = re.compile(r"trail:#(\d{1,3})")
 _PLACES = 1000
+#: The field that names the message which was last sent to a queue with a message id.
+_ID = re.compile(r"trail:=\S+ (\S+)")
 
 
 def trails(store: Store) -> Faults:
@@ -29,6 +31,13 @@ def trails(store: Store) -> Faults:
         edits = (Edit("hdel", key, name),)
         number, place = _NAME.fullmatch(name), _PLACE.fullmatch(name)
         if place and re.fullmatch(r"[0-9a-f]{14}", text):
+            continue
+        if chosen := _ID.fullmatch(name):
+            named = TrailRecord.parse(found.get(f"trail:{text[2:]}", ""))
+            if named is None or named.message_id != chosen[1]:
+                yield Fault(
+                    "trail.id", name, f"there is no trail of the message {text!r:.80} with this id", edits
+                )
             continue
         record_ = TrailRecord.parse(text) if number else None
         if number is None or record_ is None:

@@ -153,7 +153,7 @@ async def test_a_schedule_without_its_message_says_so(backend: Backend) -> None:
     async with mqredis.asyncio.connect(backend.async_client()) as manager:
         await manager.create_queue("orders")
         await manager.operator("ada").create_schedule("nightly", 60, "orders", "go")
-        (key,) = [key for key in await raw.keys("*") if key.endswith(b":schedules:messages")]
+        (key,) = await raw.keys("*:schedules:messages")
         await raw.delete(key)
         browser = Browser(app({"main": manager}, access=everyone))
         page = await browser.get(PAGE)

@@ -31,6 +31,22 @@ async def test_a_message_that_left_shows_its_trail(browser: Browser, manager: Qu
         assert f"{event} orders" in page.text
 
 
+async def test_a_message_that_left_is_found_by_the_id_that_its_sender_chose(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.update_queue("orders", trail=1.0, retry=RetryPolicy(immediate=0))
+    (lookup_id,) = await fill(manager, [Outgoing("here", message_id="order-4711")])
+    assert "here" in (await browser.get(TRAIL, queue="orders", id="order-4711")).html
+    await fail(manager, "orders")
+    page = await browser.get(TRAIL, queue="orders", id="order-4711")
+    assert "It is in orders;poison now." in page.text
+    await manager.operator("ann").delete("orders;poison")
+    page = await browser.get(TRAIL, queue="orders", id=" order-4711 ")
+    assert f"Message {hex_id(lookup_id)}" in page.text
+    assert "poisoned orders → orders;poison" in page.text
+    assert "purged orders;poison" in page.text
+
+
 async def test_a_message_that_is_there_is_shown(browser: Browser, manager: QueueManager) -> None:
     (lookup_id,) = await fill(manager, [Outgoing("here", message_id="mine")])
     page = await browser.get(TRAIL, queue="orders", id=hex_id(lookup_id))

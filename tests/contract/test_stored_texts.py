@@ -136,11 +136,13 @@ def test_a_trail(dice: random.Random) -> None:
     lua = module("features/trail")
     for _ in range(200):
         count, omitted = dice.randrange(1, 40), dice.randrange(10**6)
-        made = TrailRecord(number(dice), omitted, tuple(entry(dice) for _ in range(count)))
+        message_id = dice.choice(("", word(dice, size=100)))
+        made = TrailRecord(number(dice), omitted, tuple(entry(dice) for _ in range(count)), message_id)
         text = made.format()
         assert TrailRecord.parse(text) == made
         first, _, _ = text.partition("\n")
-        assert list(lua.parse(text)) == [*first.split(" "), text[len(first) :]]
+        end, omitted_, *rest = first.split(" ")
+        assert list(lua.parse(text)) == [end, omitted_, *(rest or [""]), text[len(first) :]]
         added = entry(dice)
         by = f"{added.session} {added.client}"
         told = lua.format(
@@ -150,6 +152,7 @@ def test_a_trail(dice: random.Random) -> None:
         longer = TrailRecord.parse(lua.append(text, told))
         assert longer is not None
         dropped = longer.omitted - made.omitted
+        assert longer.message_id == message_id
         assert longer.entries == (made.entries[0], *made.entries[dropped + 1 :], added)
         assert len(longer.entries) <= 32
         assert len("\n".join(["", *(each.format() for each in longer.entries)])) <= 4096

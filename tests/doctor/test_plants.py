@@ -235,6 +235,7 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("trail of words", _set("meta", "trail:00000000000001", "hello"), "trail.malformed", True),
     ("trail of nobody", _set("meta", "trail:00000000000fff", f"0 0\n{_ENTRY}"), "trail.orphan", True),
     ("trail that nothing removes", _set("meta", "trail:00000000000fff", f"7 0\n{_ENTRY}"), "trail.left", True),
+    ("id of no trail", _set("meta", "trail:=orders sx", "0400000000000fff"), "trail.id", True),
     ("place of words", _set("meta", "trail:#7", "hello"), "trail.malformed", True),
     ("share of words", _set("orders.q", "trail", "many"), "queue.trail", True),
     ("slot of nobody", _set("meta", "99.1", "1 2 - 1:0"), "slot.orphan", True),

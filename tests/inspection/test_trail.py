@@ -216,7 +216,7 @@ def test_dead_letters_and_their_redrive(qm: Any) -> None:
     assert trail(qm, "q", again.lookup_id) == found
     queue.lock(0).commit()
     assert events(trail(qm, "q", sent.lookup_id))[-2:] == ["locked", "committed"]
-    assert not trail(qm, "q", "mine")
+    assert trail(qm, "q", "mine") == trail(qm, "q", sent.lookup_id)
 
 
 @faces
@@ -324,6 +324,83 @@ def test_the_trails_of_the_last_messages_are_kept(backend: Backend) -> None:
         kept = [bool(trail(qm, "q", each.lookup_id)) for each in sent]
         assert kept == [False] * 200 + [True] * 1000
         assert len(fields(raw, name)) == 1 + 2 * 1000 + 1
+        assert not qm.doctor().findings
+    raw.close()
+
+
+# ---- by the message id that the sender chose ---------------------------------------------------------
+
+
+@faces
+@pytest.mark.parametrize(
+    "chosen", ["order 4711;ä\n", b"\x00\xff\x00", "x" * 255], ids=["text", "bytes", "long"]
+)
+def test_a_chosen_message_id_finds_the_trail_in_any_state(qm: Any, chosen: str | bytes) -> None:
+    queue = made(qm, retry=RetryPolicy(immediate=0, delay=60, cycles=1))
+    other = made(qm, "other")
+    other.send(b"a", message_id=chosen)
+    sent = queue.send(b"a", message_id=chosen, delay=0)
+    queue.send(b"b", message_id="another")
+    wanted = ["sent", "locked"]
+    lock = queue.lock(0)
+    assert events(trail(qm, "q", chosen)) == wanted
+    lock.abort()
+    wanted += ["aborted", "resting q;retry"]
+    for name in ("q", "q;retry"):
+        assert events(trail(qm, name, chosen)) == wanted
+    qm.operator("ada").delete("q;retry")
+    assert events(trail(qm, "q", chosen)) == [*wanted, "purged"]
+    assert trail(qm, "q", chosen) == trail(qm, "q", sent.lookup_id)
+    assert events(trail(qm, "other", chosen)) == ["sent"]
+    assert not trail(qm, "q", "a third")
+
+
+@faces
+def test_of_several_messages_with_one_id_the_last_one_is_found(qm: Any) -> None:
+    queue = made(qm)
+    first, second = queue.send_many([mqredis.Outgoing(b"a", message_id="mine")] * 2)
+    assert queue.receive(0).lookup_id == first.lookup_id
+    assert events(trail(qm, "q", "mine")) == ["sent"]
+    queue.receive(0)
+    assert trail(qm, "q", "mine") == trail(qm, "q", second.lookup_id)
+    qm.delete_queue("q")
+    made(qm)
+    assert trail(qm, "q", "mine") == trail(qm, "q", second.lookup_id)
+
+
+@faces
+def test_a_message_of_a_transaction_or_a_topic_is_found_by_its_id(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    with qm.transaction() as tx:
+        queue.send(b"a", message_id="mine", transaction=tx)
+        assert not trail(qm, "q", "mine")
+    assert events(trail(qm, "q", "mine")) == ["sent"]
+    topic = made(qm, "news", topic=True)
+    qm.create_queue("reader")
+    qm.subscribe("news", "reader")
+    topic.send(b"a", message_id="mine")
+    qm.open("reader").receive(0)
+    assert events(trail(qm, "reader", "mine")) == ["sent", "received"]
+
+
+def test_ids_go_with_their_trails(backend: Backend) -> None:
+    raw, name = backend.client(), f"ids-{os.getpid()}"
+    with mqredis.connect(backend.client(), manager=name) as qm:
+        queue = made(qm)
+        for batch in range(6):
+            queue.send_many(mqredis.Outgoing(b"x", message_id=f"m-{batch}-{n}") for n in range(250))
+            assert len(queue.receive_many(250)) == 250
+        kept = [bool(trail(qm, "q", f"m-{batch}-0")) for batch in range(6)]
+        assert kept == [False] * 2 + [True] * 4
+        assert len(fields(raw, name)) == 3 * 1000 + 1
+        # An id that was used again belongs to the later message.
+        for _ in range(4):
+            queue.send_many(mqredis.Outgoing(b"x", message_id="same") for _ in range(250))
+            assert len(queue.receive_many(250)) == 250
+        queue.send(b"x", message_id="same")
+        queue.receive_many(1)
+        assert events(trail(qm, "q", "same")) == ["sent", "received"]
+        assert len(fields(raw, name)) == 2 * 1000 + 2
         assert not qm.doctor().findings
     raw.close()
 

@@ -232,7 +232,7 @@ def test_a_schedule_without_its_message_is_named(
     orders("schedules", "create", "often", "orders", "--every", "600")
     with redis_server.client() as raw:
         raw.delete(f"mq:{{{manager}}}:schedules:messages")
-    assert orders("schedules", "list", "--json").rows[0]["message"] is None
+    assert orders("schedules", "list", "--json").rows[0]["damaged"]
     assert "schedule often sends nothing: The stored message" in orders("schedules", "list").err
     assert "remove the schedule" in orders("schedules", "trigger", "often", code=Exit.REFUSED).err
     orders("schedules", "remove", "often")

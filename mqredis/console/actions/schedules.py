@@ -97,7 +97,7 @@ async def _preview_resume(manager: QueueManager, values: Values) -> Preview:
 
 async def _preview_trigger(manager: QueueManager, values: Values) -> Preview:
     schedule = await _schedule(manager, values)
-    if schedule.message is None:
+    if schedule.damaged:
         raise ScheduleDamaged
     then = (
         f"The schedule {schedule.name} stays paused: resume it if it is to send messages at its times again."

@@ -14,6 +14,8 @@ from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models.inspection import TrailEntry
+from mqredis.models.text import identifier_of
+from mqredis.operations import inspection
 
 #: A message id that the broker has made from a lookup id; and that, or a lookup id as the console shows it.
 GENERATED = re.compile(r"mq-0[0-7][0-9a-f]{14}")
@@ -23,13 +25,18 @@ _LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
 async def trail(visit: Visit) -> Response:
     """The message with an id, or what happened to it if it has left its queue.
 
-    ``id`` is a lookup id or a message id. A message id that the application chose leads to a search.
+    ``id`` is a lookup id or a message id. One that no trail has leads to a search.
     """
     name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
     match = _LOOKUP_ID.fullmatch(given)
-    if match is None:
-        return visit.redirect(visit.link("/messages", queue=name, message_id=given))
-    lookup_id = int(match[1], 16)
+    if match is not None:
+        lookup_id = int(match[1], 16)
+    else:
+        manager = await visit.manager()
+        found = await manager.run(inspection.trail(manager.context, name, identifier_of(given)))
+        if not found.entries:
+            return visit.redirect(visit.link("/messages", queue=name, message_id=given))
+        lookup_id = int(found.lookup_id, 16)
     with suppress(MessageNotFound, QueueNotFound):
         await (await visit.manager()).message(name, lookup_id)
         return visit.redirect(visit.link("/message", queue=name, id=hex_id(lookup_id)))
