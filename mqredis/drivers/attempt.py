@@ -34,6 +34,9 @@ ENDED = frozenset((EXPIRED, REUSED))
 #: Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
+#: Faults of a server that perhaps does not hold the data, or did not for a time.
+_AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
+
 _NO_TOKEN = bulk(b"") + bulk(b"")
 
 
@@ -108,7 +111,8 @@ class Attempt:
         """Pack the request of a call without a session, for the server that :meth:`ready` was given."""
         call = self.call
         if call.script == "session_open":
-            call.args = self.core.open_args(self.server)
+            # A node to which the slot is moving was not greeted, so `server` is not its run_id.
+            call.args = self.core.open_args("" if self.detour else self.server)
         return [pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)]
 
     def ready(self, run_id: str) -> Next:
@@ -118,11 +122,12 @@ class Attempt:
         if run is None:
             self.server = run_id
             return DONE
+        if run_id == core.run_id and (not core.away or self.detour is not None):
+            return DONE if run.slot.session is core.session else Next.RENEW
+        self.server = run_id
         if run_id != core.run_id:
-            self.server = run_id
             self._count_renewal()
-            return Next.TOUCH
-        return DONE if run.slot.session is core.session else Next.RENEW
+        return Next.TOUCH
 
     def _count_renewal(self) -> None:
         self.renewals += 1
@@ -145,7 +150,7 @@ class Attempt:
         if run is None:
             self.result = (0, reply)
             return DONE
-        self.result = found = self.core.accept(reply, self.floor)
+        self.result = found = self.core.accept(reply, self.floor, self.detour is None)
         if found[0] in ENDED:
             return self._expired(run)
         if call.changes:
@@ -165,6 +170,8 @@ class Attempt:
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)
         self.detour = None
+        if self.core.movable and fault in _AWAY:
+            self.core.away = True
         node = redirect(error)
         if node is not None and "+cluster:" not in self.core.where:
             raise BrokerRefused(

@@ -39,7 +39,7 @@ class BaseDriver:
         self.backend = backend
         self.core = Core(settings, keys, backend.memory, backend.address)
         # A single address that refuses a connection is probably wrong; Sentinel or a cluster may be electing a primary.
-        self.core.reached = backend.plan.movable
+        self.core.reached = self.core.movable = backend.plan.movable
         self._setup()
         _drivers.add(self)
 

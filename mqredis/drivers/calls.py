@@ -287,7 +287,7 @@ class Calls(BaseDriver):
                 self._waiters.redirect(attempt.run, old)
         elif step is Next.TOUCH:
             with self._opening:
-                if attempt.server != self.core.run_id:
+                if self.core.away or attempt.server != self.core.run_id:
                     self.core.shebang = None
                     self._session_open(attempt.deadline)
             if attempt.wait is not None:

@@ -292,7 +292,7 @@ class AsyncCalls(BaseDriver):
                 await self._waiters.redirect(attempt.run, old)
         elif step is Next.TOUCH:
             async with self._opening:
-                if attempt.server != self.core.run_id:
+                if self.core.away or attempt.server != self.core.run_id:
                     self.core.shebang = None
                     await self._session_open(attempt.deadline)
             if attempt.wait is not None:

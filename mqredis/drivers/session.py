@@ -151,6 +151,11 @@ class Core:
         self.history = 0
         #: The last term (lua/core/session) that the server knew when the session was last opened; "" if none.
         self.term = ""
+        #: Can the address lead to another server (Sentinel, a cluster)?
+        self.movable = False
+        #: May the data have been at another server since the session was last opened? Then the next call opens it
+        #: again, to learn of terms before it learns of later changes.
+        self.away = False
         #: The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""
         #: Has any connection ever worked? Until then a dead address fails at once.
@@ -275,7 +280,7 @@ class Core:
             self.term = terms[-1] if terms else ""
             self.incarnation, self._incarnation = as_text(incarnation), incarnation
             self.history = history
-            self.run_id = run_id
+            self.run_id, self.away = run_id, False
             if self.session is None or self.session.number != number or began < floor:
                 # After a rollback the server may know the old slots with older sequence numbers.
                 self.session = Session(number)
@@ -302,7 +307,7 @@ class Core:
         floor = self.history
         with self._lock:
             self.incarnation, self._incarnation = as_text(incarnation), incarnation
-            self.history, self.run_id = history, run_id
+            self.history, self.run_id, self.away = history, run_id, False
             self.session = Session("")
         if history < floor:
             raise self._rolled_back(floor, history)
@@ -377,8 +382,12 @@ class Core:
         """The least history number that the reply to the next call of this listening run may have."""
         return min(self.history, run.floor)
 
-    def accept(self, reply: Any, floor: int) -> Reply:
-        """Check a reply, whose history number must be at least ``floor``. Returns its status and payload."""
+    def accept(self, reply: Any, floor: int, here: bool = True) -> Reply:
+        """Check a reply, whose history number must be at least ``floor``. Returns its status and payload.
+
+        ``here`` False: it may be from a server that the session was not shown to. Then its history number is not
+        remembered: a term that this client has not heard of may have begun with less.
+        """
         try:
             # By index, since unpacking costs half as much again.
             status, incarnation, known = reply[0], reply[1], reply[2]
@@ -388,7 +397,7 @@ class Core:
                 and known >= floor
                 and type(status) is int
             ):  # most replies are of this kind
-                if known > self.history:
+                if known > self.history and here:
                     self.history = known
                 return status, reply[3:]
             payload = reply[3:]
@@ -397,7 +406,7 @@ class Core:
             if incarnation == self._incarnation:
                 history = known if type(known) is int else int(known)
                 if history >= floor:
-                    if history > self.history:
+                    if history > self.history and here:
                         self.history = history
                     return status, payload
         except (TypeError, ValueError, LookupError):

@@ -10,6 +10,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import HistoryRolledBack, QueueManager, Settings
+from tests.support.cluster import Cluster
 from tests.support.server import RedisServer
 
 Start = Callable[..., RedisServer]
@@ -104,3 +105,68 @@ async def test_for_tasks(server: RedisServer) -> None:
         with pytest.raises(HistoryRolledBack):
             await knows.info()
         assert (await knows.info()).messages == 1
+
+
+@pytest.fixture
+def cluster(start_server: Start) -> Cluster:
+    return Cluster(start_server)
+
+
+class Moving:
+    """The slot of a queue manager, and a second client, which is the first one at each new node."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.slot, self.owner = cluster, cluster.slot("m"), cluster.owner("m")
+
+    def move(self) -> None:
+        """Move the slot to the other node."""
+        self.cluster.move(self.slot, self.owner, 1 - self.owner)
+        self.owner = 1 - self.owner
+
+    def visit(self) -> None:
+        """Open a session at the owner."""
+        url = f"redis+cluster://127.0.0.1:{self.cluster.nodes[self.owner].port}"
+        with mqredis.connect(url, manager="m", settings=SETTINGS) as visitor:
+            assert visitor.info().queues == 1
+
+    def asked(self, act: Callable[[], object]) -> None:
+        """Act while the former owner has not heard yet that the move is over, so it answers ASK."""
+        former, ids = self.cluster.client(1 - self.owner), self.cluster.ids
+        for _ in range(100):  # it hears that at some time in each second
+            before = former.info("errorstats").get("errorstat_ASK")
+            former.execute_command("CLUSTER", "SETSLOT", self.slot, "NODE", ids[1 - self.owner])
+            former.execute_command("CLUSTER", "SETSLOT", self.slot, "MIGRATING", ids[self.owner])
+            act()
+            if former.info("errorstats").get("errorstat_ASK") != before:
+                return
+        raise AssertionError("the former owner never answered ASK")
+
+
+def test_nobody_is_told_of_a_loss_because_a_slot_moves(cluster: Cluster) -> None:
+    moving = Moving(cluster)
+    with mqredis.connect(cluster.url, manager="m", settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            moving.move()
+            moving.visit()
+            moving.asked(lambda: [q.send(b"x") for _ in range(3)])
+            with cluster.client(moving.owner) as raw:  # no call passed for one of the former owner
+                assert raw.hget("mq:{m}:meta", "run_id").decode() == raw.info("server")["run_id"]
+            cluster.finish(moving.slot, moving.owner)
+            assert qm.info().messages % 3 == 0
+
+
+def test_nobody_is_told_of_a_loss_because_a_slot_moves_there_and_back(cluster: Cluster) -> None:
+    moving = Moving(cluster)
+    with mqredis.connect(cluster.url, manager="m", settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            moving.move()
+            moving.visit()
+            moving.asked(lambda: q.send(b"x"))
+            cluster.finish(moving.slot, moving.owner)
+            moving.move()  # back, before this client was at the other node
+            q.send(b"y")
+            moving.move()
+            moving.visit()
+            assert qm.info().messages

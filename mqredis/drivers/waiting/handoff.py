@@ -40,7 +40,10 @@ def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) ->
     # The notification may be meant for an earlier wait, or for an earlier use of this slot.
     if addressee != (run.slot.name, run.slot.last + 1, call.keys.keys[MESSAGE_SCRIPT_PARTS]):
         return None
-    # The history was right when the notification came. Other calls of this process may have been answered since.
-    reply = core.accept([0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0)
+    # The history was right when the notification came. Other calls of this process may have been answered since. And
+    # the nodes of a cluster pass notifications on.
+    reply = core.accept(
+        [0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0, False
+    )
     run.slot.last += 1
     return reply
