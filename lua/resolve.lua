@@ -26,7 +26,7 @@ if tonumber(last) < tonumber(sequence) or (last == sequence and string.byte(ids)
   local known = context.highest(mine or found[1], slot)
   if known then
     redis.call("HSET", KEYS[1], session, known)
-    if mine then context.session = context.highest(known, ARGV[1]) or false end
+    if mine then context.session = false end -- it is known here that this call's slot is lower
   end
   return context.close({ status.OK, "", 0, "never" })
 end

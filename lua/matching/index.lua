@@ -44,7 +44,7 @@ function index.members(q, lid, rec, keys)
     members[#members + 1] = "g" .. f.g .. "\0" .. lid
     local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
     if f.z > 1 then
-      local size = string.byte(rec, 14) >= 56 and redis.call("HSTRLEN", q.m, "^" .. lid) or f.body
+      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.m, "^" .. lid) or f.body
       member = member .. size
     end
     members[#members + 1] = member

@@ -102,7 +102,7 @@ function waiters.notify_sides()
 end
 
 function waiters.notify_one(q)
-  if not q.waiting or not (q.shown or q.arrived and #q.arrived > 0) then return end
+  if not q.waiting then return end
   notify.load()
   notify.serve(q)
 end

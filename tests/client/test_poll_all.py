@@ -41,6 +41,15 @@ def test_it_tells_which_queues_have_a_message(qm: mqredis.QueueManager) -> None:
     assert look(qm, "locked", "empty") == [True, False]
 
 
+def test_it_tells_which_slots_had_a_call_behind_the_last_one_that_is_known(qm: mqredis.QueueManager) -> None:
+    qm.create_queue("q")
+    session = qm._driver.core.session
+    assert session is not None
+    slot = session.free[-1]
+    slots = [(slot.name, slot.last), (slot.name, slot.last - 1), (f"{session.number}.99", 0)]
+    assert qm.run(perform(poll_all(qm.context.keys, [], slots))) == ([], [False, True, False])
+
+
 def test_a_queue_whose_timer_is_due_is_worth_a_look(qm: mqredis.QueueManager) -> None:
     qm.create_queue("q")
     qm.open("q").send(b"x", delay=60.0)

@@ -252,17 +252,18 @@ def test_a_delayed_message_is_sent_once(qm: Any) -> None:
     assert events(trail(qm, "q", sent.lookup_id)) == ["sent", "locked", "committed"]
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @faces
-def test_the_messages_of_a_topic(qm: Any) -> None:
-    topic = made(qm, "t", topic=True)
+def test_the_messages_of_a_topic(qm: Any, kept: bool) -> None:
+    topic = made(qm, "t", topic=True, trail=kept)
     made(qm, "a", trail=False)
     made(qm, "b", trail=True, group_exclusive=True)
     for name in "ab":
         qm.subscribe("t", name)
     topic.send(b"x", group_id="g")
-    for name in "ab":
+    for name, told in (("a", kept), ("b", True)):
         message = qm.open(name).receive(0)
-        assert events(trail(qm, name, message.lookup_id)) == ["sent", "received"]
+        assert events(trail(qm, name, message.lookup_id)) == (["sent", "received"] if told else [])
 
 
 @faces

@@ -13,6 +13,8 @@ from mqredis.commands.filters import Filter, Member
 from mqredis.commands.read import Waiter
 from mqredis.selector import parse
 from mqredis.steps import perform
+from tests.drivers.kit import until
+from tests.matching.kit import PATIENCE, Pending
 
 _WANTED = Filter(programs=[parse("colour = 'red'").program]).text()
 
@@ -26,12 +28,14 @@ class Reader:
         self.waiter = Waiter("D k0 -")
         self.looks = 0
 
-    def look(self):
+    def look(self, count=1):
         """One look at the queue, in as many calls as it takes: the bodies it took."""
         place = ""
         while True:
             cursor = "A" + place if place else ""
-            call = read.receive(self.address, "take", waiter=self.waiter, match=self.text, cursor=cursor)
+            call = read.receive(
+                self.address, "take", count, waiter=self.waiter, match=self.text, cursor=cursor
+            )
             found = self.qm._run(perform(call))
             self.looks += 1
             self.waiter.ticket = found.ticket
@@ -41,15 +45,19 @@ class Reader:
 
 
 @pytest.fixture(params=["real", "fake"])
-def qm(request):
-    url = (
-        request.getfixturevalue("redis_server").url
-        if request.param == "real"
-        else f"memory://re-{uuid.uuid4().hex}"
-    )
-    with mqredis.connect(
-        url, manager="rechecks", settings=Settings(test_clock=True, allow_volatile=True)
-    ) as made:
+def url(request):
+    if request.param == "real":
+        return request.getfixturevalue("redis_server").url
+    return f"memory://re-{uuid.uuid4().hex}"
+
+
+def connect(url):
+    return mqredis.connect(url, manager="rechecks", settings=Settings(test_clock=True, allow_volatile=True))
+
+
+@pytest.fixture
+def qm(url):
+    with connect(url) as made:
         made.create_queue("q")
         yield made
         assert not made.doctor().findings
@@ -105,6 +113,18 @@ def test_what_was_meant_for_a_reader_that_died_is_found_by_the_next(qm):
     queue.send(b"red", properties={"colour": "red"})
     assert reader.look() == [b"red"]
     assert reader.looks <= before + 2
+
+
+def test_what_became_available_twice_is_taken_once(qm, url):
+    with connect(url) as other, other.open("q") as queue:
+        first = Pending(lambda: queue.lock(PATIENCE, selector="colour = 'red'", lease=5))
+        until(lambda: qm.queue_info("q").waiters == 1)
+        reader = Reader(qm)
+        assert reader.look() == []
+        qm.open("q").send(b"red", properties={"colour": "red"})  # the first gets it, the second remembers it
+        assert first.result().body == b"red"
+        qm.advance_clock(6)
+        assert reader.look(count=5) == [b"red"]  # the lease ends in this very call
 
 
 def test_more_than_is_remembered(qm):

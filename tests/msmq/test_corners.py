@@ -24,6 +24,27 @@ def test_a_message_larger_than_a_reply_comes_alone(qm):
     assert [m.body for m in q.receive_many(2, 0)] == [b"b"]
 
 
+def test_what_is_purged_is_counted(qm):
+    q = make(qm)
+    q.send_many([b"a", b"b", b"c"])
+    held = q.lock(0)
+    q.purge()
+    assert qm.statistics("q").purged == 2
+    held.abort()
+    assert qm.statistics("q").purged == 3
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_reply_of_exactly_a_megabyte_is_not_cut(qm, beyond):
+    q = make(qm)
+    q.send_many([b"a" * 1000, b""])
+    heads = qm.queue_info("q").bytes - 1000
+    q.purge()
+    q.send_many([b"a" * 1000, b"b" * (MEGABYTE - heads - 1000 + beyond)])
+    assert qm.queue_info("q").bytes == MEGABYTE + beyond
+    assert len(q.receive_many(2, 0)) == 2 - beyond
+
+
 def test_a_transaction_is_full_with_its_thousandth_operation_and_not_before(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:

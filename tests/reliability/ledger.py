@@ -27,6 +27,9 @@ TESTS = (
     "support",
     "reliability",
     "selector",
+    "operator",
+    "inspection",
+    "worker",
 )
 
 
