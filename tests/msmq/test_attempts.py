@@ -264,6 +264,7 @@ def test_lapsed_messages_rest_and_return_to_a_subqueue_of_their_own(qm):
     q.send_many([b"a", b"b", b"c"])
     lapse(qm, q, 2)
     assert [m.body for m in q.browse()] == [b"c"]
+    assert [m.body for m in qm.open("q;retry").browse()] == [b"a", b"b"]
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")

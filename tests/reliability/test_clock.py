@@ -134,6 +134,11 @@ def test_times_that_users_see_follow_the_clock_of_the_server(server: ClockServer
         servers = datetime.now(UTC) + timedelta(seconds=-HOUR)
         assert [(at - servers).total_seconds() for at in arrived] == pytest.approx([0.0, 0.0], abs=10)
         assert abs((qm.queue_info("q").created_at - servers).total_seconds()) < 10
+        aside = qm.open("q;aside")
+        queue.move(queue.send("moved").lookup_id, aside)
+        moved = aside.receive(timeout=0).last_moved_at
+        assert moved is not None
+        assert abs((moved - servers).total_seconds()) < 10
 
 
 def test_a_replica_whose_clock_is_behind_serves_what_is_due(start_clock: Callable[..., ClockServer]) -> None:
