@@ -1,12 +1,12 @@
 """A FastAPI application that sends orders and shows their invoices: ``uvicorn examples.fastapi_app:app``.
 
-Its lifespan opens the broker once, runs a worker beside the requests, and lets it finish at the end.
+Its lifespan connects to the broker once, and runs a worker in a thread of the same process until the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -27,18 +27,17 @@ class Order(BaseModel):
 
 @worker.consumer("orders", retry=Retry(attempts=5), create={"transactional": True})
 def invoice(order: Order, tx: Unit) -> None:
-    """Sends the invoice in the transaction that takes the order: both happen, or neither."""
+    """Send the invoice in the transaction that receives the order: both happen, or neither."""
     customer = tx.messages[0].correlation_id
     tx.send("invoices", f"{order.amount} {order.item}", correlation_id=customer)
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Open the broker for the time the application lives."""
+    """Connect to the broker while the application runs."""
     async with mqredis.asyncio.connect() as manager:
         for name in ("orders", "invoices"):
-            with suppress(mqredis.QueueExists):
-                await manager.create_queue(name, transactional=True)
+            await manager.create_queue(name, transactional=True, exist_ok=True)
         app.state.manager = manager
         with worker.background():
             yield
@@ -77,6 +76,6 @@ async def next_invoice(customer: str, manager: Manager, wait: float = 0) -> dict
 
 @app.get("/health")
 async def health(manager: Manager) -> dict[str, Any]:
-    """Does the broker answer, and does the worker read its queues?"""
+    """Messages in the broker, and when the worker last read its queues."""
     info = await manager.info()
     return {"messages": info.messages, "consumers": worker.health()}
