@@ -33,7 +33,9 @@ class Choice(TypedDict, total=False):
     lookup_ids: Sequence[int] | None
     """These messages, at most 256. None: all that agree with ``match`` and ``selector``."""
     match: Match | None
+    """Only messages that have these identifiers."""
     selector: str | None
+    """Only messages that the selector selects."""
     scheduled: bool | None
     """True: only delayed messages; False: only available ones; None: both."""
     limit: int | None
