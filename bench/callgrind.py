@@ -17,7 +17,7 @@ class Counted:
     """The process. ``poke`` makes it run for a moment: callgrind acts only then."""
 
     def __init__(self, command: list[str], folder: Path | None = None, **options: Any) -> None:
-        #: Where callgrind has written what it counted last.
+        # Where callgrind has written what it counted last.
         self.dump = Path()
         self.folder = folder or Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
         callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]

@@ -33,9 +33,9 @@ from bench.server import Server
 from mqredis.commands import inspection
 from mqredis.steps import Steps, perform, procedure
 
-#: Queues of the overview that is timed, and messages in each.
+# Queues of the overview that is timed, and messages in each.
 OVERVIEW_QUEUES, MESSAGES = 1000, 20
-#: Priorities of the messages in each queue, and whether a reader holds some of them.
+# Priorities of the messages in each queue, and whether a reader holds some of them.
 CONTENTS: dict[str, tuple[Sequence[int], bool]] = {
     "one priority, nothing locked": ((3,), False),
     "three priorities, two messages locked": ((2, 3, 6), True),

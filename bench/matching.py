@@ -191,7 +191,7 @@ def watched(
     return seconds, held, [min(durations) for durations in zip(*held, strict=True)]
 
 
-#: Selectors that can be made as long as one likes and that nothing passes, for messages with the properties below.
+# Selectors that can be made as long as one likes and that nothing passes, for messages with the properties below.
 _HOSTILE: dict[str, Callable[[int], str]] = {
     "one LIKE": lambda n: "s LIKE '" + "%a_" * n + "b'",
     "many LIKEs": lambda n: " OR ".join(["s LIKE '%a_a%b'"] * n),

@@ -11,7 +11,7 @@ from bench.messages import SHAPES
 from bench.peers import PEERS, UNIT, WORKERS
 
 Row = dict[str, Any]
-#: The title of each work.
+# The title of each work.
 TITLES = {
     "send": "send",
     "receive": "lock and settle",
@@ -20,7 +20,7 @@ TITLES = {
     "transact": "receive, send, commit",
     "drain": "worker",
 }
-#: Goals for shape b: rates as ratios to the raw list (docs/decisions/one-path.md).
+# Goals for shape b: rates as ratios to the raw list (docs/decisions/one-path.md).
 GOALS = {
     ("b", "send"): 0.85,
     ("b", "receive"): 1.4,
@@ -32,7 +32,7 @@ GOALS = {
     ("c", "send"): 0.65,
     ("c", "receive"): 1.25,
 }
-#: The CPU of a shape divided by that of the plainest, at most.
+# The CPU of a shape divided by that of the plainest, at most.
 CLIFFS = {"b": 1.25, "d": 1.25, "c": 1.6, "e": 1.6}
 
 

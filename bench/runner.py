@@ -18,9 +18,9 @@ from bench import envs
 from bench.peers import Entry
 from bench.server import Server, pin
 
-#: Seconds after which a peer that does not answer is ended.
+# Seconds after which a peer that does not answer is ended.
 PATIENCE = 120.0
-#: Messages before those that count.
+# Messages before those that count.
 WARM = 300
 BATCH = 100
 _START = time.monotonic()

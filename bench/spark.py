@@ -33,21 +33,21 @@ from tests.support.server import RedisServer
 BODY = 200
 ROWS = 600_000
 TRIGGER = 100_000
-#: Works of some seconds each are not counted before the JVM has compiled what they run: of a stream the first took 17
-#: seconds of processors, the second 10, those behind it 8 to 9.
+# Works of some seconds each are not counted before the JVM has compiled what they run: of a stream the first took 17
+# seconds of processors, the second 10, those behind it 8 to 9.
 READ_WARM, STREAM_WARM = 4, 3
 COLUMNS = "lookup_id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
 READ, MANY = "batch read, five columns", "batch read, five columns, minPartitions=16"
 WRITE, KEYED = "DataFrame to queue", "DataFrame to queue, priority and correlation id"
 STREAM = "queue to Parquet, exactly once"
-#: The same work by the plain source.
+# The same work by the plain source.
 PLAIN = {
     READ: "plain source, read",
     WRITE: "plain source, to queue",
     KEYED: "plain source, to queue, priority and correlation id",
     STREAM: "plain source, to Parquet",
 }
-#: A work, the work it is compared with, and the ratio of the two rates that is wanted.
+# A work, the work it is compared with, and the ratio of the two rates that is wanted.
 GOALS = (
     (READ, PLAIN[READ], 1.0),
     (WRITE, PLAIN[WRITE], 1.2),

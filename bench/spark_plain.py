@@ -14,10 +14,10 @@ from typing import Any
 
 SCHEMA = "id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
 NAMES = ["id", "queue", "label", "body", "priority"]
-#: Messages that one call claims, reads, removes or publishes.
+# Messages that one call claims, reads, removes or publishes.
 PART = 2_000
 
-#: KEYS ids, claimed, meta; ARGV sequence, messages. Claims a part; 1 once all are claimed.
+# KEYS ids, claimed, meta; ARGV sequence, messages. Claims a part; 1 once all are claimed.
 _CLAIM = f"""
 local known = redis.call("HMGET", KEYS[3], "committed", "pending", "sealed")
 local seq, have = tonumber(ARGV[1]), redis.call("LLEN", KEYS[2])
@@ -34,7 +34,7 @@ if #ids > 0 and have + #ids < tonumber(ARGV[2]) then return 0 end
 redis.call("HSET", KEYS[3], "sealed", seq)
 return 1
 """
-#: KEYS claimed, meta; ARGV sequence. Removes a part of what is received; 1 once all is.
+# KEYS claimed, meta; ARGV sequence. Removes a part of what is received; 1 once all is.
 _RECEIVE = f"""
 local ids = redis.call("LPOP", KEYS[1], {PART})
 if ids then
@@ -45,8 +45,8 @@ end
 redis.call("HSET", KEYS[2], "committed", ARGV[1])
 return 1
 """
-#: KEYS stage, ids, meta. Publishes a part of a stage, which holds body, priority and correlation id of each message; 1
-#: once all is published.
+# KEYS stage, ids, meta. Publishes a part of a stage, which holds body, priority and correlation id of each message; 1
+# once all is published.
 _PUBLISH = f"""
 local staged = redis.call("LPOP", KEYS[1], 3 * {PART})
 if not staged then return 1 end
@@ -61,7 +61,7 @@ end
 redis.call("ZADD", KEYS[2], unpack(places))
 return 0
 """
-#: KEYS stage, ids, meta. Publishes a part of a stage that holds nothing but bodies; 1 once all is published.
+# KEYS stage, ids, meta. Publishes a part of a stage that holds nothing but bodies; 1 once all is published.
 _PUBLISH_BODIES = f"""
 local bodies = redis.call("LPOP", KEYS[1], {PART})
 if not bodies then return 1 end

@@ -14,7 +14,7 @@ from bench.runner import Candidate, Process, tell
 from bench.server import Server
 
 Row = dict[str, Any]
-#: Messages of one turn, and of those the first ones, which do not count.
+# Messages of one turn, and of those the first ones, which do not count.
 TURN, WARM = 50, 10
 READY_SECONDS = 1.0
 

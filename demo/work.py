@@ -20,11 +20,11 @@ import mqredis
 from demo import flights
 from mqredis.models import PropertyValue
 
-#: Transactional: departures are received and booked in one unit of work.
+# Transactional: departures are received and booked in one unit of work.
 DEPARTURES = "departures"
-#: Transactional: one booking for each departure.
+# Transactional: one booking for each departure.
 BOOKINGS = "bookings"
-#: Not transactional: late flights, most urgent first.
+# Not transactional: late flights, most urgent first.
 BOARD = "board"
 
 BATCH = 256  # messages in one call, the most the broker takes

@@ -193,7 +193,7 @@ __all__ = [
     "__version__",
 ]
 
-#: Classes that few programs use, by the modules that are imported at the first use.
+# Classes that few programs use, by the modules that are imported at the first use.
 _LAZY = {
     "Browser": "mqredis.client.browser",
     "BulkResult": "mqredis.models.operator",

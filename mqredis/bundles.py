@@ -37,7 +37,7 @@ class ScriptError(Exception):
     """The Lua sources are missing or do not join."""
 
 
-#: File, line number in it (0: made by the loader), text.
+# File, line number in it (0: made by the loader), text.
 Line = tuple[str, int, str]
 
 

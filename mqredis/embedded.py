@@ -41,9 +41,9 @@ if sys.platform != "win32":  # there: no flock, and no Redis either
 
 log = logging.getLogger("mqredis")
 
-#: How long a server may take until it answers, in seconds: it reads its append-only file first.
+# How long a server may take until it answers, in seconds: it reads its append-only file first.
 START_SECONDS = 60.0
-#: A unix socket's path must be shorter (104 on macOS, 108 on Linux).
+# A unix socket's path must be shorter (104 on macOS, 108 on Linux).
 _LONGEST_PATH = 100
 
 _joined: dict[str, Embedded] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-#: The line from which on the loader puts what only lazy modules need.
+# The line from which on the loader puts what only lazy modules need.
 LAZILY = "local function lazily()"
 
 

@@ -16,31 +16,31 @@ PREFIX = "mq"
 MAX_NAME = 124
 MAX_SUBQUEUE = 32
 
-#: The queues of the system: dead letters sent without and within a transaction, and source journaling.
+# The queues of the system: dead letters sent without and within a transaction, and source journaling.
 SYSTEM = "system$"
 DEAD_LETTER = "system$;deadletter"
 TRANSACTIONAL_DEAD_LETTER = "system$;deadxact"
 SYSTEM_JOURNAL = "system$;journal"
-#: The log of what operators have done (lua/admin/operator.lua).
+# The log of what operators have done (lua/admin/operator.lua).
 ACTIONS = "system$;actions"
 _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL, ACTIONS})
-#: Subqueues in which messages wait for their next attempt.
+# Subqueues in which messages wait for their next attempt.
 RESTING = ("retry", "lapsed")
-#: Subqueue of the messages that an operator has deleted for a time.
+# Subqueue of the messages that an operator has deleted for a time.
 TRASH = "trash"
-#: Subqueues that the broker creates when it needs them.
+# Subqueues that the broker creates when it needs them.
 _KEPT = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-#: Keys of one queue, in the order in which every script receives them.
+# Keys of one queue, in the order in which every script receives them.
 QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
-#: Keys of the manager, in the order in which every script receives them. Scripts that work on messages
-#: declare the first two; those that create, open or delete queues declare all five.
+# Keys of the manager, in the order in which every script receives them. Scripts that work on messages
+# declare the first two; those that create, open or delete queues declare all five.
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
-#: What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/context, lua/core/queue).
+# What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/context, lua/core/queue).
 META_COUNTS = ("history", "seq", "messages", "bytes", "time")
 QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 
@@ -149,9 +149,9 @@ class ManagerKeys:
         self.manager = check_name(manager, "manager")
         self.tag = f"{PREFIX}:{{{encode(self.manager)}}}:"
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
-        #: The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
+        # The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
         self.workers = f"{self.tag}workers"
-        #: The schedules and their messages (lua/admin/schedules.lua).
+        # The schedules and their messages (lua/admin/schedules.lua).
         self.schedules = (f"{self.tag}schedules", f"{self.tag}schedules:messages")
         self._calls: dict[tuple[str, ...], KeySet] = {}
         self._admins: dict[tuple[str, ...], KeySet] = {}

@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Of each kind, the new name by the old one.
-#:
-#: "setting": fields of Settings, in code and as variables of the environment. "property": properties of queues and
-#: fields of retry policies. "option": of the command line, with their dashes. "metric": names for Prometheus,
-#: under which the figures are told as well.
+# Of each kind, the new name by the old one.
+#
+# "setting": fields of Settings, in code and as variables of the environment. "property": properties of queues and
+# fields of retry policies. "option": of the command line, with their dashes. "metric": names for Prometheus,
+# under which the figures are told as well.
 RENAMED: dict[str, dict[str, str]] = {"setting": {}, "property": {}, "option": {}, "metric": {}}
-#: Names that users of a program give cause a FutureWarning, which Python shows; names in code a DeprecationWarning.
+# Names that users of a program give cause a FutureWarning, which Python shows; names in code a DeprecationWarning.
 _CATEGORIES: dict[str, type[Warning]] = {"setting": FutureWarning, "option": FutureWarning}
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from mqredis import functions
 from mqredis.bundles import Files, Line, ScriptError
 
-#: Folder of the wheel's ``lua`` that holds the joined function libraries.
+# Folder of the wheel's ``lua`` that holds the joined function libraries.
 BUILT = "built"
 
-#: The library of the calls that programs make all the time. In one library they share their modules, and a call uses
-#: again what the last one knew of its queue. Every other script has a library of its own, with its name.
+# The library of the calls that programs make all the time. In one library they share their modules, and a call uses
+# again what the last one knew of its queue. Every other script has a library of its own, with its name.
 MESSAGES = "messages"
 _TOGETHER = ("send", "receive", "settle", "commit", "reject", "begin", "peek", "stop_waiting")
 

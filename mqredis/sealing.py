@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from mqredis.errors import InvalidArgument, MissingDependency, SealBroken
 
-#: What a sealed body begins with; a length byte, the key's id, a nonce and the ciphertext with its tag follow.
+# What a sealed body begins with; a length byte, the key's id, a nonce and the ciphertext with its tag follow.
 MAGIC = b"\x00mqs1"
 _NONCE = 12
 

@@ -14,7 +14,7 @@ from mqredis.models import Durability
 from mqredis.models.validation import translated
 
 ENV_PREFIX = "MQREDIS_"
-#: Longest lease of a lock or a transaction, in seconds: so the messages of a dead reader return within a week.
+# Longest lease of a lock or a transaction, in seconds: so the messages of a dead reader return within a week.
 LONGEST_LEASE = 604_800
 
 

@@ -16,7 +16,7 @@ from mqredis.errors import InvariantBroken, MqError
 from mqredis.keys import KeySet
 from mqredis.models import Durability
 
-#: Errors that reading a reply of the wrong types, shape or length may end in.
+# Errors that reading a reply of the wrong types, shape or length may end in.
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 
 T = TypeVar("T")
@@ -24,11 +24,11 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
-#: One argument of a script.
+# One argument of a script.
 Arg = str | bytes | int
-#: The payload of a script's reply: everything behind status, incarnation and history.
+# The payload of a script's reply: everything behind status, incarnation and history.
 Payload = list[bytes]
-#: Status and payload of a reply.
+# Status and payload of a reply.
 Reply = tuple[int, Payload]
 
 
@@ -126,7 +126,7 @@ class OutcomeKnown:
 
 
 Step = Call[Any] | Durable | Listen | Wait | Command | Interrupted | OutcomeKnown
-#: The part of an operation that takes several steps: it yields a step and is sent the answer.
+# The part of an operation that takes several steps: it yields a step and is sent the answer.
 Steps = Generator[Step, Any, R]
 
 
@@ -136,7 +136,7 @@ class More(Enum):
     MORE = "more"
 
 
-#: ``accept`` returns it if a reply is not the result yet, and ``resume`` has to go on.
+# ``accept`` returns it if a reply is not the result yet, and ``resume`` has to go on.
 MORE: Final = More.MORE
 
 

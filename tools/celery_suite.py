@@ -25,7 +25,7 @@ FILES = ("test_tasks", "test_inspect", "test_worker", "test_canvas")
 _UNSEEN = (
     "the worker's log records do not reach pytest's caplog in this run; the same with the Redis transport"
 )
-#: Tests that fail on mqredis, and why. docs/celery.md compares them with Celery's Redis transport.
+# Tests that fail on mqredis, and why. docs/celery.md compares them with Celery's Redis transport.
 KNOWN = {
     "test_inspect.test_Inspect::test_scheduled": (
         "it looks for tasks with an ETA in the worker's memory; here they wait in the broker (native_delay)"

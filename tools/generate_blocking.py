@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "mqredis" / "asyncio"
 TARGET = ROOT / "mqredis" / "client"
-#: ``pending`` lets an open be awaited or entered, which a blocking call does not need.
+# ``pending`` lets an open be awaited or entered, which a blocking call does not need.
 ASYNCIO_ONLY = {"pending.py"}
 
-#: Modules of mqredis/drivers, without the ending ``_aio``.
+# Modules of mqredis/drivers, without the ending ``_aio``.
 DRIVERS = ("calls", "durable_calls", "net/owner", "waiting/waits")
 
 DROPPED_LINES = re.compile(r" *@opening|from mqredis\.asyncio\.pending import opening")

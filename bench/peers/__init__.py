@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: All ratios are to this peer: LPUSH, LMOVE and LREM through redis-py and hiredis.
+# All ratios are to this peer: LPUSH, LMOVE and LREM through redis-py and hiredis.
 UNIT = "raw list"
 
 

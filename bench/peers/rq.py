@@ -12,7 +12,7 @@ import rq
 from bench.messages import LABEL, check, correlation_id, properties
 from bench.peers.base import Peer, Tally
 
-#: What each job calls with its arguments, since RQ finds a job's function by its name.
+# What each job calls with its arguments, since RQ finds a job's function by its name.
 _handler: list[Callable[..., None]] = []
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "connect",
 ]
 
-#: Classes that few programs use, and their modules, which are imported at the first use.
+# Classes that few programs use, and their modules, which are imported at the first use.
 _LAZY = {"Browser": "browser", "Cursor": "cursor", "GroupWriter": "group", "Operator": "operator"}
 
 

@@ -19,26 +19,26 @@ import secrets
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
 
-#: What the scripts run (a test compares this with lua/).
+# What the scripts run (a test compares this with lua/).
 SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
     "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pttl", "pexpire", "publish", "pubsub|numsub", "rpush",
     "sadd", "time", "unlink", "zadd", "zcard", "zcount", "zlexcount", "zrange", "zrangebylex", "zrangebyscore",
     "zrem", "zremrangebylex", "zremrangebyrank", "zrevrangebylex", "zscore",
 )  # fmt: skip
-#: What every connection needs, on a single server and in a cluster.
+# What every connection needs, on a single server and in a cluster.
 CONNECTION = ("ping", "hello", "auth", "select", "client|setname", "info", "role", "cluster|slots")
-#: What a client of the broker sends besides: scripts, subscriptions, durability="replica", a slot that moves.
+# What a client of the broker sends besides: scripts, subscriptions, durability="replica", a slot that moves.
 CLIENT = ("evalsha", "subscribe", "unsubscribe", "wait", "asking")
-#: What the doctor's script runs besides.
+# What the doctor's script runs besides.
 DOCTOR_COMMANDS = ("zscan", "type", "pttl")
-#: What the scripts run that write nothing (a test compares this with lua/), and `mqredis show` besides.
+# What the scripts run that write nothing (a test compares this with lua/), and `mqredis show` besides.
 MONITOR_COMMANDS = (
     "exists", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hstrlen", "llen", "pttl",
     "pubsub|numsub", "time", "type", "zcard", "zcount", "zrange", "zrangebylex", "zrangebyscore", "zscore",
 )  # fmt: skip
 DEPLOY_COMMANDS = ("script|load", "script|exists")
-#: Since Redis 7. A user who may load functions can change what every user of the server calls.
+# Since Redis 7. A user who may load functions can change what every user of the server calls.
 DEPLOY_FUNCTIONS = ("function|load", "function|list", "function|delete")
 
 ROLES = {

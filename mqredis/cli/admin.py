@@ -159,7 +159,7 @@ def _maintain(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
-#: Columns of the history of a queue.
+# Columns of the history of a queue.
 HISTORY = (
     "start",
     "messages_in",

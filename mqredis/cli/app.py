@@ -33,7 +33,7 @@ from mqredis.cli.common import Output, Parser, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.errors import InvalidArgument, MqError, complaint
 
-#: Each adds its subcommands with ``register(subparsers)``.
+# Each adds its subcommands with ``register(subparsers)``.
 MODULES: tuple[ModuleType, ...] = (
     queues,
     messages,
@@ -52,7 +52,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 
 
-#: Commands that are of no use to a client that may change nothing.
+# Commands that are of no use to a client that may change nothing.
 _CHANGE_ALWAYS = ("worker", "broker", "pipeline")
 
 

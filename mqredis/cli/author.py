@@ -14,7 +14,7 @@ from mqredis.client import QueueManager
 from mqredis.client.operator import Operator
 from mqredis.errors import MqError
 
-#: Characters of a result or an error in the log.
+# Characters of a result or an error in the log.
 _TEXT = 400
 
 

@@ -11,7 +11,7 @@ from mqredis.cli.exits import Exit
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 
-#: Environment variable for the token. It is safer than --token, which ``ps`` shows.
+# Environment variable for the token. It is safer than --token, which ``ps`` shows.
 TOKEN_VARIABLE = "MQREDIS_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
 
 

@@ -31,14 +31,14 @@ from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
 from mqredis.models.text import identifier_of
 
-#: The most characters of a body in a table.
+# The most characters of a body in a table.
 BODY_WIDTH = 48
-#: The most messages that one call sends.
+# The most messages that one call sends.
 BATCH = 256
-#: Bytes read from standard input at once.
+# Bytes read from standard input at once.
 _CHUNK = 65_536
 COLUMNS = ("lookup_id", "priority", "message_id", "label", "arrived_at", "body")
-#: Queues of failed messages also show why each has failed.
+# Queues of failed messages also show why each has failed.
 FAILED_COLUMNS = (*COLUMNS[:-1], "reason", "body")
 
 
@@ -121,7 +121,7 @@ def _add_broker_options(send: Any) -> None:
     )
 
 
-#: As options spell them: "full-receive", "dead-letter".
+# As options spell them: "full-receive", "dead-letter".
 ACKNOWLEDGE = {name.lower().replace("_", "-"): value for name, value in Acknowledge.__members__.items()}
 JOURNAL = {"dead-letter": Journal.DEAD_LETTER, "journal": Journal.JOURNAL, "both": Journal(3)}
 

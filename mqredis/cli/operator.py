@@ -31,7 +31,7 @@ from mqredis.models.operator import BulkResult
 COLUMNS = ("time", "operator", "source", "action", "queue", "changed", "finished", "details")
 
 
-#: Which messages an action takes: only delayed ones, or only available ones.
+# Which messages an action takes: only delayed ones, or only available ones.
 _SCHEDULED = {"cancel": True, "reschedule": True, "run_now": True, "move": False}
 
 

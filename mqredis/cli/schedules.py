@@ -14,7 +14,7 @@ from mqredis.errors import ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
 COLUMNS = ("name", "queue", "times", "timezone", "next_at", "last_at", "paused", "declared", "overdue")
-#: What only a message has that was sent.
+# What only a message has that was sent.
 _OF_SENT = ("lookup_id", "queue", "message_id", "token", "sent_at", "arrived_at", "expires_at")
 
 

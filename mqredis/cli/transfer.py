@@ -32,7 +32,7 @@ from mqredis.errors import InvalidArgument, IoTimeout, QueueNotFound
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
-#: Messages of one call.
+# Messages of one call.
 BATCH = 256
 
 

@@ -11,7 +11,7 @@ import platform
 import sys
 from pathlib import PurePath
 
-#: Longest name of a client or a host that is kept, in characters.
+# Longest name of a client or a host that is kept, in characters.
 MAX_NAME = 64
 
 

@@ -13,11 +13,11 @@ from typing import overload
 from mqredis.errors import InvariantBroken
 from mqredis.models.message import Message, Origin, read_message
 
-#: Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since the engine never tracks back.
+# Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since the engine never tracks back.
 _N = rb"-?+\d{1,400}+"
 _ANY = rb"[\2\4-\xff]*+"
 _HEX = rb"(?:[\da-f]{2})*+"
-#: Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not track back.
+# Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not track back.
 _ACKNOWLEDGE = rb"12[89]|13\d|14[0-3]|19[2-9]|20[0-7]|6[4-9]|7\d|1[0-5]|\d"
 _SYSTEM = (
     rb"[mcg]s" + _ANY + rb"|[mcg]x" + _HEX + rb"|[lyrAkQTORd]" + _ANY,
@@ -30,8 +30,8 @@ _PROPERTIES = (
     + _HEX
     + rb"))*+"
 )
-#: A whole record up to its body. Every field of a record that matches can be parsed without an error. Texts are matched
-#: by the bytes that they may hold; excluding the others takes a tenth longer.
+# A whole record up to its body. Every field of a record that matches can be parsed without an error. Texts are matched
+# by the bytes that they may hold; excluding the others takes a tenth longer.
 _RECORD = (
     rb"\d{13}[0-9a-v]"
     + _PROPERTIES
@@ -47,11 +47,11 @@ _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
 Counts = tuple[int, ...]
 _NO_COUNTS: Counts = (0, 0, 0, 0, 0)
-#: States that were parsed before; most messages of a batch have the same.
+# States that were parsed before; most messages of a batch have the same.
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 
 
-#: A message in a script's reply: lookup id, state and record.
+# A message in a script's reply: lookup id, state and record.
 Raw = tuple[bytes, bytes, bytes]
 
 
@@ -87,7 +87,7 @@ class Rows(Sequence[Raw]):
     __hash__ = None  # type: ignore[assignment]
 
 
-#: A checked message: lookup id, state, and head and body of its record.
+# A checked message: lookup id, state, and head and body of its record.
 Sound = tuple[int, bytes, bytes | str, bytes]
 
 

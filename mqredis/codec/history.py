@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-#: The length of a bucket in ms, and how many that have ended a history keeps.
+# The length of a bucket in ms, and how many that have ended a history keeps.
 BUCKET_MS, KEPT = 300_000, 288
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER = r"(?:-?[1-9a-z][0-9a-z]*)?"

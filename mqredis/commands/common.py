@@ -10,9 +10,9 @@ from mqredis.errors import InvalidName, error_for
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 
-#: How many queues a handle names besides its own before it forgets the occasional ones.
+# How many queues a handle names besides its own before it forgets the occasional ones.
 MAX_BESIDE = 24
-#: Characters of a lookup id, and its digits.
+# Characters of a lookup id, and its digits.
 ID = 16
 DIGITS = b"0123456789abcdef"
 
@@ -73,7 +73,7 @@ def _family(path: str) -> tuple[str, ...]:
     return (path, parent) if semicolon and not keys.own_quota(path) else (path,)
 
 
-#: A name of its own, since reading a member of an enumeration costs as much as a function call.
+# A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
 
 

@@ -10,12 +10,12 @@ from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Elements that one call reads, roughly: some tens of milliseconds of the server.
+# Elements that one call reads, roughly: some tens of milliseconds of the server.
 BUDGET = 2500
-#: Edits of one call.
+# Edits of one call.
 EDITS = 500
 
-#: letter and elements (lua/admin/audit.lua)
+# A row of the reply of lua/admin/audit.lua: its letter and its elements.
 Row = tuple[str, list[bytes]]
 
 

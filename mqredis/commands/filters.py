@@ -18,7 +18,7 @@ _LETTERS = (
     (Grouping.ALL_SEGMENTS_AVAILABLE, "S"),
     (Grouping.COMPLETE_MESSAGE, "C"),
 )
-#: More alternatives than this are not looked up one by one: a scan costs less.
+# More alternatives than this are not looked up one by one: a scan costs less.
 _MOST_HINTS = 64
 
 

@@ -10,7 +10,7 @@ from mqredis.commands.common import check, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.steps import Call, Payload
 
-#: Queues of a call at most. A large reply ends after fewer queues.
+# Queues of a call at most. A large reply ends after fewer queues.
 QUEUES = 128
 
 

@@ -34,11 +34,11 @@ from mqredis.models.text import Identifier, read_identifier
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Locks, or sessions, of one page at most.
+# Locks, or sessions, of one page at most.
 MAX_PAGE = 256
-#: Operations of each transaction that are told.
+# Operations of each transaction that are told.
 MAX_HELD = 100
-#: Queues that one call of the overview, or for waiting readers, names.
+# Queues that one call of the overview, or for waiting readers, names.
 QUEUES = 128
 
 _KINDS: dict[str, Literal["lock", "received", "sent", "moved"]] = {

@@ -13,12 +13,12 @@ from mqredis.models import ManagerInfo, Message
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Format of the data that this client reads and writes.
+# Format of the data that this client reads and writes.
 SCHEMA = 6
 
 
-#: Stored replies of calls that did nothing: a call that asked for more queues, a wait that was cancelled, and a call
-#: that a ``resolve`` before it has prevented.
+# Stored replies of calls that did nothing: a call that asked for more queues, a wait that was cancelled, and a call
+# that a ``resolve`` before it has prevented.
 _NOTHING_DONE = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
 
 

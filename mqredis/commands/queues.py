@@ -14,7 +14,7 @@ from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Properties kept as one character of ``flags`` (True when set).
+# Properties kept as one character of ``flags`` (True when set).
 FLAGS = {
     "transactional": "t",
     "journaling": "j",
@@ -23,7 +23,7 @@ FLAGS = {
     "group_exclusive": "x",
     "topic": "f",
 }
-#: Properties kept in a field of their own, with the field's name; None is kept as "".
+# Properties kept in a field of their own, with the field's name; None is kept as "".
 FIELDS = {
     "label": "label",
     "quota_bytes": "quota_bytes",
@@ -53,7 +53,7 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
     return args
 
 
-#: Properties stored as a text in a field of their own, and as a character of ``flags`` if they are set.
+# Properties stored as a text in a field of their own, and as a character of ``flags`` if they are set.
 _FLAGGED = {"retry": "r", "trail": "l"}
 
 

@@ -14,15 +14,15 @@ from mqredis.errors import error_for
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Messages one call takes at most.
+# Messages one call takes at most.
 BATCH = 256
 
-#: Nothing was found, so far. What was settled on the way is settled all the same.
+# Nothing was found, so far. What was settled on the way is settled all the same.
 NOTHING_FOUND = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
-#: action (c commit, a abort, j reject, x extend), fence, lookup id
+# action (c commit, a abort, j reject, x extend), fence, lookup id
 Settlement = tuple[str, str, str]
-#: lookup id and why: a available again, f locked by somebody else, g gone
+# lookup id and why: a available again, f locked by somebody else, g gone
 Lost = tuple[str, str]
 
 
@@ -32,12 +32,12 @@ class Found:
 
     messages: Sequence[Raw] = ()
     fence: str = ""
-    #: When the lease lapses, on the server's clock in ms; as the script spells it.
+    # When the lease lapses, on the server's clock in ms; as the script spells it.
     deadline: bytes | int = 0
     now_ms: int = 0
     ticket: str = ""
     due_ms: int = -1
-    #: Not everything was looked at yet: the search goes on behind this id.
+    # Not everything was looked at yet: the search goes on behind this id.
     place: str = ""
     lost: Sequence[Lost] = ()
 
@@ -71,7 +71,7 @@ def behind(place: str) -> str:
     return "A" + place if place else ""
 
 
-#: Flag digits (base 32) of records whose body stands behind them.
+# Flag digits (base 32) of records whose body stands behind them.
 LARGE = frozenset(b"89abcdefopqrstuv")
 
 

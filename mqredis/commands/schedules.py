@@ -11,7 +11,7 @@ from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Schedules of a queue manager, as lua/admin/schedules.lua has it.
+# Schedules of a queue manager, as lua/admin/schedules.lua has it.
 MOST = 1000
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mqredis.commands.common import ID, OK, Address, check, joined
 from mqredis.steps import Arg, Call, Payload
 
-#: Messages one call takes at most.
+# Messages one call takes at most.
 BATCH = 256
 
 

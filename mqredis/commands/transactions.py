@@ -13,7 +13,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
 
-#: Scripts that may run in a transaction: the place of its id among the arguments, and of its fence in the reply.
+# Scripts that may run in a transaction: the place of its id among the arguments, and of its fence in the reply.
 _PLACES = {"send": (1, 1), "publish": (1, 1), "receive": (3, 0), "lookup": (4, 0), "move": (3, 0)}
 
 

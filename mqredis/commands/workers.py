@@ -14,7 +14,7 @@ from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-#: Letters of lua/admin/workers.lua.
+# Letters of lua/admin/workers.lua.
 KINDS = {"q": "queue", "c": "consumer"}
 
 

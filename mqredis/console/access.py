@@ -25,7 +25,7 @@ class Visitor:
         return self.actions == "all" or action in self.actions
 
 
-#: Finds the visitor of a request; None refuses the request.
+# Finds the visitor of a request; None refuses the request.
 Access = Callable[[Request], Visitor | Awaitable[Visitor | None] | None]
 
 

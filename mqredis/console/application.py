@@ -27,7 +27,7 @@ from mqredis.console.security import SecurityHeaders, Signer
 from mqredis.console.visit import Console, Endpoint, admitted
 from mqredis.errors import InvalidArgument
 
-#: Shorter tokens are refused: they could be guessed.
+# Shorter tokens are refused: they could be guessed.
 MIN_TOKEN = 16
 
 

@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
-#: After so many wrong tokens an address has to wait, for so many seconds since the last of them.
+# After so many wrong tokens an address has to wait, for so many seconds since the last of them.
 WRONG, PAUSE = 5, 60.0
-#: Addresses that are remembered; beyond them the one is forgotten whose last wrong token is the oldest.
+# Addresses that are remembered; beyond them the one is forgotten whose last wrong token is the oldest.
 MOST = 10_000
 
 
@@ -19,7 +19,7 @@ class Attempts:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
-        #: How many, and when the last one came. In the order of that time.
+        # How many, and when the last one came. In the order of that time.
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def __len__(self) -> int:

@@ -6,21 +6,21 @@ import codecs
 import json
 from typing import NamedTuple
 
-#: Bytes of a body on a page, and in a row of a table. The whole body can be downloaded.
+# Bytes of a body on a page, and in a row of a table. The whole body can be downloaded.
 PAGE_BYTES, ROW_BYTES = 65_536, 120
-#: Characters of a body that is shown as indented JSON. Where deep nesting takes more, the body has no such view.
+# Characters of a body that is shown as indented JSON. Where deep nesting takes more, the body has no such view.
 JSON_CHARACTERS = 4 * PAGE_BYTES
 
 
 class BodyView(NamedTuple):
     """A body as text."""
 
-    #: text, json or hex
+    # text, json or hex
     kind: str
     text: str
-    #: The views that this body has.
+    # The views that this body has.
     kinds: tuple[str, ...]
-    #: Only the first PAGE_BYTES bytes are in ``text``.
+    # Only the first PAGE_BYTES bytes are in ``text``.
     truncated: bool
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from mqredis.console.formats import UNITS, duration, number
 from mqredis.models import HistoryPeriod, QueueHistory
 
-#: The size of a chart in units of its SVG, which is stretched to the width of the page.
+# The size of a chart in units of its SVG, which is stretched to the width of the page.
 WIDTH, HEIGHT = 1000, 100
 
 
@@ -28,13 +28,13 @@ class Span:
         return int(self.since.total_seconds()) // self.step + 1
 
 
-#: The spans by the name that the address of a page gives them.
+# The spans by the name that the address of a page gives them.
 SPANS = {
     "hour": Span("Last hour", timedelta(hours=1), 300),
     "day": Span("Last day", timedelta(days=1), 1800),
 }
 
-#: Field of a period, and how the chart and the table call it.
+# Field of a period, and how the chart and the table call it.
 COUNTS = (("messages_in", "In"), ("messages_out", "Out"), ("failed", "Failed"), ("retried", "Retried"))
 AGE = ("oldest_seconds", "Oldest message")
 
@@ -53,7 +53,7 @@ class Chart:
     """Lines with the label of the highest value on the axis, and those of the times."""
 
     title: str
-    #: What the chart shows, for those who do not see it.
+    # What the chart shows, for those who do not see it.
     description: str
     top: str
     times: tuple[str, ...]

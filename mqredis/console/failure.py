@@ -31,7 +31,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 
-#: The title and the status of the page of an error, and what a visitor can do; of the first class that fits.
+# The title and the status of the page of an error, and what a visitor can do; of the first class that fits.
 ADVICE: tuple[tuple[type[MqError], str, int, str], ...] = (
     (
         QueueNotFound,

@@ -9,15 +9,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-#: Control characters, and the characters that change the direction of the text around them.
+# Control characters, and the characters that change the direction of the text around them.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
-#: Stands for a value that there is not.
+# Stands for a value that there is not.
 DASH = "\u2013"
 
-#: Units of durations, in seconds, the largest first.
+# Units of durations, in seconds, the largest first.
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -99,7 +99,7 @@ def without(reason: str, error: object) -> str:
     return reason.removesuffix(f": {error}") if error else reason
 
 
-#: What errors say to a programmer, and the words for a person in front of a browser.
+# What errors say to a programmer, and the words for a person in front of a browser.
 _WORDS = (
     ("schedules() lists them", "the page Schedules lists those that there are"),
     ("workers() lists them", "the page Workers lists those that run"),

@@ -12,7 +12,7 @@ from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models import Access, Message, Seek
 
-#: Entries that one page reads at most. Each takes a call of the broker.
+# Entries that one page reads at most. Each takes a call of the broker.
 READ = 400
 
 
@@ -21,11 +21,11 @@ class Entry(NamedTuple):
 
     at: datetime
     queue: str
-    #: "started", "done" or "failed"
+    # "started", "done" or "failed"
     state: str
-    #: Who did what, to how many messages.
+    # Who did what, to how many messages.
     text: str
-    #: Lookup ids of messages that it names.
+    # Lookup ids of messages that it names.
     messages: list[int]
 
 
@@ -33,7 +33,7 @@ class Latest(NamedTuple):
     """A page of the log, newest first."""
 
     entries: list[Entry]
-    #: Lookup id of the last entry that was read, from which on the page with older ones goes; None: there are none.
+    # Lookup id of the last entry that was read, from which on the page with older ones goes; None: there are none.
     older: int | None
 
 

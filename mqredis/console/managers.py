@@ -11,7 +11,7 @@ from mqredis.asyncio import QueueManager, connect
 from mqredis.errors import BrokerRefused, InvalidArgument, MqError
 from mqredis.settings import Settings
 
-#: An open queue manager, or what is needed to connect to it when it is first asked for.
+# An open queue manager, or what is needed to connect to it when it is first asked for.
 Where = QueueManager | Settings | str
 
 log = logging.getLogger("mqredis.console")

@@ -10,7 +10,7 @@ from mqredis.asyncio import QueueManager
 from mqredis.keys import SYSTEM
 from mqredis.models import ManagerInfo, QueueDepth
 
-#: What the overview can be sorted by.
+# What the overview can be sorted by.
 COLUMNS = (
     "name", "ready", "delayed", "locked", "poison", "bytes", "rate_in", "rate_out", "oldest_seconds", "waiters"
 )  # fmt: skip

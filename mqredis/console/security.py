@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mqredis.errors import InvalidArgument
 
-#: Seconds that a cookie is valid.
+# Seconds that a cookie is valid.
 COOKIE_SECONDS = 12 * 3600
-#: Largest form, in bytes and in fields. A body that is sent from a form has to fit, too.
+# Largest form, in bytes and in fields. A body that is sent from a form has to fit, too.
 MAX_FORM_BYTES, MAX_FORM_FIELDS = 1_048_576, 400
 
-#: No script and no style but those of the package, no other host, no frame around the console.
+# No script and no style but those of the package, no other host, no frame around the console.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -43,14 +43,14 @@ class Cookie(NamedTuple):
     """What the cookie of a browser says."""
 
     nonce: str
-    #: The visitor has given the console's token.
+    # The visitor has given the console's token.
     admitted: bool
 
 
 class Notice(NamedTuple):
     """What came of the action that led to a page."""
 
-    #: "done", or "started" if it has not ended.
+    # "done", or "started" if it has not ended.
     state: str
     text: str
 

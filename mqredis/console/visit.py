@@ -51,14 +51,14 @@ class Console:
 
     managers: Managers
     signer: Signer
-    #: None: visitors are asked for ``token``.
+    # None: visitors are asked for ``token``.
     access: Access | None
     token: str
     read_only: bool
     hide_bodies: bool
-    #: Seconds between two readings of the state of a queue manager that is being looked at.
+    # Seconds between two readings of the state of a queue manager that is being looked at.
     interval: float
-    #: Titles and paths of the pages in the navigation.
+    # Titles and paths of the pages in the navigation.
     navigation: tuple[tuple[str, str], ...] = ()
     attempts: Attempts = field(default_factory=Attempts)
     pollers: dict[str, Poller[Overview]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Visit:
         self.cookie = cookie
         self.name = str(request.path_params.get("manager", console.managers.names[0]))
         self._form: dict[str, str] | None = None
-        #: What came of the action that led to this page.
+        # What came of the action that led to this page.
         self.notice: Notice | None = None
 
     @cached_property

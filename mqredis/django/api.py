@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-#: The package that is used.
+# The package that is used.
 ROOT = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 _base: Any = import_module(f"{ROOT}.base")
 

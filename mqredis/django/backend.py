@@ -35,7 +35,7 @@ from mqredis.models import Match, Outgoing
 
 _TIMES = ("enqueued_at", "started_at", "finished_at", "last_attempted_at")
 _CONTENT_TYPE = "application/json"
-#: Name of the queue of results, behind the prefix.
+# Name of the queue of results, behind the prefix.
 RESULTS = "_results"
 
 

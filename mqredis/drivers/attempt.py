@@ -22,16 +22,16 @@ from mqredis.errors import (
 )
 from mqredis.steps import Call, Payload, Reply
 
-#: How often one call may get a new session or slot before we give up.
+# How often one call may get a new session or slot before we give up.
 MAX_RENEWALS = 3
 
 # "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
 _FCALL = re.compile("'fcall(_ro)?'", re.IGNORECASE)
 
-#: The session is over, or the slot has been used by another.
+# The session is over, or the slot has been used by another.
 ENDED = frozenset((EXPIRED, REUSED))
 
-#: Faults after which a call is tried again until its time is over.
+# Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
 #: Faults of a server that perhaps does not hold the data, or did not for a time.
@@ -51,7 +51,7 @@ class Next(Enum):
     TOUCH = auto()  # the server was restarted or replaced: show it the session, then try again
 
 
-#: A name of its own, since reading a member of an enumeration costs as much as a function call.
+# A name of its own, since reading a member of an enumeration costs as much as a function call.
 DONE = Next.DONE
 
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
 
-#: One call carries at most so many operations.
+# One call carries at most so many operations.
 MOST = 256
-#: Errors that tell the outcome of the call: it was done, or refused by the script.
+# Errors that tell the outcome of the call: it was done, or refused by the script.
 _OUTCOMES = (EnqueueRefused, QueueNotAvailable, TransactionUsage, DurabilityNotReached)
 
 
@@ -42,9 +42,9 @@ class PendingCall(Generic[R]):
         self.operation = operation
         self.future = future
         self.since = time.monotonic()
-        #: Must the operation go in a call of its own, since a joint call with it was refused?
+        # Must the operation go in a call of its own, since a joint call with it was refused?
         self.alone = False
-        #: Was the caller cancelled?
+        # Was the caller cancelled?
         self.left = False
 
 
@@ -59,7 +59,7 @@ class Batcher(Generic[R]):
         self.loop = asyncio.get_running_loop()
         self._driver = driver
         self._kind = kind
-        #: Is a call of this batcher under way?
+        # Is a call of this batcher under way?
         self.under_way = False
         self._waiting: deque[PendingCall[R]] = deque()
         self._task: asyncio.Task[None] | None = None

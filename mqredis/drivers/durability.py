@@ -26,7 +26,7 @@ class DurabilityWait:
     def __init__(self, durable: Durable, command: str, settings: Settings) -> None:
         self.durable = durable
         self.settings = settings
-        #: "WAIT", "WAITAOF" or IMPLIED; "" if the server that answers now has no command for the level.
+        # "WAIT", "WAITAOF" or IMPLIED; "" if the server that answers now has no command for the level.
         self.command = command
         self.deadline = 0.0
         self.local = 0

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mqredis")
 
-#: The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
+# The first Redis that replicates what scripts did and not the scripts, so that they may write after TIME.
 OLDEST = 5
-#: A function that no library has: the kind of refusal tells what the server knows and what the user may do.
+# A function that no library has: the kind of refusal tells what the server knows and what the user may do.
 FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
-#: A script that no server has.
+# A script that no server has.
 SCRIPT_PROBE = ("EVALSHA", "0" * 40, "0")
 
 

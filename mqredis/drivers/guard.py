@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-#: A server that dies sooner, in seconds, and so many times in a row, is given up.
+# A server that dies sooner, in seconds, and so many times in a row, is given up.
 SHORT_LIFE = 2.0
 MAX_DEATHS = 5
 

@@ -34,7 +34,7 @@ from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload, Reply
 
 _READING = frozenset(("receive", "lookup"))
-#: Tokens of unknown outcome that are remembered at most.
+# Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
 _NO_SEQUENCE = bulk(b"")
@@ -58,7 +58,7 @@ class Slot:
         self.session = session
         self.name = f"{session.number}.{index}"
         self._packed = bulk(self.name.encode())
-        #: The last sequence number that the server is known to have taken.
+        # The last sequence number that the server is known to have taken.
         self.last = 0
 
     def token_of(self, changes: bool) -> bytes:
@@ -83,7 +83,7 @@ class Session:
 
     def __init__(self, number: str) -> None:
         self.number = number
-        #: Slots that no operation uses.
+        # Slots that no operation uses.
         self.free: list[Slot] = []
         self._count = itertools.count()
 
@@ -122,9 +122,9 @@ class Run:
 
     def __init__(self, slot: Slot, deadline: float | None = None) -> None:
         self.slot = slot
-        #: Deadline of the operation's calls, on the monotonic clock; None: ``retry_seconds`` after each call began.
+        # Deadline of the operation's calls, on the monotonic clock; None: ``retry_seconds`` after each call began.
         self.deadline = deadline
-        #: Has the operation subscribed to the wake channel of its slot?
+        # Has the operation subscribed to the wake channel of its slot?
         self.listening = False
 
     def interrupted(self, error: BaseException) -> bool:
@@ -139,9 +139,9 @@ class Core:
 
     def __init__(self, settings: Settings, keys: ManagerKeys, memory: bool, where: str) -> None:
         self.settings = settings
-        #: The address without secrets, for errors.
+        # The address without secrets, for errors.
         self.where = where
-        #: Seconds that a call may take with all its repetitions.
+        # Seconds that a call may take with all its repetitions.
         self.patience = settings.retry_seconds
         self.keys = keys
         self.admin = keys.admin()
@@ -149,37 +149,37 @@ class Core:
         self.incarnation = ""
         self._incarnation = b""
         self.history = 0
-        #: The last term (lua/core/session) that the server knew when the session was last opened; "" if none.
+        # The last term (lua/core/session) that the server knew when the session was last opened; "" if none.
         self.term = ""
-        #: Can the address lead to another server (Sentinel, a cluster)?
+        # Can the address lead to another server (Sentinel, a cluster)?
         self.movable = False
-        #: May the data have been at another server since the session was last opened? Then the next call opens it
-        #: again, to learn of terms before it learns of later changes.
+        # May the data have been at another server since the session was last opened? Then the next call opens it
+        # again, to learn of terms before it learns of later changes.
         self.away = False
-        #: The server's run_id as of the last opening; "" where INFO is not available.
+        # The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""
-        #: Has any connection ever worked? Until then a dead address fails at once.
+        # Has any connection ever worked? Until then a dead address fails at once.
         self.reached = False
-        #: Was the last call given up because of lost connections, with none that worked since?
+        # Was the last call given up because of lost connections, with none that worked since?
         self.unreachable = False
-        #: Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
+        # Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
         self.unread: dict[str, Call[Any]] = {}
-        #: The calls among them in a transaction, including calls whose outcome is known by now.
+        # The calls among them in a transaction, including calls whose outcome is known by now.
         self.doubts: deque[Doubt] = deque(maxlen=MAX_UNKNOWN)
         self.shebang: bool | None = None
         self.functions = False
-        #: What the present server keeps on disk. Each server process is asked once, unless the settings allow any.
+        # What the present server keeps on disk. Each server process is asked once, unless the settings allow any.
         self.server_state = ServerState()
         # A fake never keeps anything, and a read-only client stores nothing.
         self.wary = not (memory or settings.allow_volatile or settings.read_only)
         self._vetted: str | None = None
-        #: The command by which a server (by its run_id) waits for a level (operations/durability/levels).
+        # The command by which a server (by its run_id) waits for a level (operations/durability/levels).
         self.wait_commands: dict[tuple[str, Durability], str] = {}
-        #: Scripts by name, in the form that this server takes. A script is added at its first use.
+        # Scripts by name, in the form that this server takes. A script is added at its first use.
         self.forms: dict[str, scripts.Form] = {}
         self._gone: str = ""
-        #: The driver was closed: waits end, nothing new begins.
+        # The driver was closed: waits end, nothing new begins.
         self.closed = False
         self._lock = threading.Lock()
 

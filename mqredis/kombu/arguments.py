@@ -11,11 +11,11 @@ from kombu.exceptions import ChannelError
 
 from mqredis.models import RetryPolicy
 
-#: The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
+# The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
 PREFIX = "kombu "
 _LONGEST_LABEL = 249
-#: How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
-#: at once, so the policy has no rests.
+# How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
+# at once, so the policy has no rests.
 DELIVERY_LIMIT = 20
 
 

@@ -19,7 +19,7 @@ from mqredis.operations import giveback
 
 log = logging.getLogger("mqredis.kombu")
 
-#: Messages that one fetch takes for a channel without a prefetch limit.
+# Messages that one fetch takes for a channel without a prefetch limit.
 UNLIMITED = 32
 
 

@@ -10,13 +10,13 @@ from kombu.utils.json import dumps, loads
 
 from mqredis.models import Journal, Message, Outgoing, PropertyValue
 
-#: AMQP's priorities 0-9 on the broker's 0-7. Two pairs share a level: 1 and 2, 7 and 8. The broker's default of
-#: other senders, 3, is AMQP's 4.
+# AMQP's priorities 0-9 on the broker's 0-7. Two pairs share a level: 1 and 2, 7 and 8. The broker's default of
+# other senders, 3, is AMQP's 4.
 LEVELS = (0, 1, 1, 2, 3, 4, 5, 6, 6, 7)
 
-#: The property that holds kombu's headers and properties as JSON.
+# The property that holds kombu's headers and properties as JSON.
 ENVELOPE = "kombu"
-#: Longest delay or life span that is passed on, in seconds.
+# Longest delay or life span that is passed on, in seconds.
 _LONGEST = 1e9
 
 

@@ -17,12 +17,12 @@ from mqredis.operations.receive import Locks
 if TYPE_CHECKING:
     from mqredis.kombu.transport import Transport
 
-#: Queues, and how many messages each may deliver.
+# Queues, and how many messages each may deliver.
 Requests = list[tuple[str, int]]
-#: A queue, and what was locked in it.
+# A queue, and what was locked in it.
 Found = tuple[str, Locks]
 
-#: Longest wait of one call, in seconds.
+# Longest wait of one call, in seconds.
 _WAIT_SECONDS = 30.0
 
 

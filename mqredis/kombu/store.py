@@ -20,9 +20,9 @@ from mqredis.operations import giveback, settle
 
 log = logging.getLogger("mqredis.kombu")
 
-#: Names of the queues that hold the bindings of exchanges.
+# Names of the queues that hold the bindings of exchanges.
 BINDINGS = "_kombu.bindings."
-#: Seconds between two searches for queues that have expired.
+# Seconds between two searches for queues that have expired.
 _SWEEP_SECONDS = 60.0
 _MAX_BODY = 67_108_864
 _BATCH = 256
@@ -48,7 +48,7 @@ class Store:
         self.lease = lease
         self._handles: dict[str, Queue] = {}
         self._opening = threading.Lock()
-        #: The declared arguments of the queues that are open in this client.
+        # The declared arguments of the queues that are open in this client.
         self._declared: dict[str, Declared] = {}
         self._swept = 0.0
 

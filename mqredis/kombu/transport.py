@@ -25,11 +25,11 @@ from mqredis.operations.receive import Locks as Locked
 
 log = logging.getLogger("mqredis.kombu")
 
-#: The lease of delivered messages in seconds. Live workers renew it; after a crash the messages return.
+# The lease of delivered messages in seconds. Live workers renew it; after a crash the messages return.
 LEASE_SECONDS = 30.0
-#: How long a consumer that may not receive sleeps before it looks at its limits again.
+# How long a consumer that may not receive sleeps before it looks at its limits again.
 _NO_CREDIT_SECONDS = 1.0
-#: Passwords in an address: between the user's name and the last @ before the path, and in the query.
+# Passwords in an address: between the user's name and the last @ before the path, and in the query.
 _SECRET = re.compile(r"(://[^:/@]*:)[^/?]*@")
 _QUERY_SECRET = re.compile(r"([?&][a-z_]*password=)[^&]*")
 _SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")

@@ -86,7 +86,7 @@ __all__ = [
     "Subscription",
 ]
 
-#: Models for operators, imported at the first use since making each of them takes time.
+# Models for operators, imported at the first use since making each of them takes time.
 _INSPECTION = {
     "ClaimInfo",
     "ClientInfo",

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from mqredis.errors import InvalidArgument, did_you_mean
 
-#: The default of a field that has none.
+# The default of a field that has none.
 REQUIRED: Any = ...
-#: The fields that hold a lookup id.
+# The fields that hold a lookup id.
 LOOKUP_IDS = ("lookup_id", "original_lookup_id")
 
 

@@ -29,19 +29,19 @@ from mqredis.models.text import (
 )
 
 # Bits that a field sets for its message.
-#: The scripts act on the field when the message arrives or leaves: bit 1 of the record's flag.
+# The scripts act on the field when the message arrives or leaves: bit 1 of the record's flag.
 SPECIAL = 1
-#: A refused message leaves a report, a dead letter or a journal copy.
+# A refused message leaves a report, a dead letter or a journal copy.
 TRACED = 2
-#: The field is repeated in what the send returns.
+# The field is repeated in what the send returns.
 NAMED = 4
-#: The message is part of a group.
+# The message is part of a group.
 GROUPED = 8
-#: The priority of the message is not 3.
+# The priority of the message is not 3.
 PRIORITY = 16
-#: The message may be lost, unless it is sent in a transaction.
+# The message may be lost, unless it is sent in a transaction.
 EXPRESS = 32
-#: The message has a dedup window, which has no meaning without a dedup key.
+# The message has a dedup window, which has no meaning without a dedup key.
 WINDOW = 64
 
 
@@ -181,7 +181,7 @@ def _join_flags(text: str) -> str:
     return f"{text}\x03z{total}"
 
 
-#: Every field that a sender can set, except the body, by name.
+# Every field that a sender can set, except the body, by name.
 FIELDS: dict[str, Field] = {
     "content_type": Field("\x03y", str, _as_text, _text(DEFAULT_CONTENT_TYPE, most=255), unescape),
     "label": Field("\x03l", str, _as_text, _text(most=249), unescape),
@@ -226,7 +226,7 @@ FIELDS: dict[str, Field] = {
     "extension": Field("\x03X", bytes, _as_bytes, lambda value: value.hex() or None, bytes.fromhex),
 }
 
-#: Fields of a record by their letters: the attribute's name, and the function that parses the text.
+# Fields of a record by their letters: the attribute's name, and the function that parses the text.
 READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     field.mark[1]: (name, field.read) for name, field in FIELDS.items() if field.read is not None
 } | {
@@ -244,7 +244,7 @@ READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-#: The fields as write_fields needs them: a tuple is unpacked several times faster than a NamedTuple.
+# The fields as write_fields needs them: a tuple is unpacked several times faster than a NamedTuple.
 _WRITERS = {
     name: (field.mark, field.kind, field.convert, field.write, field.about) for name, field in FIELDS.items()
 }

@@ -166,7 +166,7 @@ class StoredMessage:
     """Its delay, its rest or its time to live is over, and no call has served that yet."""
 
 
-#: What can happen to a message.
+# What can happen to a message.
 TrailEvent = Literal[
     "sent", "locked", "returned", "aborted", "lapsed", "resting", "retried", "poisoned", "moved", "dead_lettered",
     "redriven", "committed", "received", "rejected", "expired", "dropped", "purged", "deleted",

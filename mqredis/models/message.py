@@ -13,7 +13,7 @@ from mqredis.models.fields import read_fields
 from mqredis.models.header import Header
 from mqredis.models.text import Identifier, generated_id, time_at, token_of
 
-#: Bits of a record's flag (lua/core/record.lua).
+# Bits of a record's flag (lua/core/record.lua).
 _FIRST, _LAST = 2, 4
 
 _new = object.__new__

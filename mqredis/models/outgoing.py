@@ -19,9 +19,9 @@ from mqredis.models.header import Header, MessageFields
 from mqredis.models.properties import PropertyValue
 from mqredis.models.text import Identifier, escape, generated_id, names, token_of
 
-#: Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
+# Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
 INLINE_BODY_BYTES = 4096
-#: The flag of a record as one digit (lua/core/record.lua), and bits of it.
+# The flag of a record as one digit (lua/core/record.lua), and bits of it.
 _FLAG_DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _LARGE, _NAMED = 8, 16
 

@@ -69,6 +69,7 @@ class RetryPolicy(Model):
         return (1 + self.immediate) * (1 + self.cycles)
 
     deliveries = renamed.attribute("property", "deliveries", "attempts")
+    """Former name of ``attempts``."""
 
     @model_validator(mode="before")
     @classmethod

@@ -11,13 +11,13 @@ from mqredis.errors import InvalidArgument
 Identifier = str | bytes
 
 MAX_IDENTIFIER_BYTES = 255
-#: The reason code with which IBM MQ refuses a place in a group that is out of range, by field.
+# The reason code with which IBM MQ refuses a place in a group that is out of range, by field.
 PLACE_REASONS = {"sequence": 2250, "offset": 2251}
 
 _ESCAPE = re.compile(r"[\x00-\x04]")
 _UNESCAPE = re.compile(r"\x04([@-D])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: The first and the last millisecond that a datetime knows.
+# The first and the last millisecond that a datetime knows.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 

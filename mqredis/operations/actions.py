@@ -23,9 +23,9 @@ from mqredis.steps import Steps, perform, procedure
 
 Details = Mapping[str, Any]
 
-#: An entry of the log is kept for 30 days.
+# An entry of the log is kept for 30 days.
 KEPT_SECONDS = 30 * 86_400.0
-#: Bytes of an entry's body; of longer texts the end is cut off.
+# Bytes of an entry's body; of longer texts the end is cut off.
 _BODY = 3000
 
 
@@ -33,7 +33,7 @@ class Author(NamedTuple):
     """Who acts, as the log shows it."""
 
     name: str
-    #: What the action was made with: "api", "cli" or "console".
+    # What the action was made with: "api", "cli" or "console".
     source: str
 
 

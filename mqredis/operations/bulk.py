@@ -23,9 +23,9 @@ from mqredis.operations.queue import close_handle, info, open_handle
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, procedure
 
-#: Lookup ids that one action takes.
+# Lookup ids that one action takes.
 MOST_IDS = 256
-#: Actions, by their names in the log, that take no available messages.
+# Actions, by their names in the log, that take no available messages.
 _DELAYED_ONLY = frozenset({"cancel", "run_now"})
 _CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,[ad],[0-9a-f]*(d[0-9a-f]+)?")
 

@@ -12,9 +12,9 @@ from mqredis.codec import escape
 from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.models import Message
 
-#: Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
+# Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
 LONGEST = 1e9
-#: Parameters that callers give by name.
+# Parameters that callers give by name.
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ from mqredis.codec.claims import Claim, PageList
 from mqredis.operations.faults import Fault, Faults, at, state_of
 from mqredis.operations.snapshot import Store
 
-#: Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
+# Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
 NEVER = float(1 << 52)
 
 

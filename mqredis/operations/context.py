@@ -31,7 +31,7 @@ from mqredis.settings import ENV_PREFIX, LONGEST_LEASE, Settings
 if TYPE_CHECKING:
     from mqredis.selector import Selector
 
-#: So many dropped objects are kept until the client is closed. The oldest of more are left to their leases.
+# So many dropped objects are kept until the client is closed. The oldest of more are left to their leases.
 MAX_DROPPED = 10_000
 
 

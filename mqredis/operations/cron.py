@@ -47,7 +47,7 @@ class Cron:
         raise InvalidArgument(f"no time fits the cron expression {self._text!r:.80}")
 
 
-#: How Python names a time zone with a fixed offset from UTC.
+# How Python names a time zone with a fixed offset from UTC.
 _FIXED = re.compile(r"UTC([+-])(\d\d):(\d\d)")
 
 

@@ -28,9 +28,9 @@ from mqredis.operations.snapshot import Store
 from mqredis.reports import Finding, Report
 from mqredis.steps import Steps, perform, procedure
 
-#: How often the doctor begins again if the store changed during a repair.
+# How often the doctor begins again if the store changed during a repair.
 ROUNDS = 5
-#: A server's clock that differs by more than so many seconds from ours is reported.
+# A server's clock that differs by more than so many seconds from ours is reported.
 CLOCK_SECONDS = 5
 
 

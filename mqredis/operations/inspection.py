@@ -32,7 +32,7 @@ from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 
-#: A message id that the broker has made from the lookup id (mqredis/models/text.py).
+# A message id that the broker has made from the lookup id (mqredis/models/text.py).
 _GENERATED = re.compile(r"mq-(0[0-7][0-9a-f]{14})")
 _CLAIM_STATES = ("filling", "complete", "released")
 

@@ -31,9 +31,9 @@ _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTAL
 _NUMBER = re.compile(r"\d{1,16}")
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 """Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
-#: The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
+# The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
-#: Keys that a manager may have beside those of its queues.
+# Keys that a manager may have beside those of its queues.
 _BESIDE = ("sinks", "workers", "schedules", "schedules:messages")
 _META = {"schema": r"6", "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
 _META |= dict.fromkeys(("history", "seq", "messages", "bytes", "time"), r"\d{1,16}")
@@ -360,7 +360,7 @@ def hints(store: Store) -> Faults:
             yield Fault("queue.waiting", view.path, "has waiting readers that would not be notified", (edit,))
 
 
-#: Of which fields a ``config`` is made (lua/core/context.lua, lua/core/queue.lua).
+# Of which fields a ``config`` is made (lua/core/context.lua, lua/core/queue.lua).
 _META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
 _QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
@@ -396,13 +396,13 @@ def waiters(store: Store) -> Faults:
 
 
 Check = Callable[[Store], Faults]
-#: In the order of the report and of the repairs: positions before the counters of them.
+# In the order of the report and of the repairs: positions before the counters of them.
 CHECKS: tuple[Check, ...] = (
     meta_fields, key_types, key_names, queue_fields, lines, records, positions, timers, dedup, retries, topics, strays,
     owners, claims, claim_pages, transactions, queue_list, queue_counters, meta_counters, hints, sessions, handles,
     waiters, trails, trail_shares, schedules,
 )  # fmt: skip
-#: Invariants over several keys, which need a consistent snapshot.
+# Invariants over several keys, which need a consistent snapshot.
 CUT: frozenset[Check] = frozenset(
     (
         key_names,

@@ -9,7 +9,7 @@ from mqredis import scripts
 from mqredis.reports import Finding
 from mqredis.steps import Command, Refused, Steps, procedure
 
-#: The name of a function library of any release.
+# The name of a function library of any release.
 OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
 
 

@@ -14,7 +14,7 @@ from mqredis.operations.context import Context, Handle, Logical, UnitOfWork
 if TYPE_CHECKING:
     from mqredis.selector import Selector
 
-#: A selector as callers give it: its text, or parsed.
+# A selector as callers give it: its text, or parsed.
 Selection: TypeAlias = "str | Selector | None"
 
 

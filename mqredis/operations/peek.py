@@ -14,7 +14,7 @@ from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.wait import Fetch, Reader, until_found
 from mqredis.steps import Call, Steps, procedure
 
-#: Messages a browse fetches at once.
+# Messages a browse fetches at once.
 PAGE = 64
 
 

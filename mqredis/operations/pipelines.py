@@ -17,7 +17,7 @@ from mqredis.steps import Listen, Steps, Wait, perform, procedure
 
 PageHook = Callable[[], None] | None
 
-#: Most stages that one call discards.
+# Most stages that one call discards.
 DISCARD_PAGE = 256
 
 

@@ -13,14 +13,14 @@ from mqredis.commands.doctor import Edit
 from mqredis.operations.faults import Fault, Faults, at, shown
 from mqredis.operations.snapshot import Store
 
-#: The score of a dedup key that a message in the queue holds (features/special.lua); others have the
-#: end of their window.
+# The score of a dedup key that a message in the queue holds (features/special.lua); others have the
+# end of their window.
 HELD = 9_000_000_000_000_000
 _POLICY = re.compile(
     r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
     r"( \d+(\.\d+)?(e[+-]?\d+)? [01] \S+)?"
 )
-#: Timers of messages that rest, or are kept for a while in ;poison (lua/features/retry).
+# Timers of messages that rest, or are kept for a while in ;poison (lua/features/retry).
 _RESTS = frozenset((b"b", b"s", b"w", b"p"))
 _ID = re.compile(rb"[0-9a-f]{16}")
 _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")

@@ -14,9 +14,9 @@ from mqredis.operations import pipelines
 from mqredis.operations.context import Context
 from mqredis.steps import Command, Steps, perform, procedure
 
-#: Seconds without a step after which a publication counts as abandoned; a step takes less than a second.
+# Seconds without a step after which a publication counts as abandoned; a step takes less than a second.
 ABANDONED_SECONDS = 10.0
-#: Messages that one step publishes when an operator finishes a publication.
+# Messages that one step publishes when an operator finishes a publication.
 STEP = 100_000
 
 

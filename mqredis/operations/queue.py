@@ -34,11 +34,11 @@ from mqredis.operations.settle import settle
 from mqredis.status import Status
 from mqredis.steps import Steps, perform, procedure
 
-#: Properties that a queue of the system has.
+# Properties that a queue of the system has.
 _OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
-#: Properties that cannot be changed.
+# Properties that cannot be changed.
 FIXED = ("transactional", "group_exclusive", "topic")
-#: Queues that one information call covers.
+# Queues that one information call covers.
 PAGE = 64
 
 

@@ -20,9 +20,9 @@ from mqredis.status import Status
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, understand
 
 R = TypeVar("R")
-#: A name of its own, since reading a member of an enumeration costs as much as a function call.
+# A name of its own, since reading a member of an enumeration costs as much as a function call.
 KEYS_CHANGED = int(Status.KEYS_CHANGED)
-#: Each repetition names more queues, so a few are enough; more would be an endless loop.
+# Each repetition names more queues, so a few are enough; more would be an endless loop.
 ROUNDS = 16
 
 

@@ -20,16 +20,16 @@ from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
-#: When it lapses, and when that was said, on the server's clock in ms.
+# When it lapses, and when that was said, on the server's clock in ms.
 Lease = tuple[bytes | int, int]
 
 
 class Locks:
     """Messages locked by one call, and what they share: the fence and the lease."""
 
-    #: The messages, once they were made: of sealed ones and of joined ones that is at once.
+    # The messages, once they were made: of sealed ones and of joined ones that is at once.
     made: list[Message] | None = None
-    #: The interface's queue, and the transaction that ends the locks.
+    # The interface's queue, and the transaction that ends the locks.
     queue: Any = None
     unit: UnitOfWork | None = None
     _until: float | None = None
@@ -44,11 +44,11 @@ class Locks:
         lease: Lease,
     ) -> None:
         self.handle = handle
-        #: The record of each message, and its lookup id as the scripts spell it.
+        # The record of each message, and its lookup id as the scripts spell it.
         self.found = found
         self.keys = keys
         self.fence = fence
-        #: When the reply was read, on the monotonic clock.
+        # When the reply was read, on the monotonic clock.
         self.now = now
         self.lease = lease
 

@@ -17,7 +17,7 @@ from mqredis.operations.queue import close_handle, info, open_handle, serve
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, Wait, perform, procedure
 
-#: The part of a lookup id that counts up.
+# The part of a lookup id that counts up.
 SEQUENCE = (1 << 56) - 1
 
 

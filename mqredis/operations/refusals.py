@@ -21,9 +21,9 @@ from mqredis.errors import (
 )
 from mqredis.steps import Call
 
-#: What to do about a message that is too large.
+# What to do about a message that is too large.
 LARGER = "raise max_message_bytes of the queue and of the settings, or send it in segments (send_group)"
-#: The text of each error.
+# The text of each error.
 TEXTS: dict[type[MqError], str] = {
     QueueQuotaExceeded: "the message would exceed the quota of {queue}: receive or purge messages, or raise "
     "quota_messages or quota_bytes with update_queue",
@@ -40,7 +40,7 @@ TEXTS: dict[type[MqError], str] = {
     QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
     "if it was created anew",
 }
-#: The errors that :func:`told` replaces by ones with a better text.
+# The errors that :func:`told` replaces by ones with a better text.
 TOLD: tuple[type[MqError], ...] = (*TEXTS, TransactionUsage, TransactionSequence)
 
 

@@ -40,18 +40,18 @@ from mqredis.operations.send import outgoing
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import Steps, perform, procedure
 
-#: Bytes that a stored message takes without its body.
+# Bytes that a stored message takes without its body.
 _HEAD = 12_288
-#: A text that no schedule has, so that the broker refuses the change and returns the stored text.
+# A text that no schedule has, so that the broker refuses the change and returns the stored text.
 _UNREAD = "-"
-#: The lookup id of a message that is not in a queue.
+# The lookup id of a message that is not in a queue.
 _NO_ID = b"0" * 16
-#: The arrival of such a message, as in its record.
+# The arrival of such a message, as in its record.
 _NO_TIME = b"0" * 13
 #: A message without fields and with an empty body, as a schedule keeps it.
 _EMPTY = b"30\0"
 
-#: Decides from the stored schedule (None: there is none), its message and the time in seconds on a change; None: none.
+# Decides from the stored schedule (None: there is none), its message and the time in seconds on a change; None: none.
 Decide = Callable[[Definition | None, bytes, float], Change | None]
 
 

@@ -32,15 +32,15 @@ from mqredis.steps import (
     understand,
 )
 
-#: One call carries at most this many bytes of messages, or one message.
+# One call carries at most this many bytes of messages, or one message.
 CALL_BYTES = 4_194_304
-#: What a message takes besides its text.
+# What a message takes besides its text.
 _FIXED = 12
-#: A message as the scripts take it (:func:`mqredis.codec.encode`).
+# A message as the scripts take it (:func:`mqredis.codec.encode`).
 Encoded = tuple[bytes, bytes | None]
-#: A message and what is sent of it.
+# A message and what is sent of it.
 Prepared = tuple[Outgoing, Encoded]
-#: Each octet as bytes: a slice of one octet costs three times as much.
+# Each octet as bytes: a slice of one octet costs three times as much.
 _OCTETS = [bytes((octet,)) for octet in range(256)]
 
 

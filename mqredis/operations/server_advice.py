@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from mqredis.operations.server_facts import LATE, SETTINGS, ServerFacts
 from mqredis.reports import Finding, Severity
 
-#: Code, place, text and severity of a finding.
+# Code, place, text and severity of a finding.
 Advice = tuple[str, str, str, Severity]
 
 

@@ -15,7 +15,7 @@ from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 log = logging.getLogger("mqredis")
 
-#: Settings of a server that keeps nothing on disk, neither a log nor snapshots.
+# Settings of a server that keeps nothing on disk, neither a log nor snapshots.
 KEEPS_NOTHING = (("appendonly", "no"), ("save", "nothing"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mqredis.steps import Command, Refused, Steps, procedure
 
-#: Settings that are read one by one: older servers answer only one name at a time.
+# Settings that are read one by one: older servers answer only one name at a time.
 SETTINGS = (
     "maxmemory-policy", "maxmemory", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save",
     "notify-keyspace-events", "min-replicas-to-write", "client-output-buffer-limit",
@@ -17,11 +17,11 @@ SETTINGS = (
 
 Version = tuple[int, ...]
 Advisories = tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...]
-#: Name of the advisory about WAITAOF, an issue of Redis that Valkey inherited.
+# Name of the advisory about WAITAOF, an issue of Redis that Valkey inherited.
 LATE = "redis#13793"
 _LATE = "WAITAOF answers before the log is on the disk, unless appendfsync is always"
-#: Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
-#: newer line got its fix before its first release; an older one never did.
+# Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
+# newer line got its fix before its first release; an older one never did.
 ADVISORIES: Advisories = (
     (
         "CVE-2025-49844",
@@ -45,7 +45,7 @@ ADVISORIES: Advisories = (
     ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
     (LATE, _LATE, (7, 4), {(7, 4): 3}),
 )
-#: Advisories of Valkey, with its own release numbers.
+# Advisories of Valkey, with its own release numbers.
 VALKEY_ADVISORIES: Advisories = (
     (
         "GHSA-fq2f-crmw-q97r",

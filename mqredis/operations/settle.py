@@ -294,7 +294,7 @@ def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list
     return [lock_lost(handle.path, (key, lost[key])) if key in lost else now for key in keys]
 
 
-#: What became of a message whose lock is lost, by the letter that settle.lua answers.
+# What became of a message whose lock is lost, by the letter that settle.lua answers.
 _BECAME = {
     "a": "the message is available again",
     "f": "another reader holds the message",

@@ -14,14 +14,14 @@ from mqredis.commands import queues as queue_commands
 from mqredis.keys import MANAGER_PARTS, META_COUNTS, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
-#: Queues per call of audit.lua.
+# Queues per call of audit.lua.
 CHUNK = 48
-#: How many times the snapshot is tried.
+# How many times the snapshot is tried.
 TRIES = 4
-#: If the server has more keys than this, it is not scanned for stray keys.
+# If the server has more keys than this, it is not scanned for stray keys.
 MAX_SCAN = 5_000_000
 
-#: The header of a queue in ``meta``: config, counters, locks (lua/core/queue.lua).
+# The header of a queue in ``meta``: config, counters, locks (lua/core/queue.lua).
 _LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 
@@ -77,7 +77,7 @@ class Store:
     """Fences of the lock texts that headers of queues refer to."""
     zsets: dict[str, dict[str, float]] = field(default_factory=dict)  # handles, idle
     queues: dict[str, QueueView] = field(default_factory=dict)
-    #: Texts of schedules and their messages, by name.
+    # Texts of schedules and their messages, by name.
     schedules: dict[bytes, bytes] = field(default_factory=dict)
     schedule_messages: dict[bytes, bytes] = field(default_factory=dict)
 

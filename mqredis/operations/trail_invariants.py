@@ -10,7 +10,7 @@ from mqredis.operations.faults import Fault, Faults, field_of, int_of
 from mqredis.operations.snapshot import Store
 
 _NAME = re.compile(r"trail:([0-9a-f]{14})")
-#: The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
+# The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
 _PLACE = re.compile(r"trail:#(\d{1,3})")
 _PLACES = 1000
 #: The field that names the message which was last sent to a queue with a message id.

@@ -22,10 +22,10 @@ from mqredis.operations.context import Context, Handle, UnitOfWork, lapsed, leas
 from mqredis.operations.queue_call import provide
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, procedure, understand
 
-#: What a transaction is after its end; a preparation does not end it.
+# What a transaction is after its end; a preparation does not end it.
 IN_DOUBT = "in doubt"
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
-#: The ids that ``fresh`` makes. The broker hears of one only with its first operation, so nobody may have taken it.
+# The ids that ``fresh`` makes. The broker hears of one only with its first operation, so nobody may have taken it.
 _MADE = re.compile(r"t[0-9]+\.[0-9]+")
 
 

@@ -28,11 +28,11 @@ from mqredis.operations.context import Handle
 from mqredis.operations.interruption import ReadCall
 from mqredis.steps import MORE, Call, Listen, Steps, Wait, Woken, perform
 
-#: Makes the call of a fetch from a waiter and the place where an unfinished search continues.
+# Makes the call of a fetch from a waiter and the place where an unfinished search continues.
 Fetch = Callable[..., Call[Found]]
-#: Errors of a server that does not answer: removing each registration would wait for it again.
+# Errors of a server that does not answer: removing each registration would wait for it again.
 _UNREACHABLE = (BrokerUnavailable, OutcomeUnknown)
-#: After these errors of a queue the registration in it is gone.
+# After these errors of a queue the registration in it is gone.
 _REMOVED = (OperationCancelled, QueueNotAvailable)
 
 
@@ -127,7 +127,7 @@ def _wait(
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()
-    #: A reader of a single queue notes there that it is idle.
+    # A reader of a single queue notes there that it is idle.
     only = readers[0].handle if len(readers) == 1 else None
     waiters = [Waiter(_member(readers, kind, mode, tag)) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)

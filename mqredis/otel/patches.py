@@ -30,7 +30,7 @@ from mqredis.otel.recorder import (
     text,
 )
 
-#: Most properties of one message. A context that would exceed it is left out.
+# Most properties of one message. A context that would exceed it is left out.
 _MOST = 128
 Originals = dict[tuple[type, str], Any]
 _originals: Originals = {}
@@ -191,7 +191,7 @@ def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:
     return message.replace(properties=properties)
 
 
-#: Class, method, and kind of record, for both interfaces.
+# Class, method, and kind of record, for both interfaces.
 _METHODS: tuple[tuple[str, str, type[_Span]], ...] = (
     ("Queue", "send", _Send),
     ("Queue", "send_many", _SendMany),

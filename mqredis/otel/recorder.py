@@ -19,7 +19,7 @@ from mqredis.models import Message, Sent
 
 SYSTEM = "mqredis"
 Attributes = dict[str, str | int]
-#: Kind of a span by the type of its operation; a process span alone is a consumer's.
+# Kind of a span by the type of its operation; a process span alone is a consumer's.
 KINDS = {
     "send": SpanKind.PRODUCER,
     "receive": SpanKind.CLIENT,
@@ -90,7 +90,7 @@ class Recorder:
         return labels
 
 
-#: The recorder that `instrument` made; None: nothing is recorded.
+# The recorder that `instrument` made; None: nothing is recorded.
 _current: list[Recorder] = []
 
 
@@ -165,7 +165,7 @@ class Processing:
             context=self._context if not batch and links else None,
             links=links if batch else (),
         )
-        #: The error of the handler.
+        # The error of the handler.
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:

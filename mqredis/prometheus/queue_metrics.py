@@ -13,7 +13,7 @@ from mqredis.operations import failed
 from mqredis.prometheus.text import Labels, Metric, Sample, render_text
 from mqredis.steps import Command, Refused, Steps, procedure
 
-#: Name, type, help, and the samples of one queue.
+# Name, type, help, and the samples of one queue.
 _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], ...] = (
     (
         "mqredis_queue_messages",
@@ -119,7 +119,7 @@ def _statistics(manager: QueueManager, queues: Iterable[QueueInfo]) -> Iterable[
             continue  # deleted meanwhile
 
 
-#: Commands that run scripts, by the names under which the server counts them.
+# Commands that run scripts, by the names under which the server counts them.
 _SCRIPTS = re.compile(r"cmdstat_(fcall|evalsha|eval)$")
 _LATENCY = re.compile(r"latency_percentiles_usec_(fcall|evalsha|eval)$")
 

@@ -39,7 +39,7 @@ from mqredis.selector.nodes import (
 
 _OPERATORS = {"=": b"=", "<>": b"#", "<": b"<", ">": b">", "<=": b"l", ">=": b"g"}
 _CONSTANTS = {True: b"T", False: b"F", None: b"U"}
-#: Stands for an underscore inside a pattern: no UTF-8 text holds it.
+# Stands for an underscore inside a pattern: no UTF-8 text holds it.
 _ANY = b"\xff"
 
 

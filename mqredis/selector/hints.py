@@ -8,7 +8,7 @@ from mqredis.selector.nodes import And, Compare, Condition, Header, In, Literal
 
 Hint = tuple[str, str | bytes]
 _HEX_ID = re.compile("ID:((?:[0-9a-f]{2})+)")
-#: The more telling identifier first.
+# The more telling identifier first.
 _ORDER = ("message_id", "correlation_id", "group_id")
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from mqredis.selector.nodes import Like
 
-#: Characters that the LIKEs of one selector may search in, shared equally among them; never less than the
-#: floor. The server needs some 3 ms for the worst case.
+# Characters that the LIKEs of one selector may search in, shared equally among them; never less than the
+# floor. The server needs some 3 ms for the worst case.
 BUDGET = 16384
 FLOOR = 256
-#: A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
-#: And so many comparisons for each character of the budget may a pattern with underscores use.
+# A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
+# And so many comparisons for each character of the budget may a pattern with underscores use.
 FACTOR = 4
 
 Segments = tuple[tuple[str | None, ...], ...]

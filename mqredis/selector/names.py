@@ -114,7 +114,7 @@ FIELDS: dict[str, HeaderField] = {
     "$sent_at": _SENT,
 }
 
-#: Fields of IBM MQ's message descriptor that messages of ours do not have, or that change while they wait.
+# Fields of IBM MQ's message descriptor that messages of ours do not have, or that change while they wait.
 _NO_COUNTERPART = frozenset(
     {
         *(

@@ -22,7 +22,7 @@ class Invalid(Enum):
 
 INVALID = Invalid.INVALID
 
-#: What an operand can be worth; None is NULL.
+# What an operand can be worth; None is NULL.
 Value = str | bytes | bool | int | float | Invalid | None
 
 

@@ -23,15 +23,15 @@ class ClaimInfo:
 
     queue: str
     owner: str
-    #: Sequence of the claim that is open, or of the last one received.
+    # Sequence of the claim that is open, or of the last one received.
     sequence: int
     messages: int
     bytes: int
     since: datetime
-    #: Is the query's driver connected? False says nothing about anonymous queries of a lost network.
+    # Is the query's driver connected? False says nothing about anonymous queries of a lost network.
     alive: bool
     released: bool
-    #: Is a claim received, and not all of its messages removed yet? They count among the locked ones until then.
+    # Is a claim received, and not all of its messages removed yet? They count among the locked ones until then.
     removing: bool = False
 
 

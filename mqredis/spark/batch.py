@@ -35,9 +35,9 @@ from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
 from mqredis.spark.options import Options
 
-#: Ids that one partition of locked or delayed messages names at most.
+# Ids that one partition of locked or delayed messages names at most.
 LISTED = 10_000
-#: The part of a lookup id that counts what was sent; above it stands the priority.
+# The part of a lookup id that counts what was sent; above it stands the priority.
 SEQUENTIAL = (1 << 56) - 1
 
 
@@ -191,7 +191,7 @@ def reader(options: Options, schema: StructType) -> BatchReader:
     return PushingReader(options, schema) if on else BatchReader(options, schema)
 
 
-#: Spark wants at least one partition.
+# Spark wants at least one partition.
 NOTHING = InputPartition(None)
 
 
@@ -226,7 +226,7 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     return found + [entry.rpartition(b",")[2] for entry in entries if b"," in entry]
 
 
-#: The ids in a packed lock, and in a page of a claim.
+# The ids in a packed lock, and in a page of a claim.
 _LOCK, _PAGE = re.compile(rb"\d+ \d+ \d+ \S+ ([0-9a-f]+)"), re.compile(rb"([0-9a-f]*)")
 
 

@@ -21,7 +21,7 @@ from mqredis.spark import headers
 from mqredis.spark.schema import STATE_COLUMNS
 
 _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
-#: Columns that need the head of a record.
+# Columns that need the head of a record.
 HEAD_COLUMNS = frozenset(
     {
         "message_id", "correlation_id", "group_id", "sequence", "priority", "label", "content_type", "properties",
@@ -29,20 +29,20 @@ HEAD_COLUMNS = frozenset(
         "response_queue", "app_tag",
     }
 )  # fmt: skip
-#: Columns that need nothing but the id.
+# Columns that need nothing but the id.
 ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager", "batch_id"})
 
 Head = dict[str, str]
 
 
-#: Flag digits (lua/core/record) of messages that ask the broker for something, or may do so: special, and not only by a
-#: correlation id beside a body that is not large. And those of messages whose body is kept apart.
+# Flag digits (lua/core/record) of messages that ask the broker for something, or may do so: special, and not only by a
+# correlation id beside a body that is not large. And those of messages whose body is kept apart.
 _SPECIAL, _LARGE = b"13579bdfprtv", b"89abcdefopqrstuv"
-#: Flag digits of messages that only a correlation id sets apart, which is a text and stands last in the head. And those
-#: of messages that nothing sets apart.
+# Flag digits of messages that only a correlation id sets apart, which is a text and stands last in the head. And those
+# of messages that nothing sets apart.
 _NAMED, _PLAIN = b"hjln", b"0246"
 _FLAG = itemgetter(13)
-#: Behind the end of any head. pyarrow cannot slice bytes without an end.
+# Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30
 
 

@@ -25,9 +25,9 @@ from mqredis.steps import Operation
 
 R = TypeVar("R")
 
-#: Documentation page that errors name.
+# Documentation page that errors name.
 DOCS = "docs/spark.md"
-#: Least reply and retry timeouts of a job, in seconds.
+# Least reply and retry timeouts of a job, in seconds.
 LEAST_TIMEOUT = 60.0
 
 _managers: dict[tuple[int, str, str], QueueManager] = {}

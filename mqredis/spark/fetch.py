@@ -18,11 +18,11 @@ from mqredis.selector import Selector, header_of
 from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
 from mqredis.spark.connection import SourceError, command, context_of, fields
 
-#: Rows of one record batch at most: Spark's own limit.
+# Rows of one record batch at most: Spark's own limit.
 BATCH = 10_000
 
 
-#: What would be told of a message without a state that a pipeline has claimed: how often it was delivered.
+# What would be told of a message without a state that a pipeline has claimed: how often it was delivered.
 CLAIMED = b"1 0 0"
 
 

@@ -12,10 +12,10 @@ from pyspark.sql import datasource as ds
 
 from mqredis.spark.schema import FIELDS
 
-#: No lookup id is higher: the column is a BIGINT.
+# No lookup id is higher: the column is a BIGINT.
 HIGHEST = (1 << 63) - 1
 
-#: Columns whose filters we evaluate: every scalar one of ours.
+# Columns whose filters we evaluate: every scalar one of ours.
 _COLUMNS = frozenset(FIELDS) - {"properties", "headers", "system_headers"}
 _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ds.EqualTo: pc.equal,

@@ -16,10 +16,10 @@ import pyarrow as pa
 from mqredis.codec import unescape
 from mqredis.errors import InvalidArgument
 
-#: Name, type and value.
+# Name, type and value.
 Typed = tuple[str, str, str | None]
 
-#: Types by the letter that stands before the value of a property in a record (lua/core/record.lua).
+# Types by the letter that stands before the value of a property in a record (lua/core/record.lua).
 _TYPES = {
     "s": "string",
     "i": "bigint",
@@ -30,13 +30,13 @@ _TYPES = {
     "n": "void",
 }
 _WORDS = {"t": "true", "f": "false", "n": None}
-#: Identifiers by their letter: "s" and a text, or "x" and hex digits.
+# Identifiers by their letter: "s" and a text, or "x" and hex digits.
 _IDENTIFIERS = {"m": "message_id", "c": "correlation_id", "g": "group_id"}
 _OTHERS = {"o": ("offset", "bigint"), "b": ("body_type", "bigint"), "X": ("extension", "binary")}
-#: Bits of the field "z".
+# Bits of the field "z".
 _FLAGS = {1: "last_in_group", 2: "segment", 4: "last_segment"}
 
-#: Fields that a writer takes from ``system_headers``.
+# Fields that a writer takes from ``system_headers``.
 SYSTEM = frozenset(
     {*_IDENTIFIERS.values(), *(name for name, _ in _OTHERS.values()), *_FLAGS.values(), "recoverable"}
 )

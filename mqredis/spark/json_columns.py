@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.errors import InvalidArgument
 
-#: Holds the parsed body until its fields are columns of their own.
+# Holds the parsed body until its fields are columns of their own.
 _PARSED = "__mqredis_json"
 
 

@@ -65,14 +65,14 @@ class Options:
         return self.url or os.environ.get("MQREDIS_URL", "")
 
 
-#: Options by the lower-case names in which Spark hands them over.
+# Options by the lower-case names in which Spark hands them over.
 NAMES = {field.name.lower(): field for field in fields(Options)}
-#: Other spellings: what the Kafka source calls these options.
+# Other spellings: what the Kafka source calls these options.
 _SPELLINGS = {
     "minoffsetspertrigger": "minmessagespertrigger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
 }
-#: Options that Spark adds for purposes of its own.
+# Options that Spark adds for purposes of its own.
 _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
 
 

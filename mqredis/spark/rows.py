@@ -35,7 +35,7 @@ _TEXT, _BYTES = (StringType,), (StringType, BinaryType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _NUMBER = (*_WHOLE, FloatType, DoubleType)
 
-#: Columns a writer takes, and their types.
+# Columns a writer takes, and their types.
 COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "body": _BYTES,
     "queue": _TEXT,
@@ -83,11 +83,11 @@ _RANGES = {
 }
 _LENGTHS = {"label": 249, "content_type": 255}
 
-#: Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
+# Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
 Encoded = tuple[str, list[bytes], dict[int, bytes]]
-#: Stands for a body that is kept apart from its record.
+# Stands for a body that is kept apart from its record.
 _LARGE = bytes(codec.INLINE_BODY_BYTES + 1)
-#: The text of a correlation id in a record, without its mark; None if the id names nothing.
+# The text of a correlation id in a record, without its mark; None if the id names nothing.
 _write_id = MESSAGE_FIELDS["correlation_id"].write
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from mqredis.errors import InvalidArgument
 
 _STRING, _INT, _LONG, _TIME = StringType(), IntegerType(), LongType(), TimestampType()
-#: Values with their types: mqredis/spark/headers.py.
+# Values with their types: mqredis/spark/headers.py.
 HEADERS = MapType(_STRING, StructType([StructField("type", _STRING), StructField("value", _STRING)]))
 
 SCHEMA = StructType(
@@ -56,7 +56,7 @@ SCHEMA = StructType(
     ]
 )
 FIELDS = {field.name: field for field in SCHEMA.fields}
-#: Columns that come from the state record of a message.
+# Columns that come from the state record of a message.
 STATE_COLUMNS = frozenset({"delivery_count", "abort_count", "move_count"})
 
 

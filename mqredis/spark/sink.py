@@ -32,7 +32,7 @@ from mqredis.spark.staging import Staged, Stager, targets
 from mqredis.steps import perform
 
 _LOG = logging.getLogger("mqredis.spark")
-#: How the names of writes begin that were given none.
+# How the names of writes begin that were given none.
 UNNAMED = "job-"
 
 

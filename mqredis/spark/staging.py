@@ -28,11 +28,11 @@ from mqredis.spark.crash import point
 from mqredis.spark.options import Options
 from mqredis.steps import perform
 
-#: One call stages about so many messages, or so many bytes. A portion of the messages is measured at once.
+# One call stages about so many messages, or so many bytes. A portion of the messages is measured at once.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
 PORTION = 100
-#: The broker puts the arrival time in front of a message, in 13 digits.
+# The broker puts the arrival time in front of a message, in 13 digits.
 _ARRIVAL = 13
 _FLAG = itemgetter(0)
 

@@ -8,7 +8,7 @@ from mqredis.spark.connection import command
 from mqredis.spark.fetch import part
 from mqredis.spark.options import Options, milliseconds, positions
 
-#: Messages that are received under a search are passed over; after so many it begins further in front.
+# Messages that are received under a search are passed over; after so many it begins further in front.
 _TRIES = 16
 
 

@@ -21,9 +21,9 @@ from mqredis.spark.options import Options, delay_seconds
 
 R = TypeVar("R")
 
-#: How often a query looks for a queue that does not exist yet, or whether enough messages have come.
+# How often a query looks for a queue that does not exist yet, or whether enough messages have come.
 LOOK_SECONDS = 1.0
-#: Messages that one call of a claim takes, or receives, at most (lua/claims/claim: run).
+# Messages that one call of a claim takes, or receives, at most (lua/claims/claim: run).
 ONE_CALL = 1_000
 
 

@@ -57,17 +57,22 @@ class Worker:
         if heartbeat_seconds is not None:
             checks.seconds(heartbeat_seconds, "heartbeat_seconds", positive=True)
         self.name = name
+        """Name of the worker in failure reports; None: host and process id."""
         self._heartbeat_seconds = heartbeat_seconds
         self._url = url
         self._manager = manager
         self._settings = settings
         self._shutdown_seconds = shutdown_seconds
         self.health_file = health_file
+        """File that is touched after each successful read of the queues."""
         self.metrics = metrics
+        """Port, or host and port, at which the worker serves metrics."""
         self.consumers: list[Consumer] = []
+        """The registered consumers, with their counters."""
         self.schedules: list[Wanted] = []
+        """The declared schedules."""
         self._running: Running | None = None
-        #: It is held while the worker runs.
+        # It is held while the worker runs.
         self._claim = threading.Lock()
         self._ready = threading.Event()
 

@@ -17,7 +17,7 @@ from mqredis.worker.app import Worker
 from mqredis.worker.metrics import shifted
 from mqredis.worker.processes import end_with_supervisor, supervise
 
-#: Environment variable that gives child processes the broker's URL.
+# Environment variable that gives child processes the broker's URL.
 _URL = "MQREDIS_WORKER_URL"
 
 

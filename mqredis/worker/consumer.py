@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*([smh])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-#: More attempts than a message can have: the policy never ends.
+# More attempts than a message can have: the policy never ends.
 _UNLIMITED = 1_000_000_000
 _MOST_CONCURRENCY = 10_000
 _ENDS = {
@@ -46,13 +46,16 @@ class Retry:
     delay: float = 1.0
     """Pause before the second attempt, growing by ``factor`` up to ``max_delay``."""
     factor: float = 2.0
+    """Each pause is so many times as long as the one before it."""
     max_delay: float = 300.0
+    """Longest pause."""
     jitter: float = 0.1
     """Each pause is longer by up to this part of it, so that messages that fail together do not come back together."""
     final: str = "poison"
     """What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
     "reject" or "drop", which deletes it."""
     deliveries: InitVar[int | None] = None
+    """Former name of ``attempts``."""
 
     def __post_init__(self, deliveries: int | None) -> None:
         if deliveries is not None:

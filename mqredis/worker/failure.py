@@ -14,7 +14,7 @@ from typing import Any
 from mqredis.operations import giveback
 from mqredis.worker.outcomes import Reject, RetryLater
 
-#: The longest text of an error, and of the end of a traceback, in characters.
+# The longest text of an error, and of the end of a traceback, in characters.
 MAX_ERROR, MAX_TRACEBACK = 1000, 4000
 
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mqredis.worker")
 
-#: A worker counts as gone after so many missing heartbeats.
+# A worker counts as gone after so many missing heartbeats.
 MISSED = 4
-#: Limits of a heartbeat: running handlers, and messages of each.
+# Limits of a heartbeat: running handlers, and messages of each.
 MOST = 100
 
 

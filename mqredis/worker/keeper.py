@@ -17,7 +17,7 @@ from mqredis.worker.outcomes import Cancelled, TimeLimitExceeded
 
 log = logging.getLogger("mqredis.worker")
 
-#: A lease is renewed when so much of it is over.
+# A lease is renewed when so much of it is over.
 _RENEW_AT = 1 / 3
 
 
@@ -135,7 +135,7 @@ class Keeper:
         self._changed = threading.Condition(self._lock)
         self._closed = False
         self._thread: threading.Thread | None = None
-        #: When the thread checks next. Notifying it for each message would cost more than a short handler.
+        # When the thread checks next. Notifying it for each message would cost more than a short handler.
         self._looks = math.inf
 
     def add(self, held: Held) -> None:

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
-#: Seconds between two reads of the messages whose lease lapsed, while the queues themselves are never empty.
+# Seconds between two reads of the messages whose lease lapsed, while the queues themselves are never empty.
 LAPSED_SECONDS = 1.0
 
-#: Errors of a commit that are not the handler's: the broker cannot do anything at the moment.
+# Errors of a commit that are not the handler's: the broker cannot do anything at the moment.
 _BROKER_ERRORS = (
     BrokerFull,
     BrokerUnavailable,
@@ -80,15 +80,15 @@ class Loop:
         self.manager: QueueManager = running.manager
         self.transactional = queues[0].handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
-        #: Is the loop reading, or waiting for a message?
+        # Is the loop reading, or waiting for a message?
         self.reading = False
         # A rate counts single messages.
         single = self.transactional or consumer.payload.many or bool(consumer.rate)
         self.prefetch = Prefetch(1 if single else consumer.prefetch, self.lease, running.keeper)
         self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
-        #: The pauses that were set when the present turn began.
+        # The pauses that were set when the present turn began.
         self._pauses = running.pauses
-        #: When to read lapsed messages next; not in the turn after one was handled.
+        # When to read lapsed messages next; not in the turn after one was handled.
         self._lapsed_next = time.monotonic() + LAPSED_SECONDS
         self._lapsed_last = False
 

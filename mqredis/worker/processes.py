@@ -15,11 +15,11 @@ from queue import Empty, SimpleQueue
 
 log = logging.getLogger("mqredis.worker")
 
-#: Environment variable that tells a process its end of the pipe to the supervisor.
+# Environment variable that tells a process its end of the pipe to the supervisor.
 _PIPE = "MQREDIS_WORKER_PIPE"
-#: Pause before a process that died is started again, in seconds.
+# Pause before a process that died is started again, in seconds.
 _AGAIN_SECONDS = 1.0
-#: Seconds between two checks of the files for changes.
+# Seconds between two checks of the files for changes.
 _LOOK_SECONDS = 0.5
 
 
@@ -70,14 +70,14 @@ class _Supervisor:
         folder: Path,
     ) -> None:
         self._command = list(command)
-        #: A pipe that stays open as long as this process lives. Child processes inherit the first end only.
+        # A pipe that stays open as long as this process lives. Child processes inherit the first end only.
         self._pipe = os.pipe()
         self._environment = {**environment, _PIPE: str(self._pipe[0])}
         self._reload = reload
         self._once = once
         self._own = own
         self._folder = folder
-        #: Filled by the signal handler. An event would not do: the main thread may hold its lock at that moment.
+        # Filled by the signal handler. An event would not do: the main thread may hold its lock at that moment.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
         self._told: set[int] = set()

@@ -40,13 +40,13 @@ from mqredis.worker.transaction_loop import TransactionLoop
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
-#: Seconds that a read waits if readers cannot be notified, so that health checks see that the worker lives. If readers
-#: can be notified, the driver's poll for all waits shows it.
+# Seconds that a read waits if readers cannot be notified, so that health checks see that the worker lives. If readers
+# can be notified, the driver's poll for all waits shows it.
 POLL_READ_SECONDS = 5.0
 _PAUSE_MAX = 5.0
-#: Seconds between two checks whether a pause that an operator has set is over.
+# Seconds between two checks whether a pause that an operator has set is over.
 _PAUSED_SECONDS = 0.2
-#: Seconds between two checks whether the driver's poll for all waits succeeded.
+# Seconds between two checks whether the driver's poll for all waits succeeded.
 _POLL_CHECK_SECONDS = 1.0
 
 
@@ -73,14 +73,14 @@ class Running:
         self.schedules = list(schedules)
         self._scheduler = Scheduler(manager, self.schedules)
         self.keeper = Keeper()
-        #: What operators have paused.
+        # What operators have paused.
         self.pauses = Pauses()
-        #: The consumers of which the log says that they are paused.
+        # The consumers of which the log says that they are paused.
         self._told_paused: set[str] = set()
-        #: The running handlers: consumer, messages, and time.monotonic() of the start.
+        # The running handlers: consumer, messages, and time.monotonic() of the start.
         self.handlers: dict[Held, tuple[Consumer, Sequence[Message], float]] = {}
         self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
-        #: The scope by which waiting reads are cancelled.
+        # The scope by which waiting reads are cancelled.
         self.scope = object()
         self.stopping = threading.Event()
         self.fatal: BaseException | None = None

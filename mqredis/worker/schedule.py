@@ -14,9 +14,9 @@ from mqredis.operations.schedules import Wanted
 
 log = logging.getLogger("mqredis.worker")
 
-#: Seconds between two reads of schedules that were created or resumed meanwhile.
+# Seconds between two reads of schedules that were created or resumed meanwhile.
 _LOOK_SECONDS = 5.0
-#: The next look comes earlier if another schedule was served or is due before.
+# The next look comes earlier if another schedule was served or is due before.
 _UNSERVED = "schedule %s cannot be served: %s; the next try is within %.0f s"
 
 

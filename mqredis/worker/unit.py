@@ -34,10 +34,10 @@ class Unit:
         messages: Sequence[Message],
         transaction: Transaction | None,
     ) -> None:
-        #: The queue manager of the worker.
         self.manager = manager
-        #: The messages that are being handled.
+        """The queue manager of the worker."""
         self.messages = list(messages)
+        """The messages that are being handled."""
         self._opener = opener
         self._transaction = transaction
         self._kept: list[tuple[Queue, Outgoing]] = []

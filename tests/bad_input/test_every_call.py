@@ -36,7 +36,7 @@ _NOT_SECONDS = [NAN, INF, True, "1", b"1", [1], HUGE, 1e300]
 _NOT_TEXT = [5, b"x", ["x"], True, object()]
 _OTHER_THING = ["x", 5, True, object()]
 
-#: What each kind of argument does not take; None where it means that nothing was chosen.
+# What each kind of argument does not take; None where it means that nothing was chosen.
 KINDS: dict[str, list[Any]] = {
     "name": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "a*", "\ud800", None, 5, b"q", ["q"], True],
     "pattern": [5, b"*", ["*"], True],
@@ -155,7 +155,7 @@ _TAKE = {**_READ, "tag": "tag", "transaction": "transaction"}
 _SENT = {"transaction": "transaction", "durability": "durability"}
 _BROWSE = {**_READ, "lock": "flag", "lease": "lease", "unmarked": "flag", "mark": "mark"}
 
-#: Call: what it needs to be called at all, and the kind of each of its arguments.
+# Call: what it needs to be called at all, and the kind of each of its arguments.
 CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.create_queue": (
         {"name": "new"}, {"name": "name", "exist_ok": "flag", "properties": "properties"},
@@ -337,9 +337,9 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Operator.remove_schedule": ({"name": "s"}, {"name": "name", "token": "action_token"}),
     "Operator.abort": ({"transaction": "t"}, {"transaction": "transaction_id", "token": "action_token"}),
 }  # fmt: skip
-#: Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
+# Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
 FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
-#: None chooses nothing.
+# None chooses nothing.
 OPTIONAL = {
     "Operator.begin.queue",
     "Operator.begin.details",

@@ -32,7 +32,7 @@ BAD = {
     "list": ["q"],
 }
 bad_names = pytest.mark.parametrize("name", BAD.values(), ids=BAD.keys())
-#: Where None means that nothing was chosen.
+# Where None means that nothing was chosen.
 CHOSEN = {word: name for word, name in BAD.items() if name is not None}
 chosen_names = pytest.mark.parametrize("name", CHOSEN.values(), ids=CHOSEN.keys())
 

@@ -211,7 +211,7 @@ def test_it_works_under_a_prefix(under_prefix: str, broker: mqredis.QueueManager
     expect(page.locator(".messages tbody tr")).to_have_count(2)
 
 
-#: Text whose contrast is below WCAG AA: 4.5, or 3 for large text.
+# Text whose contrast is below WCAG AA: 4.5, or 3 for large text.
 CONTRAST = """() => {
   const channel = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);

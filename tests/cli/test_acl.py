@@ -37,7 +37,7 @@ def server(start_server: Callable[..., RedisServer]) -> RedisServer:
     return start_server(tcp=True)
 
 
-#: What ``mqredis acl`` is told for the server of the tests.
+# What ``mqredis acl`` is told for the server of the tests.
 HOW = {"functions": server_version() >= (7,)}
 
 
@@ -139,7 +139,7 @@ def test_a_user_who_loads_its_scripts_needs_no_deploy_step(server: RedisServer) 
     work(login(server, "worker", preloaded=False))
 
 
-#: Commands that would show a secret, reach another manager, or run Lua of the user's own.
+# Commands that would show a secret, reach another manager, or run Lua of the user's own.
 FORBIDDEN: tuple[tuple[str | bytes, ...], ...] = (
     ("CONFIG", "GET", "requirepass"), ("CONFIG", "GET", "masterauth"), ("CONFIG", "GET", "tls-key-file-pass"),
     ("CONFIG", "GET", "*"), ("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "REWRITE"), ("CONFIG", "RESETSTAT"),
@@ -164,7 +164,7 @@ FORBIDDEN: tuple[tuple[str | bytes, ...], ...] = (
     ("RESTORE", "mq:{shop}:x", "0", b"x"), ("SHUTDOWN",), ("BGSAVE",), ("BGREWRITEAOF",), ("SAVE",),
     ("REPLICAOF", "h", "1"), ("SYNC",), ("PSYNC", "?", "-1"), ("FAILOVER",), ("CLUSTER", "RESET"), ("CLUSTER", "NODES"),
 )  # fmt: skip
-#: These a role has for its work; they show nothing of others.
+# These a role has for its work; they show nothing of others.
 ALLOWED_TO = {
     "deploy": {("SCRIPT", "LOAD"), ("SCRIPT", "EXISTS"), ("FUNCTION", "LOAD"), ("FUNCTION", "LIST"),
                ("FUNCTION", "DELETE")},
@@ -303,7 +303,7 @@ def test_the_deploy_step_from_the_command_line(run: Run, redis_server: RedisServ
     assert run("scripts", "check", *how).out.endswith(f"as {loaded['kind']}\n")
 
 
-#: What another release has left.
+# What another release has left.
 OLD = """#!lua name=mqredis_0123456789ab_send
 redis.register_function('mqredis_0123456789ab_send', function() return 1 end)
 """
@@ -368,7 +368,7 @@ def shown(qm: Any) -> dict[str, Any]:
     }
 
 
-#: Everything else that a queue manager can be asked for.
+# Everything else that a queue manager can be asked for.
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "create_queue": lambda qm: qm.create_queue("x"),
     "update_queue": lambda qm: qm.update_queue("orders", label="x"),

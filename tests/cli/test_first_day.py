@@ -13,7 +13,7 @@ from mqredis.cli.exits import Exit
 from mqredis.worker import Worker
 from tests.cli.conftest import Run
 
-#: A time as tables show it: in UTC, which it says.
+# A time as tables show it: in UTC, which it says.
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 
 

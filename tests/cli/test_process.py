@@ -20,7 +20,7 @@ from tests.support.server import RedisServer
 Start = Callable[..., subprocess.Popen[str]]
 
 
-#: For a process that hangs, in seconds: far more than one takes on a machine that has other things to do.
+# For a process that hangs, in seconds: far more than one takes on a machine that has other things to do.
 PATIENCE = 150
 pytestmark = pytest.mark.timeout(600)  # some tests start half a dozen of them
 

@@ -26,7 +26,7 @@ from tests.support.backend import Backend
 from tests.support.counts import count
 
 _numbers = itertools.count(1)
-#: What one call removes at most: of messages that need no look, and of others (lua/claims/claim.lua).
+# What one call removes at most: of messages that need no look, and of others (lua/claims/claim.lua).
 RUN, PAGE = 1000, 256
 
 

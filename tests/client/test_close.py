@@ -11,7 +11,7 @@ import pytest
 from tests.matching.kit import Broker, Loop
 from tests.support.server import RedisServer
 
-#: No lease ends within a test.
+# No lease ends within a test.
 LEASE: dict[str, Any] = {"lease_seconds": 1000.0}
 
 

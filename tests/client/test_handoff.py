@@ -24,7 +24,7 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 SETTINGS = mqredis.Settings(allow_volatile=True)
-#: Where readers that wait are registered.
+# Where readers that wait are registered.
 WAITERS = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
 
 
@@ -233,7 +233,7 @@ async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: th
         assert (await queue.lock(0)).message.delivery_count == 1
 
 
-#: The clients of the server while one of these tests runs.
+# The clients of the server while one of these tests runs.
 USER: dict[str, Any] = {"username": "limited", "password": "any"}
 
 

@@ -20,7 +20,7 @@ from tests.support.faults import Hold, Request, Rule
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
-#: No lease ends within a test.
+# No lease ends within a test.
 SETTINGS = Settings(lease_seconds=1000, reply_timeout_seconds=60)
 
 

@@ -35,14 +35,14 @@ def pass_time(qm: QueueManager, seconds: float) -> None:
     qm.context.clock = lambda: time.monotonic() + seconds
 
 
-#: Calls without a transaction on a transactional queue.
+# Calls without a transaction on a transactional queue.
 WITHOUT: dict[str, Callable[[Queue], object]] = {
     "send": lambda orders: orders.send(b"x"),
     "large body": lambda orders: orders.send(b"x" * 20_000),
     "send_many": lambda orders: orders.send_many([b"x", b"y"]),
     "group": lambda orders: orders.group().send(b"x"),
 }
-#: Calls in a transaction on a queue that is not transactional.
+# Calls in a transaction on a queue that is not transactional.
 WITHIN: dict[str, Callable[[Queue, Transaction], object]] = {
     "send": lambda plain, tx: plain.send(b"x", transaction=tx),
     "send_many": lambda plain, tx: plain.send_many([b"x"], transaction=tx),

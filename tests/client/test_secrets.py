@@ -20,12 +20,12 @@ import mqredis.asyncio
 from mqredis import MqError, Settings
 from tests.support.server import RedisServer, free_port
 
-#: With characters that are written differently in a URL, in a repr and in JSON.
+# With characters that are written differently in a URL, in a repr and in JSON.
 SECRET = "canary/\\'\"@:%é"
 FORMS = {SECRET, quote(SECRET, safe=""), repr(SECRET)[1:-1], "canary"}
 IN_URL = quote(SECRET, safe="")
 HASTY = Settings(retry_seconds=0.2, connect_timeout_seconds=5, reply_timeout_seconds=5)
-#: Where any failure will do.
+# Where any failure will do.
 SHORT = HASTY.model_copy(update={"connect_timeout_seconds": 0.5, "reply_timeout_seconds": 0.5})
 
 
@@ -130,7 +130,7 @@ def test_a_connection_that_is_lost_and_refused_shows_nothing(server: RedisServer
         assert not shows(told(failed.value))
 
 
-#: Answers with the arguments of every process there is, its own and its parent's among them.
+# Answers with the arguments of every process there is, its own and its parent's among them.
 APP = """
 import contextlib, pathlib, subprocess
 from mqredis.worker import Unit, Worker

@@ -18,7 +18,7 @@ from tests.support.server import RedisServer
 
 RETRY, REPLY = 0.3, 0.2
 SETTINGS = Settings(retry_seconds=RETRY, reply_timeout_seconds=REPLY, allow_volatile=True)
-#: What a busy machine may add to the bound.
+# What a busy machine may add to the bound.
 SLACK = 1.5
 TIMEOUT = 0.2
 
@@ -30,7 +30,7 @@ def server(start_server: Callable[..., RedisServer]) -> Iterator[RedisServer]:
     os.kill(server.pid, signal.SIGCONT)
 
 
-#: A call on a queue whose only message is locked, and the seconds that it may wait for a message.
+# A call on a queue whose only message is locked, and the seconds that it may wait for a message.
 CALLS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
     "receive": (lambda queue, _: queue.receive(0), 0),
     "receive and wait": (lambda queue, _: queue.receive(TIMEOUT), TIMEOUT),

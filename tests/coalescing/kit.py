@@ -29,9 +29,9 @@ class Gate:
         self.open = asyncio.Event()
         self.open.set()
         self.waiting = 0
-        #: How many messages went with each call.
+        # How many messages went with each call.
         self.sizes: list[int] = []
-        #: How many locks were settled by each call that does nothing else.
+        # How many locks were settled by each call that does nothing else.
         self.settled: list[int] = []
         self._driver = qm._driver
         self._call = qm._driver.call

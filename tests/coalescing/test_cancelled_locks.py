@@ -15,7 +15,7 @@ from mqredis.drivers.attempt import Attempt
 from tests.coalescing.kit import turns
 from tests.support.server import RedisServer
 
-#: No lease ends within a test.
+# No lease ends within a test.
 SETTINGS = Settings(allow_volatile=True, lease_seconds=1000)
 HOW: dict[str, dict[str, Any]] = {
     "plain": {},

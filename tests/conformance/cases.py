@@ -28,10 +28,10 @@ N1 P  N2 P  N4 P  N5 P  N7 P  N8 P  N10 P  N11 P  N13 P  N14 P  N16 P  N17 P  N1
 """
 
 _WORDS = _PUBLISHED.split()
-#: Case id to basis.
+# Case id to basis.
 BASIS: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 
-#: Cases that no test stands for, with the reason.
+# Cases that no test stands for, with the reason.
 LEFT_OUT: dict[str, str] = {
     "G12": "not offered: a lock is an object, there are no request ids to mistake",
 }

@@ -21,7 +21,7 @@ from mqredis.errors import IoTimeout
 from mqredis.models.base import Fields
 from mqredis.settings import Settings
 
-#: No step of a conformance test takes longer than this unless something hangs, in seconds.
+# No step of a conformance test takes longer than this unless something hangs, in seconds.
 PATIENCE = 30.0
 
 

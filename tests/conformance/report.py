@@ -19,7 +19,7 @@ from tests.conformance.cases import BASIS, LEFT_OUT
 
 COLUMNS = ("real-sync", "real-async", "fake-sync", "fake-async")
 HERE = Path(__file__).parent
-#: The cases of timers, moves and traces. There the name alone tells the case: test_n10_n11.
+# The cases of timers, moves and traces. There the name alone tells the case: test_n10_n11.
 FEATURES = sorted((HERE.parent / "msmq").glob("test_cases*.py"))
 OUTPUT = HERE.parent.parent / "build" / "conformance.json"
 

@@ -33,7 +33,7 @@ from mqredis.errors import EnqueueRefused, MqError
 from mqredis.status import Status
 from tests.conformance.facade import Broker, Pending, Proxy, Wrapped
 
-#: The short names of the published cases.
+# The short names of the published cases.
 NAMES = {
     Status.IO_TIMEOUT: "IO_TIMEOUT",
     Status.ILLEGAL_CURSOR_ACTION: "ILLEGAL_CURSOR",
@@ -58,11 +58,11 @@ NAMES = {
     Status.XACT_E_NOTSUPPORTED: "NOT_SUPPORTED",
     Status.LOCK_LOST: "LOCK_LOST",
 }
-#: Reads that wait; in a case they do not, unless they are told how long.
+# Reads that wait; in a case they do not, unless they are told how long.
 READS = frozenset(["receive", "peek", "peek_next", "lock", "receive_group"])
-#: Where such a read takes how many before how long.
+# Where such a read takes how many before how long.
 BATCHES = frozenset(["receive_many", "lock_many"])
-#: A read that has to wait says so with this, in seconds: longer than any test takes.
+# A read that has to wait says so with this, in seconds: longer than any test takes.
 LONG = 30
 
 

@@ -10,7 +10,7 @@ from tests.conformance.facade import drain, send, send_in
 case = pytest.mark.case
 
 
-#: Identifiers the broker makes up itself may differ in length.
+# Identifiers the broker makes up itself may differ in length.
 ID = b"0123456789abcdef"
 
 

@@ -19,7 +19,7 @@ def steps(text: str) -> list[str]:
     return [step.strip() for step in text.split(";") if step.strip()]
 
 
-#: The rest of the states differ in how they came about, which the scripts decide: two kinds are enough for them.
+# The rest of the states differ in how they came about, which the scripts decide: two kinds are enough for them.
 WHERE = [
     (kind, state)
     for kind in KINDS

@@ -18,7 +18,7 @@ from tests.console.browser import Browser
 from tests.support.server import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "console.md"
-#: What a project of Django has, and visits to its pages and those of the console beside it.
+# What a project of Django has, and visits to its pages and those of the console beside it.
 DJANGO = """
 import asyncio, os, sys, types
 

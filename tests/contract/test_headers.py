@@ -19,7 +19,7 @@ from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
-#: What every script may answer, from core/context: not repeated in the headers.
+# What every script may answer, from core/context: not repeated in the headers.
 FROM_THE_CONTEXT = {
     "SESSION_EXPIRED",
     "TOKEN_REUSED",
@@ -27,11 +27,11 @@ FROM_THE_CONTEXT = {
     "SCHEMA_TOO_NEW",
     "SCHEMA_TOO_OLD",
 }
-#: How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
+# How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
 FROM_THE_CALLER = {"OPERATION_CANCELLED"}
-#: Not returned, but stored as the reply of another call.
+# Not returned, but stored as the reply of another call.
 FOR_OTHERS = {"resolve": {"OPERATION_CANCELLED"}}
-#: Data pipelines have keys of their own; their scripts are called by the tests of mqredis.spark.
+# Data pipelines have keys of their own; their scripts are called by the tests of mqredis.spark.
 PIPELINES = ("claim", "stage")
 _USED = re.compile(r"\bstatus\.([A-Z_]+)\b")
 _REQUIRED = re.compile(r'^--- require (?:lazy )?"([a-z]+/[a-z_]+)"', re.MULTILINE)

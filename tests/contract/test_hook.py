@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "mqredis"
-#: Folders whose code stands beside the interface, and not inside of it.
+# Folders whose code stands beside the interface, and not inside of it.
 INTEGRATIONS = ("cli", "console", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker")
 
 
@@ -54,7 +54,7 @@ def own(folder: Path) -> set[str]:
     return names
 
 
-#: Names that classes outside of the integrations define.
+# Names that classes outside of the integrations define.
 INTERFACE = set().union(
     *(own(folder) for folder in ROOT.iterdir() if folder.is_dir() and folder.name not in INTEGRATIONS)
 )

@@ -12,7 +12,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 
-#: Modules that are imported when they are first used, each with all modules below it.
+# Modules that are imported when they are first used, each with all modules below it.
 LAZY = (
     "lark",
     "mqredis.asyncio",

@@ -16,7 +16,7 @@ from mqredis.scripts import Library
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer
 
-#: Called with a table that is used again and one that was parsed from the same header.
+# Called with a table that is used again and one that was parsed from the same header.
 CHECK = """local function same(old, new)
   for name, value in pairs(new) do
     if name ~= "call" and name ~= "text" and tostring(old[name]) ~= tostring(value) and name ~= "is" then

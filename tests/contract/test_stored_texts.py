@@ -16,7 +16,7 @@ from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
-#: Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
+# Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
 NUMBERS = (0, 1, 9, 10, 4096, 1_764_000_000_000, 2**53 - 1)
 NAME = string.ascii_letters + string.digits + "._-%"
 HEX = "0123456789abcdef"

@@ -19,7 +19,7 @@ from tests.support.server import RedisServer
 lua51 = pytest.importorskip("lupa.lua51")
 
 DOC = Path(__file__).parents[2] / "docs" / "architecture.md"
-#: At most so many lines of Lua in so many files, from the first line of the script to its last write.
+# At most so many lines of Lua in so many files, from the first line of the script to its last write.
 MOST_LINES, MOST_FILES = 150, 5
 
 

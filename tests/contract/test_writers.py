@@ -13,9 +13,9 @@ from mqredis.scripts import Script
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer
 
-#: The key under which the scripts of this test note their writes.
+# The key under which the scripts of this test note their writes.
 NOTES = "writers"
-#: Wraps the commands of a bundle. A command that core/chunked runs is noted for the module that asked for it.
+# Wraps the commands of a bundle. A command that core/chunked runs is noted for the module that asked for it.
 RECORDER = """local asked
 local writes = {HSET=1, HDEL=1, HINCRBY=1, ZADD=1, ZREM=1, ZREMRANGEBYRANK=1, ZREMRANGEBYLEX=1, DEL=1, UNLINK=1}
 local function asking(module, first) asked = module return first end
@@ -37,9 +37,9 @@ end
 _CALL = re.compile(r"\bredis\.call\(")
 _CHUNKED = re.compile(r"\bchunked\.(run|scores|fields)\(([^,()]+(?:\([^()]*\))?),")
 
-#: What the store alone writes: available, locked, records and states of a queue, and the manager's counters.
+# What the store alone writes: available, locked, records and states of a queue, and the manager's counters.
 PARTS = {"a", "l", "m", "s", "counters"}
-#: The other modules that write one of them, and why.
+# The other modules that write one of them, and why.
 EXCEPTIONS = {
     # The one writer of locks of readers that are kept in short: they become elements of l and s.
     "core/locks": {"l", "s"},

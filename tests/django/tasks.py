@@ -9,7 +9,7 @@ try:
 except ImportError:
     from django_tasks import task
 
-#: What the tasks did.
+# What the tasks did.
 done: list[Any] = []
 
 

@@ -18,7 +18,7 @@ from tools import script_docs, settings_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-#: Pages whose Python blocks are programs, run from top to bottom as one.
+# Pages whose Python blocks are programs, run from top to bottom as one.
 PROGRAMS = [
     "README.md",
     "docs/index.md",

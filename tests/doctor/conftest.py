@@ -15,7 +15,7 @@ from mqredis import Match, Outgoing, QueueManager, Settings, Transaction
 from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
-#: Id of a message that is not there.
+# Id of a message that is not there.
 GHOST = "0400000000000fff"
 
 

@@ -12,7 +12,7 @@ from tests.support.buckets import BUCKET, begin_bucket
 from tests.support.counts import Line, line, set_config, set_count, set_line
 
 Plant = Callable[[Patient], object]
-#: An entry of a trail.
+# An entry of a trail.
 _ENTRY = "1764000000000 sent orders 1 - - - "
 
 
@@ -108,7 +108,7 @@ def _expiring(name: str) -> Plant:
     return plant
 
 
-#: what is planted, the code that must be found, whether a repair mends it
+# what is planted, the code that must be found, whether a repair mends it
 PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
     ("bytes of a queue", _count("orders.q", "bytes", 1), "counter.queue", True),

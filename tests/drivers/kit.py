@@ -185,7 +185,7 @@ async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None
                     await pause.wait()
 
 
-#: Never set: what is looked at comes from another process and has no event of ours.
+# Never set: what is looked at comes from another process and has no event of ours.
 _PAUSE = threading.Event()
 
 FAST = Settings(

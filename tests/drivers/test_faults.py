@@ -31,7 +31,7 @@ from tests.drivers.kit import FAST, add, aio_until, first, read, take, until
 from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer, server_version
 
-#: Gives up soon where tries fail at once; where they work they may take their time.
+# Gives up soon where tries fail at once; where they work they may take their time.
 BRIEF = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
 
 

@@ -24,7 +24,7 @@ from tests.support.faults import Hold
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
-#: Frames in which an interrupt is tried: ours, redis-py's and those of the locks.
+# Frames in which an interrupt is tried: ours, redis-py's and those of the locks.
 _PLACES = ("/mqredis/", "/redis/", "/threading.py")
 
 

@@ -18,7 +18,7 @@ from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
 from tests.drivers.kit import FAST, TinyScript, aio_until, first, take, until
 
-#: It looks for all by itself, often; the others only when a test asks them to.
+# It looks for all by itself, often; the others only when a test asks them to.
 OFTEN = FAST.model_copy(update={"recheck_seconds": 0.02})
 NEVER = FAST.model_copy(update={"recheck_seconds": 600.0})
 

@@ -16,7 +16,7 @@ from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerUnavailable
 from tests.drivers.kit import take
 
-#: No server listens on this port.
+# No server listens on this port.
 NODE = ("127.0.0.1", 1)
 
 

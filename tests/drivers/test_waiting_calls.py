@@ -22,9 +22,9 @@ from tests.support.server import RedisServer
 
 __all__ = ["spared"]  # a fixture
 
-#: A reader that is not notified fetches again only after the test has failed.
+# A reader that is not notified fetches again only after the test has failed.
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
-#: What an operation does when it was woken, before it looks.
+# What an operation does when it was woken, before it looks.
 Then = Callable[[], object]
 
 

@@ -15,7 +15,7 @@ from tests.support.counts import line, set_reach
 
 C = Match(correlation_id="c")
 TEXT = Filter(C).text()
-#: What a message asks for so that it is more than named.
+# What a message asks for so that it is more than named.
 SPECIAL: list[dict[str, Any]] = [
     {},
     {"message_id": "m"},

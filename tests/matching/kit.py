@@ -13,7 +13,7 @@ import mqredis
 import mqredis.asyncio as twin
 from mqredis import Outgoing, Settings
 
-#: Nothing in these tests takes longer unless it hangs, in seconds.
+# Nothing in these tests takes longer unless it hangs, in seconds.
 PATIENCE = 30.0
 
 

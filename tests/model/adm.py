@@ -19,7 +19,7 @@ from tests.model.matching import Particular
 if TYPE_CHECKING:
     from tests.model.store import Store
 
-#: What each access allows (3.1.1.17; ALL and ADMIN are the product's names for combinations).
+# What each access allows (3.1.1.17; ALL and ADMIN are the product's names for combinations).
 ALLOWS = {
     Access.RECEIVE: {"receive", "peek"},
     Access.SEND: {"send"},
@@ -58,7 +58,7 @@ class Reason(StrEnum):
     NOT_TRANSACTIONAL_MESSAGE = "not_transactional_message"
 
 
-#: What a message may ask of the broker. In a copy all of it sleeps.
+# What a message may ask of the broker. In a copy all of it sleeps.
 REQUESTS = {
     "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
     "dead_letter_queue", "journal", "dedup_key", "dedup_window",
@@ -158,7 +158,7 @@ class Stored:
 
 
 PLAIN = Outgoing()
-#: How the codec spells what a message asks for.
+# How the codec spells what a message asks for.
 KEYS = {
     "time_to_be_received": "e", "time_to_reach_queue": "u", "delay": "D", "acknowledge": "a",
     "administration_queue": "A", "dead_letter_queue": "Q", "journal": "j", "dedup_key": "k",

@@ -17,7 +17,7 @@ from mqredis.selector import Selector, header_of, parse
 if TYPE_CHECKING:
     from tests.model.adm import Position, Queue, UnitOfWork
 
-#: An identifier as it is compared; the empty one is none.
+# An identifier as it is compared; the empty one is none.
 Id = tuple[str, bytes]
 NONE: Id = ("", b"")
 

@@ -15,7 +15,7 @@ from tests.model.adm import Failure, Position, Queue, Reason, State, Stored, Uni
 if TYPE_CHECKING:
     from tests.model.store import Store
 
-#: By so many bytes a dead letter may be larger than its message.
+# By so many bytes a dead letter may be larger than its message.
 MARGIN = 1024
 
 

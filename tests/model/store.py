@@ -41,7 +41,7 @@ from tests.model.adm import (
 
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 MASK = (1 << 56) - 1
-#: The largest message of a journal or a queue of the system.
+# The largest message of a journal or a queue of the system.
 LARGEST = 67_108_864
 
 
@@ -56,7 +56,7 @@ class Store:
         self.throttled = False
         self.quota_messages: int | None = None
         self.quota_bytes: int | None = None
-        #: What goes to another queue: the manager's quota counts it once.
+        # What goes to another queue: the manager's quota counts it once.
         self.leaving: Position | None = None
         self.queues: dict[str, Queue] = {}
         self.units: dict[str, UnitOfWork] = {}

@@ -14,7 +14,7 @@ from tests.model.adm import Position, Queue, Reason, State, UnitOfWork
 if TYPE_CHECKING:
     from tests.model.store import Store
 
-#: How many leases and how many timers one visit serves.
+# How many leases and how many timers one visit serves.
 PORTION = 32
 
 

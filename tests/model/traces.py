@@ -13,7 +13,7 @@ from tests.model.adm import REQUESTS, Position, Queue, Reason, Stored, UnitOfWor
 if TYPE_CHECKING:
     from tests.model.store import Store
 
-#: The class that tells why a message left or was refused; a received one has none.
+# The class that tells why a message left or was refused; a received one has none.
 CLASSES = {
     Reason.REJECTED: MessageClass.NACK_RECEIVE_REJECTED,
     Reason.POISON: MessageClass.NACK_RECEIVE_REJECTED,
@@ -25,9 +25,9 @@ CLASSES = {
     Reason.NOT_TRANSACTIONAL_QUEUE: MessageClass.NACK_NOT_TRANSACTIONAL_QUEUE,
     Reason.NOT_TRANSACTIONAL_MESSAGE: MessageClass.NACK_NOT_TRANSACTIONAL_MESSAGE,
 }
-#: Refusals at the door that never make a dead letter.
+# Refusals at the door that never make a dead letter.
 NO_LETTER = {Reason.NOT_TRANSACTIONAL_QUEUE, Reason.NOT_TRANSACTIONAL_MESSAGE}
-#: Removals that make one only of messages sent in a transaction.
+# Removals that make one only of messages sent in a transaction.
 NO_LETTER_OUTSIDE = {Reason.PURGED, Reason.QUEUE_DELETED}
 
 

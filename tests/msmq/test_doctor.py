@@ -41,7 +41,7 @@ def test_dedup_keys(qm, redis_server):
         q.send(b"d", dedup_key="leak")
 
 
-#: Key part and what is planted there, the code that tells of it, does a repair mend it.
+# Key part and what is planted there, the code that tells of it, does a repair mend it.
 PLANTS = {
     "messages of a journal": ("q:q%3Bjournal:q", {"messages": 7}, "counter.queue", True),
     "bytes of a journal": ("q:q%3Bjournal:q", {"bytes": 1}, "counter.queue", True),

@@ -7,7 +7,7 @@ import pytest
 from mqredis import Access, Outgoing, Seek
 from tests.msmq.kit import drain, make, read
 
-#: More than a script serves in one page, and more than in one call.
+# More than a script serves in one page, and more than in one call.
 MANY = (40, 700)
 
 

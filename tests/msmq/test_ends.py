@@ -18,7 +18,7 @@ from tests.support.counts import count
 
 _numbers = itertools.count(1)
 
-#: What one more message asks for, which the others of its queue do not.
+# What one more message asks for, which the others of its queue do not.
 ODD: dict[str, dict[str, Any] | None] = {
     "all plain": None,
     "one expires": {"time_to_be_received": 60.0},
@@ -26,7 +26,7 @@ ODD: dict[str, dict[str, Any] | None] = {
     "one has a message id": {"message_id": "m"},
     "one is large": {"body": b"x" * 5000},
 }
-#: What the queues ask for.
+# What the queues ask for.
 QUEUES: dict[str, dict[str, Any]] = {
     "plain queues": {},
     "journals": {"journaling": True},

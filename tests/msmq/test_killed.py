@@ -13,7 +13,7 @@ import mqredis
 from mqredis import RetryPolicy, Settings
 from tests.msmq.kit import drain
 
-#: Locks messages and commits them; at the poison it says so and is killed by kill -9 while it holds the lock.
+# Locks messages and commits them; at the poison it says so and is killed by kill -9 while it holds the lock.
 CONSUMER = """
 import os, signal, sys
 import mqredis

@@ -12,7 +12,7 @@ import pytest
 from mqredis.cli.exits import Exit
 from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
 
-#: A command, and what the log says: the action, the queue and a part of the details.
+# A command, and what the log says: the action, the queue and a part of the details.
 COMMANDS = [
     ("queue create other --label x", "create_queue", "other", {"result": "done"}),
     ("queue set orders --quota-messages 10", "set_queue", "orders", {"result": "done"}),

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-#: What a checkout has and a clone has not.
+# What a checkout has and a clone has not.
 _LOCAL = (".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
 
-#: Run by the environments: every script of the installed package in both forms, and where the package is.
+# Run by the environments: every script of the installed package in both forms, and where the package is.
 _LIST_BUNDLES = """
 import json, sys, mqredis
 from mqredis import scripts

@@ -7,13 +7,13 @@ from typing import Any
 
 from mqredis.status import Status
 
-#: Milliseconds since 1970 of our days: what a clock put into the store.
+# Milliseconds since 1970 of our days: what a clock put into the store.
 _TIME = re.compile(rb"1[6-9]\d{11}(?:\.0)?")
-#: How long ago a message was sent, in a copy of it.
+# How long ago a message was sent, in a copy of it.
 _AGO = re.compile(rb"\x03S\d{13}")
-#: A reply that says how long until the next timer.
+# A reply that says how long until the next timer.
 _WAITING = b" %d " % Status.WAITING
-#: Fields that are made up anew for every store.
+# Fields that are made up anew for every store.
 _RANDOM = {b"incarnation", b"run_id", b"clock"}
 
 

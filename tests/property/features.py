@@ -7,7 +7,7 @@ from typing import Any
 
 from mqredis.models import Access, Match, Message
 
-#: What a queue may be told while it is in use. Whole multiples of 1000 s, see Runner.do.
+# What a queue may be told while it is in use. Whole multiples of 1000 s, see Runner.do.
 POLICIES: tuple[dict[str, Any] | None, ...] = (
     None,
     {"immediate": 0, "final": "poison"},

@@ -15,9 +15,9 @@ from tests.property import fixed_clock
 from tests.property.fixed_clock import KEYS, START, Store
 from tests.support.backend import Backend
 
-#: Small pages, so that a few messages make many.
+# Small pages, so that a few messages make many.
 _SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
-#: Where a page is found to be fit to be packed, or not.
+# Where a page is found to be fit to be packed, or not.
 _PACKED = ("packed = page.ids, page.records, true", "packed = page.ids, page.records, false")
 
 

@@ -22,8 +22,8 @@ from mqredis.models import (
 )
 from tests.property.features import FeatureSteps
 
-#: Queue name to properties: two plain ones (one with a name that needs encoding) and two transactional ones; where
-#: acknowledgements and dead letters go; topics.
+# Queue name to properties: two plain ones (one with a name that needs encoding) and two transactional ones; where
+# acknowledgements and dead letters go; topics.
 QUEUES: dict[str, dict[str, Any]] = {
     "plain": {},
     "größe/ü 日本": {"quota_messages": 6},
@@ -34,9 +34,9 @@ QUEUES: dict[str, dict[str, Any]] = {
     "news": {"topic": True},
     "unit news": {"topic": True, "transactional": True},
 }
-#: Those that are mostly used.
+# Those that are mostly used.
 NAMES = tuple(QUEUES)[:4]
-#: Topic, subscriber, selector.
+# Topic, subscriber, selector.
 SUBSCRIPTIONS: tuple[tuple[str, str, str | None], ...] = (
     ("news", "plain", None),
     ("news", "größe/ü 日本", "n = 1"),
@@ -44,17 +44,17 @@ SUBSCRIPTIONS: tuple[tuple[str, str, str | None], ...] = (
     ("unit news", "plain", None),
     ("unit news", "more units", "n = 1"),
 )
-#: Subqueues that are open all the time, and queues that the broker fills by itself.
+# Subqueues that are open all the time, and queues that the broker fills by itself.
 SUBQUEUES = ("plain;s", "units;s")
 SIDES = (
     "plain;journal", "plain;retry", "plain;poison", "units;journal", "units;retry", "units;poison",
     "system$;deadletter", "system$;deadxact", "system$;journal",
 )  # fmt: skip
 
-#: Stands for the transaction that an operation needs on its queue.
+# Stands for the transaction that an operation needs on its queue.
 FITTING = -1
 
-#: What may differ between two brokers that are both right: clocks, tokens.
+# What may differ between two brokers that are both right: clocks, tokens.
 LOOSE = {
     "token", "sent_at", "arrived_at", "expires_at", "last_moved_at", "created_at", "modified_at",
     "original_arrived_at", "rate_in", "rate_out", "rate_seconds",

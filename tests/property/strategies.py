@@ -99,7 +99,7 @@ KINDS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "manager_quota": (st.one_of(st.none(), st.integers(0, 30)),),
     "pass_time": (st.sampled_from([1e3, 1e4, 1e5, 1e6]),),
 }  # fmt: skip
-#: How often a kind is drawn: sends, reads and transactions lead to more states than the rest.
+# How often a kind is drawn: sends, reads and transactions lead to more states than the rest.
 WEIGHTS = {
     "send": 14,
     "send_many": 6,

@@ -28,9 +28,9 @@ MODULES = (
     "mutation_check",
 )
 
-#: Those that need a preloaded library, with the names of their checks.
+# Those that need a preloaded library, with the names of their checks.
 PRELOADED = {"power_check": "power cut", "clock_check": "clock"}
-#: Checks that cannot run here, and why.
+# Checks that cannot run here, and why.
 ABSENT: dict[str, str] = {}
 
 

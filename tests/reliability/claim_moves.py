@@ -13,7 +13,7 @@ from tests.reliability.moves import Step
 from tests.reliability.wire import Answer
 from tests.reliability.world import Broken, Claimed, Client, World
 
-#: A claim does not lapse.
+# A claim does not lapse.
 FOREVER = 1 << 60
 
 

@@ -11,7 +11,7 @@ from tests.reliability.world import Broken, World
 
 Q = "q"
 JOURNAL = "q;journal"
-#: One more than a call takes of messages that ask for something.
+# One more than a call takes of messages that ask for something.
 MANY = 257
 
 
@@ -23,7 +23,7 @@ def _journalled(world: World, store: Store) -> None:
         raise Broken(f"{taken} messages were received, the journal has {there}")
 
 
-#: Claims do not lapse: at the end an operator gives back what is held.
+# Claims do not lapse: at the end an operator gives back what is held.
 _OVER = (ReleaseClaim(Q, forget=True), ReleaseClaim(Q, forget=True), ReleaseClaim(Q, forget=True))
 
 CLAIMS: tuple[Scenario, ...] = (

@@ -10,11 +10,11 @@ from mqredis import RetryPolicy, Settings
 from tests.reliability.check import Run, check
 from tests.support.clock import ClockServer
 
-#: Seconds of each lease, delay and pause.
+# Seconds of each lease, delay and pause.
 SHORT = 0.5
-#: Seconds within which everything that is due has to come (docs/decisions/time.md).
+# Seconds within which everything that is due has to come (docs/decisions/time.md).
 BOUND = 15.0
-#: The clock stays within so many seconds of the machine's.
+# The clock stays within so many seconds of the machine's.
 DAY = 86_400.0
 WAYS = ("locked", "delayed", "retried", "received")
 

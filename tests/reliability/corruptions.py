@@ -16,7 +16,7 @@ from mqredis.operations.policy_invariants import HELD
 from tests.support.counts import counts, line, names, set_config, set_count, set_line
 
 GHOST = "0400000000000fff"
-#: Elements of the index that are no hints: identifiers, groups, marks for peeks.
+# Elements of the index that are no hints: identifiers, groups, marks for peeks.
 _INDEX = (b"m", b"c", b"g", b"n", b"v")
 Act = Callable[[Any], object]
 
@@ -32,9 +32,9 @@ class Corruption:
 
 _OPERATION = re.compile(rb"[SRXM] (\S+) ([0-9a-f]{16})")
 _COUNTERS = {"sub_messages", "sub_bytes"}
-#: Fields of a queue that must be there and be read.
+# Fields of a queue that must be there and be read.
 _FIELDS = {"generation", "flags", "quota_messages", "quota_bytes", *_COUNTERS}
-#: Fields of the manager that must be there and be read.
+# Fields of the manager that must be there and be read.
 _MANAGER = {"schema", "incarnation", "throttled", "clock", "counters"}
 
 

@@ -20,7 +20,7 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 FULL = 30_000
-#: Patient: each cut is followed by a repetition. Impatient: the first lost reply is an unknown outcome.
+# Patient: each cut is followed by a repetition. Impatient: the first lost reply is an unknown outcome.
 PATIENT = Settings(retry_seconds=20, retry_pause_seconds=0.001, reply_timeout_seconds=10, wake="publish")
 IMPATIENT = PATIENT.model_copy(update={"retry_seconds": 0})
 
@@ -114,7 +114,7 @@ class Player:
         self.clear(stage)
 
 
-#: Stories of several calls: after an unknown outcome in the middle the state is neither the first nor the last.
+# Stories of several calls: after an unknown outcome in the middle the state is neither the first nor the last.
 SEVERAL = frozenset({"cursor", "open_and_close", "create_queue", "update_queue", "maintain"})
 
 

@@ -19,7 +19,7 @@ from tests.reliability.wire import Shot, Wire
 from tests.support.server import RedisServer
 
 SETTINGS = Settings(test_clock=True, allow_volatile=True, wake="poll")
-#: States of one manager, one after each step of a random walk.
+# States of one manager, one after each step of a random walk.
 WALK = 100
 
 

@@ -18,11 +18,11 @@ from tests.reliability.schedule import Event, text
 from tests.reliability.wire import Answer, Shot, Wire, fire
 from tests.reliability.world import Broken, Client, World
 
-#: Worlds that run side by side.
+# Worlds that run side by side.
 WIDTH = 96
-#: Answers of calls that did nothing, which resolve calls "never".
+# Answers of calls that did nothing, which resolve calls "never".
 _NOTHING = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
-#: Longer than all leases of a scenario together, in ms.
+# Longer than all leases of a scenario together, in ms.
 AEON = 3_600_000
 
 

@@ -16,9 +16,9 @@ from tests.support.replication import syncs_on_demand
 from tests.support.server import RedisServer
 
 SETTINGS = Settings(lease_seconds=300, retry_seconds=0, connect_timeout_seconds=60, reply_timeout_seconds=60)
-#: Looks at the server before it is killed at any rate: on a fast disk the moment may not come.
+# Looks at the server before it is killed at any rate: on a fast disk the moment may not come.
 LOOKS = 3000
-#: More units than one round commits.
+# More units than one round commits.
 ROUND = 1_000_000
 
 

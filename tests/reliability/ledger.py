@@ -12,9 +12,9 @@ from typing import Any
 from mqredis import scripts
 
 LINES = Path("build/mutants.jsonl")
-#: Which tests use which scripts, and how long they take: the run on the unchanged Lua.
+# Which tests use which scripts, and how long they take: the run on the unchanged Lua.
 MAP = Path("build/mutants-map.json")
-#: The tests that judge mutants, and what they are made of.
+# The tests that judge mutants, and what they are made of.
 TESTS = (
     "client",
     "conformance",
@@ -49,7 +49,7 @@ class Ledger:
         self.lua = digest(scripts.root().rglob("*.lua"))
         self.tests = digest(path for name in TESTS for path in Path("tests", name).rglob("*.py"))
         self._verdicts: dict[str, str] = {}
-        #: Per mutant the test that noticed it last, with whatever Lua; per file of Lua, how often each test did.
+        # Per mutant the test that noticed it last, with whatever Lua; per file of Lua, how often each test did.
         self.hints: dict[str, str] = {}
         self.kills: dict[str, Counter[str]] = {}
         for line in self._read():

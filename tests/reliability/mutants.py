@@ -12,7 +12,7 @@ from functools import cache
 from mqredis import scripts
 from mqredis.status import Status
 
-#: All scripts and modules, so that a new or renamed one is never left out.
+# All scripts and modules, so that a new or renamed one is never left out.
 FILES = tuple(
     sorted(
         path.relative_to(scripts.root()).with_suffix("").as_posix() for path in scripts.root().rglob("*.lua")
@@ -30,10 +30,10 @@ _KEYS = (
     (r"KEYS\[2\]", "KEYS[3]"), (r"KEYS\[3\]", "KEYS[2]"),
 )  # fmt: skip
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
-#: A call whose result is not used. Loads and caches save time and change no result.
+# A call whose result is not used. Loads and caches save time and change no result.
 _CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.(?!load\()\w+\(.*\)$")
-#: In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
-#: the same is found: no change that a caller could notice.
+# In front of the argument that asks for a plain search. What is searched for has no magic characters, so without it
+# the same is found: no change that a caller could notice.
 _PLAIN = re.compile(r"string\.find\((?:[^()]|\([^()]*\))*, $")
 _NOT_CODE = re.compile(r"^\s*(--|local [a-z_]+ = \{\}|$)")
 

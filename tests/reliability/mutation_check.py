@@ -21,12 +21,12 @@ from tests.reliability.schedules_check import variants_of
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
-#: Mutants that no test can notice, each with its reason: ``key # reason``.
+# Mutants that no test can notice, each with its reason: ``key # reason``.
 EXPLAINED = Path(__file__).parent / "survivors.txt"
 SURVIVORS = Path("build/mutants.txt")
-#: Mutants of the full run, and the share of them that must be killed. Each of the others is explained.
+# Mutants of the full run, and the share of them that must be killed. Each of the others is explained.
 FULL, LEAST = 420, 0.95
-#: From so many on all tests judge, which takes minutes; below, in smaller runs, the schedules alone.
+# From so many on all tests judge, which takes minutes; below, in smaller runs, the schedules alone.
 WHOLE = 50
 
 

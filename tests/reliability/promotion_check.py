@@ -16,7 +16,7 @@ from tests.support.server import RedisServer
 SETTINGS = Settings(
     lease_seconds=300, retry_seconds=60, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05
 )
-#: Half of the rounds ask for the memory of a replica, and give up soon: behind a frozen link nothing will come.
+# Half of the rounds ask for the memory of a replica, and give up soon: behind a frozen link nothing will come.
 SURE = SETTINGS.model_copy(update={"durability_seconds": 0.05})
 PARTS = 3
 _PAUSE = threading.Event()

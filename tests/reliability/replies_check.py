@@ -19,7 +19,7 @@ ODD: tuple[Any, ...] = (
     b"", b"-1", b"\xff\xfe", b"9" * 5000, b"nan", b"\0", b",", b"0" * 16, b"f" * 15, b"1 2 3",
     0, -1, 1 << 62, None, [], [b"x", None], 1.5, True,
 )  # fmt: skip
-#: Calls on one stage before the next one, since many a call ends what it was made on.
+# Calls on one stage before the next one, since many a call ends what it was made on.
 LAP = 20
 
 

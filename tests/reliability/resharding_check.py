@@ -14,7 +14,7 @@ from tests.support.cluster import Cluster
 SETTINGS = Settings(
     manager="m", lease_seconds=600, retry_seconds=60, retry_pause_seconds=0.002, retry_pause_max_seconds=0.02
 )
-#: Seconds that nothing but a hang lasts.
+# Seconds that nothing but a hang lasts.
 LONG = 90.0
 _PAUSE = threading.Event()
 

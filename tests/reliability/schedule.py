@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import factorial, prod
 
-#: client, number of its step, what happens
+# client, number of its step, what happens
 Event = tuple[str, int, str]
 
 

@@ -11,7 +11,7 @@ from tests.reliability.schedule import Event, Variant, all_of, one_of, variants
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
-#: Schedules of the full run.
+# Schedules of the full run.
 FULL = 260_000
 
 

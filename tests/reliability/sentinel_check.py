@@ -16,7 +16,7 @@ SETTINGS: dict[str, Any] = {
     "retry_pause_seconds": 0.005,
     "retry_pause_max_seconds": 0.05,
 }
-#: Longer than a connection may rest before a blocking client looks whether it is still open, in seconds.
+# Longer than a connection may rest before a blocking client looks whether it is still open, in seconds.
 IDLE = 1.1
 _PAUSE = threading.Event()
 

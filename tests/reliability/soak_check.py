@@ -26,9 +26,9 @@ from tests.reliability.check import Run, check
 from tests.reliability.store import Reader
 from tests.support.server import RedisServer
 
-#: Messages of one lap over all queues.
+# Messages of one lap over all queues.
 LAP = 4000
-#: Queues with what the broker does by itself.
+# Queues with what the broker does by itself.
 QUEUES: dict[str, dict[str, Any]] = {
     "q0": {"journaling": True, "journal_quota_messages": 300},
     "q1": {"retry": RetryPolicy(immediate=0, final="poison")},
@@ -37,11 +37,11 @@ QUEUES: dict[str, dict[str, Any]] = {
     "q4": {},
 }
 
-#: Queues in steady use, and how many messages of which size lie in each of them all the time: what a leak is measured
-#: against. Beside empty queues alone, counters that gain a digit would look like one.
+# Queues in steady use, and how many messages of which size lie in each of them all the time: what a leak is measured
+# against. Beside empty queues alone, counters that gain a digit would look like one.
 STEADY, DEPTH, SIZE = 40, 20, 100
-#: By how much the keys may have grown at the end: 290 bytes, for the digits that their counters gain. Something that
-#: stayed of one in ten thousand messages would be more than that.
+# By how much the keys may have grown at the end: 290 bytes, for the digits that their counters gain. Something that
+# stayed of one in ten thousand messages would be more than that.
 MOST = 1.002
 
 

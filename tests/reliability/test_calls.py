@@ -22,7 +22,7 @@ from tests.reliability.wire import Answer, Place, Shot, fire
 from tests.support.server import RedisServer
 
 BODY = codec.encode(Outgoing(body=b"x"), "")
-#: So large that it stands beside its record.
+# So large that it stands beside its record.
 LARGE = codec.encode(Outgoing(body=b"x" * 500_000), "")
 
 

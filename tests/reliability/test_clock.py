@@ -19,9 +19,9 @@ pytestmark = [
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 HOUR = 3600.0
-#: Seconds of a lease, a delay and a pause in these tests.
+# Seconds of a lease, a delay and a pause in these tests.
 SHORT = 1.0
-#: Seconds in which what is due has to come, after a step of the clock: docs/decisions/time.md says about ten.
+# Seconds in which what is due has to come, after a step of the clock: docs/decisions/time.md says about ten.
 BOUND = 15.0
 
 

@@ -11,7 +11,7 @@ from tests.reliability.check import CHECKS, play
 
 catalog.load()
 
-#: The slice of each check: a few seconds. Another seed each week would make a failure hard to tell from a change.
+# The slice of each check: a few seconds. Another seed each week would make a failure hard to tell from a change.
 SCALE = 0.002
 SEED = 20261120
 

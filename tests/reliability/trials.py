@@ -39,7 +39,7 @@ from tests.reliability.walks import STEPS
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
-#: They notice most, so they go first.
+# They notice most, so they go first.
 WALKS = "tests/reliability/walks.py"
 FOLDERS = (
     WALKS,
@@ -64,15 +64,15 @@ FOLDERS = (
     "tests/reliability/test_clock.py::test_times_that_users_see_follow_the_clock_of_the_server",
 )
 SELECTOR, SELECTOR_TESTS = "selector/", "tests/selector/"
-#: Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
+# Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
 TWICE = ("fake", "async", "model-sync", "test_killed")
-#: Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
-#: some 0.03. A busy machine must not pass for a mutant that hangs.
+# Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
+# some 0.03. A busy machine must not pass for a mutant that hangs.
 PATIENCE, LONGEST = 15.0, 60.0
 
-#: File, number of the line, the line instead.
+# File, number of the line, the line instead.
 Change = tuple[str, int, str]
-#: So many tests judge every mutant before the others judge those that are left: they take a hundred times as long.
+# So many tests judge every mutant before the others judge those that are left: they take a hundred times as long.
 FIRST = 40
 
 

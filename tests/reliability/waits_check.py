@@ -21,7 +21,7 @@ from tests.reliability.store import Reader
 from tests.reliability.wire import Place
 from tests.support.server import RedisServer
 
-#: What a busy machine may add to a bound in seconds.
+# What a busy machine may add to a bound in seconds.
 SLACK = 2.0
 FAST = Settings(recheck_seconds=0.1, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 

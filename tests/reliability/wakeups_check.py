@@ -25,14 +25,14 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 RECHECK = 0.1
-#: How much longer than the re-check period a message may wait, in seconds. A message waits from the reply of its send
-#: until a reader has it; a look that began before that cannot see the message. Judged at full size, where nothing else
-#: runs.
+# How much longer than the re-check period a message may wait, in seconds. A message waits from the reply of its send
+# until a reader has it; a look that began before that cannot see the message. Judged at full size, where nothing else
+# runs.
 SLACK = 0.2
-#: Within so many re-checks of its client, begun after the message was sent, a reader must have taken it. One is enough;
-#: on a busy machine some more may begin between a re-check and the read that it causes. Without them it would be 300.
+# Within so many re-checks of its client, begun after the message was sent, a reader must have taken it. One is enough;
+# on a busy machine some more may begin between a re-check and the read that it causes. Without them it would be 300.
 LOOKS = 12
-#: Readers, each with a client of its own: so many threads, and as many tasks.
+# Readers, each with a client of its own: so many threads, and as many tasks.
 READERS = 12
 FAST = Settings(recheck_seconds=RECHECK, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 

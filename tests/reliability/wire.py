@@ -20,7 +20,7 @@ from mqredis.scripts import Form
 from mqredis.steps import Call, Payload
 from tests.support.server import RedisServer, server_version
 
-#: Time to live of the sessions, in ms: longer than any schedule moves its clock.
+# Time to live of the sessions, in ms: longer than any schedule moves its clock.
 TTL_MS = 86_400_000
 
 

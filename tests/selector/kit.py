@@ -16,7 +16,7 @@ from mqredis.selector.nodes import Not
 
 ARRIVED = 1_700_000_000_000
 LOOKUP_ID = 0x0400000000000011
-#: Bodies look like heads: nothing behind the first NUL may ever be taken for a field.
+# Bodies look like heads: nothing behind the first NUL may ever be taken for a field.
 TRAP = b"\x01a\x02i1\x01s\x02strap\x01n\x02i7\x01region\x02sEU\x03l" + b"trap\x03ctrap\x03p7\0\x01b\x02t"
 
 Truth = bool | None
@@ -49,7 +49,7 @@ def bundle(name: str, seen: set[str] | None = None) -> str:
     return "".join(bundle(other, seen) for other in wanted if other not in seen) + text
 
 
-#: Four arguments for each question: program, program of the negation, record, lookup id. T, F or U for each.
+# Four arguments for each question: program, program of the negation, record, lookup id. T, F or U for each.
 ENTRY = """
 local answers, programs = {}, {}
 for n = 1, #ARGV, 4 do

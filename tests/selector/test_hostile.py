@@ -14,10 +14,10 @@ from mqredis.errors import SelectorSyntaxError
 from mqredis.selector import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
 from tests.selector.kit import Judge, Subject
 
-#: Calls of functions, Python's and C's: less than 50 ms of work on a machine of today, and the same number on each.
+# Calls of functions, Python's and C's: less than 50 ms of work on a machine of today, and the same number on each.
 _LIMIT_CALLS = 150_000
-#: Processor time of the thread, for what is no call (a regular expression, say): ten times what is promised, so that
-#: only work of another order reaches it. The bar of reliability says 50 ms.
+# Processor time of the thread, for what is no call (a regular expression, say): ten times what is promised, so that
+# only work of another order reaches it. The bar of reliability says 50 ms.
 _LIMIT_SECONDS = 0.5
 
 _HOSTILE = {

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-#: What makes a small session start fast: one JIT, one collector, classes taken as they are, no UI, few shuffle
-#: partitions.
+# What makes a small session start fast: one JIT, one collector, classes taken as they are, no UI, few shuffle
+# partitions.
 CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -27,7 +27,7 @@ CONFIG = {
     "spark.log.level": "ERROR",
 }
 
-#: For rows that are few: compiling a plan costs more than running it.
+# For rows that are few: compiling a plan costs more than running it.
 SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -36,7 +36,7 @@ SMALL = {
 }
 
 
-#: For the little JVM that finds out how to start the real one.
+# For the little JVM that finds out how to start the real one.
 LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []  # removed when this process ends

@@ -25,7 +25,7 @@ from mqredis.spark.crash import VARIABLE
 from tests.spark.config import spark_home
 from tests.spark.conftest import CHECKOUT, environment
 
-#: Places in the driver and in its tasks where it may die (mqredis/spark/crash.py).
+# Places in the driver and in its tasks where it may die (mqredis/spark/crash.py).
 SOURCE = (
     "after-latest",
     "before-claim",
@@ -45,7 +45,7 @@ SINK = (
     "after-sweep",
 )
 PLACES = {"source": SOURCE, "sink": SINK, "both": SOURCE + SINK}
-#: Per micro-batch: more than one page of a claim and of a publication.
+# Per micro-batch: more than one page of a claim and of a publication.
 TRIGGER = 1_200
 
 

@@ -10,7 +10,7 @@ from tests.spark.kills import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.reliability, pytest.mark.timeout(900)]
 
-#: Between two pages of a claim, and of a publication: in one pipeline that has both.
+# Between two pages of a claim, and of a publication: in one pipeline that has both.
 SLICE = ("mid-claim", "mid-publish")
 SEED = 20261120
 

@@ -12,7 +12,7 @@ import redis.asyncio
 from tests.support.server import RedisServer
 
 ServerKind = Literal["real", "fake"]
-#: What fakeredis pretends to be; the version that the scripts were first measured on.
+# What fakeredis pretends to be; the version that the scripts were first measured on.
 FAKE_VERSION = (7, 0, 15)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mqredis.codec.history import BUCKET_MS
 
-#: Seconds of a bucket.
+# Seconds of a bucket.
 BUCKET = BUCKET_MS // 1000
 
 

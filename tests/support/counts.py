@@ -12,8 +12,8 @@ from mqredis.keys import META_COUNTS, QUEUE_COUNTS
 
 _LINE = re.compile(rb"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \S+)*)", re.DOTALL)
 _LOCK = b"lock:"
-#: How many texts of locks stand beside a line at most, and with how many bytes of locks it takes one more itself
-#: (lua/core/straight.lua).
+# How many texts of locks stand beside a line at most, and with how many bytes of locks it takes one more itself
+# (lua/core/straight.lua).
 MOST, ROOM = 32, 512
 
 

@@ -26,7 +26,7 @@ class PowerServer(RedisServer):
 
     def __init__(self, policy: str) -> None:
         super().__init__(aof=True, options={"appendfsync": policy})
-        #: Written bytes that the cuts took away.
+        # Written bytes that the cuts took away.
         self.gone = 0
         self._notes = self.directory / "synced"
         self.environment = {"LD_PRELOAD": str(library("synced.c")), "MQREDIS_SYNCED": str(self._notes)}

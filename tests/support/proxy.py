@@ -42,7 +42,7 @@ from tests.support.resp import SUBSCRIBERS, is_message, is_push, read_frame, str
 T = TypeVar("T")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-#: Commands that make a connection what it is; a duplicate's connection is prepared with them.
+# Commands that make a connection what it is; a duplicate's connection is prepared with them.
 HANDSHAKE = frozenset({"AUTH", "HELLO", "SELECT"})
 _LIMIT = 1 << 26  # bytes a stream reader buffers
 _GRACE = 1.0  # seconds for the answer to a request that was released after its client had gone
@@ -57,11 +57,11 @@ class Proxy:
         self.listen = listen
         self.seed = seed
         self.port = 0
-        #: True: new connections are closed at once, as by a server that is down.
+        # True: new connections are closed at once, as by a server that is down.
         self.down = False
-        #: The last requests, the refused and the lost ones included.
+        # The last requests, the refused and the lost ones included.
         self.log: deque[Request] = deque(maxlen=100_000)
-        #: Length of the last answers in bytes.
+        # Length of the last answers in bytes.
         self.answers: deque[int] = deque(maxlen=1000)
         self.rules: tuple[Rule, ...] = ()
         self.links: set[_Link] = set()
@@ -196,9 +196,9 @@ class _Link:
         self.subscriber = False
         self.hole = False
         self.released_late = False
-        #: One entry per answer to come, in order: the rule that strikes it, or an answer of our own.
+        # One entry per answer to come, in order: the rule that strikes it, or an answer of our own.
         self.due: deque[Rule | bytes | None] = deque()
-        #: Rules that strike the confirmation of a subscription.
+        # Rules that strike the confirmation of a subscription.
         self.confirmations: deque[Rule] = deque()
         self.settled = asyncio.Event()
         self.handshake: list[bytes] = []

@@ -23,7 +23,7 @@ class Relay:
     def __init__(self) -> None:
         self._server = _listen()
         self.port: int = self._server.getsockname()[1]
-        #: Port of the server behind it.
+        # Port of the server behind it.
         self.upstream = 0
         self._lock = threading.Lock()
         self._budget: int | None = None
@@ -111,11 +111,11 @@ class Compass:
     def __init__(self) -> None:
         self._server = _listen()
         self.port: int = self._server.getsockname()[1]
-        #: Port of the primary.
+        # Port of the primary.
         self.primary = 0
-        #: The epoch of what it knows; None: it refuses to tell.
+        # The epoch of what it knows; None: it refuses to tell.
         self.epoch: int | None = 1
-        #: It accepts connections and does not answer.
+        # It accepts connections and does not answer.
         self.silent = False
         threading.Thread(target=self._accept, daemon=True).start()
 

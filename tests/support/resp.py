@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-#: Commands whose answers come as separate frames, out of the order of request and reply.
+# Commands whose answers come as separate frames, out of the order of request and reply.
 SUBSCRIBERS = frozenset(
     {b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE"}
 )
-#: First elements of what a subscriber is sent.
+# First elements of what a subscriber is sent.
 MESSAGES = frozenset({b"message", b"pmessage", b"smessage"})
 PUBSUB = MESSAGES | {name.lower() for name in SUBSCRIBERS}
 

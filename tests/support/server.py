@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import redis
 
-#: Names another server binary for the whole run: a path, or a name on PATH.
+# Names another server binary for the whole run: a path, or a name on PATH.
 BINARY_VARIABLE = "MQREDIS_TEST_SERVER"
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
@@ -90,7 +90,7 @@ class RedisServer:
             "notify-keyspace-events": "Ks",
             **{name: str(value) for name, value in (options or {}).items()},
         }
-        #: More variables of its environment.
+        # More variables of its environment.
         self.environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 

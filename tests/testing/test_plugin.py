@@ -11,7 +11,7 @@ from tests.support.server import RedisServer
 
 pytest_plugins = ["pytester"]
 
-#: In an environment where mqredis is installed pytest finds the plugin itself, and naming it again is an error.
+# In an environment where mqredis is installed pytest finds the plugin itself, and naming it again is an error.
 FOUND = any(found.value == "pytest_mqredis" for found in entry_points(group="pytest11"))
 LOAD = () if FOUND else ("-p", "pytest_mqredis")
 

@@ -21,7 +21,7 @@ try:
 except ImportError:
     collect_ignore_glob = ["test_*.py"]
 
-#: Folder with the unpacked source distributions of kombu and Celery.
+# Folder with the unpacked source distributions of kombu and Celery.
 SOURCES = Path(os.environ.get("MQREDIS_TEST_KOMBU_SOURCES", "build/kombu"))
 
 

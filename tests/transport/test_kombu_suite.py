@@ -15,7 +15,7 @@ from tests.transport.conftest import OPTIONS, load, sources
 
 common = load("kombu_integration_common", sources("kombu") / "t" / "integration" / "common.py")
 
-#: How many messages a test must receive: none where it publishes none, or where none may arrive.
+# How many messages a test must receive: none where it publishes none, or where none may arrive.
 EXPECTED = {
     "test_publish_consume": 1,
     "test_simple_queue_publish_consume": 1,

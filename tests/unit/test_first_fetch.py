@@ -37,7 +37,7 @@ def found(*ids: bytes, lost: Payload | None = None) -> Answer:
 
 NOTHING: Answer = int(Status.WAITING), [b"", -1, 0]
 WAITING: Answer = int(Status.WAITING), [b"t1:1", 70, 0]
-#: A timer is due: there is more to serve.
+# A timer is due: there is more to serve.
 DUE: Answer = int(Status.WAITING), [b"", 0, 0]
 BEHIND: Answer = int(Status.CONTINUE), [b"", -1, 0, IDS[0]]
 LOST = [2, b"0400000000000000", b"f"]

@@ -21,7 +21,7 @@ from mqredis.models.fields import FIELDS
 from tests.support.backend import Backend
 
 PLAIN = b"1763676000000" + b"0" + b"\0hello"
-#: Every kind of field, properties between them, escapes, and what only copies have.
+# Every kind of field, properties between them, escapes, and what only copies have.
 FULL = (
     b"17636760000001\x01a\x02si\x04Ai\x01n\x02n\x01t\x02t\x01f\x02f\x01i\x02i-12\x01d\x02d1e-05\x01x\x02xff00"
     b"\x03n3\x03o7\x03z5\x03p6\x01late\x02i1\x03llabel\x03ytext/plain\x03kkey\x03K10\x03e5000\x03S1000\x03a14"
@@ -142,7 +142,7 @@ def test_threads_that_read_properties_at_once_get_the_same_dict() -> None:
             assert all(each is outgoing.properties for each in found)
 
 
-#: Heads with something in them that cannot be read, or stands nowhere.
+# Heads with something in them that cannot be read, or stands nowhere.
 BROKEN = (
     b"loose", b"\x01name", b"\x01name\x02", b"\x01name\x02q1", b"\x01i\x02i1x", b"\x01i\x02i", b"\x01d\x02dnan",
     b"\x01x\x02xabc", b"\x01t\x02tt", b"\x01a\xff\x02s", b"\x01a\x02s\xff", b"\x01i\x02i" + b"1" * 21, b"\x03",
@@ -172,7 +172,7 @@ def test_times_without_a_year() -> None:
 
 # ---- Outgoing ---------------------------------------------------------------------------------------------
 
-#: For each field a value that is not its default, and the same value as another type that is accepted.
+# For each field a value that is not its default, and the same value as another type that is accepted.
 VALUES: dict[str, tuple[Any, Any]] = {
     "content_type": ("text/plain", "text/plain"),
     "label": ("l\x02", "l\x02"),
@@ -202,7 +202,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "body_type": (1, 1),
     "extension": (b"\0\xff", memoryview(b"\0\xff")),
 }
-#: Fields of which no attribute of Message shows what was given.
+# Fields of which no attribute of Message shows what was given.
 _UNSEEN = {
     "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
     "administration_queue",

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-#: What is imported or run, the package that is missing, and the extra that brings it.
+# What is imported or run, the package that is missing, and the extra that brings it.
 CASES = {
     "kombu": ("import mqredis.kombu", "kombu", "kombu"),
     "django": ("from mqredis.django import MqredisBackend", "django", "django"),
@@ -34,7 +34,7 @@ CASES = {
     "memory": ("import mqredis; mqredis.connect('memory://x')", "fakeredis", "testing"),
     "memory without Lua": ("import mqredis; mqredis.connect('memory://x')", "lupa", "testing"),
 }
-#: Lets the import of a module fail as if its package were not installed.
+# Lets the import of a module fail as if its package were not installed.
 WITHOUT = """
 import sys
 class Without:

@@ -21,7 +21,7 @@ CONTEXT = Context(ManagerKeys("prepared"), Settings())
 LIMIT = 10_000
 
 
-#: Fields, and what stands between flag and body of the record that is sent: outside a transaction and within "t1.1".
+# Fields, and what stands between flag and body of the record that is sent: outside a transaction and within "t1.1".
 RECORDS: list[tuple[dict[str, Any], str, str]] = [
     ({}, "0", "0\x03Tt1.1"),
     ({"correlation_id": "c-1"}, "h\x03csc-1", "h\x03Tt1.1\x03csc-1"),

@@ -24,7 +24,7 @@ from mqredis.operations.wait import Reader, until_any, until_found
 from mqredis.steps import Call, Listen, Wait, Woken
 
 KEYS = ManagerKeys("waits")
-#: What a queue answers to the look with this number of those that register; 0: to one that does not.
+# What a queue answers to the look with this number of those that register; 0: to one that does not.
 Answer = Callable[[str, int], "Found | MqError"]
 
 

@@ -9,7 +9,7 @@ from mqredis import Durability, Settings
 from mqredis.worker import Unit, Worker
 from tests.support.server import RedisServer
 
-#: There is no replica, so every lasting change falls short.
+# There is no replica, so every lasting change falls short.
 SETTINGS = Settings(durability=Durability.REPLICA, durability_seconds=0.01)
 
 

@@ -80,7 +80,7 @@ def test_one_that_holds_nothing_is_waked_by_the_next():
         keeper.close()
 
 
-#: A handler is ended from another thread's hands; then a debugger looks at a call.
+# A handler is ended from another thread's hands; then a debugger looks at a call.
 _CANCELLED_THEN_TRACED = """
 import sys
 from mqredis.worker.keeper import Held

@@ -11,7 +11,7 @@ from mqredis.asyncio.operator import Operator
 from mqredis.errors import InvalidArgument
 from mqredis.keys import SYSTEM
 
-#: The fields of the form, by name. When an action is carried out they have the name of the visitor, too.
+# The fields of the form, by name. When an action is carried out they have the name of the visitor, too.
 Values = Mapping[str, str]
 OPERATOR = "operator"
 
@@ -36,7 +36,7 @@ class Preview:
     """What an action would touch, as the broker counts it now."""
 
     text: str
-    #: Values of fields that were not given, such as the present limits of a queue.
+    # Values of fields that were not given, such as the present limits of a queue.
     values: Values | None = None
 
 
@@ -53,13 +53,13 @@ class Action:
     fields: tuple[Field, ...]
     preview: Callable[[QueueManager, Values], Awaitable[Preview]]
     run: Callable[[QueueManager, Values], Awaitable[str]]
-    #: Path of the page to go to afterwards, under the queue manager, and its arguments.
+    # Path of the page to go to afterwards, under the queue manager, and its arguments.
     then: Callable[[Values], tuple[str, dict[str, str]]]
-    #: Messages or settings are lost: the name of the queue has to be typed.
+    # Messages or settings are lost: the name of the queue has to be typed.
     destroys: bool = False
-    #: The field with the name that has to be typed.
+    # The field with the name that has to be typed.
     names: str = "queue"
-    #: ``run`` is an action of an Operator with the token of the form: the broker carries it out once, and logs it.
+    # ``run`` is an action of an Operator with the token of the form: the broker carries it out once, and logs it.
     by_operator: bool = False
 
 

@@ -8,7 +8,7 @@ from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_
 from mqredis.errors import InvalidArgument, TransactionSequence
 from mqredis.models import TransactionInfo
 
-#: Pages of open transactions among which one is looked for.
+# Pages of open transactions among which one is looked for.
 _PAGES = 50
 
 

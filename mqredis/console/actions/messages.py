@@ -24,9 +24,9 @@ from mqredis.errors import InvalidArgument
 from mqredis.keys import own_quota
 from mqredis.models.operator import BulkResult, Choice
 
-#: Calls of the broker for one count, and seconds that an action on many messages may take; it can be repeated.
+# Calls of the broker for one count, and seconds that an action on many messages may take; it can be repeated.
 COUNTING, ACTING = 100, 20.0
-#: Seconds that deleted messages stay in ``;trash``, from where they can be restored.
+# Seconds that deleted messages stay in ``;trash``, from where they can be restored.
 TRASH = 86_400.0
 
 _QUEUE = Field("queue", "Queue", "hidden")

@@ -129,7 +129,7 @@ async def _send_again(manager: QueueManager, values: Values) -> str:
 
 
 _QUEUE = Field("queue", "Queue", "hidden")
-#: The fields of a message that is sent.
+# The fields of a message that is sent.
 MESSAGE = (
     Field("body", "Body", "area"),
     Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),

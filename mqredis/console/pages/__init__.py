@@ -21,7 +21,7 @@ from mqredis.console.pages import (
 )
 from mqredis.console.visit import Endpoint, Visit
 
-#: Title and path of each page in the navigation, under the queue manager.
+# Title and path of each page in the navigation, under the queue manager.
 NAVIGATION = (
     ("Overview", "/"),
     ("Failures", "/failures"),
@@ -36,7 +36,7 @@ NAVIGATION = (
     ("Actions", "/actions"),
 )
 
-#: Pages that a client with ``Settings(read_only=True)`` cannot make, and what to use instead.
+# Pages that a client with ``Settings(read_only=True)`` cannot make, and what to use instead.
 _OF_WRITERS = {
     "/doctor": "The doctor needs a client that may change things",
     "/actions": "The log of actions needs a client that may change things",
@@ -63,7 +63,7 @@ def _of_writers(path: str, endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-#: Pages by their path under the queue manager.
+# Pages by their path under the queue manager.
 PAGES: dict[str, Endpoint] = {
     "/": overview.overview,
     "/queue": overview.queue,
@@ -84,5 +84,5 @@ PAGES: dict[str, Endpoint] = {
     "/actions": _of_writers("/actions", log.actions),
 }
 
-#: The form of an action, and what its button does.
+# The form of an action, and what its button does.
 CONFIRM, CARRY_OUT = action.confirm, action.carry_out

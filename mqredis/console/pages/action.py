@@ -15,7 +15,7 @@ from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
 from mqredis.errors import MqError
 
-#: Characters of a text in the log and in an address.
+# Characters of a text in the log and in an address.
 _TEXT = 400
 
 

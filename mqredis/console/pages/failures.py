@@ -14,19 +14,19 @@ from mqredis.errors import QueueNotFound
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Message
 
-#: The subqueue of messages that could not be handled.
+# The subqueue of messages that could not be handled.
 POISON = ";poison"
-#: Messages of one queue that are grouped; of more the first are.
+# Messages of one queue that are grouped; of more the first are.
 LOOKED_AT = 1000
-#: Groups shown of one queue.
+# Groups shown of one queue.
 GROUPS = 20
 
 
-#: What differs between errors of one kind: numbers, ids and times, and what stands in quotes.
+# What differs between errors of one kind: numbers, ids and times, and what stands in quotes.
 _VARYING = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|\b[0-9a-f]*\d[0-9a-f]*(?:[-:.,][0-9a-f]*\d[0-9a-f]*)*\b|\d+""", re.IGNORECASE
 )
-#: Stands for it.
+# Stands for it.
 ANY = "\u2026"
 
 
@@ -77,9 +77,9 @@ class Failed:
     name: str
     messages: int
     groups: list[Group]
-    #: Messages that were looked at for the groups.
+    # Messages that were looked at for the groups.
     looked_at: int
-    #: Groups that are not shown.
+    # Groups that are not shown.
     more: int
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from mqredis.console.visit import Visit
 from mqredis.models import LockInfo
 
-#: Rows on one page; queues whose locks one page shows.
+# Rows on one page; queues whose locks one page shows.
 ROWS, QUEUES = 100, 40
 
 

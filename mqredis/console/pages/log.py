@@ -9,7 +9,7 @@ from mqredis.console.actions.base import lookup_id
 from mqredis.console.visit import Visit
 from mqredis.keys import ACTIONS
 
-#: Actions on the page.
+# Actions on the page.
 ROWS = 50
 
 

@@ -16,9 +16,9 @@ from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.text import identifier_of
 
-#: Messages on one page, and places of earlier pages in an address.
+# Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40
-#: Calls that one page may take. Each looks at a bounded number of messages, so a page that finds little ends, too.
+# Calls that one page may take. Each looks at a bounded number of messages, so a page that finds little ends, too.
 CALLS = 50
 _IDS = ("message_id", "correlation_id", "group_id")
 

@@ -13,7 +13,7 @@ from mqredis.console.poller import Poller
 from mqredis.console.visit import Visit, Workers
 from mqredis.keys import SYSTEM
 
-#: Rows on one page of the overview.
+# Rows on one page of the overview.
 ROWS = 200
 
 

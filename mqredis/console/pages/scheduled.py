@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mqredis.console.visit import Visit
 from mqredis.models import StoredMessage
 
-#: Rows on one page; queues whose delayed messages one page shows.
+# Rows on one page; queues whose delayed messages one page shows.
 ROWS, QUEUES = 100, 40
 _LATE = datetime.max.replace(tzinfo=UTC)
 

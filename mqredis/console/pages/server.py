@@ -11,10 +11,10 @@ from mqredis.console.visit import Visit
 from mqredis.operations.server_facts import read_facts
 from mqredis.steps import Command, Steps, procedure
 
-#: Findings on one page.
+# Findings on one page.
 FINDINGS = 200
 
-#: The fields of INFO on the page, by the title of their table: the name of the field, and the words for it.
+# The fields of INFO on the page, by the title of their table: the name of the field, and the words for it.
 SHOWN: dict[str, dict[str, str]] = {
     "Server": {
         "redis_version": "Version (Redis)",
@@ -43,7 +43,7 @@ SHOWN: dict[str, dict[str, str]] = {
     },
 }
 
-#: Those that are 0 or 1.
+# Those that are 0 or 1.
 _SWITCHES = frozenset(("aof_enabled", "loading"))
 
 

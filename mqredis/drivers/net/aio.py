@@ -62,14 +62,14 @@ class PipelinedConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Reply] = deque()
         self._unsent: list[bytes] = []
-        #: Requests since the last joined write, and whether that had only one.
+        # Requests since the last joined write, and whether that had only one.
         self._count = 0
         self._alone = False
-        #: Are replies being read now? Requests that are sent meanwhile are written afterwards.
+        # Are replies being read now? Requests that are sent meanwhile are written afterwards.
         self._reading = False
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
-        #: Why the connection was lost; None while it is open.
+        # Why the connection was lost; None while it is open.
         self.lost: Exception | None = None
 
     @property

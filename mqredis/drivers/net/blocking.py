@@ -15,7 +15,7 @@ from redis import exceptions as rx
 from mqredis.drivers.net.endpoint import Endpoint
 from mqredis.drivers.net.wire import packed_command, reply_error
 
-#: Bytes read at once.
+# Bytes read at once.
 CHUNK = 65_536
 _POSIX = sys.platform.startswith(("linux", "darwin"))
 SILENT = "no reply came in time"
@@ -28,12 +28,12 @@ class SocketConnection:
         self._sock: socket.socket | None = sock
         self._reader: Any = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
         self._buffer = bytearray(CHUNK)
-        #: The file descriptor, to be polled.
+        # The file descriptor, to be polled.
         self.number = sock.fileno()
         sock.settimeout(reply_timeout)
         by_system = _let_system_keep_time(sock, reply_timeout)
-        #: May threads share its subscription by polling the socket? Not if a layer above the socket (TLS, or a library
-        #: that replaces sockets) may hold back data.
+        # May threads share its subscription by polling the socket? Not if a layer above the socket (TLS, or a library
+        # that replaces sockets) may hold back data.
         self.pollable = by_system and type(sock).__module__ == "socket"
 
     @property

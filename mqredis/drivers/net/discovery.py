@@ -19,11 +19,11 @@ from mqredis.drivers.net.wire import as_text
 from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
 
-#: How long, in seconds, each further Sentinel may take once one has answered: one that is down must not delay each
-#: connection.
+# How long, in seconds, each further Sentinel may take once one has answered: one that is down must not delay each
+# connection.
 FURTHER_SECONDS = 0.2
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
-#: Keyword arguments in a redis-py client's pool that are not for connections.
+# Keyword arguments in a redis-py client's pool that are not for connections.
 _POOL_ONLY = frozenset(
     ("connection_pool", "max_connections", "timeout", "maint_notifications_pool_handler", "event_dispatcher",
      "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout",

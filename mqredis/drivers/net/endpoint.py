@@ -11,8 +11,8 @@ import redis.asyncio as aredis
 
 from mqredis.drivers.net.wire import packed_command
 
-#: The connection classes of redis-py that our own connections replace. Others (of a fake, or a user's subclass) are
-#: used through their public methods.
+# The connection classes of redis-py that our own connections replace. Others (of a fake, or a user's subclass) are
+# used through their public methods.
 STOCK = frozenset(
     (
         redis.Connection,
@@ -23,14 +23,14 @@ STOCK = frozenset(
         aredis.UnixDomainSocketConnection,
     )
 )
-#: Options that our own connections support. With any other option set, redis-py's connection is used.
+# Options that our own connections support. With any other option set, redis-py's connection is used.
 _FOLLOWED = frozenset(
     ("host", "port", "path", "db", "username", "password", "client_name", "socket_timeout",
      "socket_connect_timeout", "socket_keepalive", "ssl_keyfile", "ssl_certfile", "ssl_password",
      "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_check_hostname", "ssl_ciphers",
      "ssl_min_version")
 )  # fmt: skip
-#: Options of redis-py that have no effect here, since connections neither decode nor retry.
+# Options of redis-py that have no effect here, since connections neither decode nor retry.
 _WITHOUT_MEANING = frozenset(
     ("encoding", "encoding_errors", "decode_responses", "retry", "health_check_interval", "protocol",
      "driver_info", "lib_name", "lib_version", "maint_notifications_config", "socket_read_size",

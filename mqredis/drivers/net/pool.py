@@ -22,7 +22,7 @@ from mqredis.drivers.net.owner import Owner
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
 from mqredis.errors import BrokerUnavailable
 
-#: Seconds after which an idle connection is probed before its next use, since the server may have closed it.
+# Seconds after which an idle connection is probed before its next use, since the server may have closed it.
 PROBE_AFTER_SECONDS = 1.0
 
 
@@ -39,9 +39,9 @@ class Connection:
         self.exchange = conn.exchange if isinstance(conn, SocketConnection) else self._exchange
         self._lost = False
         self.epoch = epoch
-        #: run_id of the server; None: not asked yet.
+        # run_id of the server; None: not asked yet.
         self.run_id: str | None = None
-        #: When it was last taken into use.
+        # When it was last taken into use.
         self.used = monotonic()
 
     def _exchange(self, request: Sequence[bytes]) -> Any:

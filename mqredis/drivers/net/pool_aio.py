@@ -24,7 +24,7 @@ from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
 from mqredis.errors import BrokerUnavailable
 
-#: So many calls share a connection at most: their requests are written together, and their replies come in order.
+# So many calls share a connection at most: their requests are written together, and their replies come in order.
 DEPTH = 32
 
 
@@ -53,12 +53,12 @@ class AsyncConnection:
         self.epoch = epoch
         self.patience = patience
         self.own = isinstance(conn, PipelinedConnection)
-        #: How many calls may share it.
+        # How many calls may share it.
         self.depth = DEPTH if self.own and not alone else 1
         self.exchange = conn.exchange if self.own else self._exchange
         self._lost = False
         self.users = 1
-        #: Is it among those that take another call?
+        # Is it among those that take another call?
         self.free = False
         self.run_id: str | None = None
         self.used = time.monotonic()
@@ -98,7 +98,7 @@ class AsyncBackend(AsyncOwner):
 
     def after_fork(self) -> None:
         """Begin with an empty pool, also in a child process or another event loop."""
-        #: Connections that take another call.
+        # Connections that take another call.
         self._free: list[AsyncConnection] = []
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0

@@ -18,7 +18,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
 _QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
 
 _TRUE = frozenset(("1", "true", "yes", "on"))
-#: Options that a URL may carry, and their types. Options that the driver sets itself are not among them.
+# Options that a URL may carry, and their types. Options that the driver sets itself are not among them.
 _OPTIONS: dict[str, type] = {
     "db": int,
     "username": str,

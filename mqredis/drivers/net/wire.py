@@ -17,7 +17,7 @@ from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg
 
-#: What redis-py raises for a transport or protocol failure or an error reply.
+# What redis-py raises for a transport or protocol failure or an error reply.
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
@@ -64,7 +64,7 @@ def packed_command(args: Sequence[Arg]) -> bytes:
     return packed
 
 
-#: Error replies that have their own classes in redis-py, by their first words. All others are told by their text.
+# Error replies that have their own classes in redis-py, by their first words. All others are told by their text.
 _ERRORS: tuple[tuple[str, type[rx.RedisError]], ...] = (
     ("NOAUTH", rx.AuthenticationError),
     ("WRONGPASS", rx.AuthenticationError),
@@ -134,12 +134,12 @@ _BY_CLASS: tuple[tuple[type[Exception], Fault], ...] = (
     (rx.AuthenticationWrongNumberOfArgsError, Fault.REFUSED),
 )
 
-#: The reply of a server with functions to the call of a function that it does not have.
+# The reply of a server with functions to the call of a function that it does not have.
 NO_FUNCTION = "Function not found"
-#: The number of the database in the URL is too high for the server.
+# The number of the database in the URL is too high for the server.
 _NO_DATABASE = "DB index is out of range"
 
-#: Redis 6.2 on a command or key inside a script; newer ones begin with NOPERM.
+# Redis 6.2 on a command or key inside a script; newer ones begin with NOPERM.
 _NO_RIGHT = "The user executing the script can't"
 
 # Redis 6.2 wraps errors met in a script: "ERR Error running script (call to f_..): @user_script:12: -OOM ..."

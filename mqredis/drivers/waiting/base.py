@@ -27,11 +27,11 @@ class BaseRegistry(Generic[F]):
         self._flag = flag
         self.table: WaiterTable[F] = WaiterTable(driver.settings, flag)
         self.ended = False
-        #: "keyspace", "publish" or "poll"; "" until that was found out.
+        # "keyspace", "publish" or "poll"; "" until that was found out.
         self.mode_name = ""
         self._probed_run_id: str | None = None
         self._probe_again_at = 0.0
-        #: When the last poll for all waits succeeded, on the clock of ``time.monotonic()``; 0.0 before the first one.
+        # When the last poll for all waits succeeded, on the clock of ``time.monotonic()``; 0.0 before the first one.
         self.last_poll = 0.0
         self._reset_pause()
 

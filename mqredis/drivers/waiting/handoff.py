@@ -13,7 +13,7 @@ from mqredis.drivers.session import Core, Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.steps import Call, Reply
 
-#: The first bytes of a notification that carries a locked message.
+# The first bytes of a notification that carries a locked message.
 LOCK = b"lock "
 
 

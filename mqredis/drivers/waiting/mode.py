@@ -8,7 +8,7 @@ from typing import Any
 from mqredis.settings import Settings
 
 _CONFIG = "notify-keyspace-events"
-#: The letter by which scripts know a mode; a script is given "" where readers poll.
+# The letter by which scripts know a mode; a script is given "" where readers poll.
 _LETTERS = {"keyspace": "k", "publish": "p"}
 
 
@@ -37,7 +37,7 @@ def union(flags: str) -> str:
     return out if "s" in out or "A" in out else out + "s"
 
 
-#: A command to run, or ("trial", mode).
+# A command to run, or ("trial", mode).
 Question = tuple[str, ...]
 
 

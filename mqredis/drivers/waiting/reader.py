@@ -18,7 +18,7 @@ from typing import Any
 
 from mqredis.drivers.net.blocking import SocketConnection
 
-#: ``poll`` of the system takes no more than some weeks, in seconds.
+# ``poll`` of the system takes no more than some weeks, in seconds.
 _LONGEST = 86_400.0
 
 
@@ -32,7 +32,7 @@ class WakeFlag:
         self.up = False
         self._asleep = threading.Lock()
         self._asleep.acquire()
-        #: The identity of the thread that reads while it sleeps on this flag; 0 if none does.
+        # The identity of the thread that reads while it sleeps on this flag; 0 if none does.
         self.reading_thread = 0
 
     def set(self) -> None:
@@ -75,10 +75,10 @@ class SubscriptionReader:
         self._lost = lost
         self._lock = threading.Lock()
         self._conn: SocketConnection | None = None
-        #: The flag of the thread that reads.
+        # The flag of the thread that reads.
         self._reader: WakeFlag | None = None
         self._sleepers: dict[WakeFlag, None] = {}
-        #: The identity of the thread that handles a message just now.
+        # The identity of the thread that handles a message just now.
         self.receiving_thread = 0
         self._count = 0
         self._last_count = 0

@@ -21,20 +21,20 @@ from mqredis.keys import MESSAGE_SCRIPT_PARTS, QUEUE_PARTS, KeySet, ManagerKeys
 from mqredis.settings import Settings
 from mqredis.steps import Steps, Wait, Woken, perform, procedure
 
-#: Seconds that the trial of a mode waits for its own event.
+# Seconds that the trial of a mode waits for its own event.
 PROBE_SECONDS = 0.25
-#: Seconds without data after which a PING is sent over the subscription. After as many again it is closed.
+# Seconds without data after which a PING is sent over the subscription. After as many again it is closed.
 HEALTH_SECONDS = 10.0
-#: A wait fetches by itself only after so many re-check periods, since in each of them one call polls for all waits.
-#: That call cannot see a cancellation whose notification was lost.
+# A wait fetches by itself only after so many re-check periods, since in each of them one call polls for all waits.
+# That call cannot see a cancellation whose notification was lost.
 RECHECKS_PER_FETCH = 100
-#: But it fetches at least so often in the lifetime of a session that the broker does not forget an idle one.
+# But it fetches at least so often in the lifetime of a session that the broker does not forget an idle one.
 FETCHES_PER_SESSION_TTL = 4
-#: Seconds that a closing driver waits until its operations have removed their registrations.
+# Seconds that a closing driver waits until its operations have removed their registrations.
 LEAVE_SECONDS = 1.0
-#: Queues in one poll, channels in one SUBSCRIBE.
+# Queues in one poll, channels in one SUBSCRIBE.
 CHUNK = 64
-#: Slots in one poll.
+# Slots in one poll.
 SLOTS = 1000
 
 _EVENT = b"sadd"
@@ -64,13 +64,13 @@ class WakeChannel(Generic[F]):
     def __init__(self, name: str, session: str, notified: F, confirmed: F) -> None:
         self.name = name
         self.session = session
-        #: Set after a notification.
+        # Set after a notification.
         self.notified = notified
-        #: Set once the server has confirmed the subscription.
+        # Set once the server has confirmed the subscription.
         self.confirmed = confirmed
-        #: The last notification that carried a locked message.
+        # The last notification that carried a locked message.
         self.handoff: bytes | None = None
-        #: An operation waits on this channel although the server has not confirmed it.
+        # An operation waits on this channel although the server has not confirmed it.
         self.used_early = False
 
     def confirm(self) -> None:
@@ -91,9 +91,9 @@ class WaiterTable(Generic[F]):
         self.by_slot: dict[str, WakeChannel[F]] = {}
         self.cancellations = CancellationLog()
         self.waits: dict[Run, tuple[Wait, F]] = {}
-        #: Operations that may be registered as waiters in a queue, from their first wait to their end.
+        # Operations that may be registered as waiters in a queue, from their first wait to their end.
         self.registered_runs: set[Run] = set()
-        #: Why the server refuses subscriptions; "" if it does not.
+        # Why the server refuses subscriptions; "" if it does not.
         self.denied = ""
 
     def wake_channel(self, slot: str, name: str, session: str = "") -> tuple[WakeChannel[F], bool]:

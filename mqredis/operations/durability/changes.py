@@ -12,7 +12,7 @@ from mqredis.commands.read import NOTHING_FOUND, settles
 from mqredis.status import Status
 from mqredis.steps import Arg, Call
 
-#: Scripts that may find no message to change.
+# Scripts that may find no message to change.
 READS = ("receive", "lookup")
 
 
@@ -20,7 +20,7 @@ def _always(_args: Sequence[Arg]) -> bool:
     return True
 
 
-#: Scripts that may change something permanently, and a test of their arguments.
+# Scripts that may change something permanently, and a test of their arguments.
 _PERMANENT: dict[str, Callable[[Sequence[Arg]], bool]] = {
     "send": lambda args: len(args) == 3 or args[1] == "",  # the short form is never in a transaction
     "publish": lambda args: args[1] == "",

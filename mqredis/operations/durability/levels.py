@@ -13,10 +13,10 @@ from mqredis.steps import Command, Refused, Steps, procedure
 if TYPE_CHECKING:
     from mqredis.reports import Level
 
-#: The reply of a script implies the level, so no command is sent.
+# The reply of a script implies the level, so no command is sent.
 IMPLIED = "reply"
 _HINT = "nothing was done. A lower durability= needs no such thing"
-#: No role of `mqredis acl` may read it, since CONFIG GET also shows passwords.
+# No role of `mqredis acl` may read it, since CONFIG GET also shows passwords.
 _HIDDEN = "may not be read by this user (if it is so, set Settings(appendfsync_always=True))"
 _TEXTS = {
     IMPLIED: "appendfsync always: the reply implies it",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: Columns that the analysis reads: no bodies.
+# Columns that the analysis reads: no bodies.
 COLUMNS = (
     "queue STRING, state STRING, arrived TIMESTAMP, sent TIMESTAMP, delivery_count INT, `class` INT, reason STRING, "
     "original_queue STRING"
 )
-#: Widths of a step of the time axis in seconds. The first one is taken of which so many steps cover the time.
+# Widths of a step of the time axis in seconds. The first one is taken of which so many steps cover the time.
 STEPS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000, 31_536_000)
 MOST_STEPS = 96
 
@@ -19,7 +19,7 @@ _PERCENTILES = ", ".join(
     f"round(percentile_approx(s, {p}), 3) AS {name}_seconds"
     for p, name in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (1.0, "max"))
 )
-#: m: the messages. A copy in a journal or a dead-letter queue tells when its message came (sent) and left (arrived).
+# m: the messages. A copy in a journal or a dead-letter queue tells when its message came (sent) and left (arrived).
 _QUERIES = {
     "queues": """SELECT queue, count(*) AS messages, count_if(state = 'available') AS available,
         count_if(state = 'locked') AS locked, count_if(state = 'delayed') AS delayed,

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from mqredis.spark.connection import targets
 from mqredis.spark.options import parse
 
-#: Queues that keep copies: journals, poison messages, dead letters of the queue manager.
+# Queues that keep copies: journals, poison messages, dead letters of the queue manager.
 PATTERNS = ("*;journal", "*;poison", "system$;deadletter", "system$;deadxact")
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from mqredis.errors import InvalidArgument
 
-#: The items that are recognised: this many, or all that were copied.
+# The items that are recognised: this many, or all that were copied.
 WINDOW = 16
-#: A version is the number of items copied, and in its low bits their mark. Both together stay below 2^53.
+# A version is the number of items copied, and in its low bits their mark. Both together stay below 2^53.
 _MARK_BITS = 26
 _MOST = 1 << 27
 

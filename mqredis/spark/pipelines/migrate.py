@@ -25,12 +25,12 @@ from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import published_rows
 from mqredis.steps import perform
 
-#: Items that one publication takes.
+# Items that one publication takes.
 CHUNK = 1_000
-#: An entry id of a stream is kept as milliseconds times this, plus the number behind the dash.
+# An entry id of a stream is kept as milliseconds times this, plus the number behind the dash.
 _PER_MILLISECOND = 4096
 
-#: Version of a publication, and its messages.
+# Version of a publication, and its messages.
 Chunks = Iterator[tuple[int, list[Outgoing]]]
 
 

@@ -16,12 +16,12 @@ from mqredis.spark import rows, sink
 from mqredis.spark.connection import context_of, manager_of, run
 from mqredis.steps import perform
 
-#: Columns of an archive that make a message again; the others describe what happened to it.
+# Columns of an archive that make a message again; the others describe what happened to it.
 MESSAGE_COLUMNS = (
     "body", "label", "priority", "content_type", "properties", "headers", "system_headers", "message_id",
     "correlation_id", "group_id", "sequence", "response_queue", "app_tag",
 )  # fmt: skip
-#: The order of the messages, the same in each call.
+# The order of the messages, the same in each call.
 SORT_COLUMNS = ("arrived", "lookup_id", "manager", "queue")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 Table = Sequence[Mapping[str, Any]]
 
-#: Rows of a table that are shown, and lines of a chart. What is left out is said.
+# Rows of a table that are shown, and lines of a chart. What is left out is said.
 ROWS, LINES = 20, 5
 
 

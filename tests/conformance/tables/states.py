@@ -4,7 +4,7 @@
 ``FATES``: what is left when the state ends: the message, its acknowledgement, its journal copy, its dead letter.
 """
 
-#: How A comes into a state. The transactional queue ``t`` holds P, A and N.
+# How A comes into a state. The transactional queue ``t`` holds P, A and N.
 STATES = {
     "available": "",
     "locked": "l1 = o.lock_by_lookup_id(A)",
@@ -22,13 +22,13 @@ STATES = {
     "aborted move": "t.move(A, into, transaction=x1); x1.abort()",
     "moved and back": "t.move(A, into); s.move(A, home)",
 }
-#: The states that come to the same.
+# The states that come to the same.
 THERE = ["available", "given back", "lapsed", "aborted", "aborted move", "moved and back"]
 HELD = ["locked", "received in a transaction", "moving in a transaction"]
 SHOWN = ["shown", "received in a transaction, shown"]
 GONE = ["received", "committed", "rejected", "moved"]
 
-#: operation | there | held | shown to peeks | gone
+# operation | there | held | shown to peeks | gone
 MATRIX = """
 t.peek_by_lookup_id(A)                                                   | A  | TX_USAGE  | A         | NOT_FOUND
 t.receive_by_lookup_id(A)                                                | A  | NOT_FOUND | NOT_FOUND | NOT_FOUND
@@ -76,10 +76,10 @@ b2.next()                                                                | N  | 
 t.purge()                                                                | 3  | 2         | 2         | 2
 """
 
-#: What FATES asks for: everything a message can ask for.
+# What FATES asks for: everything a message can ask for.
 WANTS = "acknowledge=Acknowledge.FULL_RECEIVE, administration_queue='admin', journal=Journal.DEAD_LETTER"
 
-#: how it ends | what is left in t | acknowledgement | in the journal | in the dead letters of transactions
+# how it ends | what is left in t | acknowledgement | in the journal | in the dead letters of transactions
 FATES = """
 t.receive()                                                        | - | 4000 | A | -
 t.receive_by_lookup_id(A)                                          | - | 4000 | A | -
