@@ -1,21 +1,21 @@
 """Message <-> the text kept in Redis. ``lua/core/record.lua`` documents the format and reads the same.
 
-A record is text up to the first NUL, so a script finds a field with a plain search and never unpacks anything.
+A record is text up to the first NUL, so that a script finds a field with a plain search.
 """
 
 from __future__ import annotations
 
 from mqredis.codec.decode import (
+    Checked,
     Raw,
     Rows,
-    Sound,
-    alone,
+    build,
+    build_each,
+    check,
+    check_each,
     decode,
     decode_each,
-    made,
-    made_each,
     rows,
-    sound,
 )
 from mqredis.codec.encode import Batch, encode, encode_each
 from mqredis.models.header import DEFAULT_CONTENT_TYPE
@@ -37,10 +37,13 @@ __all__ = [
     "INLINE_BODY_BYTES",
     "MAX_PROPERTIES",
     "Batch",
+    "Checked",
     "Raw",
     "Rows",
-    "Sound",
-    "alone",
+    "build",
+    "build_each",
+    "check",
+    "check_each",
     "decode",
     "decode_each",
     "encode",
@@ -48,12 +51,9 @@ __all__ = [
     "escape",
     "generated_id",
     "identifier",
-    "made",
-    "made_each",
     "milliseconds",
     "names",
     "rows",
-    "sound",
     "time_at",
     "token_of",
     "unescape",

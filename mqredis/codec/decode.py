@@ -13,17 +13,17 @@ from typing import overload
 from mqredis.errors import InvariantBroken
 from mqredis.models.message import Message, Origin, read_message
 
-# Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since the engine never tracks back.
+# Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since they do not backtrack.
 _N = rb"-?+\d{1,400}+"
 _ANY = rb"[\2\4-\xff]*+"
 _HEX = rb"(?:[\da-f]{2})*+"
-# Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not track back.
+# Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not backtrack.
 _ACKNOWLEDGE = rb"12[89]|13\d|14[0-3]|19[2-9]|20[0-7]|6[4-9]|7\d|1[0-5]|\d"
 _SYSTEM = (
     rb"[mcg]s" + _ANY + rb"|[mcg]x" + _HEX + rb"|[lyrAkQTORd]" + _ANY,
     rb"[nopetbCDKSuB]" + _N,
     rb"z[0-7]|a(?:" + _ACKNOWLEDGE + rb")|j[0-3]|I[\da-f]{1,16}+|X" + _HEX,
-    rb"[^\0-\4lyrAkQTORdmcgnopetbCDKSuBzajIX~]" + _ANY,  # of a release to come
+    rb"[^\0-\4lyrAkQTORdmcgnopetbCDKSuBzajIX~]" + _ANY,  # of a later release
 )
 _PROPERTIES = (
     rb"(?:\x01[\4-\xff]*+\x02(?:s[\4-\xff]*+|[tfn]|i-?+\d{1,20}+|d-?+\d++(?:\.\d++)?+(?:e[-+]?+\d++)?+|x"
@@ -41,7 +41,7 @@ _RECORD = (
     + _PROPERTIES
     + rb")*+\0"
 )
-_SOUND = re.compile(_RECORD).match
+_match_record = re.compile(_RECORD).match
 _MARK = b"\0"
 _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
@@ -87,47 +87,47 @@ class Rows(Sequence[Raw]):
     __hash__ = None  # type: ignore[assignment]
 
 
-# A checked message: lookup id, state, and head and body of its record.
-Sound = tuple[int, bytes, bytes | str, bytes]
+# A message whose record and state are valid: lookup id, state, and head and body of the record.
+Checked = tuple[int, bytes, bytes | str, bytes]
 
 
 def decode(
     queue: str, incarnation: str, lookup_id: bytes, state: bytes, record: bytes, taken: bool = False
 ) -> Message:
-    """A message from the three elements a script answers. Raises InvariantBroken if they are damaged in any way.
+    """A message from the three elements of a script's reply. Raises InvariantBroken if they are damaged in any way.
 
-    ``taken``: this reading removed the message, so it counts as a delivery on top of those in ``state``.
+    ``taken``: the call removed the message, so it counts as one more delivery than ``state`` says.
     """
-    return made(queue, incarnation, alone(queue, lookup_id, state, record), taken)
+    return build(queue, incarnation, check(queue, lookup_id, state, record), taken)
 
 
 def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
     """Decode several messages; arguments and errors as for :func:`decode`."""
     if len(raw) == 1:  # the most frequent case
-        return [made(queue, incarnation, alone(queue, *raw[0]), taken)]
-    return made_each(queue, incarnation, sound(queue, raw), taken)
+        return [build(queue, incarnation, check(queue, *raw[0]), taken)]
+    return build_each(queue, incarnation, check_each(queue, raw), taken)
 
 
-def sound(queue: str, raw: Sequence[Raw]) -> Sequence[Sound]:
+def check_each(queue: str, raw: Sequence[Raw]) -> Sequence[Checked]:
     """Check messages of a reply together, so that parsing their fields cannot fail later.
 
     Raises InvariantBroken if one is damaged in any way.
     """
     if len(raw) == 1:
-        return (alone(queue, *raw[0]),)
+        return (check(queue, *raw[0]),)
     with suppress(*_REFUSED):  # then each message is checked separately, which finds the damaged one
-        return _together(rows(raw))
-    return [alone(queue, *one) for one in raw]
+        return _check_joined(rows(raw))
+    return [check(queue, *one) for one in raw]
 
 
 _REFUSED = (AttributeError, TypeError, ValueError, struct.error)
 
 
-def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
+def check(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Checked:
     """Check one message. Raises InvariantBroken if it is damaged."""
     try:
-        found = _SOUND(record)
-        if found is None or (state not in _counts and _read(state) is None):
+        found = _match_record(record)
+        if found is None or (state not in _counts and _parse_state(state) is None):
             raise ValueError("its state" if found else "its record")
         end = found.end()
         return int(lookup_id, 16), state, record[: end - 1].decode(), record[end:]
@@ -137,7 +137,7 @@ def alone(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Sound:
 
 
 @cache
-def _all_sound() -> Callable[[bytes], re.Match[bytes] | None]:
+def _joint_matcher() -> Callable[[bytes], re.Match[bytes] | None]:
     """A function that matches the joined heads of many records. It is compiled for the first batch."""
     return re.compile(rb"(?:" + _RECORD + rb")*+").fullmatch
 
@@ -150,40 +150,43 @@ def rows(raw: Sequence[Raw]) -> Rows:
     return Rows(b"".join(ids), states, records)
 
 
-def _together(raw: Rows) -> Sequence[Sound]:
-    """Check messages together. Raises one of :data:`_REFUSED` if :func:`alone` would refuse one of them."""
+def _check_joined(raw: Rows) -> Sequence[Checked]:
+    """Check messages together. Raises one of :data:`_REFUSED` if :func:`check` would refuse one of them."""
     heads, marks, bodies = zip(*[record.partition(_MARK) for record in raw.records], strict=True)
-    # No head contains a NUL, so each is matched as if it stood alone.
+    # No head contains a NUL, so each is matched separately.
     joint = _MARK.join(heads) + _MARK
-    if _all_sound()(joint) is None or marks.count(_MARK) != len(marks):
+    if _joint_matcher()(joint) is None or marks.count(_MARK) != len(marks):
         raise ValueError("a record")
     joint.decode()  # valid UTF-8 if each head is, since no character spans a NUL
-    if None in map(_read, {*raw.states}.difference(_counts)):
+    if None in map(_parse_state, {*raw.states}.difference(_counts)):
         raise ValueError("a state")
     ids = struct.unpack(f">{len(heads)}Q", unhexlify(raw.ids))
     return list(zip(ids, raw.states, heads, bodies, strict=True))
 
 
-def made(queue: str, incarnation: str, found: Sound, taken: bool = False) -> Message:
+def build(queue: str, incarnation: str, found: Checked, taken: bool = False) -> Message:
     """Build a message from a checked one."""
     lookup_id, state, head, body = found
-    counts = _counts.get(state) or _read(state) or _NO_COUNTS
+    counts = _counts.get(state) or _parse_state(state) or _NO_COUNTS
     return read_message(lookup_id, head, body, Origin(queue, incarnation, counts, taken))
 
 
-def made_each(queue: str, incarnation: str, found: Sequence[Sound], taken: bool = False) -> list[Message]:
+def build_each(queue: str, incarnation: str, found: Sequence[Checked], taken: bool = False) -> list[Message]:
     """Build messages from checked ones. Neighbours with the same state share one ``Origin``."""
     messages: list[Message] = []
     last: bytes | None = None
     for lookup_id, state, head, body in found:
         if state != last:
-            origin = Origin(queue, incarnation, _counts.get(state) or _read(state) or _NO_COUNTS, taken)
+            origin = Origin(
+                queue, incarnation, _counts.get(state) or _parse_state(state) or _NO_COUNTS, taken
+            )
             last = state
         messages.append(read_message(lookup_id, head, body, origin))
     return messages
 
 
-def _read(state: bytes) -> Counts | None:
+def _parse_state(state: bytes) -> Counts | None:
+    """The counts of a state, or None if it is not valid."""
     found = _STATE(state)
     if found is None:
         return None

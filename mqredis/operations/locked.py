@@ -28,7 +28,7 @@ class _Made:
         if lock is None:
             return self
         handle = lock._grant.handle
-        message = codec.made(handle.address.path, handle.context.incarnation, lock._found)
+        message = codec.build(handle.address.path, handle.context.incarnation, lock._found)
         return vars(lock).setdefault("message", message)  # threads that ask at once find the same
 
 
@@ -44,7 +44,7 @@ class Locked:
 
     _grant: Locks
     _key: str
-    _found: codec.Sound
+    _found: codec.Checked
     # None: the lease of the grant; set after ``extend``.
     _until: float | None = None
     _settled = False

@@ -37,7 +37,7 @@ class Locks:
     def __init__(
         self,
         handle: Handle,
-        found: Sequence[codec.Sound],
+        found: Sequence[codec.Checked],
         keys: Sequence[str],
         fence: str,
         now: float,
@@ -61,7 +61,7 @@ class Locks:
         """These locks with all their messages made, which is quicker together than one by one."""
         if self.made is None:
             context = self.handle.context
-            messages = codec.made_each(self.handle.address.path, context.incarnation, self.found)
+            messages = codec.build_each(self.handle.address.path, context.incarnation, self.found)
             self.made = messages if context.sealer is None else context.unsealed(messages)
         return self
 
@@ -282,6 +282,6 @@ def noted(handle: Handle, found: Found) -> Locks:
         ids = codec.rows(raw).ids.decode()
         keys = [ids[n : n + 16] for n in range(0, len(ids), 16)]
         handle.locks.update(dict.fromkeys(keys, fence))
-    sound = codec.sound(handle.address.path, raw)
+    sound = codec.check_each(handle.address.path, raw)
     locks = Locks(handle, sound, keys, fence, handle.context.clock(), (found.deadline, found.now_ms))
     return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken
