@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from mqredis.errors import InvariantBroken
 
-#: A message as a schedule keeps it: its priority, its flags and its fields, then the body (lua/admin/schedules.lua).
+# A message as a schedule keeps it: its priority, its flags and its fields, then the body (lua/admin/schedules.lua).
 MESSAGE = re.compile(rb"[0-7][0-9a-v][^\x00]*\x00.*", re.DOTALL)
 _MS = re.compile(r"\d{1,16}")
 _TYPES: dict[str, set[type]] = {

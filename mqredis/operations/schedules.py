@@ -48,7 +48,7 @@ _UNREAD = "-"
 _NO_ID = b"0" * 16
 # The arrival of such a message, as in its record.
 _NO_TIME = b"0" * 13
-#: A message without fields and with an empty body, as a schedule keeps it.
+# A message without fields and with an empty body, as a schedule keeps it.
 _EMPTY = b"30\0"
 
 # Decides from the stored schedule (None: there is none), its message and the time in seconds on a change; None: none.

@@ -13,7 +13,7 @@ _NAME = re.compile(r"trail:([0-9a-f]{14})")
 # The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
 _PLACE = re.compile(r"trail:#(\d{1,3})")
 _PLACES = 1000
-#: The field that names the message which was last sent to a queue with a message id.
+# The field that names the message which was last sent to a queue with a message id.
 _ID = re.compile(r"trail:=\S+ (\S+)")
 
 
