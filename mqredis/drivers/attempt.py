@@ -34,7 +34,7 @@ ENDED = frozenset((EXPIRED, REUSED))
 # Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
-#: Faults of a server that perhaps does not hold the data, or did not for a time.
+# Faults of a server that perhaps does not hold the data, or did not for a time.
 _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 
 _NO_TOKEN = bulk(b"") + bulk(b"")

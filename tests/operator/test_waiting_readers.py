@@ -13,7 +13,7 @@ from tests.matching.kit import Pending
 from tests.operator.test_workers import until
 from tests.support.backend import Backend
 
-#: Without a notification a reader would find the message after this time, in which the test fails.
+# Without a notification a reader would find the message after this time, in which the test fails.
 LATE = Settings(test_clock=True, allow_volatile=True, recheck_seconds=60)
 
 ACTS: dict[str, Callable[[Operator], object]] = {
