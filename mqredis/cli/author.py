@@ -1,4 +1,4 @@
-"""Who acts, and how the log of actions learns of it."""
+"""The operator of a command, and the entries that commands write to the log of actions."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def logged(
     changes: bool = True,
     **details: Any,
 ) -> Iterator[Callable[[str], None]]:
-    """Write to the log that the operator does what the block does, and its result; nothing without ``changes``.
+    """Log the action of the ``with`` block and its result; without ``changes``, log nothing.
 
-    The block gives the text of its result to the function that it gets.
+    The block calls the function that it gets with the text of its result.
     """
     result = "done"
 

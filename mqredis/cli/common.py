@@ -110,7 +110,7 @@ def with_pauses(qm: QueueManager, rows: Iterable[Mapping[str, Any]]) -> list[dic
 
 @contextmanager
 def saying(kind: type[MqError], text: str) -> Iterator[None]:
-    """Have an error of this class say ``text``: what the command line knows that the API does not."""
+    """Replace the text of an error of this class by ``text``, which names options and commands."""
     try:
         yield
     except kind as error:
@@ -144,7 +144,7 @@ def chosen(arguments: Arguments) -> dict[str, Any]:
 
 
 def asked(arguments: Arguments) -> dict[str, Any]:
-    """What the options of ``match_options`` say, for the log of actions."""
+    """The values of ``match_options``, for the log of actions."""
     names = ("message_id", "correlation_id", "group_id", "selector")
     return {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
 
@@ -221,7 +221,7 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON lacks: times as ISO 8601, enumerations by value."""
+    """A value as JSON can hold it: times as ISO 8601, enumerations by value."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Enum):
@@ -275,7 +275,7 @@ class Output:
 
     @contextmanager
     def counter(self, about: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """For work that does not come as items: call what this gives with how much more was done."""
+        """A progress bar for work without items: a function that takes how much more was done."""
         if self.json_lines or not sys.stderr.isatty():
             yield lambda _: None
             return
@@ -296,7 +296,7 @@ class Output:
             print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
 
     def comment(self, text: str) -> None:
-        """Say on stderr what the next line is for: the line itself may be meant for another program."""
+        """Print a comment on stderr, since another program may read the lines on stdout."""
         if not self.json_lines:
             print(f"# {terminal.lines(text)}", file=sys.stderr, flush=True)
 

@@ -73,7 +73,7 @@ def _bytes(text: Any) -> bytes:
 
 
 def from_json(row: Any) -> Outgoing | None:
-    """What to send for such a row; None if the message has expired since. Ids given by a broker are not kept."""
+    """The message of a row of ``export``; None if it has expired since. Generated message ids are dropped."""
     if not isinstance(row, Mapping):
         raise InvalidArgument("each line must be a JSON object")
     if not row.keys() & {"body", "body_base64"}:

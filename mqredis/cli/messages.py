@@ -236,7 +236,7 @@ def show(message: Message, arguments: Arguments, output: Output) -> None:
 
 
 def _receive(arguments: Arguments, output: Output) -> Exit:
-    """Lock, print, commit: what could not be printed stays in the queue."""
+    """Lock, print, commit: a message that could not be printed stays in the queue."""
     filters, done = _filters(arguments), 0
     if arguments.lookup_id is not None and arguments.count != 1:
         raise InvalidArgument("--lookup-id names one message: leave out --count")

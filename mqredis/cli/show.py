@@ -1,6 +1,6 @@
 """``mqredis show ...`` and ``mqredis trail``: who holds messages, what is in each queue, what happened to a message.
 
-Nothing is changed.
+These commands change nothing.
 """
 
 from __future__ import annotations

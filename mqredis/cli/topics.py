@@ -1,4 +1,4 @@
-"""``mqredis topic ... | request``: publish and subscribe, and a question with its answer."""
+"""``mqredis topic ... | request``: subscriptions, and a request with its reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mqredis export | import | redrive``: a queue as JSON lines, and the way back for dead letters."""
+"""``mqredis export | import | redrive``: a queue as JSON lines, and dead letters back into their queues."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
-# After so many wrong tokens an address has to wait, for so many seconds since the last of them.
+# Number of wrong tokens after which an address has to wait, and the wait in seconds since the last one.
 WRONG, PAUSE = 5, 60.0
 # Addresses that are remembered; beyond them the one is forgotten whose last wrong token is the oldest.
 MOST = 10_000

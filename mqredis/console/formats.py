@@ -14,7 +14,7 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
-# Stands for a value that there is not.
+# Shown for a missing value.
 DASH = "\u2013"
 
 # Units of durations, in seconds, the largest first.

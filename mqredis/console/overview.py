@@ -18,7 +18,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A queue, and how many messages a second came and left since the reading before; None: there was none."""
+    """A queue, and its arrivals and departures per second since the last reading; None: this is the first one."""
 
     depth: QueueDepth
     rate_in: float | None = None

@@ -9,10 +9,10 @@ from typing import Any
 from mqredis import keys
 from mqredis.console import formats
 
-# What an entry says in detail.
+# The details of an entry.
 Details = Mapping[str, Any]
 
-# What operators do to messages, by the name of the action; ``_words`` has the words in braces.
+# Actions on messages, by their names; ``_words`` has the words in braces.
 _ON_MESSAGES = {
     "delete": "deleted {messages} of {queue}",
     "trash": "moved {messages} of {queue} to the trash{kept}",
@@ -25,7 +25,7 @@ _ON_MESSAGES = {
     "priority": "gave {messages} of {queue} the priority {value}",
     "release": "ended the lock of {messages} of {queue}{rejected}",
 }
-# What they do to anything else.
+# Actions on anything else.
 _OTHERS = {
     "abort": "aborted the transaction {transaction}",
     "pause": "paused {readers}{reason}",

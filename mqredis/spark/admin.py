@@ -55,22 +55,22 @@ def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
 
 
 def release(manager: QueueManager, queue: str, owner: str, *, forget: bool = False) -> int:
-    """Give back what a reader has claimed and not received; the number of messages.
+    """Return the messages of a reader's open claim to the queue. Returns their number.
 
-    Its checkpoint is refused from now on: a restart would claim other messages for a batch that a sink may
-    have already. ``forget`` removes the record of the reader too, and with it this protection. Raises
+    A query with the reader's checkpoint is refused from now on, since it would claim other messages for a batch that a
+    sink may have already. ``forget`` also removes the record of the reader, and with it this protection. Raises
     WaiterNotFound.
     """
     return run(manager, pipelines.release(context_of(manager), queue, owner, forget))
 
 
 def publications(manager: QueueManager) -> list[Publication]:
-    """Writes of which some messages are in the queues and others are not: their driver is at work, or has stopped."""
+    """Writes that are published in part: their driver is still at work, or has stopped."""
     return run(manager, operations.publications(context_of(manager)))
 
 
 def recover(manager: QueueManager, name: str) -> int:
-    """Finish an open publication; the number of messages that appeared.
+    """Publish the rest of an open publication. Returns the number of these messages.
 
     A streaming query that is started again does the same by itself, and so does a batch write with the same
     ``txnAppId`` and ``txnVersion``. Raises ClaimLost if the messages that are left have expired.
@@ -81,9 +81,9 @@ def recover(manager: QueueManager, name: str) -> int:
 
 
 def withdraw(manager: QueueManager, name: str) -> int:
-    """Give up the messages of an open publication that are not in the queues yet; the number of these messages.
+    """Discard the messages of an open publication that are not in the queues yet. Returns their number.
 
-    What is in the queues stays there. The version counts as written: a job that writes it again writes nothing. Raises
+    Messages in the queues stay there. The version counts as written: a job that writes it again writes nothing. Raises
     ClaimLost while the driver of the publication is at work.
 
     :param name: as :func:`publications` shows it.

@@ -1,4 +1,4 @@
-"""``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Takes nothing."""
+"""``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Removes nothing."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ SEQUENTIAL = (1 << 56) - 1
 
 @dataclass
 class Range(InputPartition):
-    """Available messages from one lookup id to before another whose SequentialID is behind ``after`` and not behind
-    ``last``."""
+    """Available messages with lookup ids from one to before another, and SequentialIDs from one to another."""
 
     place: Place
     low: bytes

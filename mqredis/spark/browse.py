@@ -1,9 +1,8 @@
-"""A streaming read that takes nothing: a cursor over the SequentialIDs of each queue.
+"""A streaming read that removes nothing: a cursor over the SequentialIDs of each queue.
 
-It shows each message that is available when its turn comes. What becomes available later under an older id is
-not shown: a message whose transaction commits late, whose delay ends, or that a reader gives back. What is
-received by others between two readings of the same batch is missing in the second one. docs/spark.md says so
-too.
+A message that becomes available after one with a later id was shown is not shown: its transaction was committed late,
+its delay ended, or a reader released it. If a batch is read twice, messages that other readers have received meanwhile
+are missing the second time.
 """
 
 from __future__ import annotations

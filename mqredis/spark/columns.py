@@ -1,7 +1,6 @@
-"""From what the store keeps to Arrow columns, many messages at once and only the columns that are wanted.
+"""Converts stored messages to Arrow columns, many at once and only the wanted columns.
 
-``mqredis.codec.decode`` reads one message; this reads the same records by the column, since a Python object
-for each message would halve the rate. A test holds the two together.
+``mqredis.codec.decode`` creates a Python object for each message, which would halve the rate. A test compares both.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def flags(records: Sequence[bytes]) -> bytes:
 
 
 def any_special(found: bytes) -> bool:
-    """Has the broker something to do for one of them (flag bit 1)?"""
+    """Does one of them use a feature of the broker (flag bit 1)?"""
     return any(flag in _SPECIAL for flag in found)
 
 

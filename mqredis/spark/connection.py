@@ -94,7 +94,7 @@ def address(manager: QueueManager, path: str, generation: str) -> Address:
 
 
 def look(manager: QueueManager, path: str, owner: str = "", bound: str = "", after: str = "") -> Backlog:
-    """The backlog of a queue. Raises QueueNotFound."""
+    """Return the backlog of a queue. Raises QueueNotFound."""
     return run(manager, pipelines.look(context_of(manager), path, owner, bound, False, after))
 
 

@@ -1,7 +1,7 @@
-"""Reading messages by their ids, a few thousand for each round trip, with plain read-only commands.
+"""Reads messages by their ids, a few thousand for each round trip, with plain read-only commands.
 
-A script would copy every body once more; what is read here is either claimed, so that no other client can change it,
-or a snapshot, in which a message that was received meanwhile is simply missing.
+A script would copy every body once more. Without a script the read is not atomic, which does no harm: the messages of a
+claim do not change, and in a snapshot a message that was received meanwhile is missing.
 """
 
 from __future__ import annotations

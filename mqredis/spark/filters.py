@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``): which it need not repeat."""
+"""Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``), and so does not evaluate itself."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Pushed:
         return wanted
 
     def ids(self) -> tuple[int, int]:
-        """Lowest and highest lookup id that can still match. Those on priority do not tell: what was sent in a
-        transaction has an id of its own kind."""
+        """Lowest and highest lookup id that can still match. Filters on the priority do not limit them, since the ids
+        of messages that were sent in a transaction do not contain it."""
         low, high = 0, HIGHEST
         for each in self.kept:
             if _column(each) == "lookup_id":

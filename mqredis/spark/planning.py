@@ -1,4 +1,4 @@
-"""What the next micro-batch of a receiving query takes of each queue."""
+"""How many messages the next micro-batch of a receiving query claims from each queue."""
 
 from __future__ import annotations
 

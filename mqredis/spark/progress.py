@@ -13,7 +13,7 @@ def report(available: Mapping[str, int], oldest_age_ms: int) -> dict[str, Any]:
 
 
 def behind(before: Mapping[str, Any], taken: Mapping[str, int]) -> dict[str, Any]:
-    """The report once a micro-batch takes these messages: what is left behind it."""
+    """The report after a micro-batch has claimed these messages."""
     left = {key: max(0, count - taken.get(key, 0)) for key, count in before["queues"].items()}
     return report(left, before["oldestAgeMs"] if any(left.values()) else 0)
 
@@ -23,8 +23,8 @@ def metrics(query: Any) -> dict[str, Any]:
 
     ``lag``: messages that no micro-batch has taken yet; ``oldest_age_seconds``: age of the oldest message when the
     last micro-batch was planned, 0 if none is left; ``queues``: the lag by ``<manager>/<queue>``. All over all sources
-    of mqredis. Spark shows no metrics of a source that is written in Python, and its description is the name of a
-    class; so these figures stand in ``latestOffset``, where this function reads them.
+    of mqredis. Spark shows no metrics of a source that is written in Python, so the figures are in ``latestOffset``,
+    from which this function reads them.
 
     :param query: a ``StreamingQuery``, or the progress that a listener is given (``event.progress``).
     """

@@ -1,10 +1,10 @@
 """A destructive streaming read, exactly once with a checkpoint.
 
-Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims
-under (reader, sequence) what the logged offset names, and claims the same again after any crash. A claim is
-received cumulatively by whichever comes first: ``commit`` (which Spark may skip for ever), the next
-``latestOffset`` or the next claim, for what they are given as start is in Spark's commit log. Its messages are
-removed beside what comes next. docs/spark.md has the picture.
+Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims the
+messages that the logged offset names under (reader, sequence), and claims the same messages again after a crash. Spark
+may never call ``commit``. So a claim, with all earlier ones, is received by the first of these calls: ``commit``, the
+next ``latestOffset``, or the next claim, whose start is in Spark's commit log. Its messages are removed in a thread,
+while Spark goes on. docs/spark.md has a diagram.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._open
 
     def _begin_receiving(self, begun: Offset) -> None:
-        """Receive what is done beside Spark's work; at once where it decides what can be claimed: where groups take
-        turns, and before the first look."""
+        """Receive the finished claims in a thread, or at once if they decide which messages can be claimed: in queues
+        with ``group_exclusive``, and before the first read of the backlog."""
         receiving = self._tools().receiving
         for key, plan in begun.queues.items():
             if self.turns.get(key, True):
@@ -268,7 +268,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         receiving.begin(begun)
 
     def _check_claimed(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> None:
-        """Refuse to go on behind a batch that Spark calls done, but whose messages were never claimed.
+        """Refuse to continue after a batch that Spark calls done, but whose messages were never claimed.
 
         Spark asks for partitions only when something reads the rows. A file sink that has a batch of this number
         from an earlier checkpoint in its output folder does not read them, and neither does a function for

@@ -1,5 +1,5 @@
-"""How a streaming query receives what it is done with: all of a claim in one step, and its messages are removed beside
-Spark's work, page by page."""
+"""How a streaming query receives its finished claims: each in one step, after which a thread removes its messages page
+by page while Spark works."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Receiving:
         self._received[key] = sequence
 
     def begin(self, offset: Offset) -> None:
-        """Receive what ``offset`` covers, while Spark writes its log and plans. A call receives all of a claim and
-        removes a page of it; the pages that are left make way for what is urgent."""
+        """Receive the claims up to ``offset`` in a thread, while Spark writes its log and plans. A call receives a
+        whole claim and removes a page of it; between two pages, urgent calls go first."""
         late = {key: plan for key, plan in offset.queues.items() if plan.sequence > self._done(key, plan)}
         left: dict[str, Plan] = {}
 
@@ -85,7 +85,8 @@ class Receiving:
         operation: Callable[..., Operation[R]],
         between: Callable[[], None],
     ) -> R:
-        """One of the two operations that commit a claim: what it answers; 0 if the queue is gone and may be."""
+        """Run one of the two operations that commit a claim. Returns its result; 0 if the queue was deleted and
+        ``failOnDataLoss`` is false."""
         name, path = split_key(key)
         manager = manager_of(self.options.address, name)
         queue = address(manager, path, plan.generation)

@@ -129,7 +129,7 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 class _Heads(dict[tuple[Any, ...], bytes]):
-    """By the values of a row: what stands in its message before the correlation id."""
+    """The beginning of a message, before its correlation id, by the values of its row."""
 
     def __init__(self, make: Callable[[tuple[Any, ...]], bytes]) -> None:
         self.make = make

@@ -1,8 +1,8 @@
 """``df.write`` and ``df.writeStream``: tasks stage messages (mqredis/spark/staging.py), and the driver publishes them
 as one unit of work.
 
-What is published is the manifest: the stages that Spark reports as done, in the order of partitions. A batch that was
-begun is finished by its stored manifest; one that was published is never published again.
+The manifest lists the stages to publish: those that Spark reports as done, in the order of partitions. A batch that is
+published in part is finished by its stored manifest; a published batch is never published again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mqredis.spark.staging import Staged, Stager, targets
 from mqredis.steps import perform
 
 _LOG = logging.getLogger("mqredis.spark")
-# How the names of writes begin that were given none.
+# Prefix of the names of writes without ``txnAppId``.
 UNNAMED = "job-"
 
 
@@ -75,7 +75,7 @@ def refuse_abandoned(options: Options, queues: set[str]) -> None:
 
 
 def say_steps(options: Options, name: str, messages: int, queues: Iterable[str]) -> None:
-    """Log how a publication of more messages than appear in one instant goes, before its first step."""
+    """Log the number of steps of a publication that needs more than one, before the first."""
     limit = options.atomicPublishLimit
     if messages > limit:
         _LOG.warning(
@@ -143,7 +143,7 @@ class BatchWriter(DataSourceArrowWriter):
                 _publish(self.options, staged, bool(self.options.txnAppId))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        """The job failed: nothing stays behind, and late tasks are refused."""
+        """The job failed: remove its stages, and refuse late tasks."""
         with told():
             manager = manager_of(self.options.address, self.options.managers[0])
             ttl = self.options.stageTtlSeconds * 1000

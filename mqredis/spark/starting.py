@@ -1,4 +1,4 @@
-"""Where a query without a checkpoint begins, and a batch read begins and ends: SequentialIDs."""
+"""The SequentialIDs at which a query without a checkpoint begins, and a batch read begins and ends."""
 
 from __future__ import annotations
 

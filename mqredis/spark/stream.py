@@ -12,5 +12,5 @@ StreamReader = ReceiveReader | BrowseReader
 
 
 def reader(options: Options, schema: StructType) -> StreamReader:
-    """Destructive exactly-once, or taking nothing."""
+    """The reader for the option ``readMode``: it receives messages exactly once, or browses them."""
     return BrowseReader(options, schema) if options.readMode == "browse" else ReceiveReader(options, schema)

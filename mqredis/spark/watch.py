@@ -1,5 +1,5 @@
-"""What a streaming query keeps open in the driver's Python process: the subscription that shows that it
-lives, the long poll of an idle query, and what it does while Spark writes its logs and plans."""
+"""What a streaming query keeps open in the driver's Python process: the subscription that shows that it is alive, the
+waiting reader of an idle query, and the thread that works while Spark writes its logs and plans."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Idle:
 
 
 class Minimum:
-    """Holds a micro-batch back until enough messages are there (options minMessagesPerTrigger, maxTriggerDelay)."""
+    """Delays a micro-batch until there are enough messages (options minMessagesPerTrigger, maxTriggerDelay)."""
 
     def __init__(self, options: Options) -> None:
         self._least = options.minMessagesPerTrigger
@@ -107,7 +107,8 @@ class Minimum:
 
 
 class Beside:
-    """Work in a thread of its own, in two parts: for the first one others wait, the second one waits for others."""
+    """Work in a thread, in two parts. Other calls wait for the end of the first part; the second part waits while other
+    calls run."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -155,7 +156,7 @@ class Beside:
 
 
 class Pair:
-    """Two threads for one loop of calls that may be repeated, so that the server never waits for this process."""
+    """Two threads that run one loop of repeatable calls, so that the server always has a call to work on."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None

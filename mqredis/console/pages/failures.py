@@ -22,11 +22,11 @@ LOOKED_AT = 1000
 GROUPS = 20
 
 
-# What differs between errors of one kind: numbers, ids and times, and what stands in quotes.
+# Parts in which errors of one kind may differ: numbers, ids, times, and quoted texts.
 _VARYING = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|\b[0-9a-f]*\d[0-9a-f]*(?:[-:.,][0-9a-f]*\d[0-9a-f]*)*\b|\d+""", re.IGNORECASE
 )
-# Stands for it.
+# Shown in place of such a part.
 ANY = "\u2026"
 
 

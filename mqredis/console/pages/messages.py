@@ -26,9 +26,9 @@ _IDS = ("message_id", "correlation_id", "group_id")
 async def messages(visit: Visit) -> Response:
     """A page of messages behind ``after``, those that the selector and the identifiers choose.
 
-    ``trail`` has the places of the pages before, for the way back. A page begins where the page before ended, whatever
-    has come and gone meanwhile. With scripts, a page whose search has not ended asks for the rest of it: ``start`` is
-    then where the page began, and ``had`` the number of messages that it shows already.
+    ``trail`` has the positions of the earlier pages, for the links back. A page begins where the page before ended,
+    whatever has arrived and left meanwhile. With JavaScript, a page whose search has not ended requests the rest:
+    ``start`` is then where the page began, and ``had`` the number of messages that it already shows.
     """
     name = needed(visit.query, "queue")
     given = visit.query.get("message_id", "").strip()

@@ -1,4 +1,4 @@
-"""What is in the queues and what went through them: tables of rows, and a report as one HTML page. Takes nothing."""
+"""Tables of what is in the queues and has passed through them, and a report as one HTML page. Removes nothing."""
 
 from __future__ import annotations
 

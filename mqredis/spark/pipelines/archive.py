@@ -1,4 +1,4 @@
-"""Journals and dead letters into a lake: Parquet files by day and queue, each message once."""
+"""Moves journals and dead letters into Parquet files by day and queue, each message once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Archive(StreamingQueryListener):
 
 
 class Folders:
-    """Writes a batch into folders of its own, so that a batch that comes again is overwritten by itself."""
+    """Writes each batch into its own folders, which it overwrites if Spark repeats the batch."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,9 +1,9 @@
-"""A Redis list that is copied while its consumers may go on popping from it.
+"""A Redis list that is copied while its consumers continue to pop from it.
 
-A place in a list counts from the end at which consumers pop, so that pushes do not move it; but pops do. So the items
-that were copied last are recognised by a mark, which is kept with their number. Each page is read together with these
-items. Where they have moved they are searched for, and where they cannot be found, or could be several places, the copy
-ends with an error: nothing is ever skipped.
+Positions count from the end at which consumers pop, so pushes do not change them, but pops do. The items that were
+copied last are therefore recognised by a hash, which is stored with their number. Each page is read together with
+these items. If they are not at their position they are searched for. If they are not found, or may be at several
+positions, the copy ends with an error: no item is ever skipped.
 """
 
 from __future__ import annotations

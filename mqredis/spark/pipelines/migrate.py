@@ -1,7 +1,7 @@
-"""From a Redis list, a Redis stream or a Celery queue into mqredis: each item once, resumable, the source untouched.
+"""Copies a Redis list, a Redis stream or a Celery queue into mqredis: each item once, without changing the source.
 
-The version of each publication says up to where the source was copied, so the version that is committed tells where to
-go on. No Spark session is needed.
+The version of a publication says how far the source was copied, so a later call continues after the committed version.
+No Spark session is needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def migrate(
     name: str = "",
     newest_left: bool = True,
 ) -> int:
-    """Copy what a key holds into a queue; the number of messages sent. Call it again for what came since.
+    """Copy the items of a key into a queue. Returns the number of messages sent. A later call copies new items.
 
     :param source: ``list``, ``stream`` or ``celery`` (a Celery or kombu queue, which is a list of envelopes).
     :param source_url: of the Redis that holds the source: ``redis://``, ``rediss://``, ``unix://`` or
@@ -82,7 +82,7 @@ def _open(url: str) -> Any:
 
 
 def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
-    """Does the key hold what it should? False: it is gone, and something was copied from it before."""
+    """Check the type of the key. False: it does not exist any more, and something was copied from it before."""
     found = server.type(key).decode()
     if found == kind:
         return True

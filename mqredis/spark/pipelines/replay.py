@@ -1,4 +1,4 @@
-"""From the lake back into queues: filtered, paced, and resumable without doubles."""
+"""Sends archived messages back into queues: filtered, at a rate, and resumable without duplicates."""
 
 from __future__ import annotations
 
