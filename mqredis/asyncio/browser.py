@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Browser:
     """A browse cursor as in IBM MQ: it begins before the first message, and moves only when a call succeeds.
 
-    What arrives behind it (a higher priority, a message given back) is seen by ``first``, not by ``next``.
-    ``async for message in browser`` goes to the end of the queue.
+    A message that arrives before it (with a higher priority, or released by a reader) is found by ``first``, not by
+    ``next``. ``async for message in browser`` iterates to the end of the queue.
     """
 
     def __init__(self, queue: Queue, browsing: Browsing) -> None:

@@ -63,9 +63,9 @@ class QueueManager(Inspection):
     ) -> QueueInfo:
         """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties.
 
-        ``exist_ok``: a queue of this name that is there keeps its properties and messages. Raises InvalidName, and
-        QueueExists without ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional,
-        group_exclusive, topic).
+        ``exist_ok``: if a queue of this name exists, leave it unchanged. Raises InvalidName, and QueueExists without
+        ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional, group_exclusive,
+        topic).
         """
         return await self._run(queue.create(self._context, name, properties, exist_ok))
 
@@ -156,9 +156,9 @@ class QueueManager(Inspection):
     ) -> int:
         """Put dead letters or journal copies back into the queue they came from, or into ``to``. Returns how many.
 
-        ``match`` and ``selector`` choose in the broker, ``where`` among what these let through; ``limit`` is how many
-        at most, ``rate`` how many a second. A message whose queue is gone, full or closed for sending stays where it
-        is. Times the message asked for count anew.
+        ``match`` and ``selector`` choose messages in the broker, and ``where``, a function, among those. ``limit``: how
+        many at most; ``rate``: how many per second. A message whose queue does not exist, is full or refuses sends
+        stays where it is. The times of a message count from the redrive.
         """
         return await self._run(
             redrive.redrive(self._context, source, where, to, limit, rate, match, selector)
@@ -190,7 +190,7 @@ class QueueManager(Inspection):
     ) -> Message:
         """Send a request and wait for its reply; after ``timeout`` seconds the request expires, too.
 
-        The reply comes to a temporary queue that goes with this client. Raises IoTimeout, and what ``send`` raises.
+        The reply comes to a temporary queue, which is deleted with this client. Raises IoTimeout, and as ``send``.
         """
         session = self._driver.session
         return await self._run(
@@ -202,7 +202,7 @@ class QueueManager(Inspection):
     ) -> Sent:
         """Send a reply to the response queue of a message, correlated by its message id.
 
-        Raises MessageNotFound if it names no response queue, QueueNotFound if that is gone (the deadline is over).
+        Raises MessageNotFound if it names no response queue, and QueueNotFound if that was deleted after the deadline.
         """
         return await self._run(request.reply(self._context, message, body, fields))
 

@@ -57,9 +57,12 @@ class Queue:
     ) -> Sent:
         """Put a message into the queue (Enqueue Message, 3.1.7.1.9); ``fields`` are those of Outgoing.
 
+        ``durability``: the level that the message must reach before the call returns ("fsync", "replica" or
+        "replica-fsync"). DurabilityNotReached: the message was sent and did not reach it in time. UnsafeServer: the
+        server cannot provide the level, and nothing was sent.
+
         Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
-        TransactionUsage (a transactional queue takes only transactional messages, and the reverse). ``durability``: how
-        far it must have got ("fsync", "replica", "replica-fsync"), else DurabilityNotReached, or UnsafeServer first.
+        DuplicateMessage, and TransactionUsage for a transactional queue without ``transaction``, and the reverse.
         """
         unit = unit_of(transaction)
         operation: Operation[Sent] = send.Send(self._handle, body, fields, unit)
@@ -74,9 +77,9 @@ class Queue:
         transaction: Transaction | None = None,
         durability: Durability | str | None = None,
     ) -> list[Sent]:
-        """Put many messages into the queue, in order: batches of up to 256, each taken whole or not at all.
+        """Put many messages into the queue, in order, in batches of up to 256, each sent as a whole or not at all.
 
-        Outside a transaction a refused batch leaves the batches before it in the queue. Raises as ``send``.
+        If a batch is refused outside a transaction, the batches before it stay in the queue. Raises as ``send``.
         """
         unit = unit_of(transaction)
         operation = send.send_many(self._handle, items, unit)
@@ -93,10 +96,10 @@ class Queue:
         transaction: Transaction | None = None,
         durability: Durability | str | None = None,
     ) -> list[Sent]:
-        """Send messages as one group, numbered from 1, the last one flagged; ``group_id`` is made up if not given.
+        """Send messages as one group, numbered from 1, the last one flagged. None as ``group_id``: a new one.
 
-        Bodies beyond ``segment_bytes`` are sent in segments. Up to 256 messages appear together; more do so in a
-        transaction. Raises as ``send``.
+        Bodies of more than ``segment_bytes`` are sent in segments. Up to 256 messages are sent in one step, more in
+        several, unless in a transaction. Raises as ``send``.
         """
         unit = unit_of(transaction)
         operation = groups.send_group(self._handle, items, group_id, segment_bytes, unit)
@@ -122,16 +125,19 @@ class Queue:
         selector: str | None = None,
         grouping: Grouping | None = None,
     ) -> Message:
-        """Take the first available message (Dequeue Message, 3.1.7.1.10); with ``match`` or ``selector`` the first
-        that agrees (IBM MQ MQGET); ``grouping`` tells what groups and segments mean.
+        """Remove the first available message from the queue and return it (Dequeue Message, 3.1.7.1.10).
 
-        A call that is cancelled or interrupted on its way may have taken the message, and then ``resolve`` of its token
-        (``QueueManager.unknown``) returns it. Where that can happen use ``lock`` or a transaction, which give it back.
+        ``timeout``: seconds to wait for a message. ``match``, ``selector``: only messages that have these identifiers,
+        and that the selector selects (IBM MQ MQGET). ``grouping``: how groups and segments are treated. ``tag``: a name
+        with which ``cancel`` ends the wait.
 
-        MatchOptionsError: a bad match (2247), or one that leaves the group that is read in logical order; a read by
-        token that waits (2331). GroupInconsistent: a group partly read in a transaction. SelectorSyntaxError.
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled, TransactionUsage (in a transaction, from a queue that
-        is not transactional).
+        A call that is cancelled or interrupted may have removed the message; then ``resolve`` of its token
+        (``QueueManager.unknown``) returns it. Where that can happen, use ``lock`` or a transaction instead.
+
+        Raises IoTimeout, QueueNotAvailable, GetInhibited, OperationCancelled, SelectorSyntaxError, TransactionUsage (in
+        a transaction, from a queue that is not transactional), MatchOptionsError (a wrong match, 2247; a match that
+        leaves the group that is read in logical order; a read by token that waits, 2331), and GroupInconsistent (a
+        group that is partly read in a transaction).
         """
         unit = unit_of(transaction)
         if grouping:
@@ -148,7 +154,7 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> list[Message]:
-        """Take up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
+        """Receive up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
         unit = unit_of(transaction)
         return await self._run(receive.Receive(self._handle, max, timeout, unit, None, match, selector))
 
@@ -161,10 +167,10 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> list[Message]:
-        """Take the first complete group, all of it in one step, in logical order and with segments joined.
+        """Receive the first complete group in one step, in logical order and with segments joined.
 
-        A message without a group is a group of one. ``match`` and ``selector`` are about its first message.
-        Raises as ``receive``.
+        A message without a group is a group of one message. ``match`` and ``selector`` apply to the first message of a
+        group. Raises as ``receive``.
         """
         unit = unit_of(transaction)
         return await self._run(groups.receive_group(self._handle, timeout, unit, tag, match, selector))
@@ -177,7 +183,7 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> AsyncIterator[list[Message]]:
-        """Take complete groups one after the other. Ends when none is complete for ``timeout`` seconds."""
+        """Receive complete groups one after the other. Ends when none is complete for ``timeout`` seconds."""
         while True:
             try:
                 group = await self.receive_group(
@@ -195,21 +201,20 @@ class Queue:
         selector: str | None = None,
         transaction: Transaction | None = None,
     ) -> Message:
-        """Return the first available message (3.1.7.1.15) that agrees with ``match`` and ``selector``, and leave it
-        there.
+        """Return the first available message without removing it (3.1.7.1.15); arguments as for ``receive``.
 
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError. A peek takes
-        nothing, so any ``transaction`` is refused with TransactionUsage (MS-MQRR 3.1.4.13).
+        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError, and
+        TransactionUsage for any ``transaction``, since a peek removes nothing (MS-MQRR 3.1.4.13).
         """
         return await self._run(peek.peek(self._handle, timeout, match, selector, unit_of(transaction)))
 
     async def browse(
         self, *, match: Match | None = None, selector: str | None = None, delayed: bool = False
     ) -> AsyncIterator[Message]:
-        """Iterate over the available messages that agree, in delivery order, and take none. Ends at the end of the
-        queue.
+        """Iterate once over the available messages in delivery order, without removing them.
 
-        ``delayed``: then those that are held back or rest between two attempts, by the time when they become available.
+        ``match``, ``selector``: only messages that match. ``delayed``: followed by those that are delayed or rest
+        between two attempts, by the time when they become available.
         """
         checks.flag(delayed, "delayed")
         after: int | None = None
@@ -242,7 +247,7 @@ class Queue:
         grouping: Grouping | None = None,
         co_op: bool = False,
     ) -> Browser:
-        """A browse cursor before the first message, with IBM MQ's rules; ``co_op``: one of a set that share marks.
+        """A browse cursor before the first message, with IBM MQ's rules. ``co_op``: share marks with other browsers.
 
         Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
@@ -266,9 +271,10 @@ class Queue:
         grouping: Grouping | None = None,
         transaction: Transaction | None = None,
     ) -> LockedMessage:
-        """Lock the first available message (Dequeue Message Begin, 3.1.7.1.11) that agrees, for ``lease`` seconds.
+        """Lock the first available message for ``lease`` seconds (Dequeue Message Begin, 3.1.7.1.11).
 
-        In a ``transaction`` the message is locked until that ends and has its fate. Raises as ``receive``.
+        ``lease``: None for the setting ``lease_seconds``. ``transaction``: the lock lasts until the transaction ends,
+        and its commit removes the message. Other arguments and errors are those of ``receive``.
         """
         if transaction is not None:
             lease_of(self._handle.context, lease)
@@ -309,9 +315,10 @@ class Queue:
     ) -> None:
         """Commit several locks of this queue (Dequeue Message End, 3.1.7.1.12), 256 with one call.
 
-        All that are still held are committed; then LockLost is raised for the first that was not: ``settled`` of each
-        tells. ``durability``: how far that must have got, else DurabilityNotReached (they have left all the same).
-        Raises InvalidArgument for a lock of another queue or of a transaction, InvalidHandle.
+        All locks that are still held are committed. Then LockLost is raised for the first one that was lost;
+        ``settled`` of each lock says whether it was committed. ``durability``: as for ``send``; DurabilityNotReached:
+        the messages were removed. Raises InvalidArgument for a lock of another queue or of a transaction,
+        InvalidHandle.
         """
         earlier = settling(self._handle, locks, "locks")
         operation = settle_all(self._handle, earlier)
@@ -337,7 +344,7 @@ class Queue:
         transaction: Transaction | None = None,
         allow_peek: bool = False,
     ) -> Message:
-        """Take one particular message (3.1.7.1.13). Never waits. ``allow_peek``: visible to peeks while locked.
+        """Receive one particular message (3.1.7.1.13). Never waits. ``allow_peek``: visible to peeks while locked.
 
         Raises MessageNotFound, TransactionUsage.
         """
@@ -367,7 +374,7 @@ class Queue:
 
     @opening
     async def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
-        """A new cursor at the start of the queue (3.1.7.1.1), over the messages that agree.
+        """A new cursor at the start of the queue (3.1.7.1.1), over the messages that match.
 
         Raises QueueNotAvailable if the queue is gone, MatchOptionsError, SelectorSyntaxError.
         """
@@ -387,9 +394,9 @@ class Queue:
         await self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
-        """Remove every available message (3.1.7.1.7); locked ones go when they are given back. Returns how many.
+        """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed.
 
-        With ``match`` or ``selector`` only those that agree, and nothing that is locked or delayed.
+        With ``match`` or ``selector``, only available messages that match are removed.
         """
         return await self._run(queue.purge(self._handle, match, selector))
 
@@ -398,7 +405,7 @@ class Queue:
         await self._run(queue.cancel(self._handle, tag))
 
     async def close(self) -> None:
-        """Close the handle: its waits raise OperationCancelled, its locks are given back (3.1.7.1.6)."""
+        """Close the handle: its waits raise OperationCancelled, its locks are released (3.1.7.1.6)."""
         if not self._handle.closed:
             self._cancel_scope(self._handle)
             await self._run(queue.close_handle(self._handle))

@@ -24,8 +24,8 @@ log = logging.getLogger("mqredis")
 class Transaction:
     """A unit of work (MS-MQDMPR 3.1.1.14). As a context manager: commit on success, abort on error.
 
-    Nothing it sends is visible and nothing it receives is gone before the commit. It lives as long as its lease; a
-    commit after that raises TransactionSequence, and everything has been undone.
+    Before the commit, no message that it sends is visible, and no message that it receives is removed. When its lease
+    ends, everything in it is undone, and a later commit raises TransactionSequence.
     """
 
     def __init__(self, manager: QueueManager, unit: UnitOfWork) -> None:
@@ -43,14 +43,15 @@ class Transaction:
         await self._end(operations.End(self._unit, "prepare"))
 
     async def commit(self, *, durability: Durability | str | None = None, retaining: bool = False) -> None:
-        """Make everything final (3.1.4.4). Raises TransactionSequence if it is finished, unknown or lapsed.
+        """Commit (3.1.4.4). Raises TransactionSequence if the transaction is finished or unknown, or its lease is over.
 
         If a call in it was cancelled or ended with OutcomeUnknown, and the broker has carried it out, the transaction
-        is aborted and TransactionSequence raised, since a message that the call took would be lost. If the outcome was
-        asked for before (``QueueManager.resolve``), the commit includes the call.
+        is aborted and TransactionSequence raised, since a message that the call received would be lost. If the outcome
+        was asked for before (``QueueManager.resolve``), the commit includes the call.
 
-        ``durability``: how far all of it must have got, else DurabilityNotReached (it is committed all the same).
-        ``retaining``: to go on in the same transaction is refused, as in MSMQ: NotSupported (MC-MQAC 3.8.4.1).
+        ``durability``: as for ``Queue.send``; DurabilityNotReached: the transaction is committed.
+        ``retaining``: to continue in the same transaction is not supported (NotSupported), as in MSMQ (MC-MQAC
+        3.8.4.1).
         """
         operation: Operation[None] = operations.commit(self._unit, retaining)
         if durability is not None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """A place in a queue (MS-MQDMPR 3.2). Errors never move it; several cursors of a handle are independent.
+    """A position in a queue (MS-MQDMPR 3.2). Errors do not move it; several cursors of a handle are independent.
 
-    One with a match or a selector stops only at messages that agree with it.
+    A cursor with a match or a selector skips messages that do not match.
     """
 
     def __init__(self, queue: Queue, place: operations.Place) -> None:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 class LockedMessage(Locked):
     """A message locked by this reader (MS-MQDMPR 3.1.7.1.11).
 
-    Use it as a context manager: the message leaves the queue when the block ends well, and goes back to its place when
-    the block raises. The lock lapses after its lease; then every call here raises LockLost and has no effect.
+    Use it as a context manager: the message is removed from the queue when the block ends, and returns to its place if
+    the block raises. The lock ends with its lease; after that, each call here raises LockLost and has no effect.
 
-    One that was locked in a transaction stays with that: commit and abort do nothing (3.1.7.1.12 rule 3), reject and
-    extend are the transaction's, and all raise TransactionSequence when it has ended.
+    A message that was locked in a transaction is removed when the transaction commits: ``commit`` and ``abort`` do
+    nothing (3.1.7.1.12 rule 3), ``reject`` and ``extend`` are those of the transaction, and all raise
+    TransactionSequence when the transaction has ended.
     """
 
     @classmethod
@@ -36,18 +37,18 @@ class LockedMessage(Locked):
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue, since it was handled (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
 
-        ``durability``: how far that must have got, else DurabilityNotReached (the message has left all the same).
+        ``durability``: as for ``Queue.send``; DurabilityNotReached: the message was removed.
         """
         self._settle("c", durability)
 
     def abort(self) -> None:
-        """Give the message back: it is available again in its old place. Raises LockLost."""
+        """Release the message: it is available again in its old place. Raises LockLost."""
         self._settle("a")
 
     def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue as rejected, since it cannot be handled. Raises as ``commit``.
 
-        ``reason`` stands in the ``reason`` of its dead letter and of its negative acknowledgement, if it leaves any.
+        ``reason`` is the ``reason`` of its dead letter and of its negative acknowledgement, if there are any.
         """
         self._settle("j" + checks.reason(reason), durability)
 
