@@ -103,7 +103,7 @@ def test_a_purge_needs_no_mouse(console: str, broker: mqredis.QueueManager, open
     reach(page, "Purge")
     page.keyboard.press("Enter")
     expect(page.locator("#preview")).to_be_visible()
-    reach(page, "Keep them in ;trash for a day, from where they can be restored")
+    reach(page, "Keep in ;trash for a day, from where it can be restored")
     page.keyboard.press("Space")
     reach(page, "Type orders to confirm")
     page.keyboard.type("orders")

@@ -48,6 +48,8 @@ def test_the_page_of_a_queue_follows_it(console: str, broker: mqredis.QueueManag
     page = open_page(f"{console}/m/main/queue?name=orders")
     send(broker, "x", "y")
     expect(page.locator(".figures")).to_contain_text("Ready2")
+    expect(page.locator("#totals")).to_contain_text("Messages in2")
+    expect(page.locator("#totals")).to_have_count(1)
 
 
 def test_the_page_of_workers_follows_them(

@@ -34,7 +34,7 @@ _ID = Field("id", "Message", "hidden")
 _SELECTOR = Field(
     "selector", "Only messages for which this is true", help="A selector, such as region = 'EU'. Empty: all."
 )
-_TRASH = Field("trash", "Keep them in ;trash for a day, from where they can be restored", "check")
+_TRASH = Field("trash", "Keep in ;trash for a day, from where it can be restored", "check")
 
 
 def _choice(values: Values, scheduled: bool | None = None) -> Choice:
@@ -59,6 +59,8 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     found = await manager.operator("console", source="console").count(name, **choice)
     _check_one(values, found)
     count = formats.plural(found.changed, "message")
+    if values.get("id"):
+        count = f"the message {formats.hex_id(lookup_id(values))}"
     trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
     return Preview(
         f"This affects {'' if found.finished else 'at least '}{count} of {name}.", {"trash": trash}

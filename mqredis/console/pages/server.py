@@ -29,7 +29,7 @@ SHOWN: dict[str, dict[str, str]] = {
     "Memory": {
         "used_memory_human": "Used",
         "used_memory_peak_human": "Highest use",
-        "maxmemory_human": "Limit (0B: none)",
+        "maxmemory_human": "Limit",
         "maxmemory_policy": "At the limit (maxmemory-policy)",
         "mem_fragmentation_ratio": "Fragmentation",
         "evicted_keys": "Evicted keys",
@@ -83,6 +83,8 @@ def _value(name: str, value: str) -> str:
     """A field of INFO as a person reads it."""
     if name == "uptime_in_seconds" and value.isdigit():
         return formats.exact(int(value))
+    if name == "maxmemory_human" and value == "0B":
+        return "no limit"
     if name in _SWITCHES:
         return {"0": "no", "1": "yes"}.get(value, value)
     return f"{int(value):,}" if value.isdigit() else value
