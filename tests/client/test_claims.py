@@ -1,4 +1,4 @@
-"""Claims call by call: what is received at once, what is removed page by page, and what may come between."""
+"""Claims, call by call: a commit receives all messages at once and removes them in pages, while other calls may run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.support.backend import Backend
 from tests.support.counts import count
 
 _numbers = itertools.count(1)
-# What one call removes at most: of messages that need no look, and of others (lua/claims/claim.lua).
-RUN, PAGE = 1000, 256
+# The most messages that one call removes: plain ones, and ones with features (lua/claims/claim.lua).
+PLAIN_PAGE, PAGE = 1000, 256
 
 
 @dataclass
 class Pipeline:
-    """One owner on one queue, and what it calls."""
+    """The claim of one owner on one queue, and the calls on it."""
 
     qm: mqredis.QueueManager
     raw: Any
@@ -47,7 +47,7 @@ class Pipeline:
 
     @property
     def field(self) -> tuple[str, str]:
-        """Where the claim stands."""
+        """Key and field in which the claim is stored."""
         return f"mq:{{{self.qm.name}}}:q:{self.path}:q", f"claim:{self.owner}"
 
     @property
@@ -86,7 +86,7 @@ class Pipeline:
         return self.qm._run(pipelines.release(self.qm._context, self.path, self.owner, forget))
 
     def holds(self, messages: int, locked: int) -> None:
-        """So many are there, and the doctor agrees with the counters."""
+        """Check the counters of the queue, and that the doctor has no finding."""
         info = self.qm.queue_info(self.path)
         assert (info.messages, info.locked, info.ready) == (messages, locked, messages - locked)
         assert self.qm.doctor().findings == ()
@@ -103,18 +103,18 @@ def pipeline(backend: Backend) -> Iterator[Pipeline]:
 
 @pytest.fixture
 def draining(pipeline: Pipeline) -> Pipeline:
-    """A claim that is committed and not removed yet, and as many messages behind it."""
+    """A committed claim of 1500 messages, partly removed, with 1500 more messages in the queue."""
     pipeline.fill(3000)
     assert pipeline.claim(1, 1500, first=True).count == 1500
-    assert pipeline.page(1) == Received(RUN, True, True)
+    assert pipeline.page(1) == Received(PLAIN_PAGE, True, True)
     return pipeline
 
 
-def test_a_commit_receives_all_at_once_and_removes_it_by_pages(draining: Pipeline) -> None:
+def test_commit_receives_all_messages_at_once_and_removes_them_in_pages(draining: Pipeline) -> None:
     known = draining.known
     assert (known.committed, known.sequence, known.count, known.draining) == (1, 1, 0, known.number)
     draining.holds(2000, 500)
-    # After a crash: the batch is done, and the rest of its messages is removed.
+    # As after a crash: the batch is committed, and repeating the commit removes the rest.
     with pytest.raises(ClaimLost, match="received already"):
         draining.read(1)
     assert draining.page(1) == Received(500, False, True)
@@ -124,7 +124,7 @@ def test_a_commit_receives_all_at_once_and_removes_it_by_pages(draining: Pipelin
     assert draining.commit(1) == 0
 
 
-def test_the_next_claim_comes_beside_the_removal(draining: Pipeline) -> None:
+def test_next_claim_is_accepted_while_the_committed_one_is_removed(draining: Pipeline) -> None:
     assert draining.claim(2, 1200).count == 1200
     assert draining.claim(2, 1200).count == 1200
     draining.holds(2000, 1700)
@@ -137,7 +137,7 @@ def test_the_next_claim_comes_beside_the_removal(draining: Pipeline) -> None:
     draining.holds(300, 0)
 
 
-def test_a_commit_removes_what_is_left_of_the_one_before(draining: Pipeline) -> None:
+def test_commit_removes_the_rest_of_the_previous_claim(draining: Pipeline) -> None:
     draining.claim(2)
     first = draining.known.draining
     assert draining.page(2) == Received(500, True, True)  # and received what is claimed in the same step
@@ -145,20 +145,20 @@ def test_a_commit_removes_what_is_left_of_the_one_before(draining: Pipeline) -> 
     assert (known.committed, known.draining) == (2, known.number)
     assert known.draining != first
     draining.holds(1500, 1500)
-    assert draining.page(2) == Received(RUN, True, True)
+    assert draining.page(2) == Received(PLAIN_PAGE, True, True)
     assert draining.page(2) == Received(500, False, True)
     draining.holds(0, 0)
 
 
-def test_a_commit_is_not_done_while_much_is_left_of_the_one_before(draining: Pipeline) -> None:
-    """Only one claim is being removed at a time."""
+def test_commit_waits_until_the_previous_claim_is_nearly_removed(draining: Pipeline) -> None:
+    """Only one claim at a time is being removed."""
     draining.commit(1)
     draining.fill(3000)
     draining.claim(2, 2200)
     assert draining.page(2).more
     draining.claim(3, 10)
     page = draining.page(3)
-    assert page == Received(RUN, True, False)
+    assert page == Received(PLAIN_PAGE, True, False)
     assert draining.known.committed == 2
     assert draining.read(3)
     assert draining.qm._run(
@@ -168,7 +168,7 @@ def test_a_commit_is_not_done_while_much_is_left_of_the_one_before(draining: Pip
     draining.holds(4500 - 2210, 0)
 
 
-def test_a_new_checkpoint_takes_over_what_is_left(draining: Pipeline) -> None:
+def test_new_checkpoint_takes_over_the_open_claim_and_the_removal(draining: Pipeline) -> None:
     draining.claim(2, 1100)
     ids = draining.read(2)
     new = replace(draining, lineage="second")
@@ -187,8 +187,8 @@ def test_a_new_checkpoint_takes_over_what_is_left(draining: Pipeline) -> None:
     new.holds(400, 0)
 
 
-def test_whoever_finds_what_is_left_removes_it(draining: Pipeline) -> None:
-    """A new checkpoint has nothing of its own to commit, and need not wait for that."""
+def test_new_checkpoint_without_a_claim_removes_the_rest_of_the_old_one(draining: Pipeline) -> None:
+    """It has nothing of its own to commit."""
     new = replace(draining, lineage="second")
     with pytest.raises(ClaimLost, match="another checkpoint"):
         new.commit(1)
@@ -198,7 +198,7 @@ def test_whoever_finds_what_is_left_removes_it(draining: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_an_operator_gives_back_only_what_is_not_received(draining: Pipeline, forget: bool) -> None:
+def test_release_by_an_operator_returns_only_uncommitted_messages(draining: Pipeline, forget: bool) -> None:
     draining.claim(2, 1100)
     assert draining.release(forget) == 1100
     draining.holds(1500, 0)
@@ -209,11 +209,11 @@ def test_an_operator_gives_back_only_what_is_not_received(draining: Pipeline, fo
         assert draining.commit(1) == 0
 
 
-def test_a_new_checkpoint_waits_for_the_end_of_a_release(pipeline: Pipeline) -> None:
+def test_claim_of_a_new_checkpoint_is_refused_until_the_release_is_complete(pipeline: Pipeline) -> None:
     pipeline.fill(600)
     assert pipeline.claim(1, first=True).count == 600
     call = commands.claim_release(pipeline.queue, pipeline.owner, False)
-    pipeline.qm._run(perform(call))  # and no further page
+    pipeline.qm._run(perform(call))  # the first page of the release only
     pipeline.lineage = "second"
     with pytest.raises(ClaimLost, match="once the release has come to its end"):
         pipeline.claim(1, first=True)
@@ -224,13 +224,13 @@ def test_a_new_checkpoint_waits_for_the_end_of_a_release(pipeline: Pipeline) -> 
     pipeline.holds(0, 0)
 
 
-def test_an_operator_forgets_an_owner_who_only_removes(draining: Pipeline) -> None:
+def test_forget_removes_the_rest_of_a_committed_claim_and_its_record(draining: Pipeline) -> None:
     assert draining.release(forget=True) == 0
     draining.holds(1500, 0)
     assert not draining.raw.hexists(*draining.field)
 
 
-def test_what_is_received_goes_to_the_journal_whatever_is_purged(pipeline: Pipeline) -> None:
+def test_committed_messages_reach_the_journal_despite_a_purge(pipeline: Pipeline) -> None:
     pipeline.qm.update_queue("orders", journaling=True)
     pipeline.fill(900)
     pipeline.claim(1, 400, first=True)
@@ -245,7 +245,7 @@ def test_what_is_received_goes_to_the_journal_whatever_is_purged(pipeline: Pipel
         assert [m.body for m in journal.browse()] == [b"%d" % n for n in range(400)]
 
 
-def test_a_deleted_queue_acknowledges_what_was_received(pipeline: Pipeline) -> None:
+def test_delete_queue_acknowledges_committed_messages_as_received(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(600, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
     pipeline.claim(1, 300, first=True)
@@ -259,7 +259,7 @@ def test_a_deleted_queue_acknowledges_what_was_received(pipeline: Pipeline) -> N
     assert pipeline.qm.doctor().findings == ()
 
 
-def test_whether_a_claim_would_find_something(pipeline: Pipeline) -> None:
+def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
 
     def matches(**order: Any) -> bool:
@@ -281,7 +281,7 @@ def test_whether_a_claim_would_find_something(pipeline: Pipeline) -> None:
         pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
 
 
-def test_messages_that_ask_for_a_report_leave_before_a_page_of_others(pipeline: Pipeline) -> None:
+def test_commit_sends_acknowledgements_for_small_and_mixed_batches(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(3, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
     assert pipeline.claim(1, 3, first=True).count == 3
@@ -295,8 +295,8 @@ def test_messages_that_ask_for_a_report_leave_before_a_page_of_others(pipeline: 
         assert [m.message_class for m in admin.browse()] == [MessageClass.ACK_RECEIVE] * 5
 
 
-def test_what_an_older_version_has_left_is_read(pipeline: Pipeline) -> None:
-    """Its field has no such number; between two pages of its commit the claim was still open."""
+def test_claim_record_without_a_draining_number_is_read(pipeline: Pipeline) -> None:
+    """Older versions wrote no such number, and kept the claim open between two pages of its commit."""
     pipeline.fill(1500)
     pipeline.claim(1, first=True)
     before = pipeline.text
@@ -308,7 +308,7 @@ def test_what_an_older_version_has_left_is_read(pipeline: Pipeline) -> None:
     pipeline.holds(0, 0)
 
 
-def test_the_doctor_knows_what_is_being_removed(draining: Pipeline) -> None:
+def test_doctor_checks_the_draining_number_of_a_claim(draining: Pipeline) -> None:
     draining.claim(2, 700)
     right = draining.text
     for wrong in (right.rpartition(" ")[0], right.rpartition(" ")[0] + " 99"):
@@ -320,8 +320,8 @@ def test_the_doctor_knows_what_is_being_removed(draining: Pipeline) -> None:
     draining.holds(2000, 1200)
 
 
-def test_the_doctor_knows_pages(pipeline: Pipeline) -> None:
-    """A packed message is where it belongs; a page of no claim, and a book that is wrong, are found."""
+def test_doctor_finds_stray_and_inconsistent_claim_pages(pipeline: Pipeline) -> None:
+    """It reports a page that belongs to no claim, a wrong list of pages, and a page that is missing."""
     pipeline.fill(1600)
     pipeline.claim(1, 1500, first=True)
     pipeline.holds(1600, 1500)
@@ -352,10 +352,10 @@ def test_the_doctor_knows_pages(pipeline: Pipeline) -> None:
     assert codes() == {"claim.count", "claim.pages", "position.lost"}
 
 
-@pytest.mark.parametrize("asked", ["never", "before", "meanwhile"])
-def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked: str) -> None:
-    """An acknowledgement is put into its queue by the broker, so no sender has told that it is special. It has the id
-    of the message that it tells of, and is found by that again when it comes back."""
+@pytest.mark.parametrize("browsed", ["never", "before", "meanwhile"])
+def test_acknowledgements_are_claimed_and_reindexed_after_release(pipeline: Pipeline, browsed: str) -> None:
+    """The broker itself puts an acknowledgement into the queue. It is indexed by the id of the message that it
+    acknowledges, is not in the index while it is claimed, and is found again after a release."""
     pipeline.qm.create_queue("admin")
     acks = replace(pipeline, path="admin")
     acks.fill(3)
@@ -367,11 +367,11 @@ def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked
         with pipeline.qm.open("admin") as queue:
             return len(list(queue.browse(match=Match(correlation_id=sent.message_id))))
 
-    assert asked != "before" or found() == 1
+    assert browsed != "before" or found() == 1
     acks.holds(8, 0)
     assert acks.claim(1, first=True).count == 8
-    acks.holds(8, 8)  # the doctor would see what the index still holds of them
-    assert asked != "meanwhile" or found() == 0
+    acks.holds(8, 8)  # the doctor reports index entries that are left
+    assert browsed != "meanwhile" or found() == 0
     assert acks.release() == 8
     acks.holds(8, 0)
     assert found() == 1
@@ -381,14 +381,14 @@ def test_special_messages_are_seen_where_none_was_sent(pipeline: Pipeline, asked
     acks.holds(0, 0)
 
 
-def test_only_special_messages_mark_a_queue(pipeline: Pipeline) -> None:
-    """Where none ever came a claim reads no records."""
+def test_only_messages_with_features_mark_the_queue(pipeline: Pipeline) -> None:
+    """A claim reads no records from a queue without the mark."""
 
     def marked() -> bool:
         return bool(count(pipeline.raw, pipeline.field[0], "marks"))
 
     with pipeline.qm.open("orders") as queue:
-        for _ in range(2):  # a session's first call goes the long way
+        for _ in range(2):  # the first call of a session takes another path
             queue.send(b"x")
             queue.send_many([b"x", b"y"])
         assert not marked()
@@ -397,7 +397,7 @@ def test_only_special_messages_mark_a_queue(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("large", [0, 1, 5])
-def test_bytes_of_a_claim_are_those_of_its_messages(pipeline: Pipeline, large: int) -> None:
+def test_claim_counts_the_bytes_of_its_messages(pipeline: Pipeline, large: int) -> None:
     bodies = [b"x" * 9000] * large + [b"y" * n for n in range(20)]
     with pipeline.qm.open("orders") as queue:
         queue.send_many(bodies)
@@ -413,8 +413,8 @@ def test_bytes_of_a_claim_are_those_of_its_messages(pipeline: Pipeline, large: i
     pipeline.holds(0, 0)
 
 
-def test_a_look_that_needs_another_queue_keeps_what_it_has_done(backend: Backend) -> None:
-    """It serves lapsed locks, and only then finds out that what has expired goes to a queue that it was not given."""
+def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Backend) -> None:
+    """The call ends expired leases, and only then finds that an expired message goes to a queue it was not given."""
     settings = mqredis.Settings(test_clock=True, allow_volatile=True)
     name = f"claims-{os.getpid()}-{next(_numbers)}"
     with mqredis.connect(backend.client(), manager=name, settings=settings) as qm:
@@ -430,7 +430,7 @@ def test_a_look_that_needs_another_queue_keeps_what_it_has_done(backend: Backend
         assert qm.doctor().healthy
 
 
-def test_the_backlog_of_an_owner_counts_one_message_of_each_group_that_takes_turns(
+def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
     backend: Backend,
 ) -> None:
     name = f"claims-{os.getpid()}-{next(_numbers)}"

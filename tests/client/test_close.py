@@ -1,4 +1,4 @@
-"""Closing a client gives back everything that it holds, also what the application has dropped without ending it."""
+"""``close`` releases all locks and aborts all transactions of a client, also those that were garbage collected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drop_some_locks(client: Any) -> None:
     queue.lock_by_lookup_id(queue.peek(0).lookup_id)
 
 
-def drop_the_lock_alone(client: Any) -> None:
+def drop_the_lock_and_keep_its_queue(client: Any) -> None:
     client.queue = client.open("q")
     client.queue.lock(0)
 
@@ -70,7 +70,7 @@ def drop_several(client: Any) -> None:
 CASES = [
     drop_a_lock,
     drop_some_locks,
-    drop_the_lock_alone,
+    drop_the_lock_and_keep_its_queue,
     drop_a_transaction,
     drop_a_prepared_transaction,
     drop_several,
@@ -78,12 +78,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("drop", CASES)
-def test_close_gives_back_what_was_dropped(broker: Broker, drop: Callable[[Any], None]) -> None:
+def test_close_releases_dropped_locks_and_transactions(broker: Broker, drop: Callable[[Any], None]) -> None:
     client = broker.client(**LEASE)
     drop(client)
     gc.collect()
     held = [broker.qm.queue_info(name) for name in ("q", "t")]
-    assert sum(info.locked for info in held) > 0, "the case holds nothing"
+    assert sum(info.locked for info in held) > 0, "the case locks nothing"
     client.close()
     for name in ("q", "t"):
         info = broker.qm.queue_info(name)
@@ -92,7 +92,7 @@ def test_close_gives_back_what_was_dropped(broker: Broker, drop: Callable[[Any],
     assert broker.qm.doctor().healthy
 
 
-def test_what_has_ended_is_not_kept(broker: Broker) -> None:
+def test_close_after_everything_was_aborted_changes_nothing(broker: Broker) -> None:
     client = broker.client(**LEASE)
     for _ in range(2):
         lock = client.open("q").lock(0)

@@ -1,4 +1,4 @@
-"""``commit_many``: several locks end with one call."""
+"""``commit_many``: one call commits several locks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def left(queue: Any) -> int:
     return int(queue._manager.queue_info("q").messages)
 
 
-def test_all_of_them_end(queue: Any) -> None:
+def test_commit_many_commits_all_given_locks(queue: Any) -> None:
     queue.send_many([b"%d" % n for n in range(10)])
     together, single = queue.lock_many(4), [queue.lock(), queue.lock()]
     queue.commit_many([*single, *together[1:]])
@@ -40,7 +40,7 @@ def test_all_of_them_end(queue: Any) -> None:
     assert (left(queue), queue._handle.locks) == (4, {})
 
 
-def test_more_than_one_call_takes(queue: Any) -> None:
+def test_more_locks_than_one_call_takes_are_committed(queue: Any) -> None:
     queue.send_many([b"x"] * 700)
     held = [lock for _ in range(3) for lock in queue.lock_many(200)]
     queue.commit_many(tuple(held))
@@ -48,7 +48,7 @@ def test_more_than_one_call_takes(queue: Any) -> None:
     assert left(queue) == 100
 
 
-def test_one_that_is_lost_does_not_keep_the_others(queue: Any) -> None:
+def test_lost_lock_is_reported_and_the_others_are_committed(queue: Any) -> None:
     queue.send_many([b"x"] * 600)
     held = [lock for _ in range(3) for lock in queue.lock_many(200)]
     held[1].abort()
@@ -60,7 +60,7 @@ def test_one_that_is_lost_does_not_keep_the_others(queue: Any) -> None:
     assert left(queue) == 1
 
 
-def test_what_is_refused_ends_nothing(queue: Any) -> None:
+def test_refused_commit_many_commits_nothing(queue: Any) -> None:
     queue.send_many([b"x"] * 2)
     held = queue.lock_many(2)
     qm = queue._manager
@@ -85,7 +85,7 @@ def test_what_is_refused_ends_nothing(queue: Any) -> None:
     queue.commit_many(held)
 
 
-def test_messages_of_segments_end_whole(queue: Any) -> None:
+def test_lock_of_a_segmented_message_commits_all_segments(queue: Any) -> None:
     queue.send_group([b"x" * 40], segment_bytes=10)
     whole = queue.lock(0, grouping=Grouping.COMPLETE_MESSAGE)
     assert len(whole.body) == 40
@@ -93,7 +93,7 @@ def test_messages_of_segments_end_whole(queue: Any) -> None:
     assert (whole.settled, left(queue)) == (True, 0)
 
 
-async def test_with_asyncio(backend: Backend) -> None:
+async def test_asyncio_commit_many_reports_a_lost_lock_and_commits_the_others(backend: Backend) -> None:
     async with mqredis.asyncio.connect(backend.async_client(), settings=SETTINGS) as qm:
         await qm.create_queue("q")
         async with qm.open("q") as queue:

@@ -1,4 +1,4 @@
-"""``create_queue(exist_ok=True)``: a program that runs again finds its queues."""
+"""``create_queue(exist_ok=True)`` accepts a queue that exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def qm(backend: Backend) -> Iterator[QueueManager]:
         yield qm
 
 
-def test_a_queue_that_is_there_stays_as_it_is(qm: QueueManager) -> None:
+def test_exist_ok_leaves_an_existing_queue_unchanged(qm: QueueManager) -> None:
     assert qm.create_queue("q", exist_ok=True, label="first").label == "first"
     with qm.open("q") as queue:
         queue.send(b"x")
@@ -25,14 +25,14 @@ def test_a_queue_that_is_there_stays_as_it_is(qm: QueueManager) -> None:
     assert (again.label, again.messages) == ("first", 1)
 
 
-def test_without_it_the_error_says_what_to_do(qm: QueueManager) -> None:
+def test_create_of_an_existing_queue_fails_with_advice(qm: QueueManager) -> None:
     qm.create_queue("q")
     with pytest.raises(QueueExists, match="queue 'q' exists already: open it, or create it with exist_ok"):
         qm.create_queue("q")
 
 
 @pytest.mark.parametrize("fixed", ["transactional", "group_exclusive", "topic"])
-def test_a_queue_of_another_kind_is_refused(qm: QueueManager, fixed: str) -> None:
+def test_exist_ok_refuses_a_queue_with_other_fixed_properties(qm: QueueManager, fixed: str) -> None:
     qm.create_queue("q")
     with pytest.raises(QueueExists, match=f"exists already, and its property {fixed} is False"):
         qm.create_queue("q", exist_ok=True, **{fixed: True})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A server that cannot write to its disk: its refusals (MISCONF) are retried until ``retry_seconds`` are over."""
+"""A server that cannot write to its disk refuses writes (MISCONF); they are retried for ``retry_seconds``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds"
 
 
 class Disk:
-    """The disk of a server of the test's own."""
+    """Breaks and repairs the disk of a server that only this test uses."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
 
-    def break_down(self) -> None:
-        """Let a snapshot fail, so that the server refuses every write from then on."""
+    def fail_snapshot(self) -> None:
+        """Let a snapshot fail; from then on the server refuses every write."""
         gone = self.server.directory / "gone"
         gone.mkdir()
         with self.server.client() as client:
@@ -33,14 +33,14 @@ class Disk:
             client.bgsave()
             until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
 
-    def repair(self) -> None:
-        """Let a snapshot succeed."""
+    def save_snapshot(self) -> None:
+        """Let a snapshot succeed, which ends the refusals."""
         with self.server.client() as client:
             client.config_set("dir", str(self.server.directory))
             client.save()
 
     def refused(self) -> int:
-        """How many commands were refused."""
+        """Number of commands refused so far."""
         with self.server.client() as client:
             return int(client.info("errorstats").get("errorstat_MISCONF", {}).get("count", 0))
 
@@ -63,10 +63,10 @@ def broker(disk: Disk, request: pytest.FixtureRequest) -> Iterator[Broker]:
         loop.close()
 
 
-def test_a_call_goes_through_once_when_the_disk_is_repaired(disk: Disk, broker: Broker) -> None:
+def test_refused_call_takes_effect_once_after_the_repair(disk: Disk, broker: Broker) -> None:
     queue = broker.handle(retry_seconds=60, **QUICK)
     queue.send("first")
-    disk.break_down()
+    disk.fail_snapshot()
     calls: list[Callable[[], object]] = [
         lambda: queue.send("second"),
         lambda: queue.send_many(["third", "fourth"]),
@@ -77,30 +77,32 @@ def test_a_call_goes_through_once_when_the_disk_is_repaired(disk: Disk, broker: 
             refused = disk.refused()
             going = pool.submit(call)
             until(lambda before=refused, going=going: going.done() or disk.refused() > before + 1)  # type: ignore[misc]
-            disk.repair()
+            disk.save_snapshot()
             going.result(30)
-            disk.break_down()
-        disk.repair()
+            disk.fail_snapshot()
+        disk.save_snapshot()
     assert [message.text for message in queue.browse()] == ["second", "third", "fourth"]
 
 
-def test_a_call_is_refused_when_its_time_is_over(disk: Disk, broker: Broker) -> None:
+def test_refused_call_fails_after_retry_seconds(disk: Disk, broker: Broker) -> None:
     queue = broker.handle(retry_seconds=0.3, **QUICK)
-    disk.break_down()
+    disk.fail_snapshot()
     with pytest.raises(BrokerUnavailable, match="MISCONF"):
         queue.send("never")
     assert disk.refused() > 1
-    disk.repair()
+    disk.save_snapshot()
     assert queue.send("once").lookup_id
     assert [message.text for message in queue.browse()] == ["once"]
 
 
-def test_a_client_that_connects_meanwhile_waits_for_the_repair(disk: Disk, broker: Broker) -> None:
-    disk.break_down()
+def test_client_that_connects_while_writes_are_refused_waits_for_the_repair(
+    disk: Disk, broker: Broker
+) -> None:
+    disk.fail_snapshot()
     before = disk.refused()
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(lambda: broker.handle(retry_seconds=60, **QUICK).send("late"))
         until(lambda: sending.done() or disk.refused() > before + 1)
-        disk.repair()
+        disk.save_snapshot()
         sending.result(30)
     assert [message.text for message in broker.qm.open("q").browse()] == ["late"]

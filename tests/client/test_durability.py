@@ -1,4 +1,4 @@
-"""How far a change has got when its call returns: levels, what a server cannot do, what falls short, repetitions."""
+"""Durability levels: what a call waits for, servers that cannot offer a level, shortfalls, and repeated calls."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.server import RedisServer
 
 Start = Callable[..., RedisServer]
 Pair = tuple[RedisServer, RedisServer]
-PATIENT = Settings(durability_seconds=60, reply_timeout_seconds=60)  # a loaded machine is no shortfall
-SHORT = Settings(durability_seconds=0.05)
-REPLICA = PATIENT.model_copy(update={"durability": Durability.REPLICA})
+LONG_WAIT = Settings(durability_seconds=60, reply_timeout_seconds=60)  # long enough for a loaded machine
+SHORT_WAIT = Settings(durability_seconds=0.05)
+REPLICA = LONG_WAIT.model_copy(update={"durability": Durability.REPLICA})
 
 
 def calls(server: RedisServer, *names: str) -> int:
@@ -33,7 +33,7 @@ def calls(server: RedisServer, *names: str) -> int:
 
 @pytest.fixture
 def pair(start_server: Start) -> Pair:
-    """A primary and a replica that is in step with it."""
+    """A primary and a replica in sync with it."""
     return with_replica(start_server)
 
 
@@ -43,7 +43,7 @@ def always(start_server: Start) -> RedisServer:
 
 
 @contextlib.contextmanager
-def queue(url: str, settings: Settings = PATIENT) -> Iterator[mqredis.Queue]:
+def queue(url: str, settings: Settings = LONG_WAIT) -> Iterator[mqredis.Queue]:
     with mqredis.connect(url, settings=settings) as qm:
         qm.create_queue("q")
         with qm.open("q") as opened:
@@ -52,8 +52,8 @@ def queue(url: str, settings: Settings = PATIENT) -> Iterator[mqredis.Queue]:
 
 @contextlib.contextmanager
 def queue_again(url: str) -> Iterator[mqredis.Queue]:
-    """The queue, open in another client that waits for no level."""
-    with mqredis.connect(url, settings=PATIENT) as qm, qm.open("q") as opened:
+    """The queue, open in another client that waits for no durability level."""
+    with mqredis.connect(url, settings=LONG_WAIT) as qm, qm.open("q") as opened:
         yield opened
 
 
@@ -61,7 +61,7 @@ def messages(q: mqredis.Queue) -> int:
     return q._manager.queue_info("q").messages
 
 
-def test_fsync_where_the_reply_implies_it(always: RedisServer) -> None:
+def test_fsync_with_appendfsync_always_needs_no_wait(always: RedisServer) -> None:
     with queue(always.url) as q:
         q.send(b"1", durability="fsync")
         q.send_many([b"2", b"3"], durability=Durability.FSYNC)
@@ -72,20 +72,20 @@ def test_fsync_where_the_reply_implies_it(always: RedisServer) -> None:
         assert messages(q) == 2
 
 
-def test_fsync_of_a_server_that_syncs_every_second(start_server: Start) -> None:
+def test_fsync_with_appendfsync_everysec_waits_or_is_refused(start_server: Start) -> None:
     server = start_server(aof=True)
     with queue(server.url) as q:
         if syncs_on_demand(server):
             q.send(b"x", durability="fsync")
             assert messages(q) == 1
-            assert calls(server, "waitaof") >= 2  # the question whether it can, and the wait
+            assert calls(server, "waitaof") >= 2  # one call tests for support, one waits
         else:
             with pytest.raises(UnsafeServer, match=r"appendfsync always.*is everysec.*nothing was done"):
                 q.send(b"x", durability="fsync")
             assert messages(q) == 0
 
 
-def test_fsync_that_is_not_done_while_the_log_is_rewritten_is_none(start_server: Start) -> None:
+def test_fsync_is_refused_if_log_rewrites_suspend_it(start_server: Start) -> None:
     server = start_server(aof=True, options={"appendfsync": "always", "no-appendfsync-on-rewrite": "yes"})
     with queue(server.url) as q:
         if has_waitaof(server):
@@ -95,7 +95,7 @@ def test_fsync_that_is_not_done_while_the_log_is_rewritten_is_none(start_server:
                 q.send(b"x", durability="fsync")
 
 
-def test_a_server_without_a_log_has_no_fsync(redis_server: RedisServer) -> None:
+def test_fsync_is_refused_without_an_append_only_file(redis_server: RedisServer) -> None:
     with queue(redis_server.url) as q:
         for level in ("fsync", "replica-fsync"):
             with pytest.raises(UnsafeServer, match="nothing was done"):
@@ -103,7 +103,7 @@ def test_a_server_without_a_log_has_no_fsync(redis_server: RedisServer) -> None:
         assert messages(q) == 0
 
 
-def test_a_replica_has_it_when_the_call_returns(pair: Pair) -> None:
+def test_replica_has_the_change_when_the_call_returns(pair: Pair) -> None:
     primary, replica = pair
     with queue(primary.url) as q, replica.client() as there:
         sent = q.send(b"x", durability="replica")
@@ -118,7 +118,7 @@ def test_a_replica_has_it_when_the_call_returns(pair: Pair) -> None:
         assert there.hlen("mq:{default}:q:t:m") == 1
 
 
-def test_the_disks_of_both(pair: Pair) -> None:
+def test_replica_fsync_waits_for_both_disks_or_is_refused(pair: Pair) -> None:
     primary, _ = pair
     with queue(primary.url) as q:
         if syncs_on_demand(primary):
@@ -130,8 +130,8 @@ def test_the_disks_of_both(pair: Pair) -> None:
             assert messages(q) == 0
 
 
-def test_what_falls_short_is_done_and_says_so(redis_server: RedisServer) -> None:
-    with queue(redis_server.url, SHORT) as q:
+def test_shortfall_is_reported_and_the_change_is_made(redis_server: RedisServer) -> None:
+    with queue(redis_server.url, SHORT_WAIT) as q:
         qm = q._manager
         with pytest.raises(DurabilityNotReached, match="not to be repeated") as short:
             q.send(b"x", durability="replica")
@@ -160,18 +160,18 @@ def test_what_falls_short_is_done_and_says_so(redis_server: RedisServer) -> None
                 unit.commit()
         assert qm.queue_info("t").messages == 1
         qm.delete_queue("q")
-        with pytest.raises(mqredis.QueueNotAvailable):  # a refusal is a refusal
+        with pytest.raises(mqredis.QueueNotAvailable):  # a refused call reports no shortfall
             q.send(b"x", durability="replica")
 
 
-def test_more_replicas_than_there_are(pair: Pair) -> None:
-    settings = SHORT.model_copy(update={"durability_replicas": 2})
+def test_missing_replicas_are_a_shortfall(pair: Pair) -> None:
+    settings = SHORT_WAIT.model_copy(update={"durability_replicas": 2})
     with queue(pair[0].url, settings) as q, pytest.raises(DurabilityNotReached) as short:
         q.send(b"x", durability="replica")
     assert short.value.wanted == "replica"
 
 
-def test_a_call_that_is_repeated_waits_too(pair: Pair) -> None:
+def test_repeated_call_waits_for_the_level(pair: Pair) -> None:
     primary, replica = pair
     with Proxy(primary.socket_path) as proxy, queue(proxy.url()) as q, replica.client() as there:
         q.send(b"0", durability="replica")
@@ -180,7 +180,7 @@ def test_a_call_that_is_repeated_waits_too(pair: Pair) -> None:
         assert cut.hits == 1
         assert messages(q) == 2
         assert there.hexists("mq:{default}:q:q:m", f"{sent.lookup_id:016x}")
-        # The wait itself is cut off: the message is not sent again, and the wait is done again.
+        # The connection breaks during the wait: only the wait is repeated, not the send.
         waits = proxy.commands()["WAIT"]
         rule = proxy.add(CutReply(0), command="WAIT")
         q.send(b"last", durability="replica")
@@ -189,7 +189,7 @@ def test_a_call_that_is_repeated_waits_too(pair: Pair) -> None:
         assert messages(q) == 3
 
 
-def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pair: Pair) -> None:
+def test_repeated_call_writes_its_slot_again_for_wait_to_cover(pair: Pair) -> None:
     primary, _ = pair
     with Proxy(primary.socket_path) as proxy, queue(proxy.url()) as q, primary.client() as raw:
         q.send(b"0")
@@ -204,7 +204,7 @@ def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pa
         assert rule.hits == 1
         slots = [line.split(" ") for line in seen if line.startswith("HSET mq:{default}:meta ")]
         assert len(slots) == 2, "the repetition wrote nothing"
-        # The slot and what it keeps are written again, but not the counters and the header of the queue.
+        # The slot and its stored reply are written again, the counters and the queue header are not.
         assert "counters" in slots[0]
         assert "mq:{default}:q:q:q" in slots[0]
         assert "counters" not in slots[1]
@@ -213,7 +213,7 @@ def test_a_repetition_writes_so_that_its_connection_has_something_to_wait_for(pa
 
 
 def _until(monitor: Any, mark: bytes, raw: Any) -> list[Any]:
-    """What the monitor has seen until now."""
+    """Commands that the monitor has seen up to a marker sent now."""
     raw.echo(mark)
     lines: list[Any] = []
     while True:
@@ -223,9 +223,9 @@ def _until(monitor: Any, mark: bytes, raw: Any) -> list[Any]:
         lines.append(line)
 
 
-def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
+def test_level_in_settings_applies_to_every_lasting_change(pair: Pair) -> None:
     primary, _ = pair
-    with queue(primary.url) as q:  # the server has all scripts then, so that none is sent twice below
+    with queue(primary.url) as q:  # loads all scripts, so that no call below is repeated
         q.send_many([b"a", b"b", b"c"])
         q.receive(0)
         lock = q.lock(0)
@@ -233,7 +233,7 @@ def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
         lock.commit()
         q.purge()
     with mqredis.connect(primary.url, settings=REPLICA) as qm, qm.open("q") as q:
-        qm.create_queue("first")  # which asks whether the server can
+        qm.create_queue("first")  # tests whether the server supports the level
 
         def waits(work: Callable[[], object]) -> int:
             before = calls(primary, "wait")
@@ -241,9 +241,7 @@ def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
                 work()
             return calls(primary, "wait") - before
 
-        for _ in range(
-            2
-        ):  # the second time all scripts are known, and the plainest calls could be made without an operation
+        for _ in range(2):  # the second time all scripts are loaded, and plain calls take the fast path
             assert waits(lambda: q.send(b"1")) == 1
             assert waits(lambda: q.send_many([b"2", b"3"])) == 1
             assert waits(lambda: q.receive(0)) == 1
@@ -251,14 +249,14 @@ def test_the_settings_speak_for_every_lasting_change(pair: Pair) -> None:
             assert waits(lambda: q.peek(0)) == 0
             assert waits(lock.extend) == 0
             assert waits(lock.commit) == 1
-            assert waits(lambda: q.lock(0)) == 0  # what is lost of it lapses anyway
+            assert waits(lambda: q.lock(0)) == 0  # a lost lock would expire anyway
             assert waits(lambda: q.receive(0)) == 0  # it found nothing
             assert waits(lambda: q.send(b"4", durability="memory")) == 0
             assert waits(lambda: q.commit_many(q.lock_many(9, 0))) == 1
             assert waits(q.purge) == 1
 
 
-async def test_the_settings_speak_for_the_plainest_calls_of_tasks(pair: Pair) -> None:
+async def test_asyncio_level_in_settings_applies_to_plain_calls_and_transactions(pair: Pair) -> None:
     primary, _ = pair
     with mqredis.connect(primary.url) as qm:
         qm.create_queue("q")
@@ -281,7 +279,7 @@ async def test_the_settings_speak_for_the_plainest_calls_of_tasks(pair: Pair) ->
             assert n == 0 or calls(primary, "wait") == before + 2
 
 
-def test_who_was_waked_waits_for_the_level_of_what_it_takes(pair: Pair) -> None:
+def test_woken_receive_waits_for_the_level(pair: Pair) -> None:
     primary, _ = pair
     with queue(primary.url, REPLICA) as q, queue_again(primary.url) as sender, ThreadPoolExecutor(1) as pool:
         q.send(b"0")
@@ -295,7 +293,7 @@ def test_who_was_waked_waits_for_the_level_of_what_it_takes(pair: Pair) -> None:
         assert q._manager._driver.unknown == []
 
 
-def test_nobody_waits_who_did_not_ask(redis_server: RedisServer) -> None:
+def test_default_level_waits_for_nothing(redis_server: RedisServer) -> None:
     with queue(redis_server.url) as q:
         before = calls(redis_server, "wait", "waitaof")
         q.send(b"x")
@@ -303,17 +301,17 @@ def test_nobody_waits_who_did_not_ask(redis_server: RedisServer) -> None:
         assert calls(redis_server, "wait", "waitaof") == before
 
 
-def test_a_level_that_is_none_is_refused_by_name(redis_server: RedisServer) -> None:
+def test_unknown_level_is_refused_with_the_list_of_levels(redis_server: RedisServer) -> None:
     with queue(redis_server.url) as q:
         with pytest.raises(InvalidArgument, match="memory, fsync, replica, replica-fsync"):
             q.send(b"x", durability="disk")
         assert messages(q) == 0
 
 
-async def test_for_tasks(pair: Pair) -> None:
+async def test_asyncio_calls_wait_for_the_level_and_report_shortfalls(pair: Pair) -> None:
     primary, replica = pair
     with Proxy(primary.socket_path) as proxy, replica.client() as there:
-        async with mqredis.asyncio.connect(proxy.url(), settings=PATIENT) as qm:
+        async with mqredis.asyncio.connect(proxy.url(), settings=LONG_WAIT) as qm:
             await qm.create_queue("q")
             await qm.create_queue("t", transactional=True)
             async with qm.open("q") as q, qm.open("t") as t:

@@ -1,4 +1,4 @@
-"""Clients that find their primary by Sentinel, when another server takes its place. The test itself is the Sentinel."""
+"""Failover of clients that find their primary through Sentinel. The tests play the Sentinel."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds"
 
 
 class Pair:
-    """A primary and its replica, both with a log, and the address that Sentinel names."""
+    """A primary and its replica, both with an append-only file, and the address that Sentinel reports."""
 
     def __init__(self, start: Start, sentinel: Compass) -> None:
-        # With "everysec" a killed server may have left out of its log what it has acknowledged.
+        # With "everysec" the log of a killed server may lack acknowledged changes.
         log = {"appendfsync": "always", "repl-diskless-sync-delay": "0"}
         self.old = start(aof=True, tcp=True, options=log)
         follow = {"replicaof": f"127.0.0.1 {self.old.port}"}
@@ -34,33 +34,33 @@ class Pair:
         self.url = f"redis+sentinel://127.0.0.1:{sentinel.port}/shop/0"
 
     def replicated(self) -> None:
-        """Return when the replica has everything."""
+        """Wait until the replica has everything."""
         with self.old.client() as client:
             client.set("sign", "1")
             until(lambda: client.execute_command("WAIT", 1, 100) == 1)
 
     def promote(self) -> None:
-        """Make the replica a primary of its own, without telling clients."""
+        """Make the replica a primary; Sentinel does not report it yet."""
         with self.new.client() as client:
             client.execute_command("REPLICAOF", "NO", "ONE")
 
     def announce(self) -> None:
-        """Sentinel names the new primary from now on."""
+        """Let Sentinel report the new primary."""
         self.sentinel.primary = self.new.port
 
     def bodies(self, server: RedisServer) -> list[str]:
-        """What is in the queue on one of the two servers."""
+        """Bodies of the messages in the queue on one of the two servers."""
         with mqredis.connect(server.tcp_url, manager="m") as qm, qm.open("q") as queue:
             return [str(message.text) for message in queue.browse()]
 
     def refused(self) -> int:
-        """How many calls the old primary has refused for want of replicas."""
+        """Number of calls that the old primary has refused because it has too few replicas."""
         with self.old.client() as client:
             return int(client.info("errorstats").get("errorstat_NOREPLICAS", {}).get("count", 0))
 
 
 needs_refusals = pytest.mark.skipif(
-    server_version() < (7,), reason="Redis 6.2 does not refuse scripts for want of replicas"
+    server_version() < (7,), reason="Redis 6.2 does not refuse scripts when replicas are missing"
 )
 
 
@@ -83,10 +83,10 @@ def broker(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Broker]:
         loop.close()
 
 
-def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
+def test_idle_client_does_not_return_to_the_restarted_old_primary(
     pair: Pair, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A blocking client looks whether an idle connection is still open after one second: here at once.
+    # A blocking client tests a connection that was idle for one second; here it tests at once.
     monkeypatch.setattr(pool, "PROBE_AFTER_SECONDS", 0.0)
     idle, busy = broker.handle(**QUICK), broker.handle(**QUICK)
     idle.send("before")
@@ -95,7 +95,7 @@ def test_an_idle_client_does_not_return_to_the_restarted_old_primary(
     pair.promote()
     pair.announce()
     busy.send("during")
-    pair.old.start()  # and it takes writes, until Sentinel makes it a replica
+    pair.old.start()  # it accepts writes until Sentinel makes it a replica
     idle.send("idle client")
     busy.send("busy client")
     assert pair.bodies(pair.new) == ["before", "during", "idle client", "busy client"]
@@ -119,7 +119,9 @@ def test_every_new_connection_asks_sentinel(
 
 
 @needs_refusals
-def test_a_primary_without_replicas_is_left_when_sentinel_names_another(pair: Pair, broker: Broker) -> None:
+def test_client_leaves_a_primary_without_replicas_when_sentinel_reports_another(
+    pair: Pair, broker: Broker
+) -> None:
     queue = broker.handle(retry_seconds=60, **QUICK)
     queue.send("before")
     pair.replicated()
@@ -138,9 +140,7 @@ def test_a_primary_without_replicas_is_left_when_sentinel_names_another(pair: Pa
 
 
 @needs_refusals
-def test_a_primary_without_replicas_is_waited_for_no_longer_than_retry_seconds(
-    pair: Pair, broker: Broker
-) -> None:
+def test_call_to_a_primary_without_replicas_fails_after_retry_seconds(pair: Pair, broker: Broker) -> None:
     queue = broker.handle(retry_seconds=0.3, **QUICK)
     with pair.old.client() as client:
         client.config_set("min-replicas-to-write", "2")
@@ -152,7 +152,7 @@ def test_a_primary_without_replicas_is_waited_for_no_longer_than_retry_seconds(
     assert pair.bodies(pair.old) == ["once"]
 
 
-def test_a_waiting_reader_leaves_a_replaced_primary_whose_connections_live(
+def test_waiting_reader_moves_to_the_new_primary_while_old_connections_live(
     pair: Pair, broker: Broker
 ) -> None:
     reader = broker.handle(recheck_seconds=0.1, **QUICK)
@@ -165,8 +165,8 @@ def test_a_waiting_reader_leaves_a_replaced_primary_whose_connections_live(
     assert waiting.result().text == "on the new primary"
 
 
-def test_a_reader_that_moved_with_its_primary_is_woken_there(pair: Pair, broker: Broker) -> None:
-    """It subscribes at the new primary, where each message that is sent wakes it at once."""
+def test_reader_that_moved_to_the_new_primary_is_woken_there(pair: Pair, broker: Broker) -> None:
+    """It subscribes at the new primary, where each send wakes it at once."""
     reader = broker.handle(recheck_seconds=0.1, **QUICK)
     waiting = broker.beside(lambda: reader.receive(30))
     pair.replicated()
@@ -181,7 +181,7 @@ def test_a_reader_that_moved_with_its_primary_is_woken_there(pair: Pair, broker:
 
 @pytest.fixture
 def others(pair: Pair) -> Iterator[list[Compass]]:
-    """Two more Sentinels, which are asked first and keep naming the old primary."""
+    """Two more Sentinels, queried first, which keep reporting the old primary."""
     with Compass() as first, Compass() as second:
         for each in (first, second):
             each.primary = pair.old.port
@@ -190,7 +190,7 @@ def others(pair: Pair) -> Iterator[list[Compass]]:
         yield [first, second]
 
 
-def test_the_sentinel_with_the_newest_configuration_is_believed(
+def test_client_follows_the_sentinel_with_the_newest_epoch(
     pair: Pair, others: list[Compass], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failover the Sentinel that carried it out is for a moment the only one that names the new primary."""
@@ -209,7 +209,7 @@ def test_the_sentinel_with_the_newest_configuration_is_believed(
     assert pair.bodies(pair.old) == ["before"]
 
 
-def test_sentinels_that_do_not_tell_or_do_not_answer_are_no_obstacle(
+def test_sentinels_without_an_epoch_or_a_reply_do_not_block_a_call(
     pair: Pair, others: list[Compass], broker: Broker
 ) -> None:
     pair.sentinel.epoch, others[1].silent = None, True

@@ -1,4 +1,4 @@
-"""A forgotten ``await`` or ``async with`` is told as such."""
+"""Errors for a forgotten ``await`` or ``async with`` say what is missing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ async def qm(backend: Backend) -> AsyncIterator[Any]:
         yield qm
 
 
-async def test_a_call_of_what_was_not_awaited(qm: Any) -> None:
+async def test_attribute_of_an_unawaited_call_raises_with_advice(qm: Any) -> None:
     pending = qm.open("q")
     expected = "QueueManager.open() was not awaited: write `(await ...).send`, or `async with ... as ...`"
     with pytest.raises(AttributeError, match=re.escape(expected)):
         pending.send(b"x")
-    async with pending as queue:  # nothing has been done before
+    async with pending as queue:  # the failed access changed nothing
         await queue.send(b"x")
         lock = queue.lock(0)
         with pytest.raises(
@@ -39,7 +39,7 @@ async def test_a_call_of_what_was_not_awaited(qm: Any) -> None:
             pass
 
 
-async def test_with_instead_of_async_with(qm: Any) -> None:
+async def test_with_on_an_async_context_raises_with_advice(qm: Any) -> None:
     pending = qm.open("q")
     expected = "QueueManager.open() is asynchronous: write `async with` instead of `with`"
     with pytest.raises(TypeError, match=re.escape(expected)), pending:

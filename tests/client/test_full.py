@@ -1,4 +1,4 @@
-"""A server at its memory limit, also one that knows no flags of scripts (Redis 6)."""
+"""A server at its memory limit, also one without script flags (Redis 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.server import RedisServer
 
 
 @pytest.mark.parametrize("flags", [True, False], ids=["as it is", "without flags"])
-def test_a_full_server_is_drained(
+def test_full_server_refuses_sends_and_can_be_drained(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, flags: bool
 ) -> None:
     if not flags:
@@ -37,7 +37,7 @@ def test_a_full_server_is_drained(
                 assert locked.message.body == b"3"
             assert late.queue_info("q").messages == 0
         with mqredis.connect(redis_server.url) as late, late.open("plain") as queue:
-            held = queue.lock_many(2)  # what was full before keeps a text for them, and then each by itself
+            held = queue.lock_many(2)  # packed into one lock, then unpacked by single commits
             held[1].commit()
             held[0].commit()
             assert len(queue.lock_many(1, settle=queue.lock_many(2))) == 1
@@ -47,8 +47,8 @@ def test_a_full_server_is_drained(
         assert [key for key in raw.keys("*") if key.endswith(b":none")] == []
 
 
-def test_who_comes_late_to_a_full_server_needs_no_patience(redis_server: RedisServer) -> None:
-    """There is no room for functions: that the scripts are not loaded either is not the second try of the same."""
+def test_client_that_connects_to_a_full_server_reads_without_retries(redis_server: RedisServer) -> None:
+    """Functions cannot be loaded for want of memory. Falling back to scripts, and loading those, is not a retry."""
     at_once = Settings(retry_seconds=0)
     with mqredis.connect(redis_server.url, settings=at_once) as qm, redis_server.client() as raw:
         qm.create_queue("q")

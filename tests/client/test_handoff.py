@@ -1,4 +1,4 @@
-"""A lock handed to a reader that waits: what a client notices, or does not."""
+"""Direct handoff: the broker locks a message for a waiting reader and publishes the lock to it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 SETTINGS = mqredis.Settings(allow_volatile=True)
-# Where readers that wait are registered.
+# The key in which waiting readers are registered.
 WAITERS = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
 
 
-class Desk:
-    """A client that reads, another one that sends, and access to the registered waiters."""
+class Environment:
+    """A sending client, threads for readers, and access to the registered waiters."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -47,48 +47,48 @@ class Desk:
         return [member.decode().partition(" ")[2] for member in self.raw.zrange(WAITERS, 0, -1)]
 
     def start(self, work: Callable[[], Any], waiters: int = 1) -> Future[Any]:
-        """Begin to wait in a thread."""
+        """Start a waiting call in a thread; return once it is registered."""
         future = self.pool.submit(work)
         while len(self.members()) < waiters:
             assert not future.done(), future.result()
         return future
 
-    def handed(self) -> int:
-        """Messages that are locked although no reader has made a call."""
+    def locked_count(self) -> int:
+        """Number of locked messages."""
         return self.sender.queue_info("q").locked
 
 
 @pytest.fixture
-def desk(backend: Backend) -> Iterator[Desk]:
-    made = Desk(backend)
+def env(backend: Backend) -> Iterator[Environment]:
+    made = Environment(backend)
     yield made
     made.close()
 
 
 @pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """What is handed over is not heard; set when that has happened."""
-    plain, missed = table.WaiterTable.received, threading.Event()
+def notifications_dropped(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Notifications of handed-off locks are dropped; set once one was."""
+    plain, dropped = table.WaiterTable.received, threading.Event()
 
-    def heard(self: table.WaiterTable[Any], message: Any) -> None:
+    def received(self: table.WaiterTable[Any], message: Any) -> None:
         if (
             isinstance(message, list)
             and len(message) == 3
             and str(message[2])[2:].startswith(handoff.LOCK.decode())
         ):
-            missed.set()
+            dropped.set()
         else:
             plain(self, message)
 
-    monkeypatch.setattr(table.WaiterTable, "received", heard)
-    return missed
+    monkeypatch.setattr(table.WaiterTable, "received", received)
+    return dropped
 
 
-def test_a_lock_is_a_lock(desk: Desk) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: queue.lock(30))
-        assert desk.members()[0].endswith(",30000")
-        desk.sender.open("q").send(b"x", correlation_id="c", properties={"a": 1})
+def test_handed_off_lock_has_the_message_and_can_be_committed(env: Environment) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        waiting = env.start(lambda: queue.lock(30))
+        assert env.members()[0].endswith(",30000")
+        env.sender.open("q").send(b"x", correlation_id="c", properties={"a": 1})
         with waiting.result() as locked:
             assert (locked.body, locked.message.correlation_id, locked.message.properties["a"]) == (
                 b"x",
@@ -96,15 +96,15 @@ def test_a_lock_is_a_lock(desk: Desk) -> None:
                 1,
             )
             assert locked.message.delivery_count == 1
-            assert desk.handed() == 1
+            assert env.locked_count() == 1
         assert qm.queue_info("q").messages == 0
 
 
-def test_each_of_several_has_its_own(desk: Desk) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = [desk.start(lambda: queue.lock(30), n + 1) for n in range(3)]
+def test_each_waiting_reader_is_handed_its_own_message(env: Environment) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        waiting = [env.start(lambda: queue.lock(30), n + 1) for n in range(3)]
         for body in (b"a", b"b", b"c"):
-            desk.sender.open("q").send(body)
+            env.sender.open("q").send(body)
         found = [each.result() for each in waiting]
         assert sorted(lock.body for lock in found) == [b"a", b"b", b"c"]
         for lock in found:
@@ -112,30 +112,34 @@ def test_each_of_several_has_its_own(desk: Desk) -> None:
         assert qm.queue_info("q").ready == 3
 
 
-def test_what_is_read_next_is_settled_on_the_way(desk: Desk) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+def test_waiting_lock_many_settles_the_previous_handoff(env: Environment) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
         held: list[mqredis.LockedMessage] = []
         for n in range(20):
-            waiting = desk.start(partial(queue.lock_many, 5, 30, settle=held))
-            desk.sender.open("q").send(b"%d" % n)
+            waiting = env.start(partial(queue.lock_many, 5, 30, settle=held))
+            env.sender.open("q").send(b"%d" % n)
             held = waiting.result()
             assert [lock.body for lock in held] == [b"%d" % n]
         held[0].commit()
         assert qm.queue_info("q").messages == 0
 
 
-def test_one_that_is_not_heard_is_found_by_the_glance(desk: Desk, deaf: threading.Event) -> None:
+def test_lost_handoff_notification_is_found_by_the_recheck(
+    env: Environment, notifications_dropped: threading.Event
+) -> None:
     often = SETTINGS.model_copy(update={"recheck_seconds": 0.1})
-    with mqredis.connect(desk.backend.client(), settings=often) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: queue.lock(30))
-        desk.sender.open("q").send(b"x")
+    with mqredis.connect(env.backend.client(), settings=often) as qm, qm.open("q") as queue:
+        waiting = env.start(lambda: queue.lock(30))
+        env.sender.open("q").send(b"x")
         with waiting.result(20) as locked:
-            assert deaf.is_set()
+            assert notifications_dropped.is_set()
             assert locked.message.delivery_count == 1
 
 
-def test_what_is_heard_late_is_looked_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that slept while it waited does not know how much of the lease is left; the broker does."""
+def test_handoff_received_after_its_lease_is_polled_instead(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was suspended cannot know how much of the lease is left; the broker does."""
     answers: list[object] = []
     plain = handoff.take_reply
 
@@ -144,31 +148,35 @@ def test_what_is_heard_late_is_looked_for(desk: Desk, monkeypatch: pytest.Monkey
         return answers[-1]
 
     monkeypatch.setattr(handoff, "take_reply", late)
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: queue.lock(30))
-        desk.sender.open("q").send(b"x")
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        waiting = env.start(lambda: queue.lock(30))
+        env.sender.open("q").send(b"x")
         with waiting.result(20) as locked:
             assert locked.message.delivery_count == 1
             assert answers == [None]
 
 
-def test_one_that_is_not_heard_is_found_when_the_time_is_over(desk: Desk, deaf: threading.Event) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: queue.lock(2))
-        desk.sender.open("q").send(b"x")
+def test_lost_handoff_notification_is_found_by_the_last_poll_at_the_timeout(
+    env: Environment, notifications_dropped: threading.Event
+) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        waiting = env.start(lambda: queue.lock(2))
+        env.sender.open("q").send(b"x")
         assert waiting.result(20).message.delivery_count == 1
 
 
-def test_a_reader_that_is_closed_gives_it_back(desk: Desk, deaf: threading.Event) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm:
+def test_close_releases_a_handoff_without_counting_a_delivery(
+    env: Environment, notifications_dropped: threading.Event
+) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm:
         queue = qm.open("q")
-        waiting = desk.start(lambda: queue.lock(30))
-        desk.sender.open("q").send(b"x")
-        assert deaf.wait(20)
+        waiting = env.start(lambda: queue.lock(30))
+        env.sender.open("q").send(b"x")
+        assert notifications_dropped.wait(20)
         queue.close()
         assert isinstance(waiting.exception(20), mqredis.OperationCancelled)
-    assert desk.sender.queue_info("q").ready == 1
-    assert desk.sender.open("q").lock(0).message.delivery_count == 1
+    assert env.sender.queue_info("q").ready == 1
+    assert env.sender.open("q").lock(0).message.delivery_count == 1
 
 
 @pytest.mark.parametrize(
@@ -180,11 +188,11 @@ def test_a_reader_that_is_closed_gives_it_back(desk: Desk, deaf: threading.Event
     ],
     ids=["receive", "match", "peek"],
 )
-def test_only_who_locks_whatever_comes_is_handed_anything(desk: Desk, read: Callable[[Any], Any]) -> None:
-    with mqredis.connect(desk.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
-        waiting = desk.start(lambda: read(queue))
-        assert "," not in desk.members()[0]
-        desk.sender.open("q").send(b"x", correlation_id="c")
+def test_only_lock_without_match_registers_for_handoff(env: Environment, read: Callable[[Any], Any]) -> None:
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        waiting = env.start(lambda: read(queue))
+        assert "," not in env.members()[0]
+        env.sender.open("q").send(b"x", correlation_id="c")
         assert waiting.result(20).body == b"x"
 
 
@@ -192,13 +200,13 @@ async def async_lock(queue: mqredis.asyncio.Queue) -> mqredis.asyncio.LockedMess
     return await queue.lock(30)
 
 
-async def test_async_a_lock_is_a_lock(desk: Desk) -> None:
-    async with await mqredis.asyncio.connect(desk.backend.async_client(), settings=SETTINGS) as qm:
+async def test_async_handed_off_locks_can_be_committed(env: Environment) -> None:
+    async with await mqredis.asyncio.connect(env.backend.async_client(), settings=SETTINGS) as qm:
         queue = await qm.open("q")
         tasks = [asyncio.create_task(async_lock(queue)) for _ in range(5)]
-        await aio_until(lambda: len(desk.members()) == 5)
+        await aio_until(lambda: len(env.members()) == 5)
         for n in range(5):
-            await asyncio.to_thread(desk.sender.open("q").send, b"%d" % n)
+            await asyncio.to_thread(env.sender.open("q").send, b"%d" % n)
         found = await asyncio.gather(*tasks)
         assert sorted(lock.body for lock in found) == [b"0", b"1", b"2", b"3", b"4"]
         assert {lock.message.delivery_count for lock in found} == {1}
@@ -207,25 +215,29 @@ async def test_async_a_lock_is_a_lock(desk: Desk) -> None:
         assert (await qm.queue_info("q")).messages == 0
 
 
-async def test_async_one_that_is_not_heard_is_found_by_the_glance(desk: Desk, deaf: threading.Event) -> None:
+async def test_async_lost_handoff_notification_is_found_by_the_recheck(
+    env: Environment, notifications_dropped: threading.Event
+) -> None:
     often = SETTINGS.model_copy(update={"recheck_seconds": 0.1})
-    async with await mqredis.asyncio.connect(desk.backend.async_client(), settings=often) as qm:
+    async with await mqredis.asyncio.connect(env.backend.async_client(), settings=often) as qm:
         queue = await qm.open("q")
         task = asyncio.create_task(async_lock(queue))
-        await aio_until(lambda: len(desk.members()) == 1)
-        await asyncio.to_thread(desk.sender.open("q").send, b"x")
+        await aio_until(lambda: len(env.members()) == 1)
+        await asyncio.to_thread(env.sender.open("q").send, b"x")
         locked = await asyncio.wait_for(task, 20)
-        assert deaf.is_set()
+        assert notifications_dropped.is_set()
         await locked.commit()
 
 
-async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: threading.Event) -> None:
-    async with await mqredis.asyncio.connect(desk.backend.async_client(), settings=SETTINGS) as qm:
+async def test_async_cancelled_lock_releases_a_handoff_without_counting_a_delivery(
+    env: Environment, notifications_dropped: threading.Event
+) -> None:
+    async with await mqredis.asyncio.connect(env.backend.async_client(), settings=SETTINGS) as qm:
         queue = await qm.open("q")
         task = asyncio.create_task(async_lock(queue))
-        await aio_until(lambda: len(desk.members()) == 1)
-        await asyncio.to_thread(desk.sender.open("q").send, b"x")
-        await aio_until(deaf.is_set)
+        await aio_until(lambda: len(env.members()) == 1)
+        await asyncio.to_thread(env.sender.open("q").send, b"x")
+        await aio_until(notifications_dropped.is_set)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -233,13 +245,13 @@ async def test_async_a_task_that_is_cancelled_gives_it_back(desk: Desk, deaf: th
         assert (await queue.lock(0)).message.delivery_count == 1
 
 
-# The clients of the server while one of these tests runs.
+# A user whose rights a test restricts.
 USER: dict[str, Any] = {"username": "limited", "password": "any"}
 
 
 @contextmanager
 def limited(server: RedisServer, rights: str) -> Iterator[tuple[Any, str]]:
-    """A user with these rights: a client of another one, and a manager of one's own."""
+    """Create a user with these rights; yield a client of the default user, and the name of a fresh manager."""
     with server.client() as client:
         client.execute_command(
             "ACL", "SETUSER", USER["username"], "reset", "on", "nopass", "~*", "&*", *rights.split()
@@ -250,23 +262,25 @@ def limited(server: RedisServer, rights: str) -> Iterator[tuple[Any, str]]:
             client.acl_deluser(USER["username"])
 
 
-def test_where_the_sender_may_publish_no_more_the_bell_rings(redis_server: RedisServer) -> None:
+def test_reader_is_woken_without_handoff_if_the_sender_may_not_publish(redis_server: RedisServer) -> None:
     with limited(redis_server, "+@all") as (client, manager), ThreadPoolExecutor(1) as pool:
         waiters = ManagerKeys(manager).queue("q")[QUEUE_PARTS.index("w")]
-        mute = mqredis.connect(redis_server.client(**USER), manager=manager)
-        with mute, mqredis.connect(redis_server.client(), manager=manager) as qm:
+        restricted_qm = mqredis.connect(redis_server.client(**USER), manager=manager)
+        with restricted_qm, mqredis.connect(redis_server.client(), manager=manager) as qm:
             qm.create_queue("q")
             queue = qm.open("q")
             waiting = pool.submit(queue.lock, 30)
             until(lambda: client.zcard(waiters) == 1)
             client.execute_command("ACL", "SETUSER", USER["username"], "-publish")
-            mute.open("q").send(b"x")
+            restricted_qm.open("q").send(b"x")
             with waiting.result(20) as locked:
                 assert locked.message.delivery_count == 1
             client.execute_command("ACL", "SETUSER", USER["username"], "+publish")
 
 
-async def test_asyncio_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) -> None:
+async def test_asyncio_lost_handoff_notification_is_not_reported_as_rollback(
+    redis_server: RedisServer,
+) -> None:
     name = uuid.uuid4().hex
     with (
         Proxy(redis_server.socket_path) as proxy,
@@ -282,14 +296,12 @@ async def test_asyncio_a_lock_whose_word_was_lost_is_no_rollback(redis_server: R
                 await other.send(b"x")
             sender.open("q").send(b"y")
             assert await asyncio.to_thread(rule.wait, 30)
-            for _ in range(
-                3
-            ):  # others of this process know a later history than the reply that is kept for the reader
+            for _ in range(3):  # other calls of this client see a later state than the stored reply has
                 await other.send(b"x")
             assert (await task).body == b"y"
 
 
-def test_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) -> None:
+def test_lost_handoff_notification_is_not_reported_as_rollback(redis_server: RedisServer) -> None:
     name = uuid.uuid4().hex
     with (
         Proxy(redis_server.socket_path) as proxy,
@@ -306,8 +318,6 @@ def test_a_lock_whose_word_was_lost_is_no_rollback(redis_server: RedisServer) ->
             other.send(b"x")
         sender.open("q").send(b"y")
         assert rule.wait(30)
-        for _ in range(
-            3
-        ):  # others of this process know a later history than the reply that is kept for the reader
+        for _ in range(3):  # other calls of this client see a later state than the stored reply has
             other.send(b"x")
         assert future.result(30).body == b"y"

@@ -1,4 +1,4 @@
-"""A read whose caller is cancelled or interrupted: ``resolve`` returns what it took, and a lock is given back."""
+"""Reads whose caller is cancelled or interrupted: ``resolve`` returns the messages taken, and locks are released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Async = mqredis.asyncio.QueueManager
 
 
 class Interrupt(BaseException):
-    """Like KeyboardInterrupt, which pytest would take for the user's."""
+    """Stands for KeyboardInterrupt, which would stop pytest."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
     with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
         qm.create_queue("q")
         qm.create_queue("t", transactional=True)
-        # Every script is loaded, so that the one call of a test is the read.
+        # Load every script, so that a test's only call is the read.
         with qm.open("q") as queue, qm.open("t") as other, qm.transaction() as unit:
             for read in READS.values():
                 queue.send("warm", correlation_id="c")
@@ -53,7 +53,7 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 
 @contextmanager
 def interrupted(proxy: Proxy) -> Iterator[None]:
-    """Interrupt this thread when the server has carried out its read and the reply is on its way."""
+    """Interrupt this thread after the server has executed its read and before the reply arrives."""
 
     def interrupt(*_: object) -> None:
         raise Interrupt
@@ -93,7 +93,7 @@ READS: dict[str, Callable[[Any, Message], Any]] = {
 
 
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW.keys())
-def test_a_blocking_lock_that_is_interrupted_is_given_back(proxy: Proxy, how: dict[str, Any]) -> None:
+def test_interrupted_lock_is_released(proxy: Proxy, how: dict[str, Any]) -> None:
     with mqredis.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("q") as queue:
         for _ in range(3):
             queue.send("body", correlation_id="c")
@@ -157,20 +157,20 @@ IN_UNIT: dict[str, Callable[[Any, Message, Any], Any]] = {
     "send-many": lambda queue, _, unit: queue.send_many(["new", "new"], transaction=unit),
 }
 in_unit = pytest.mark.parametrize("call", IN_UNIT.values(), ids=IN_UNIT.keys())
-begun = pytest.mark.parametrize("begun", [False, True], ids=["first call", "second call"])
+in_progress = pytest.mark.parametrize("in_progress", [False, True], ids=["first call", "second call"])
 
 
-class Unit:
-    """A transaction with two messages in the queue, of which one call is cancelled while its reply is held back."""
+class CancelledCall:
+    """A queue with two messages and a transaction; a call in it is cancelled while its reply is held back."""
 
     def __init__(self, proxy: Proxy, qm: Async, queue: mqredis.asyncio.Queue) -> None:
         self.proxy, self.qm, self.queue = proxy, qm, queue
 
-    async def cut(self, call: Callable[..., Any], begun: bool) -> mqredis.asyncio.Transaction:
+    async def cancel(self, call: Callable[..., Any], in_progress: bool) -> mqredis.asyncio.Transaction:
         async with await self.qm.transaction() as unit:
             await self.queue.send_many(["first", "second"], transaction=unit)
         message, unit = await self.queue.peek(0), await self.qm.transaction()
-        if begun:
+        if in_progress:
             await self.queue.send("begun", transaction=unit)
         rule = self.proxy.add(Hold(reply=True), where=is_script)
         task = asyncio.create_task(call(self.queue, message, unit))
@@ -182,53 +182,53 @@ class Unit:
         return unit
 
     async def left(self) -> list[str]:
-        """The messages in the queue, none of which is locked any more."""
+        """Texts of the messages in the queue, after checking that none is locked."""
         info = await self.qm.queue_info("t")
         assert (info.locked, info.ready) == (0, info.messages)
         return [str(message.text) async for message in self.queue.browse()]
 
 
 @in_unit
-@begun
-async def test_abort_undoes_a_call_that_was_cancelled(
-    proxy: Proxy, call: Callable[..., Any], begun: bool
+@in_progress
+async def test_abort_undoes_a_cancelled_call(
+    proxy: Proxy, call: Callable[..., Any], in_progress: bool
 ) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
-        side = Unit(proxy, qm, queue)
-        await (await side.cut(call, begun)).abort()
+        side = CancelledCall(proxy, qm, queue)
+        await (await side.cancel(call, in_progress)).abort()
         assert await side.left() == ["first", "second"]
 
 
 @in_unit
-@begun
-async def test_commit_is_refused_after_a_call_that_was_cancelled(
-    proxy: Proxy, call: Callable[..., Any], begun: bool
+@in_progress
+async def test_commit_is_refused_after_a_cancelled_call(
+    proxy: Proxy, call: Callable[..., Any], in_progress: bool
 ) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
-        side = Unit(proxy, qm, queue)
-        unit = await side.cut(call, begun)
+        side = CancelledCall(proxy, qm, queue)
+        unit = await side.cancel(call, in_progress)
         with pytest.raises(mqredis.TransactionSequence, match="aborted"):
             await unit.commit()
         assert await side.left() == ["first", "second"]
 
 
 @in_unit
-@begun
-async def test_commit_includes_a_cancelled_call_whose_outcome_was_asked_for(
-    proxy: Proxy, call: Callable[..., Any], begun: bool
+@in_progress
+async def test_commit_includes_a_cancelled_call_after_resolve(
+    proxy: Proxy, call: Callable[..., Any], in_progress: bool
 ) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
-        side = Unit(proxy, qm, queue)
-        unit = await side.cut(call, begun)
+        side = CancelledCall(proxy, qm, queue)
+        unit = await side.cancel(call, in_progress)
         (token,) = qm.unknown
         assert (await qm.resolve(token)).outcome == "done"
         await unit.commit()
         sent = {IN_UNIT["send"]: 1, IN_UNIT["send-many"]: 2}.get(call, 0)
         kept = ["first", "second"] if sent else ["second"]
-        assert await side.left() == kept + ["begun"] * begun + ["new"] * sent
+        assert await side.left() == kept + ["begun"] * in_progress + ["new"] * sent
 
 
-def test_commit_is_refused_after_a_blocking_call_that_was_interrupted(proxy: Proxy) -> None:
+def test_commit_is_refused_after_an_interrupted_blocking_call(proxy: Proxy) -> None:
     with mqredis.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
         with qm.transaction() as unit:
             queue.send("body", transaction=unit)
@@ -241,7 +241,7 @@ def test_commit_is_refused_after_a_blocking_call_that_was_interrupted(proxy: Pro
         assert (info.ready, info.locked) == (1, 0)
 
 
-async def test_a_message_that_was_sealed_is_opened(proxy: Proxy) -> None:
+async def test_resolve_opens_a_sealed_message(proxy: Proxy) -> None:
     sealer = AesGcm({"k": b"k" * 32}, "k")
     async with (
         mqredis.asyncio.connect(proxy.url(), settings=SETTINGS, sealer=sealer) as qm,

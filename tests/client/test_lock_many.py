@@ -1,4 +1,4 @@
-"""``lock_many(settle=...)``: one call settles the last batch and locks the next."""
+"""``lock_many(settle=...)``: one call commits the previous batch and locks the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_settled_locks_are_forgotten(queue):
     assert len(queue._handle.locks) == 10
 
 
-def test_locks_are_settled_though_nothing_more_is_found(queue):
+def test_locks_are_settled_if_no_message_is_found(queue):
     queue.send(b"x")
     held = queue.lock_many(1)
     with pytest.raises(mqredis.IoTimeout):
@@ -46,7 +46,7 @@ def test_lost_locks_are_left_unsettled(queue):
         first.commit()
 
 
-def test_more_locks_than_one_call_takes(queue):
+def test_more_locks_than_one_call_takes_are_settled(queue):
     queue.send_many([b"x"] * 700)
     held = [lock for _ in range(3) for lock in queue.lock_many(200)]
     last = queue.lock_many(100, settle=held)
@@ -54,7 +54,7 @@ def test_more_locks_than_one_call_takes(queue):
     assert len(last) == 100 == queue._manager.queue_info("q").messages
 
 
-def test_close_gives_back_any_number_of_locks(queue):
+def test_close_releases_any_number_of_locks(queue):
     queue.send_many([b"x"] * 9_000)
     for _ in range(36):
         queue.lock_many(250)
@@ -62,7 +62,7 @@ def test_close_gives_back_any_number_of_locks(queue):
     assert queue._manager.queue_info("q").ready == 9_000
 
 
-def test_a_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
+def test_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
     for body in (b"a", b"b", b"c"):
         queue.send(body)
     held = queue.lock_many(1)
@@ -74,7 +74,7 @@ def test_a_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
     with pytest.raises(mqredis.InvariantBroken, match="damaged"):
         queue.lock_many(2, 0, settle=held)
     assert held[0].settled
-    assert len(queue._handle.locks) == 2, "closing the handle gives both back"
+    assert len(queue._handle.locks) == 2, "closing the handle releases both"
     raw.hset(key, damaged, record)
     with queue._manager.open("q") as other:
         queue.close()

@@ -1,4 +1,7 @@
-"""What one call has locked is one entry or text in the store (lua/core/locks.lua), which no caller notices."""
+"""Packed locks: the locks of one call are stored as one entry (lua/core/locks.lua), invisible to callers.
+
+The entry is in the queue header, or in a field of its own ("beside" the header) if it is too long.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ Held = list[mqredis.LockedMessage]
 
 
 @dataclass
-class Kit:
-    """Five messages, of which the first three were locked: by one call, or by one each, in the line or beside it."""
+class LockedQueue:
+    """Five messages, the first three locked: by one call or one call each, in the queue header or beside it."""
 
     queue: mqredis.Queue
     raw: Any
@@ -41,7 +44,7 @@ class Kit:
         return str(key.decode())
 
     def locks(self) -> list[Packed]:
-        """The packed locks; of those beside the line it counts, and there are no others."""
+        """The packed locks; checks that those beside the header are counted and that no other is stored."""
         found = packed_locks(self.raw, self.key("q"))
         beside = sorted(b"lock:" + lock.fence for lock in found if lock.beside)
         assert beside == sorted(lock_texts(self.raw, self.key("q")))
@@ -49,20 +52,20 @@ class Kit:
         return found
 
     def packed(self) -> list[int]:
-        """How many messages each packed lock has."""
+        """Number of messages of each packed lock."""
         return [len(lock.ids) for lock in self.locks()]
 
     def beside(self) -> list[int]:
-        """How many messages each of those has that stand beside the line."""
+        """Number of messages of each packed lock that is beside the header."""
         return [len(lock.ids) for lock in self.locks() if lock.beside]
 
     def separate(self) -> None:
-        """Call a script that needs each lock by itself, so that no lock is packed afterwards."""
+        """Unpack all locks, by a call that needs single ones."""
         self.queue._manager.update_queue("q", label="with separate locks")
 
     @contextmanager
-    def cramped(self) -> Iterator[None]:
-        """Meanwhile the line has no room: what one call locks stands beside it, though it be one message."""
+    def header_full(self) -> Iterator[None]:
+        """Fill the header, so that even the lock of a single message is stored beside it."""
         others = []
         while line(self.raw, self.key("q")).room():
             self.queue.send(b"other", priority=7)
@@ -73,8 +76,8 @@ class Kit:
             lock.commit()
 
     def lock(self, room: bool) -> mqredis.LockedMessage:
-        """One more, in the line or beside it."""
-        with nullcontext() if room else self.cramped():
+        """Lock one more message; its lock is in the header (``room``) or beside it."""
+        with nullcontext() if room else self.header_full():
             lock = self.queue.lock(0)
             assert self.locks()[-1].beside is not room
         return lock
@@ -83,12 +86,12 @@ class Kit:
         return count(self.raw, self.key("q"), name)
 
     def commit(self, locks: Held, fence: str = "") -> int:
-        """In one call, by their own fence or another; how many of them are lost."""
+        """Commit by one call, with their own fence or ``fence``; return how many were lost."""
         settlements = [("c", fence or lock.fence, lock._key) for lock in locks]
         return len(self.queue._run(settle.settle(self.queue._handle, settlements)).lost)
 
     def codes(self, **how: bool) -> list[str]:
-        """Of what the doctor finds."""
+        """Codes of the doctor's findings."""
         return [finding.code for finding in self.queue._manager.doctor(**how).findings]
 
     def bodies(self) -> bytes:
@@ -96,152 +99,169 @@ class Kit:
 
 
 @pytest.fixture
-def kit(backend: Backend, request: pytest.FixtureRequest) -> Iterator[Kit]:
+def locked_queue(backend: Backend, request: pytest.FixtureRequest) -> Iterator[LockedQueue]:
     how = getattr(request, "param", "together")
     with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
         qm.create_queue("q")
         with qm.open("q") as queue:
-            queue.send(b"0")  # a session's first call goes the long way
+            queue.send(b"0")  # the first call of a session takes another path
             queue.receive(0)
             queue.send_many(
                 [mqredis.Outgoing(body=b"%d" % n, correlation_id=str(n % 2)) for n in range(1, 6)]
             )
-            kit = Kit(queue, backend.client(), [])
-            with kit.cramped() if how == "beside" else nullcontext():
-                kit.held = queue.lock_many(3) if how == "together" else [queue.lock(0) for _ in range(3)]
-            assert kit.packed() == ([3] if how == "together" else [1, 1, 1])
-            assert kit.beside() == ([] if how == "apart" else kit.packed())
-            assert [lock.body for lock in kit.held] == [b"1", b"2", b"3"]
-            yield kit
+            locked_queue = LockedQueue(queue, backend.client(), [])
+            with locked_queue.header_full() if how == "beside" else nullcontext():
+                locked_queue.held = (
+                    queue.lock_many(3) if how == "together" else [queue.lock(0) for _ in range(3)]
+                )
+            assert locked_queue.packed() == ([3] if how == "together" else [1, 1, 1])
+            assert locked_queue.beside() == ([] if how == "apart" else locked_queue.packed())
+            assert [lock.body for lock in locked_queue.held] == [b"1", b"2", b"3"]
+            yield locked_queue
             assert qm.doctor().healthy
 
 
-EACH = pytest.mark.parametrize("kit", ["together", "apart", "beside"], indirect=True)
-WHERE = pytest.mark.parametrize("room", [True, False], ids=["in the line", "beside it"])
+EACH = pytest.mark.parametrize("locked_queue", ["together", "apart", "beside"], indirect=True)
+WHERE = pytest.mark.parametrize("room", [True, False], ids=["in header", "beside header"])
 
 
-def test_it_goes_as_it_came(kit: Kit) -> None:
-    last = kit.queue.lock_many(3, settle=kit.held)
-    assert ([lock.body for lock in last], kit.packed()) == ([b"4", b"5"], [2])
-    assert kit.queue._manager.queue_info("q").messages == 2
-    kit.separate()
-    assert kit.packed() == []
+def test_next_lock_many_settles_a_packed_lock(locked_queue: LockedQueue) -> None:
+    last = locked_queue.queue.lock_many(3, settle=locked_queue.held)
+    assert ([lock.body for lock in last], locked_queue.packed()) == ([b"4", b"5"], [2])
+    assert locked_queue.queue._manager.queue_info("q").messages == 2
+    locked_queue.separate()
+    assert locked_queue.packed() == []
     for lock in last:
         lock.commit()
-    assert kit.queue._manager.queue_info("q").messages == 0
+    assert locked_queue.queue._manager.queue_info("q").messages == 0
 
 
 @pytest.mark.parametrize("bodies", [[b"22", b"333"], [b"22", b"33", b"44"]], ids=["differ", "equal"])
-def test_the_size_is_told_once_if_all_have_it(kit: Kit, bodies: list[bytes]) -> None:
-    kit.queue.lock_many(2, settle=kit.held)
-    kit.queue.send_many(bodies)
-    kit.queue.lock_many(3)
-    found = kit.locks()[-1]
-    sizes = [len(kit.raw.hget(kit.key("m"), lid)) for lid in found.ids]
+def test_packed_lock_stores_a_common_message_size_once(
+    locked_queue: LockedQueue, bodies: list[bytes]
+) -> None:
+    locked_queue.queue.lock_many(2, settle=locked_queue.held)
+    locked_queue.queue.send_many(bodies)
+    locked_queue.queue.lock_many(3)
+    found = locked_queue.locks()[-1]
+    sizes = [len(locked_queue.raw.hget(locked_queue.key("m"), lid)) for lid in found.ids]
     assert len(sizes) == len(bodies)
     assert found.total == sum(sizes)
     assert found.size == (sizes[0] if len(bodies) == 3 else 0)
 
 
-def test_sends_and_single_readers_leave_it_as_it_is(kit: Kit) -> None:
-    kit.queue.send(b"6", correlation_id="a")
-    kit.queue.send_many([mqredis.Outgoing(body=b"7", correlation_id="b"), b"8"])
-    assert kit.queue.receive(0).body == b"4"
-    with kit.queue.lock(0) as lock:
+def test_sends_and_single_reads_leave_packed_locks_unchanged(locked_queue: LockedQueue) -> None:
+    locked_queue.queue.send(b"6", correlation_id="a")
+    locked_queue.queue.send_many([mqredis.Outgoing(body=b"7", correlation_id="b"), b"8"])
+    assert locked_queue.queue.receive(0).body == b"4"
+    with locked_queue.queue.lock(0) as lock:
         assert lock.body == b"5"
-        assert (kit.packed(), kit.beside()) == ([3, 1], [3])
-    second = kit.queue.lock_many(2)
-    assert kit.packed() == [3, 2]
-    kit.queue.lock_many(1, settle=kit.held)
-    assert all(lock.settled for lock in kit.held)
+        assert (locked_queue.packed(), locked_queue.beside()) == ([3, 1], [3])
+    second = locked_queue.queue.lock_many(2)
+    assert locked_queue.packed() == [3, 2]
+    locked_queue.queue.lock_many(1, settle=locked_queue.held)
+    assert all(lock.settled for lock in locked_queue.held)
     assert [lock.body for lock in second] == [b"6", b"7"]
 
 
-def test_what_two_calls_locked_ends_with_the_next(kit: Kit) -> None:
-    second = kit.queue.lock_many(2)
-    kit.queue.send_many([b"6", b"7"])
-    last = kit.queue.lock_many(2, settle=[*second, *kit.held])
+def test_lock_many_settles_the_packed_locks_of_two_calls(locked_queue: LockedQueue) -> None:
+    second = locked_queue.queue.lock_many(2)
+    locked_queue.queue.send_many([b"6", b"7"])
+    last = locked_queue.queue.lock_many(2, settle=[*second, *locked_queue.held])
     assert [lock.body for lock in last] == [b"6", b"7"]
-    assert kit.queue._manager.queue_info("q").messages == 2
+    assert locked_queue.queue._manager.queue_info("q").messages == 2
 
 
-def _commit(kit: Kit) -> bytes:
-    kit.held[1].commit()
+def _commit(locked_queue: LockedQueue) -> bytes:
+    locked_queue.held[1].commit()
     return b"45"
 
 
-def _commit_some(kit: Kit) -> bytes:
-    kit.queue.lock_many(1, settle=kit.held[1:])[0].abort()
+def _commit_some(locked_queue: LockedQueue) -> bytes:
+    locked_queue.queue.lock_many(1, settle=locked_queue.held[1:])[0].abort()
     return b"45"
 
 
-def _commit_backwards(kit: Kit) -> bytes:
-    kit.queue.lock_many(1, settle=kit.held[::-1])[0].abort()
+def _commit_backwards(locked_queue: LockedQueue) -> bytes:
+    locked_queue.queue.lock_many(1, settle=locked_queue.held[::-1])[0].abort()
     return b"45"
 
 
-def _abort(kit: Kit) -> bytes:
-    kit.held[0].abort()
+def _abort(locked_queue: LockedQueue) -> bytes:
+    locked_queue.held[0].abort()
     return b"145"
 
 
-def _reject(kit: Kit) -> bytes:
-    kit.held[0].reject("no")
+def _reject(locked_queue: LockedQueue) -> bytes:
+    locked_queue.held[0].reject("no")
     return b"45"
 
 
-def _extend(kit: Kit) -> bytes:
-    kit.held[2].extend(60)
+def _extend(locked_queue: LockedQueue) -> bytes:
+    locked_queue.held[2].extend(60)
     return b"45"
 
 
-def _purge(kit: Kit) -> bytes:
-    kit.queue.purge()
+def _purge(locked_queue: LockedQueue) -> bytes:
+    locked_queue.queue.purge()
     return b""
 
 
-def _look(kit: Kit) -> bytes:
+def _receive_locked_id(locked_queue: LockedQueue) -> bytes:
     with pytest.raises(mqredis.MessageNotFound):
-        kit.queue.receive_by_lookup_id(kit.held[0].lookup_id)
+        locked_queue.queue.receive_by_lookup_id(locked_queue.held[0].lookup_id)
     return b"45"
 
 
-def _match(kit: Kit) -> bytes:
-    assert kit.queue.receive(0, match=mqredis.Match(correlation_id="1")).body == b"5"
+def _match(locked_queue: LockedQueue) -> bytes:
+    assert locked_queue.queue.receive(0, match=mqredis.Match(correlation_id="1")).body == b"5"
     return b"4"
 
 
-def _move(kit: Kit) -> bytes:
-    with kit.queue._manager.open("q;s") as other:
-        kit.queue.move(kit.queue.peek(0).lookup_id, other)
+def _move(locked_queue: LockedQueue) -> bytes:
+    with locked_queue.queue._manager.open("q;s") as other:
+        locked_queue.queue.move(locked_queue.queue.peek(0).lookup_id, other)
     return b"5"
 
 
 @EACH
 @pytest.mark.parametrize(
     "act",
-    [_commit, _commit_some, _commit_backwards, _abort, _reject, _extend, _purge, _look, _match, _move],
+    [
+        _commit,
+        _commit_some,
+        _commit_backwards,
+        _abort,
+        _reject,
+        _extend,
+        _purge,
+        _receive_locked_id,
+        _match,
+        _move,
+    ],
     ids=lambda act: act.__name__[1:],
 )
-def test_any_other_call_finds_the_locks_one_by_one(kit: Kit, act: Callable[[Kit], bytes]) -> None:
-    left = act(kit)
-    kit.separate()
-    assert (kit.bodies(), kit.packed()) == (left, [])
+def test_other_calls_treat_packed_locks_as_single_locks(
+    locked_queue: LockedQueue, act: Callable[[LockedQueue], bytes]
+) -> None:
+    left = act(locked_queue)
+    locked_queue.separate()
+    assert (locked_queue.bodies(), locked_queue.packed()) == (left, [])
     lost = []
-    for lock in kit.held:
+    for lock in locked_queue.held:
         try:
             if not lock.settled:
                 lock.commit()
         except mqredis.LockLost:
             lost.append(lock.body)
     assert lost == []
-    assert kit.queue._manager.queue_info("q").messages == len(left)
+    assert locked_queue.queue._manager.queue_info("q").messages == len(left)
 
 
 @EACH
-def test_closing_gives_them_back(kit: Kit) -> None:
-    kit.queue.close()
-    with kit.queue._manager.open("q") as queue:
+def test_close_releases_packed_locks(locked_queue: LockedQueue) -> None:
+    locked_queue.queue.close()
+    with locked_queue.queue._manager.open("q") as queue:
         assert [message.body for message in queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
 
 
@@ -249,91 +269,97 @@ def test_closing_gives_them_back(kit: Kit) -> None:
 @pytest.mark.parametrize(
     "fence, named, lost",
     [("", 3, 0), ("1", 3, 3), ("", 2, 0), ("", 4, 1)],
-    ids=["all", "of somebody else", "some", "one twice"],
+    ids=["all", "other fence", "some", "one twice"],
 )
-def test_one_call_ends_them(kit: Kit, fence: str, named: int, lost: int) -> None:
-    locks = [*kit.held, kit.held[0]][:named]
-    assert (kit.commit(locks, fence), kit.packed()) == (lost, [])
+def test_one_commit_settles_packed_locks_of_its_fence(
+    locked_queue: LockedQueue, fence: str, named: int, lost: int
+) -> None:
+    locks = [*locked_queue.held, locked_queue.held[0]][:named]
+    assert (locked_queue.commit(locks, fence), locked_queue.packed()) == (lost, [])
     left = 5 if fence else 5 - min(named, 3)
-    assert kit.queue._manager.queue_info("q").messages == left
-    assert kit.commit(locks, fence) == named
+    assert locked_queue.queue._manager.queue_info("q").messages == left
+    assert locked_queue.commit(locks, fence) == named
 
 
-@pytest.mark.parametrize("kit", ["apart", "beside"], indirect=True)
-def test_a_commit_of_one_leaves_the_others_as_they_are(kit: Kit) -> None:
-    one, _, three = kit.locks()
-    kit.held[1].commit()
-    assert kit.locks() == [one, three]
-    kit.held[2].commit()
-    kit.held[0].commit()
-    assert (kit.locks(), kit.count("marks")) == ([], 1)
-    assert not kit.raw.exists(kit.key("a")[:-1] + "l", kit.key("a")[:-1] + "s")
+@pytest.mark.parametrize("locked_queue", ["apart", "beside"], indirect=True)
+def test_commit_of_one_lock_leaves_the_others_packed(locked_queue: LockedQueue) -> None:
+    one, _, three = locked_queue.locks()
+    locked_queue.held[1].commit()
+    assert locked_queue.locks() == [one, three]
+    locked_queue.held[2].commit()
+    locked_queue.held[0].commit()
+    assert (locked_queue.locks(), locked_queue.count("marks")) == ([], 1)
+    assert not locked_queue.raw.exists(locked_queue.key("a")[:-1] + "l", locked_queue.key("a")[:-1] + "s")
 
 
-@pytest.mark.parametrize("kit", ["apart", "beside"], indirect=True)
-def test_a_lock_takes_the_place_of_one_before_it(kit: Kit) -> None:
-    one, _, three = kit.locks()
-    (last,) = kit.queue.lock_many(1, 0, settle=[kit.held[1]])
-    assert kit.locks()[:2] == [one, three]
-    assert (kit.packed(), kit.locks()[2].beside) == ([1, 1, 1], False)
+@pytest.mark.parametrize("locked_queue", ["apart", "beside"], indirect=True)
+def test_new_lock_replaces_a_settled_one(locked_queue: LockedQueue) -> None:
+    one, _, three = locked_queue.locks()
+    (last,) = locked_queue.queue.lock_many(1, 0, settle=[locked_queue.held[1]])
+    assert locked_queue.locks()[:2] == [one, three]
+    assert (locked_queue.packed(), locked_queue.locks()[2].beside) == ([1, 1, 1], False)
     last.abort()
 
 
-def test_a_text_that_no_line_names_is_nobodys(kit: Kit) -> None:
-    """The queue after the doctor has given the messages back."""
-    texts = lock_texts(kit.raw, kit.key("q"))
+def test_packed_lock_fields_without_header_entry_are_ignored(locked_queue: LockedQueue) -> None:
+    """Such fields can remain after the doctor has released the messages."""
+    texts = lock_texts(locked_queue.raw, locked_queue.key("q"))
     assert texts
-    kit.held[0].abort()
-    with kit.queue._manager.open("q") as other, other.lock(0) as lock:
+    locked_queue.held[0].abort()
+    with locked_queue.queue._manager.open("q") as other, other.lock(0) as lock:
         assert lock.body == b"1"
-        kit.raw.hset(meta_of(kit.key("q")), mapping=texts)
-        kit.queue.lock_many(1, settle=kit.held)
+        locked_queue.raw.hset(meta_of(locked_queue.key("q")), mapping=texts)
+        locked_queue.queue.lock_many(1, settle=locked_queue.held)
         lock.extend()
-        kit.queue.send_many([b"6", b"7"])
-    assert kit.codes(repair=True) == ["queue.locks"]
+        locked_queue.queue.send_many([b"6", b"7"])
+    assert locked_queue.codes(repair=True) == ["queue.locks"]
 
 
 @WHERE
-def test_one_text_that_no_line_names_is_nobodys(kit: Kit, room: bool) -> None:
-    """Neither a commit nor the next lock with the old fence ends the lock of another reader."""
-    lock = kit.lock(room)
-    packed = kit.locks()[-1]
+def test_packed_lock_field_without_header_entry_does_not_end_another_lock(
+    locked_queue: LockedQueue, room: bool
+) -> None:
+    """Neither commit nor lock with the old fence ends the lock that another reader has by now."""
+    lock = locked_queue.lock(room)
+    packed = locked_queue.locks()[-1]
     lock.abort()
-    with kit.queue._manager.open("q") as other, other.lock(0) as again:
+    with locked_queue.queue._manager.open("q") as other, other.lock(0) as again:
         assert again.body == b"4"
-        kit.raw.hset(meta_of(kit.key("q")), packed.field, packed.text)
-        assert kit.commit([lock]) == 1
+        locked_queue.raw.hset(meta_of(locked_queue.key("q")), packed.field, packed.text)
+        assert locked_queue.commit([lock]) == 1
         lock._settled = False
-        (last,) = kit.queue.lock_many(1, 0, settle=[lock])
+        (last,) = locked_queue.queue.lock_many(1, 0, settle=[lock])
         assert (last.body, lock.settled) == (b"5", False)
         again.extend()
         last.commit()
-    assert kit.queue._manager.queue_info("q").messages == 3
-    assert kit.codes(repair=True) == ["queue.locks"]
+    assert locked_queue.queue._manager.queue_info("q").messages == 3
+    assert locked_queue.codes(repair=True) == ["queue.locks"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_ends_one_of_several_with_the_next_counts_what_is_left(kit: Kit, count: int) -> None:
-    last = kit.queue.lock_many(count, 0, settle=[kit.held[0]])
-    assert kit.packed() == [count]
-    assert kit.beside() == [2] * (count - 1)
-    assert kit.count("marks") == 4 * (count - 1) + 1, "and special messages came"
-    assert kit.commit(last) == 0
-    assert (kit.packed(), kit.count("marks")) == ([], 1)
-    for lock in kit.held[1:]:
+def test_settling_one_of_a_packed_lock_keeps_the_count_of_packed_locks(
+    locked_queue: LockedQueue, count: int
+) -> None:
+    last = locked_queue.queue.lock_many(count, 0, settle=[locked_queue.held[0]])
+    assert locked_queue.packed() == [count]
+    assert locked_queue.beside() == [2] * (count - 1)
+    assert locked_queue.count("marks") == 4 * (count - 1) + 1, "and special messages came"
+    assert locked_queue.commit(last) == 0
+    assert (locked_queue.packed(), locked_queue.count("marks")) == ([], 1)
+    for lock in locked_queue.held[1:]:
         lock.commit()
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_there_are_only_so_many_texts(kit: Kit, size: int) -> None:
-    """Who opens the queue must not have to unpack any number of them. Single ones fill the line before any is one."""
-    kit.queue.lock_many(2)
-    kit.queue.send_many([b"x"] * 150)
-    batches = [kit.queue.lock_many(size) for _ in range(60)]
-    entries = line(kit.raw, kit.key("q")).locks
+def test_number_of_packed_locks_is_limited(locked_queue: LockedQueue, size: int) -> None:
+    """A call that unpacks all of them has bounded work. Locks of single messages fill the header first."""
+    locked_queue.queue.lock_many(2)
+    locked_queue.queue.send_many([b"x"] * 150)
+    batches = [locked_queue.queue.lock_many(size) for _ in range(60)]
+    entries = line(locked_queue.raw, locked_queue.key("q")).locks
     single = [at for at, entry in enumerate(entries) if b"," in entry]
-    assert sorted(kit.beside()) == sorted([3, 2] + [size] * (MOST - 2))
-    assert kit.raw.zcard(kit.key("l")) == (30 - len(single)) * size, "each by itself"
+    assert sorted(locked_queue.beside()) == sorted([3, 2] + [size] * (MOST - 2))
+    assert locked_queue.raw.zcard(locked_queue.key("l")) == (30 - len(single)) * size, "each by itself"
     if size == 1:
         lengths = [len(entry) + 1 for entry in entries]
         assert single == [*range(2, 2 + len(single))]
@@ -341,69 +367,77 @@ def test_there_are_only_so_many_texts(kit: Kit, size: int) -> None:
     else:
         assert not single
     text = len(single) + 5
-    for at in [0, text, -1] * 3:  # one goes and one comes, whether it was in the line, a text or neither
-        batches[at] = kit.queue.lock_many(size, settle=batches[at])
-        assert len(kit.beside()) == MOST
-        assert len(kit.packed()) == MOST + max(0, len(single) - 1), "the line is too long for another"
+    for at in [0, text, -1] * 3:  # replace one in the header, one beside it, and one not packed
+        batches[at] = locked_queue.queue.lock_many(size, settle=batches[at])
+        assert len(locked_queue.beside()) == MOST
+        assert len(locked_queue.packed()) == MOST + max(0, len(single) - 1), (
+            "the header is too long for another"
+        )
     for batch in batches:
-        assert kit.commit(batch) == 0
-    assert sorted(kit.packed()) == [2, 3]
+        assert locked_queue.commit(batch) == 0
+    assert sorted(locked_queue.packed()) == [2, 3]
 
 
-def test_one_lock_stands_in_the_line_as_soon_as_that_has_room(kit: Kit) -> None:
-    with kit.cramped():
-        lock = kit.queue.lock(0)
-        assert kit.locks()[-1].beside
-    (last,) = kit.queue.lock_many(1, 0, settle=[lock])
-    assert (kit.packed(), kit.beside()) == ([3, 1], [3])
+def test_single_lock_is_stored_in_the_header_when_there_is_room(locked_queue: LockedQueue) -> None:
+    with locked_queue.header_full():
+        lock = locked_queue.queue.lock(0)
+        assert locked_queue.locks()[-1].beside
+    (last,) = locked_queue.queue.lock_many(1, 0, settle=[lock])
+    assert (locked_queue.packed(), locked_queue.beside()) == ([3, 1], [3])
     last.commit()
 
 
-def test_one_that_is_left_is_packed_as_well(kit: Kit) -> None:
-    kit.queue.receive(0)
-    (last,) = kit.queue.lock_many(2)
-    assert (last.body, kit.packed()) == (b"5", [3, 1])
-    assert kit.beside() == [3], "one message fits into the header"
+def test_lock_of_the_only_message_left_is_packed(locked_queue: LockedQueue) -> None:
+    locked_queue.queue.receive(0)
+    (last,) = locked_queue.queue.lock_many(2)
+    assert (last.body, locked_queue.packed()) == (b"5", [3, 1])
+    assert locked_queue.beside() == [3], "one message fits into the header"
 
 
 @WHERE
-def test_a_lock_that_was_lost_is_not_ended_by_the_next(kit: Kit, room: bool) -> None:
-    """Another reader has locked the message by now: the text of the old fence is gone."""
-    lock = kit.lock(room)
-    kit.queue._run(settle.settle(kit.queue._handle, [("a", lock.fence, lock._key)]))
-    with kit.queue._manager.open("q") as other:
+def test_lost_lock_is_not_settled_by_lock_many(locked_queue: LockedQueue, room: bool) -> None:
+    """Another reader has locked the message by now, so the packed lock of the old fence is gone."""
+    lock = locked_queue.lock(room)
+    locked_queue.queue._run(settle.settle(locked_queue.queue._handle, [("a", lock.fence, lock._key)]))
+    with locked_queue.queue._manager.open("q") as other:
         again = other.lock(0)
-        assert (again.body, kit.packed()) == (b"4", [])
-        (last,) = kit.queue.lock_many(1, 0, settle=[lock])
+        assert (again.body, locked_queue.packed()) == (b"4", [])
+        (last,) = locked_queue.queue.lock_many(1, 0, settle=[lock])
         assert (last.body, lock.settled) == (b"5", False)
         with pytest.raises(mqredis.LockLost):
             lock.commit()
         again.commit()
         last.commit()
-    assert kit.queue._manager.queue_info("q").messages == 3
+    assert locked_queue.queue._manager.queue_info("q").messages == 3
 
 
 @WHERE
-def test_whose_text_names_another_ends_nothing(kit: Kit, room: bool) -> None:
-    """A fence with the id of a message that was locked under another one."""
-    one, two = kit.lock(room), kit.lock(room)
-    assert kit.commit([two], one.fence) == 1
-    assert kit.commit([one, two]) == 0
+def test_commit_with_the_fence_of_another_lock_is_lost(locked_queue: LockedQueue, room: bool) -> None:
+    """The fence is valid, but the message was locked under another one."""
+    one, two = locked_queue.lock(room), locked_queue.lock(room)
+    assert locked_queue.commit([two], one.fence) == 1
+    assert locked_queue.commit([one, two]) == 0
 
 
 @EACH
-def test_a_lease_that_is_over_gives_them_back(kit: Kit) -> None:
-    """Packed locks set the queue's next timer, as any lock does; the next call serves it."""
-    key, locks = kit.key("q"), kit.locks()
-    assert kit.count("due") == min(int(lock.deadline) for lock in locks)
-    over, changed = [replace(lock, deadline=b"1000") for lock in locks], line(kit.raw, key)
+def test_expired_lease_releases_packed_locks(locked_queue: LockedQueue) -> None:
+    """Packed locks set the queue's next timer, as single locks do; the next call ends them."""
+    key, locks = locked_queue.key("q"), locked_queue.locks()
+    assert locked_queue.count("due") == min(int(lock.deadline) for lock in locks)
+    over, changed = [replace(lock, deadline=b"1000") for lock in locks], line(locked_queue.raw, key)
     changed.locks = [lock.entry for lock in over]
-    set_line(kit.raw, key, changed)
+    set_line(locked_queue.raw, key, changed)
     for lock in over:
         if lock.beside:
-            kit.raw.hset(meta_of(key), lock.field, lock.text)
-    assert kit.locks() == over
-    set_count(kit.raw, key, "due", 1000)
-    assert [message.body for message in kit.queue.receive_many(9, 0)] == [b"1", b"2", b"3", b"4", b"5"]
+            locked_queue.raw.hset(meta_of(key), lock.field, lock.text)
+    assert locked_queue.locks() == over
+    set_count(locked_queue.raw, key, "due", 1000)
+    assert [message.body for message in locked_queue.queue.receive_many(9, 0)] == [
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+        b"5",
+    ]
     with pytest.raises(mqredis.LockLost):
-        kit.held[0].commit()
+        locked_queue.held[0].commit()

@@ -1,4 +1,4 @@
-"""The look for all readers of a process that wait: which queues have something for them."""
+"""``poll_all``: one call tells for all waiting readers of a process which queues may have a message for them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def qm(backend: Backend) -> Iterator[mqredis.QueueManager]:
         yield manager
 
 
-def look(qm: mqredis.QueueManager, *names: str) -> list[bool]:
+def poll(qm: mqredis.QueueManager, *names: str) -> list[bool]:
     keys = qm.context.keys
     found, _ = qm.run(perform(poll_all(keys, [keys.call(name).keys[2:] for name in names])))
     return found
 
 
-def test_it_tells_which_queues_have_a_message(qm: mqredis.QueueManager) -> None:
+def test_poll_all_reports_queues_with_an_available_message(qm: mqredis.QueueManager) -> None:
     for name in ("empty", "full", "locked"):
         qm.create_queue(name)
     qm.open("full").send(b"x")
     locked = qm.open("locked")
     locked.send(b"x")
     lock = locked.lock(0)
-    assert look(qm, "empty", "full", "locked", "unknown") == [False, True, False, True]
+    assert poll(qm, "empty", "full", "locked", "unknown") == [False, True, False, True]
     lock.abort()
-    assert look(qm, "locked", "empty") == [True, False]
+    assert poll(qm, "locked", "empty") == [True, False]
 
 
-def test_it_tells_which_slots_had_a_call_behind_the_last_one_that_is_known(qm: mqredis.QueueManager) -> None:
+def test_poll_all_reports_slots_with_a_later_call_than_the_last_known(qm: mqredis.QueueManager) -> None:
     qm.create_queue("q")
     session = qm._driver.core.session
     assert session is not None
@@ -50,11 +50,11 @@ def test_it_tells_which_slots_had_a_call_behind_the_last_one_that_is_known(qm: m
     assert qm.run(perform(poll_all(qm.context.keys, [], slots))) == ([], [False, True, False])
 
 
-def test_a_queue_whose_timer_is_due_is_worth_a_look(qm: mqredis.QueueManager) -> None:
+def test_poll_all_reports_a_queue_whose_timer_is_due(qm: mqredis.QueueManager) -> None:
     qm.create_queue("q")
     qm.open("q").send(b"x", delay=60.0)
-    assert look(qm, "q") == [False]
+    assert poll(qm, "q") == [False]
     qm.advance_clock(59.0)
-    assert look(qm, "q") == [False]
+    assert poll(qm, "q") == [False]
     qm.advance_clock(2.0)
-    assert look(qm, "q") == [True]
+    assert poll(qm, "q") == [True]

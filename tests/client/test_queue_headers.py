@@ -1,4 +1,5 @@
-"""What each call reads of a queue is a line in the manager's hash (docs/decisions/storage.md)."""
+"""Queue headers: the part of a queue that every call reads, one field of the manager's hash
+(docs/decisions/storage.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.support.server import RedisServer
 SETTINGS = mqredis.Settings(allow_volatile=True)
 
 
-def test_what_a_subqueue_holds_counts_in_its_queue_where_its_index_is_built_meanwhile(
+def test_messages_of_a_subqueue_are_counted_while_its_index_is_built(
     backend: Backend,
 ) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
@@ -28,8 +29,8 @@ def test_what_a_subqueue_holds_counts_in_its_queue_where_its_index_is_built_mean
             assert qm.doctor().healthy
 
 
-def test_a_message_may_go_to_any_number_of_queues(redis_server: RedisServer) -> None:
-    """All their lines are written, though Lua does not unpack so many."""
+def test_publication_to_thousands_of_queues_writes_every_header(redis_server: RedisServer) -> None:
+    """There are more headers than Lua's unpack can take at once."""
     many = 4100
     with mqredis.connect(redis_server.url, manager="many", settings=SETTINGS) as qm:
         qm.create_queue("news", topic=True)
@@ -44,23 +45,23 @@ def test_a_message_may_go_to_any_number_of_queues(redis_server: RedisServer) -> 
         client.flushdb()
 
 
-def test_locks_that_are_unpacked_while_the_doctor_looks_are_no_finding(backend: Backend) -> None:
+def test_locks_unpacked_during_a_doctor_run_are_not_reported(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("q")
         with qm.open("q") as queue:
             queue.send_many([b"x"] * 12)
             queue.receive(0)
             held = queue.lock_many(4, 0)
-            store = qm._run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # which unpacks them
+            store = qm._run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # unpacks the locks
             assert list(invariants.lines(store)) == []
-            store.fences.clear()  # as if the line had been read only then
+            store.fences.clear()  # as if the header had been read after that
             assert [fault.code for fault in invariants.lines(store)] == ["queue.locks"]
             qm._run(Procedure(snapshot._drop_expanded_locks(store)))
             assert list(invariants.lines(store)) == []
             queue.commit_many(held)
 
 
-def test_a_queue_whose_properties_are_gone_is_none_read_store_its_line_has_gone(backend: Backend) -> None:
+def test_doctor_removes_the_header_of_a_queue_without_properties(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("q")
         backend.client().delete("mq:{default}:q:q:q")
@@ -73,12 +74,12 @@ def test_a_queue_whose_properties_are_gone_is_none_read_store_its_line_has_gone(
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (1, 2), (2, 1), (1, 1), (2, 3, 4)])
-def test_locks_of_several_calls_are_committed_by_one(backend: Backend, sizes: tuple[int, ...]) -> None:
+def test_locks_of_several_calls_are_committed_by_one_call(backend: Backend, sizes: tuple[int, ...]) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("q")
         with qm.open("q") as queue:
             queue.send(b"x")
-            queue.receive(0)  # a session's first call goes the long way
+            queue.receive(0)  # the first call of a session takes another path
             queue.send_many([b"x"] * sum(sizes))
             locks = [lock for size in sizes for lock in queue.lock_many(size, 0)]
             queue.commit_many(locks)

@@ -1,4 +1,4 @@
-"""Refusals about transactions and locks name the queue, say what was done, and what to do instead."""
+"""Errors of transactions and locks name the queue, the cause, and what to do instead."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WITHIN: dict[str, Callable[[Queue, Transaction], object]] = {
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_a_transactional_queue_needs_a_transaction(qm: QueueManager, name: str) -> None:
+def test_send_without_transaction_to_a_transactional_queue_is_refused(qm: QueueManager, name: str) -> None:
     expected = (
         "queue 'orders' is transactional, and the message was sent without a transaction: pass transaction="
     )
@@ -65,13 +65,13 @@ def test_a_transactional_queue_needs_a_transaction(qm: QueueManager, name: str) 
 
 
 @pytest.mark.parametrize("name", WITHIN)
-def test_a_plain_queue_takes_no_transaction(qm: QueueManager, name: str) -> None:
+def test_call_in_a_transaction_on_a_plain_queue_is_refused(qm: QueueManager, name: str) -> None:
     expected = "queue 'plain' is not transactional, but the call names a transaction: leave transaction= out"
     with qm.open("plain") as plain, pytest.raises(TransactionUsage, match=expected):
         WITHIN[name](plain, qm.transaction())
 
 
-def test_a_peek_takes_no_transaction(qm: QueueManager) -> None:
+def test_peek_in_a_transaction_is_refused(qm: QueueManager) -> None:
     with (
         qm.open("orders") as orders,
         pytest.raises(TransactionUsage, match="a peek of queue 'orders' takes nothing"),
@@ -79,13 +79,13 @@ def test_a_peek_takes_no_transaction(qm: QueueManager) -> None:
         orders.peek(0, transaction=qm.transaction())
 
 
-def test_a_publication_without_a_transaction(qm: QueueManager) -> None:
+def test_publish_without_transaction_to_a_transactional_topic_is_refused(qm: QueueManager) -> None:
     qm.create_queue("news", topic=True, transactional=True)
     with qm.open("news") as news, pytest.raises(TransactionUsage, match="queue 'news' is transactional, and"):
         news.send(b"x")
 
 
-def test_a_locked_message_is_not_shown(qm: QueueManager) -> None:
+def test_peek_of_a_locked_message_is_refused(qm: QueueManager) -> None:
     with qm.open("plain") as queue:
         lookup_id = queue.send(b"x").lookup_id
         with queue.lock(0):
@@ -94,7 +94,7 @@ def test_a_locked_message_is_not_shown(qm: QueueManager) -> None:
                 queue.peek_by_lookup_id(lookup_id)
 
 
-def test_a_rejected_message_was_received_elsewhere(qm: QueueManager) -> None:
+def test_reject_of_a_message_not_received_in_the_transaction_is_refused(qm: QueueManager) -> None:
     with qm.open("orders") as orders:
         with qm.transaction() as tx:
             orders.send(b"x", transaction=tx)
@@ -111,7 +111,7 @@ def test_a_rejected_message_was_received_elsewhere(qm: QueueManager) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "reject", "extend"])
-def test_the_lease_of_a_lock_is_over(qm: QueueManager, end: str) -> None:
+def test_settling_a_lock_after_its_lease_names_the_lease_and_the_state(qm: QueueManager, end: str) -> None:
     with qm.open("plain") as queue:
         queue.send(b"x")
         lock = queue.lock(0, lease=10)
@@ -132,7 +132,7 @@ def test_the_lease_of_a_lock_is_over(qm: QueueManager, end: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["commit", "abort", "reject"])
-def test_a_lock_is_settled_twice(qm: QueueManager, first: str) -> None:
+def test_settling_a_lock_twice_names_the_first_settlement(qm: QueueManager, first: str) -> None:
     with qm.open("plain") as queue:
         queue.send(b"x")
         lock = queue.lock(0)
@@ -141,7 +141,7 @@ def test_a_lock_is_settled_twice(qm: QueueManager, first: str) -> None:
             lock.commit()
 
 
-def test_one_of_several_locks_is_lost(qm: QueueManager) -> None:
+def test_commit_many_names_the_lost_lock(qm: QueueManager) -> None:
     with qm.open("plain") as queue:
         queue.send_many([b"x", b"y"])
         first = queue.lock(0, lease=10)
@@ -159,7 +159,7 @@ def test_one_of_several_locks_is_lost(qm: QueueManager) -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "prepare", "extend"])
-def test_the_lease_of_a_transaction_is_over(qm: QueueManager, end: str) -> None:
+def test_ending_a_transaction_after_its_lease_names_the_lease(qm: QueueManager, end: str) -> None:
     with qm.open("orders") as orders:
         tx = qm.transaction(lease=10)
         orders.send(b"x", transaction=tx)
@@ -170,7 +170,7 @@ def test_the_lease_of_a_transaction_is_over(qm: QueueManager, end: str) -> None:
             getattr(tx, end)()
 
 
-def test_a_call_in_a_transaction_whose_lease_is_over(qm: QueueManager) -> None:
+def test_send_in_a_transaction_after_its_lease_is_refused(qm: QueueManager) -> None:
     with qm.open("orders") as orders:
         tx = qm.transaction(lease=10)
         orders.send(b"x", transaction=tx)

@@ -1,4 +1,4 @@
-"""Refusals of a queue name the queue and say what to do."""
+"""Errors of calls that a queue refuses name the queue and say what to do."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_error_names_the_queue_and_what_to_do(qm: QueueManager, name: str) -> None:
+def test_error_names_the_queue_and_what_to_do(qm: QueueManager, name: str) -> None:
     call, kind, expected = CASES[name]
     with qm.open("q") as queue:
         with pytest.raises(kind, match=expected) as caught:
@@ -137,7 +137,7 @@ def test_the_error_names_the_queue_and_what_to_do(qm: QueueManager, name: str) -
         assert type(caught.value) is kind
 
 
-async def test_the_asyncio_interface_says_the_same(backend: Backend) -> None:
+async def test_asyncio_error_names_the_queue(backend: Backend) -> None:
     settings = Settings(allow_volatile=True)
     async with mqredis.asyncio.connect(backend.async_client(), manager=NAME, settings=settings) as qm:
         await qm.create_queue("q", put_inhibited=True)
@@ -146,7 +146,7 @@ async def test_the_asyncio_interface_says_the_same(backend: Backend) -> None:
                 await queue.send(b"x")
 
 
-def test_a_transaction_that_is_full_is_named(qm: QueueManager) -> None:
+def test_full_transaction_is_named_in_the_error(qm: QueueManager) -> None:
     qm.create_queue("t", transactional=True)
     with qm.open("t") as queue, qm.transaction(id="big") as tx:
         for _ in range(4):
@@ -157,7 +157,7 @@ def test_a_transaction_that_is_full_is_named(qm: QueueManager) -> None:
             queue.send(b"x", transaction=tx)
 
 
-def test_a_request_needs_a_queue_that_is_not_transactional(qm: QueueManager) -> None:
+def test_request_on_a_transactional_queue_is_refused(qm: QueueManager) -> None:
     qm.create_queue("t", transactional=True)
     with qm.open("t") as queue:
         with pytest.raises(mqredis.TransactionUsage, match="request needs a queue that is not transactional"):
@@ -165,7 +165,7 @@ def test_a_request_needs_a_queue_that_is_not_transactional(qm: QueueManager) -> 
         assert [info.name for info in qm.queues()] == ["q", "t"]
 
 
-def test_a_lock_whose_lease_ended_says_how_to_keep_it(backend: Backend) -> None:
+def test_lost_lock_error_says_how_to_keep_a_lock(backend: Backend) -> None:
     settings = Settings(allow_volatile=True, test_clock=True)
     with mqredis.connect(backend.client(), manager=NAME, settings=settings) as qm:
         qm.create_queue("q")

@@ -1,4 +1,4 @@
-"""Sealed bodies: without the key stored bodies can be neither read nor changed, and one that cannot be opened is
+"""Sealed bodies: without the key a stored body can be neither read nor changed; a body that cannot be opened is
 kept."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def connect(server: RedisServer, **options: Any) -> mqredis.QueueManager:
     return mqredis.connect(server.url, **options)
 
 
-def everything(server: RedisServer) -> bytes:
+def all_values(server: RedisServer) -> bytes:
     """Every value of every key."""
     with server.client() as raw:
         return b"".join(
@@ -49,7 +49,7 @@ READS: dict[str, Callable[[mqredis.Queue], mqredis.Message]] = {
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("size", [0, 1, 10_000])
-def test_what_is_sent_sealed_is_read_open(redis_server: RedisServer, how: str, size: int) -> None:
+def test_sealed_body_is_opened_by_every_read(redis_server: RedisServer, how: str, size: int) -> None:
     body = (SECRET * 1000)[:size]
     with connect(redis_server, sealer=sealer()) as qm:
         qm.create_queue("q")
@@ -59,7 +59,7 @@ def test_what_is_sent_sealed_is_read_open(redis_server: RedisServer, how: str, s
             assert (found.body, found.label) == (body, "readable")
 
 
-def test_the_store_does_not_show_it(redis_server: RedisServer) -> None:
+def test_store_does_not_contain_the_plain_body(redis_server: RedisServer) -> None:
     with connect(redis_server, sealer=sealer()) as qm:
         qm.create_queue("q")
         with qm.open("q") as q:
@@ -67,13 +67,13 @@ def test_the_store_does_not_show_it(redis_server: RedisServer) -> None:
             q.send_group([SECRET * 2, SECRET * 3])
             with pytest.raises(InvalidArgument, match="segments"):
                 q.send_group([SECRET * 3], segment_bytes=20)
-            assert SECRET[:12] not in everything(redis_server)
-            assert MAGIC in everything(redis_server)
+            assert SECRET[:12] not in all_values(redis_server)
+            assert MAGIC in all_values(redis_server)
             assert q.receive(0).body == SECRET
             assert [message.body for message in q.receive_group(0)] == [SECRET * 2, SECRET * 3]
 
 
-def test_keys_are_changed_without_a_gap(redis_server: RedisServer) -> None:
+def test_bodies_of_the_old_and_the_new_key_are_opened(redis_server: RedisServer) -> None:
     with (
         connect(redis_server, sealer=sealer("old")) as old,
         connect(redis_server, sealer=sealer("new")) as new,
@@ -96,7 +96,7 @@ def test_keys_are_changed_without_a_gap(redis_server: RedisServer) -> None:
         lambda _: b"plain",
     ],
 )
-def test_what_was_changed_is_not_opened_and_not_lost(redis_server: RedisServer, spoil: Any) -> None:
+def test_changed_body_is_refused_and_not_lost(redis_server: RedisServer, spoil: Any) -> None:
     with connect(redis_server) as plain, connect(redis_server, sealer=sealer()) as qm:
         qm.create_queue("q")
         qm.open("q").send(SECRET)
@@ -112,7 +112,7 @@ def test_what_was_changed_is_not_opened_and_not_lost(redis_server: RedisServer, 
             assert [message.body for message in broken.value.messages] == [spoiled, b"good"]
 
 
-def test_a_body_is_worth_nothing_in_another_manager(redis_server: RedisServer) -> None:
+def test_body_sealed_for_another_manager_is_refused(redis_server: RedisServer) -> None:
     with (
         connect(redis_server, manager="one", sealer=sealer()) as one,
         connect(redis_server, manager="one") as raw,
@@ -130,23 +130,23 @@ def test_a_body_is_worth_nothing_in_another_manager(redis_server: RedisServer) -
             two.open("q").receive(0)
 
 
-def test_plain_bodies_are_accepted_when_that_is_wanted(redis_server: RedisServer) -> None:
+def test_accept_plain_reads_unsealed_bodies(redis_server: RedisServer) -> None:
     with connect(redis_server) as plain, connect(redis_server, sealer=sealer(accept_plain=True)) as qm:
         plain.create_queue("q")
         plain.open("q").send(b"from before")
         assert qm.open("q").receive(0).body == b"from before"
 
 
-async def test_for_tasks(redis_server: RedisServer) -> None:
+async def test_asyncio_body_is_sealed_in_the_store_and_opened_by_receive(redis_server: RedisServer) -> None:
     async with mqredis.asyncio.connect(redis_server.url, sealer=sealer()) as qm:
         await qm.create_queue("q")
         async with qm.open("q") as q:
             await q.send(SECRET)
-            assert SECRET not in everything(redis_server)
+            assert SECRET not in all_values(redis_server)
             assert (await q.receive(0)).body == SECRET
 
 
-def test_no_key_is_shown(redis_server: RedisServer) -> None:
+def test_repr_shows_key_ids_and_no_key(redis_server: RedisServer) -> None:
     assert "ooo" not in repr(sealer())
     assert "old, new" in repr(sealer())
 
@@ -154,7 +154,7 @@ def test_no_key_is_shown(redis_server: RedisServer) -> None:
 @pytest.mark.parametrize(
     "keys, current", [({}, "a"), ({"a": b"short"}, "a"), ({"": OLD}, ""), ({"a" * 256: OLD}, "a")]
 )
-def test_keys_that_are_none(keys: dict[str, bytes], current: str) -> None:
+def test_invalid_keys_are_refused_without_showing_them(keys: dict[str, bytes], current: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         AesGcm(keys, current)
     assert "short" not in str(refused.value)

@@ -20,13 +20,15 @@ import mqredis.asyncio
 from mqredis import MqError, Settings
 from tests.support.server import RedisServer, free_port
 
-# With characters that are written differently in a URL, in a repr and in JSON.
+# Has characters that are escaped differently in a URL, in a repr and in JSON.
 SECRET = "canary/\\'\"@:%é"
 FORMS = {SECRET, quote(SECRET, safe=""), repr(SECRET)[1:-1], "canary"}
 IN_URL = quote(SECRET, safe="")
-HASTY = Settings(retry_seconds=0.2, connect_timeout_seconds=5, reply_timeout_seconds=5)
-# Where any failure will do.
-SHORT = HASTY.model_copy(update={"connect_timeout_seconds": 0.5, "reply_timeout_seconds": 0.5})
+SHORT_RETRIES = Settings(retry_seconds=0.2, connect_timeout_seconds=5, reply_timeout_seconds=5)
+# For tests that accept any failure.
+SHORT_TIMEOUTS = SHORT_RETRIES.model_copy(
+    update={"connect_timeout_seconds": 0.5, "reply_timeout_seconds": 0.5}
+)
 
 
 def shows(text: str) -> bool:
@@ -44,7 +46,7 @@ def server(start_server: Callable[..., RedisServer]) -> RedisServer:
 
 @pytest.fixture(autouse=True)
 def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Everything that is logged, by whomever."""
+    """Fail if any logger has logged the password."""
     caplog.set_level(logging.DEBUG)
     yield caplog
     assert not shows(caplog.text)
@@ -54,8 +56,8 @@ def url(server: RedisServer, password: str = IN_URL) -> str:
     return f"redis://app:{password}@127.0.0.1:{server.port}/0"
 
 
-def pictures(thing: Any, seen: set[int] | None = None, depth: int = 4) -> Iterator[str]:
-    """What is printed of an object and of what hangs on it: a debugger's or a logger's view."""
+def representations(thing: Any, seen: set[int] | None = None, depth: int = 4) -> Iterator[str]:
+    """``repr`` and ``str`` of an object and of its attributes, as a debugger or logger shows them."""
     seen = set() if seen is None else seen
     if id(thing) in seen or depth < 0:
         return
@@ -64,24 +66,24 @@ def pictures(thing: Any, seen: set[int] | None = None, depth: int = 4) -> Iterat
         yield repr(thing)
         yield str(thing)
         for name in [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]:
-            yield from pictures(getattr(thing, name, None), seen, depth - 1)
+            yield from representations(getattr(thing, name, None), seen, depth - 1)
 
 
-def test_nothing_that_is_printed_shows_it(server: RedisServer) -> None:
-    settings = HASTY.model_copy(update={"url": url(server)})
+def test_no_representation_shows_the_password(server: RedisServer) -> None:
+    settings = SHORT_RETRIES.model_copy(update={"url": url(server)})
     assert not shows(repr(settings) + str(settings))
     with mqredis.connect(settings=settings) as qm:
         qm.create_queue("q")
         with qm.open("q") as q, qm.transaction() as unit:
             q.send(b"x")
             things = (qm, q, unit, q.lock(0), q.cursor(), qm.info(), qm.doctor())
-            texts = [text for thing in things for text in pictures(thing)]
+            texts = [text for thing in things for text in representations(thing)]
         assert len(texts) > 20
         assert not [text for text in texts if shows(text)]
 
 
 def broken(server: RedisServer) -> list[str]:
-    """Addresses that fail, each in its own way."""
+    """URLs that fail, each for another reason."""
     dead = free_port()
     wrong = IN_URL + "wrong"
     return [
@@ -99,38 +101,38 @@ def broken(server: RedisServer) -> list[str]:
     ]
 
 
-def told(error: BaseException) -> str:
-    """All that an error shows, with what it came from and a report's view of its traceback."""
+def error_text(error: BaseException) -> str:
+    """Everything that an error shows: traceback with causes, repr, and details."""
     details = getattr(error, "details", "")
     return "".join(traceback.format_exception(error)) + repr(error) + repr(details)
 
 
-def test_no_error_shows_it(server: RedisServer) -> None:
+def test_no_connect_error_shows_the_password(server: RedisServer) -> None:
     for address in broken(server):
         with pytest.raises(MqError) as failed:
-            mqredis.connect(address, settings=SHORT)
-        assert not shows(told(failed.value)), address.split("@")[-1]
+            mqredis.connect(address, settings=SHORT_TIMEOUTS)
+        assert not shows(error_text(failed.value)), address.split("@")[-1]
 
 
-async def test_no_error_of_the_asyncio_face_shows_it(server: RedisServer) -> None:
+async def test_no_asyncio_connect_error_shows_the_password(server: RedisServer) -> None:
     for address in broken(server):
         with pytest.raises(MqError) as failed:
-            await mqredis.asyncio.connect(address, settings=SHORT)
-        assert not shows(told(failed.value)), address.split("@")[-1]
+            await mqredis.asyncio.connect(address, settings=SHORT_TIMEOUTS)
+        assert not shows(error_text(failed.value)), address.split("@")[-1]
 
 
-def test_a_connection_that_is_lost_and_refused_shows_nothing(server: RedisServer) -> None:
-    with mqredis.connect(url(server), settings=HASTY) as qm:
+def test_error_of_a_refused_reconnection_does_not_show_the_password(server: RedisServer) -> None:
+    with mqredis.connect(url(server), settings=SHORT_RETRIES) as qm:
         qm.create_queue("q")
         with server.client() as raw:
             raw.execute_command("ACL", "SETUSER", "app", "resetpass", ">another")
             raw.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         with pytest.raises(MqError) as failed:
             qm.info()
-        assert not shows(told(failed.value))
+        assert not shows(error_text(failed.value))
 
 
-# Answers with the arguments of every process there is, its own and its parent's among them.
+# A worker that replies with the arguments of all processes, its own and its parent's included.
 APP = """
 import contextlib, pathlib, subprocess
 from mqredis.worker import Unit, Worker
@@ -152,8 +154,8 @@ def handle(body: bytes, tx: Unit):
 """
 
 
-def test_no_list_of_processes_shows_it(server: RedisServer, tmp_path: Path) -> None:
-    """The command line takes its address from the environment, and so do the processes that it starts."""
+def test_process_list_does_not_show_the_password(server: RedisServer, tmp_path: Path) -> None:
+    """The command and the processes that it starts take the URL from the environment."""
     (tmp_path / "app.py").write_text(APP)
     environment = os.environ | {"MQREDIS_URL": url(server), "PYTHONPATH": str(Path(__file__).parents[2])}
     with mqredis.connect(url(server)) as qm:
@@ -173,9 +175,9 @@ def test_no_list_of_processes_shows_it(server: RedisServer, tmp_path: Path) -> N
     assert not shows(said)
 
 
-async def test_what_asyncio_logs_in_debug_mode_shows_nothing(server: RedisServer) -> None:
+async def test_asyncio_debug_log_does_not_show_the_password(server: RedisServer) -> None:
     asyncio.get_running_loop().set_debug(True)
-    async with mqredis.asyncio.connect(url(server), settings=HASTY) as qm:
+    async with mqredis.asyncio.connect(url(server), settings=SHORT_RETRIES) as qm:
         await qm.create_queue("q")
         async with qm.open("q") as q:
             await q.send(b"x")

@@ -1,4 +1,4 @@
-"""A server that accepts connections and does not answer: how long calls take, and how they end."""
+"""A server that accepts connections and does not reply: calls fail within a bounded time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.server import RedisServer
 
 RETRY, REPLY = 0.3, 0.2
 SETTINGS = Settings(retry_seconds=RETRY, reply_timeout_seconds=REPLY, allow_volatile=True)
-# What a busy machine may add to the bound.
+# Seconds that a busy machine may add to the bound.
 SLACK = 1.5
 TIMEOUT = 0.2
 
@@ -30,7 +30,7 @@ def server(start_server: Callable[..., RedisServer]) -> Iterator[RedisServer]:
     os.kill(server.pid, signal.SIGCONT)
 
 
-# A call on a queue whose only message is locked, and the seconds that it may wait for a message.
+# Calls on a queue whose only message is locked, each with the seconds that it may wait for a message.
 CALLS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
     "receive": (lambda queue, _: queue.receive(0), 0),
     "receive and wait": (lambda queue, _: queue.receive(TIMEOUT), TIMEOUT),
@@ -44,7 +44,7 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
 
 @contextmanager
 def unanswered(server: RedisServer, timeout: float) -> Iterator[None]:
-    """The call in the block is given no reply; it ends in time."""
+    """Check that the call in the block, which gets no reply, fails in time."""
     os.kill(server.pid, signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises((BrokerUnavailable, OutcomeUnknown), match="no reply came in time"):
@@ -54,7 +54,7 @@ def unanswered(server: RedisServer, timeout: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_ends_in_time(server: RedisServer, name: str) -> None:
+def test_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
     call, timeout = CALLS[name]
     with mqredis.connect(server.url, settings=SETTINGS) as qm:
         qm.create_queue("q")
@@ -66,7 +66,7 @@ def test_a_call_ends_in_time(server: RedisServer, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_of_asyncio_ends_in_time(server: RedisServer, name: str) -> None:
+async def test_asyncio_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
     call, timeout = CALLS[name]
     async with mqredis.asyncio.connect(server.url, settings=SETTINGS) as qm:
         await qm.create_queue("q")
@@ -77,7 +77,7 @@ async def test_a_call_of_asyncio_ends_in_time(server: RedisServer, name: str) ->
             await call(queue, lock)
 
 
-def test_a_close_does_not_wait_for_a_server_that_did_not_answer(server: RedisServer) -> None:
+def test_close_does_not_wait_for_an_unresponsive_server(server: RedisServer) -> None:
     qm = mqredis.connect(server.url, settings=SETTINGS.model_copy(update={"reply_timeout_seconds": 1.0}))
     qm.create_queue("q")
     os.kill(server.pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Sinks of data pipelines call by call: what is staged, published once, discarded and withdrawn."""
+"""Sinks of data pipelines, call by call: stage, publish once, sweep and withdraw."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TTL_MS = 60_000
 
 @dataclass
 class Job:
-    """One sink, and what the tasks and the driver of a job call."""
+    """A sink, and the calls of the tasks and of the driver of a job."""
 
     qm: mqredis.QueueManager
     raw: Any
@@ -51,14 +51,12 @@ class Job:
         unit: str = "",
         ttl_ms: int = TTL_MS,
     ) -> Stage:
-        """What one task does; the stage that it reports."""
+        """Stage messages as one task does; return the stage that it reports."""
         elements: list[Any] = []
         size = 0
         for message in messages:
             line, large = encode(message, unit)
-            elements += (
-                [line[1:]] if large is None else [line[1:], large]
-            )  # without the digit of its priority
+            elements += [line[1:]] if large is None else [line[1:], large]  # without the priority digit
             size += len(line) + 12 + len(large or b"")
         special = any(m.dedup_key or m.delay for m in messages)
         stage = Stage(name, queue, len(messages), size)
@@ -92,7 +90,7 @@ class Job:
         return [message.body for message in self.qm.open(queue).browse()]
 
     def lifetimes(self) -> list[int]:
-        """Of the registry and of the stages that exist, in ms; -1: they do not expire."""
+        """Times to live of the registry and of the stages, in ms; -1: no expiry."""
         names = [stage.name for stage in self.state.stages]
         keys = self.qm.context.keys.sink(self.name, stages=tuple(names)).keys[-1 - len(names) :]
         return [self.raw.pttl(key) for key in keys]
@@ -116,7 +114,7 @@ def texts(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
-def test_several_calls_fill_a_stage_and_nobody_sees_it(job: Job) -> None:
+def test_staged_messages_are_not_visible(job: Job) -> None:
     job.stage(0, "0-a", numbers(0, 3))
     assert job.published_before is False
     job.stage(0, "0-a", numbers(3, 2))
@@ -129,7 +127,7 @@ def test_several_calls_fill_a_stage_and_nobody_sees_it(job: Job) -> None:
     assert len(job.lifetimes()) == 2
 
 
-def test_a_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
+def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
     job.qm.create_queue("other")
     first, second = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 2))
     beside = job.stage(0, "0-c", numbers(10, 2), "other")
@@ -144,7 +142,7 @@ def test_a_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
     assert job.qm.queue_info("target").bytes == sum(len(encode(m)[0]) + 12 for m in numbers(0, 5))
 
 
-def test_a_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
+def test_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
     job.publish(3, job.stage(3, "3-a", numbers(0, 1)))
     for batch in (2, 3):
         job.stage(batch, "late", numbers(0, 1))
@@ -155,7 +153,7 @@ def test_a_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
     assert [stage.name for stage in job.state.stages] == ["4-a"]
 
 
-def test_a_batch_above_the_limit_takes_several_steps(job: Job) -> None:
+def test_batch_above_the_limit_is_published_in_steps(job: Job) -> None:
     first, second = job.stage(0, "0-a", numbers(0, 5)), job.stage(0, "0-b", numbers(5, 3))
     assert job.step(0, first, second, limit=3) == Published(3, more=True)
     assert job.bodies() == texts(3)
@@ -171,19 +169,19 @@ def test_a_batch_above_the_limit_takes_several_steps(job: Job) -> None:
     assert job.step(0, first, second, limit=3) == Published(0)
 
 
-def test_a_limit_that_is_just_met_takes_one_step(job: Job) -> None:
+def test_batch_equal_to_the_limit_takes_one_step(job: Job) -> None:
     assert job.step(0, job.stage(0, "0-a", numbers(0, 4)), limit=4) == Published(4)
     assert job.state.committed == 0
 
 
-def test_a_stage_is_emptied_by_the_step_before_the_last(job: Job) -> None:
+def test_stage_emptied_exactly_at_the_limit_is_followed_by_the_next(job: Job) -> None:
     first, second = job.stage(0, "0-a", numbers(0, 2)), job.stage(0, "0-b", numbers(2, 2))
     assert job.step(0, first, second, limit=2) == Published(2, more=True)
     assert job.step(0, first, second, limit=2) == Published(2)
     assert job.bodies() == texts(4)
 
 
-def test_what_a_job_without_identity_leaves_expires_with_its_registry(job: Job) -> None:
+def test_begun_batch_of_a_job_without_identity_expires_with_its_registry(job: Job) -> None:
     job.identity = "-"
     stage = job.stage(0, "0-a", numbers(0, 4))
     assert job.step(0, stage, limit=1) == Published(1, more=True)
@@ -194,7 +192,7 @@ def test_what_a_job_without_identity_leaves_expires_with_its_registry(job: Job) 
     assert job.lifetimes()[0] <= TTL_MS
 
 
-def test_a_batch_that_was_begun_is_finished_before_the_next(job: Job) -> None:
+def test_begun_batch_is_finished_before_the_next(job: Job) -> None:
     begun = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, begun, limit=2)
     following = job.stage(1, "1-a", numbers(3, 2))
@@ -206,7 +204,7 @@ def test_a_batch_that_was_begun_is_finished_before_the_next(job: Job) -> None:
     assert job.state.committed == 1
 
 
-def test_a_batch_that_was_begun_is_finished_by_its_own_manifest(job: Job) -> None:
+def test_begun_batch_is_finished_by_its_own_manifest(job: Job) -> None:
     begun = job.stage(1, "1-a", numbers(0, 3))
     again = Stage("1-b", "target", 3)
     job.step(1, begun, limit=2)
@@ -215,7 +213,7 @@ def test_a_batch_that_was_begun_is_finished_by_its_own_manifest(job: Job) -> Non
     assert job.bodies() == texts(3)
 
 
-def test_a_batch_before_the_one_that_was_begun_is_fenced(job: Job) -> None:
+def test_batch_before_the_begun_one_is_fenced(job: Job) -> None:
     job.step(1, job.stage(1, "1-a", numbers(0, 3)), limit=2)
     with pytest.raises(ClaimLost) as refused:
         job.step(0, Stage("0-a", "target"))
@@ -223,7 +221,7 @@ def test_a_batch_before_the_one_that_was_begun_is_fenced(job: Job) -> None:
     assert job.bodies() == texts(2)
 
 
-def test_another_query_does_not_publish_to_the_sink(job: Job) -> None:
+def test_publication_of_another_query_is_refused(job: Job) -> None:
     job.publish(0, job.stage(0, "0-a", numbers(0, 1)))
     stage = job.stage(1, "1-a", numbers(1, 1))
     with pytest.raises(ClaimLost) as refused:
@@ -234,7 +232,7 @@ def test_another_query_does_not_publish_to_the_sink(job: Job) -> None:
 
 
 @pytest.mark.parametrize("lost", ["stage", "messages"])
-def test_a_stage_that_is_not_whole_is_not_published(job: Job, lost: str) -> None:
+def test_incomplete_stage_is_not_published(job: Job, lost: str) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
     if lost == "stage":
@@ -248,7 +246,7 @@ def test_a_stage_that_is_not_whole_is_not_published(job: Job, lost: str) -> None
     job.raw.delete(registry, messages)
 
 
-def test_a_begun_batch_whose_stages_expired_is_lost_and_says_so(job: Job) -> None:
+def test_begun_batch_with_expired_stages_is_reported_as_lost(job: Job) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, stage, limit=1)
     *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
@@ -282,7 +280,7 @@ def test_queues_refuse_a_whole_batch_or_nothing(job: Job) -> None:
     assert job.bodies("narrow") == texts(3)
 
 
-def test_a_begun_batch_is_finished_whatever_the_queue_refuses_by_now(job: Job) -> None:
+def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: Job) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, stage, limit=1)
     job.qm.update_queue("target", put_inhibited=True)
@@ -290,7 +288,7 @@ def test_a_begun_batch_is_finished_whatever_the_queue_refuses_by_now(job: Job) -
     assert job.bodies() == texts(3)
 
 
-def test_the_quota_of_the_manager_counts_the_batch_of_all_queues(job: Job) -> None:
+def test_manager_quota_counts_the_batch_over_all_queues(job: Job) -> None:
     job.qm.create_queue("other")
     one = job.stage(0, "0-a", numbers(0, 2))
     two = job.stage(0, "0-b", numbers(0, 2), "other")
@@ -302,7 +300,7 @@ def test_the_quota_of_the_manager_counts_the_batch_of_all_queues(job: Job) -> No
     assert job.step(0, one, two) == Published(4)
 
 
-def test_a_dedup_key_is_taken_once_within_a_batch_and_beside_it(job: Job) -> None:
+def test_dedup_key_is_accepted_once_within_and_across_batches(job: Job) -> None:
     twice = job.stage(0, "0-a", [*numbers(0, 1, dedup_key="k"), *numbers(1, 1, dedup_key="k")])
     with pytest.raises(DuplicateMessage):
         job.step(0, twice)
@@ -328,7 +326,7 @@ def test_more_messages_with_features_than_one_page_keep_their_order(job: Job) ->
     assert job.qm.queue_info("target").messages == count
 
 
-def test_a_large_body_stays_with_its_message_across_steps(job: Job) -> None:
+def test_large_body_stays_with_its_message_across_steps(job: Job) -> None:
     large = [Outgoing(body=bytes([65 + n]) * 70_000) for n in range(4)]
     mixed = [large[0], *numbers(0, 1), *large[1:], *numbers(1, 1)]
     stage = job.stage(0, "0-a", mixed)
@@ -338,7 +336,7 @@ def test_a_large_body_stays_with_its_message_across_steps(job: Job) -> None:
     assert job.bodies() == [message.body for message in mixed]
 
 
-def test_a_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
+def test_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
     job.qm.create_queue("units", transactional=True)
     job.qm.create_queue("others", transactional=True)
     unit = "app-load.0"
@@ -352,7 +350,7 @@ def test_a_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
     assert (only.first_in_transaction, only.last_in_transaction) == (True, True)
 
 
-def test_a_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> None:
+def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> None:
     job.qm.create_queue("units", transactional=True)
     stages = [job.stage(0, f"0-{n}", numbers(2 * n, 2), "units", "app-load.0") for n in range(2)]
     while job.step(0, *stages, limit=1).more:
@@ -361,7 +359,7 @@ def test_a_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) ->
     assert found == [(True, False), (False, False), (False, False), (False, True)]
 
 
-def test_a_sweep_discards_batches_up_to_one_and_closes_them(job: Job) -> None:
+def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: Job) -> None:
     for batch in range(3):
         job.stage(batch, f"{batch}-a", numbers(0, 2))
     assert job.sweep(1) == 2
@@ -378,7 +376,7 @@ def test_a_sweep_discards_batches_up_to_one_and_closes_them(job: Job) -> None:
     assert 0 < job.lifetimes()[0] <= TTL_MS
 
 
-def test_a_sweep_leaves_what_a_begun_batch_needs(job: Job) -> None:
+def test_sweep_keeps_the_stages_of_a_begun_batch(job: Job) -> None:
     begun = job.stage(1, "1-a", numbers(0, 3))
     job.stage(1, "1-lost", numbers(9, 1))
     job.step(1, begun, limit=1)
@@ -388,7 +386,7 @@ def test_a_sweep_leaves_what_a_begun_batch_needs(job: Job) -> None:
     assert job.bodies() == texts(3)
 
 
-def test_what_is_withdrawn_never_appears(job: Job) -> None:
+def test_withdrawn_batch_is_never_published(job: Job) -> None:
     stages = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 1))
     keys = job.qm.context.keys
     names = ["0-a", "0-b"]
@@ -404,7 +402,7 @@ def test_what_is_withdrawn_never_appears(job: Job) -> None:
     assert job.bodies() == texts(1)
 
 
-def test_a_job_without_a_name_leaves_no_record(job: Job) -> None:
+def test_job_without_a_name_leaves_no_record(job: Job) -> None:
     sinks = job.qm.context.keys.sink(job.name).keys[-2]
     assert job.step(0, job.stage(0, "0-a", numbers(0, 2)), keep=False) == Published(2)
     assert job.raw.hlen(sinks) == 0
@@ -415,7 +413,7 @@ def test_a_job_without_a_name_leaves_no_record(job: Job) -> None:
     assert job.raw.hlen(sinks) == 0
 
 
-def test_an_open_publication_is_listed_and_finished(job: Job) -> None:
+def test_open_publication_is_listed_and_can_be_finished(job: Job) -> None:
     job.step(0, job.stage(0, "0-a", numbers(0, 5)), limit=2)
     (one,) = job.qm.run(operations.publications(job.qm.context))
     assert (one.name, one.version, one.queues, one.messages, one.left) == (job.name, 0, ("target",), 5, 3)

@@ -1,4 +1,4 @@
-"""TLS against a real server: the certificate is checked unless the caller says otherwise."""
+"""TLS with a real server: the certificate is verified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Serve = Callable[..., tuple[str, Path]]
 
 @pytest.fixture
 def serve(tmp_path: Path, start_server: Callable[..., RedisServer]) -> Serve:
-    """Starts a server whose certificate is for the given names: its address, and its authority's certificate."""
+    """Start a server with a certificate for the given names; return its address and the CA certificate."""
 
     def start(*names: str) -> tuple[str, Path]:
         address, authority = serve_tls(start_server, tmp_path, *names)
@@ -27,7 +27,7 @@ def serve(tmp_path: Path, start_server: Callable[..., RedisServer]) -> Serve:
     return start
 
 
-def test_a_message_goes_through(serve: Serve):
+def test_message_is_sent_and_received_over_tls(serve: Serve):
     address, authority = serve("127.0.0.1")
     with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
         qm.create_queue("q")
@@ -35,10 +35,10 @@ def test_a_message_goes_through(serve: Serve):
             queue.send(b"secret")
             assert queue.receive(5).body == b"secret"
             with pytest.raises(mqredis.IoTimeout):
-                queue.receive(0.05)  # the subscription's connection is encrypted, too
+                queue.receive(0.05)  # opens the subscription, over TLS as well
 
 
-def test_a_message_goes_through_asyncio(serve: Serve):
+def test_asyncio_message_is_sent_and_received_over_tls(serve: Serve):
     address, authority = serve("127.0.0.1")
 
     async def main() -> bytes:
@@ -53,7 +53,7 @@ def test_a_message_goes_through_asyncio(serve: Serve):
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown authority", "wrong host name"])
-def test_a_server_that_is_not_the_right_one_is_refused(serve: Serve, known: bool):
+def test_certificate_that_cannot_be_verified_is_refused(serve: Serve, known: bool):
     address, authority = serve("elsewhere.example" if known else "127.0.0.1")
     url = f"rediss://{address}" + (f"?ssl_ca_certs={authority}" if known else "")
     with pytest.raises(mqredis.BrokerUnavailable, match="CERTIFICATE_VERIFY_FAILED"):

@@ -1,4 +1,4 @@
-"""What a finished transaction says of itself."""
+"""Calls on a transaction that has ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.support.backend import Backend
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "empty"])
 @pytest.mark.parametrize("end, what", [("commit", "committed"), ("abort", "aborted")])
-def test_it_says_how_it_ended(backend: Backend, used: bool, end: str, what: str) -> None:
+def test_call_on_an_ended_transaction_names_how_it_ended(
+    backend: Backend, used: bool, end: str, what: str
+) -> None:
     with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
         qm.create_queue("t", transactional=True)
         unit = qm.transaction()

@@ -1,5 +1,8 @@
-"""Random runs of two pipelines on one queue, call by call: a pipeline that stops between two pages, takes over, is
-released or meets a purge, what is committed is received once, and what is not comes back or stays."""
+"""Random sequences of claim calls by two pipelines on one queue, compared with a model after each call.
+
+The sequences contain commits that stop between two pages, takeovers, releases and purges. Each committed message is
+received exactly once; the others stay claimed or become available again.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ STEPS = 70
 
 @dataclass
 class Side:
-    """One pipeline, and what it must hold."""
+    """A pipeline and the expected state of its claim."""
 
     pipeline: Pipeline
-    open: list[bytes] = field(default_factory=list)  # what it has claimed and not committed
-    claimed: bool = False  # that may be nothing
+    open: list[bytes] = field(default_factory=list)  # claimed and not committed
+    claimed: bool = False  # also true if the claim found no message
     committed: int = 0
     lineages: int = 1
     released: bool = False
@@ -37,14 +40,14 @@ class Side:
 
 
 @dataclass
-class Walk:
-    """What the queue must hold."""
+class RandomRun:
+    """The expected state of the queue."""
 
     dice: Random
     sides: list[Side]
     available: list[bytes] = field(default_factory=list)  # in the order of their ids
     received: set[bytes] = field(default_factory=set)
-    purged: set[bytes] = field(default_factory=set)  # while they were claimed
+    purged: set[bytes] = field(default_factory=set)  # purged while they were claimed
     sent: int = 0
 
     @property
@@ -61,7 +64,7 @@ class Walk:
         self.available = self.any.raw.zrange(self.key("a"), 0, -1)
 
     def claim(self, side: Side) -> None:
-        if side.released:  # only a new checkpoint may go on
+        if side.released:  # only a new checkpoint may claim again
             with pytest.raises(ClaimLost, match="released"):
                 side.pipeline.claim(side.next)
             self.take_over(side)
@@ -82,14 +85,14 @@ class Walk:
             old.commit(side.next)
 
     def takes(self, side: Side, count: int) -> None:
-        """A first claim takes the first messages that are available; a repeated one finds what it has."""
+        """Expect the first available messages for a new claim, and the same messages as before for a repeated one."""
         if not side.claimed:
             side.open, self.available = self.available[:count], self.available[count:]
             side.claimed = True
         assert side.pipeline.read(side.next) == side.open
 
     def page(self, side: Side) -> None:
-        """One call of the commit of what is open, or of what is committed already."""
+        """Make one commit call, for the open batch or for the one that is committed already."""
         if not side.pipeline.raw.hexists(*side.pipeline.field):
             return
         sequence = side.next if side.claimed and self.dice.random() < 0.7 else side.committed
@@ -126,7 +129,7 @@ class Walk:
         assert held - open_ <= self.received
 
     def end(self) -> None:
-        """All is committed: of what was received the journal has one copy each, but of what was purged before."""
+        """Commit everything; the journal has one copy of each message received, without those purged before."""
         for side in self.sides:
             side.pipeline.commit(side.next if side.claimed else 0)
             self.received.update(side.open)
@@ -139,33 +142,33 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_walk(backend: Backend, seed: int) -> None:
+def test_random_claim_calls_match_the_model(backend: Backend, seed: int) -> None:
     raw = backend.client()
-    name = f"walks-{os.getpid()}-{seed}"
+    name = f"claim-runs-{os.getpid()}-{seed}"
     with mqredis.connect(backend.client(), manager=name) as qm:
         qm.create_queue("orders", journaling=True)
         qm.open("orders;journal").close()
         dice = Random(seed)
-        walk = Walk(dice, [Side(Pipeline(qm, raw, owner)) for owner in ("lake", "sea")])
+        run = RandomRun(dice, [Side(Pipeline(qm, raw, owner)) for owner in ("lake", "sea")])
         print(f"seed {seed}")
-        walk.fill(walk.sides[0])
+        run.fill(run.sides[0])
         for number in range(STEPS):
             steps = (
-                walk.fill,
-                walk.claim,
-                walk.page,
-                walk.page,
-                walk.page,
-                walk.take_over,
-                walk.release,
-                walk.purge,
+                run.fill,
+                run.claim,
+                run.page,
+                run.page,
+                run.page,
+                run.take_over,
+                run.release,
+                run.purge,
             )
             step = dice.choices(steps, (4, 8, 4, 2, 2, 3, 2, 2))[0]
             print(step.__name__)
-            step(dice.choice(walk.sides))
-            walk.check()
+            step(dice.choice(run.sides))
+            run.check()
             if number % 14 == 13:
                 assert qm.doctor().findings == ()
-        walk.end()
+        run.end()
         assert qm.doctor().findings == ()
     raw.close()
