@@ -13,17 +13,19 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
 _ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 HEAD = """# Scripts
 
-One script is one event and runs as one atomic step. This page is generated from the headers in `lua/`
-(`python -m tools.script_docs`); tests hold the headers together with the commands that call the scripts, the statuses
-they return and the keys they touch.
+Each script handles one event in one atomic step. This page is generated from the headers in `lua/`
+(`python -m tools.script_docs`). Tests compare the headers with the commands that call the scripts, the statuses that
+they return and the keys that they touch.
 
-KEYS is `message` (`meta txs`, then eight keys per queue), `admin` (`meta txs queues handles idle`,
-then eight keys per queue) or `plain` (`meta`, then `m q a` of one queue, of which `q` is only a name);
-[Keys](key-layout.md) names them. `ARGV[1]` and `ARGV[2]` are the operation token: slot
-and sequence, the latter empty where nothing is changed; a call may end before one that is marked `?`. Every reply
-begins with status, incarnation and history number. Any script may also answer SESSION_EXPIRED, TOKEN_REUSED,
-MANAGER_NOT_FOUND and SCHEMA_TOO_NEW. `allow-oom` scripts run on a server that is at its memory limit;
-`no-writes` scripts do, too, and write nothing, so that a read-only client may run them.
+- `KEYS` is `message` (`meta txs`, then eight keys for each queue), `admin` (`meta txs queues handles idle`, then eight
+  keys for each queue) or `plain` (`meta`, then `m q a` of one queue, of which `q` is only a name).
+  [Keys](key-layout.md) describes the keys. `QUEUE[n]` are the queues.
+- `ARGV[1]` and `ARGV[2]` are the operation token: slot and sequence. The sequence is empty if the call changes nothing.
+  Arguments from one with `?` on may be missing.
+- `RETURNS`: each reply begins with status, incarnation and history number, which the rows do not repeat. Each script
+  may also return SESSION_EXPIRED, TOKEN_REUSED, MANAGER_NOT_FOUND and SCHEMA_TOO_NEW.
+- `FLAGS`: `allow-oom` scripts run on a server that is at its memory limit. `no-writes` scripts do, too, and write
+  nothing, so that a read-only client may run them.
 """
 
 
@@ -56,6 +58,8 @@ def _cell(kind: str, text: str) -> str:
     if kind.startswith("QUEUE"):
         return _escape(text).replace("|", r"\|")
     word, space, rest = text.partition(" ")
+    if kind == "KEYS" and rest:  # keys besides those of the first row, in words
+        return _escape(text).replace("|", r"\|")
     return f"`{word}`{space}{_escape(rest)}".replace("|", r"\|") if word else ""
 
 
