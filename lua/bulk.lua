@@ -1,10 +1,10 @@
--- Carry out an action of an operator on messages that wait in a queue, available or delayed: those with these ids, or all that
+-- Carry out an action of an operator on available or delayed messages of a queue: those with these ids, or all that
 -- match. One call changes some hundred messages; a message that came after the first call is not touched.
 -- docs/operating.md
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- QUEUE[2+] the parent of a subqueue; the target of a move; queues that the messages leave traces in
+-- QUEUE[2+] the parent of a subqueue; the target of a move; queues of their dead letters, copies and acknowledgements
 -- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator

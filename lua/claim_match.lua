@@ -1,4 +1,4 @@
--- Is there a message that a data pipeline with a selector would claim? Changes nothing but what is due.
+-- Is there a message that a data pipeline with a selector would claim? Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
 -- KEYS message

@@ -7,7 +7,7 @@
 -- ARGV[3] generation  of the queue
 -- ARGV[4] after  14 hex digits: only a message with a later SequentialID counts, "" any message
 -- ARGV[5] waiter  kind, mode, tag to register when there is nothing (waiting/waiters), "" to register nothing
--- ARGV[6] ticket  "" first registration; its ticket on the next looks
+-- ARGV[6] ticket  "" first registration; its ticket on later polls
 -- RETURNS OK there is such a message
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1
 -- RETURNS QUEUE_NOT_AVAILABLE

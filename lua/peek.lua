@@ -9,7 +9,7 @@
 -- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
--- ARGV[8] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
+-- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)
 -- RETURNS OK now in ms, then messages (core/message)
 -- RETURNS WAITING ticket, ms until the next timer of the queue or -1

@@ -3,7 +3,7 @@
 --
 -- KEYS admin
 -- QUEUE[1] the queue
--- QUEUE[2+] its subqueues, then the queues that its messages leave traces in
+-- QUEUE[2+] its subqueues, then the queues of their dead letters, copies and acknowledgements
 -- ARGV[3+] name  of each queue to delete, as written
 -- RETURNS OK number of messages that went with it
 -- RETURNS QUEUE_NOT_FOUND

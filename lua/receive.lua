@@ -11,7 +11,7 @@
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
 -- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters, waiting/handoff)
--- ARGV[10] ticket  "" first registration; its ticket on the next looks; on the last one "leave" and its end from the colon on
+-- ARGV[10] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[11] filter  which messages match, "" all (matching/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
 -- ARGV[13+] settlement  three for each run: action, fence, ids (core/settle)

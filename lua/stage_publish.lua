@@ -3,7 +3,7 @@
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
 --
 -- KEYS message
--- QUEUE[1+] the queues of its stages, then those that its messages leave traces in
+-- QUEUE[1+] the queues of its stages, then those of their dead letters and acknowledgements
 -- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number

@@ -4,7 +4,7 @@
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- QUEUE[2+] the parent of a subqueue; queues that the messages leave traces in
+-- QUEUE[2+] the parent of a subqueue; queues of their dead letters, copies and acknowledgements
 -- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
