@@ -20,7 +20,7 @@ from tests.drivers.kit import BODIES, FAST, TinyScript
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drivers run the tiny scripts."""
+    """Make the drivers run the tiny scripts."""
     table = {name: TinyScript(name, body) for name, body in BODIES.items()}
     monkeypatch.setattr(scripts, "get", table.__getitem__)
     monkeypatch.setattr(scripts, "names", lambda: sorted(table))
@@ -29,13 +29,13 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def manager() -> str:
-    """A manager of one's own on the shared server."""
+    """Name of a manager that no other test uses on the shared server."""
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def connect(manager: str) -> Iterator[Callable[..., Driver]]:
-    """Makes blocking drivers and closes them."""
+    """Return a factory of blocking drivers, which are closed after the test."""
     made: list[Driver] = []
 
     def make(where: Any, settings: Settings = FAST, name: str = "") -> Driver:
@@ -50,7 +50,7 @@ def connect(manager: str) -> Iterator[Callable[..., Driver]]:
 
 @pytest_asyncio.fixture
 async def aconnect(manager: str) -> AsyncIterator[Callable[..., AsyncDriver]]:
-    """Makes asyncio drivers and closes them."""
+    """Return a factory of asyncio drivers, which are closed after the test."""
     made: list[AsyncDriver] = []
 
     def make(where: Any, settings: Settings = FAST, name: str = "") -> AsyncDriver:

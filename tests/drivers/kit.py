@@ -1,4 +1,4 @@
-"""Tiny scripts and servers for the drivers' own tests: no queue is needed to see whether a call is lost."""
+"""Tiny scripts and servers for the drivers' own tests: whether a call is lost can be tested without queues."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ end
 return envelope(0, present)
 """,
     "session_close": "redis.call('HDEL', KEYS[1], ARGV[3]) return envelope(0)",
-    # Adds to a counter: what is run twice shows.
+    # Adds to a counter, which shows whether a call was executed twice.
     "add": """
 local refused = token()
 if refused then return refused end
@@ -75,7 +75,7 @@ local refused = token()
 if refused then return refused end
 return envelope(0, redis.call('HGET', KEYS[1], 'counter') or '0', ARGV[3] or '')
 """,
-    # Registers the slot as a waiter unless something is there; takes one if so.
+    # Takes one if the counter is positive; registers the slot as a waiter otherwise.
     "take": """
 local refused = token()
 if refused then return refused end
@@ -86,7 +86,7 @@ end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
 return done('wait')
 """,
-    # Adds one and rings one waiter, as the real scripts do.
+    # Adds one and notifies one waiter, as the real scripts do.
     "put": """
 local refused = token()
 if refused then return refused end
@@ -115,7 +115,7 @@ if refused then return refused end
 redis.call('HINCRBY', KEYS[1], 'counter', 1)
 return done('silent')
 """,
-    # Which of the waited queues have something.
+    # Tells which of the queues that are waited on have a message.
     "poll_all": """
 local refused = token()
 if refused then return refused end
@@ -185,7 +185,7 @@ async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None
                     await pause.wait()
 
 
-# Never set: what is looked at comes from another process and has no event of ours.
+#: Never set: the polled state belongs to another process, which cannot set an event here.
 _PAUSE = threading.Event()
 
 FAST = Settings(
@@ -201,7 +201,7 @@ def first(status: int, payload: list[bytes]) -> str:
 
 
 def put(keys: ManagerKeys, database: int = 0) -> Operation[str]:
-    """Add one and ring a waiter."""
+    """Add one and notify a waiter."""
     return perform(Call("put", keys.call("q"), [database], first))
 
 
@@ -212,7 +212,10 @@ def take(
     scopes: tuple[object, ...] = (),
     seen: list[Any] | None = None,
 ) -> Steps[str]:
-    """Take one, waiting for it; "timed out" or "cancelled" otherwise. ``seen`` is told each look and wake."""
+    """Take one, waiting for it; "timed out" or "cancelled" otherwise.
+
+    ``seen`` receives the wake mode of each attempt and the reason of each wake-up.
+    """
     seen = [] if seen is None else seen
     while True:
         mode = yield Listen()
@@ -232,7 +235,7 @@ def add(keys: ManagerKeys, amount: int = 1) -> Operation[str]:
 
 
 def adding(keys: ManagerKeys, amount: int = 1) -> Call[str]:
-    """The call that does."""
+    """The call that adds to the counter."""
     return Call("add", keys.call(), [amount], first)
 
 

@@ -12,11 +12,11 @@ from typing import Self
 
 
 class Proxy:
-    """Stands on a TCP port before a server's unix socket.
+    """Listens on a TCP port and forwards to the unix socket of a server.
 
-    ``faults``: one word for each of the next script calls. "pass"; "request": it is lost, and its connection;
-    "reply": the call runs, its reply and the connection are lost; "silence": the call runs, nothing is heard
-    of it any more, but the connection stays.
+    ``faults``: one word for each of the next script calls. "pass": forwarded; "request": the request and its
+    connection are lost; "reply": the call is executed, its reply and the connection are lost; "silence": the call
+    is executed, nothing more is sent to the client, but the connection stays open.
     """
 
     def __init__(self, target: Path) -> None:
@@ -33,11 +33,11 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """What to connect to."""
+        """Address of the proxy."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def freeze(self) -> None:
-        """From now on nothing is heard on the connections that are open now, as if the cable were cut."""
+        """Forward nothing more on the connections that are open now, but leave them open."""
         self._frozen = self._served
 
     def __enter__(self) -> Self:

@@ -32,17 +32,17 @@ async def test_async_calls_run_once_each(url: str, aconnect: Callable[..., Async
     assert await driver.run(read(driver.core.keys)) == "10"
 
 
-async def test_an_interrupt_while_a_connection_is_put_away(
+async def test_interrupt_while_discarding_a_connection_leaves_an_unknown_outcome(
     url: str, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call was made, but the client does not know it: its sequence number must not be used again."""
     driver = aconnect(url)
     await driver.run(add(driver.core.keys))
 
-    put_away = driver.backend.discard
+    original_discard = driver.backend.discard
 
     async def discard(link: AsyncConnection) -> None:
-        await put_away(link)
+        await original_discard(link)
         raise Interrupt
 
     with monkeypatch.context() as patch:

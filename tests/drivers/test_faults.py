@@ -1,4 +1,4 @@
-"""What is lost between a client and its server is done once, or known to be unknown."""
+"""Requests and replies lost on the network: a call is executed once, or reported as OutcomeUnknown."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.drivers.kit import FAST, add, aio_until, first, read, take, until
 from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer, server_version
 
-# Gives up soon where tries fail at once; where they work they may take their time.
-BRIEF = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
+#: Gives up soon if attempts fail at once, but allows each attempt a long time for its reply.
+SHORT_RETRY = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_lost_call_is_done_once(
+def test_lost_call_is_executed_once(
     proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
 ) -> None:
     driver = connect(proxy.url, FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
@@ -56,7 +56,7 @@ def test_a_lost_call_is_done_once(
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
-async def test_async_a_lost_call_is_done_once(
+async def test_async_lost_call_is_executed_once(
     proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str
 ) -> None:
     driver = aconnect(proxy.url, FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
@@ -66,13 +66,13 @@ async def test_async_a_lost_call_is_done_once(
     assert await driver.run(add(driver.core.keys)) == "3"
 
 
-def test_an_unknown_outcome_names_its_token(proxy: Proxy, connect: Callable[..., Driver]) -> None:
-    driver = connect(proxy.url, BRIEF)
+def test_outcome_unknown_carries_the_token_of_the_call(proxy: Proxy, connect: Callable[..., Driver]) -> None:
+    driver = connect(proxy.url, SHORT_RETRY)
     driver.run(add(driver.core.keys))
     proxy.faults.extend(["reply"] * 1000)
     with pytest.raises(OutcomeUnknown) as caught:
         driver.run(add(driver.core.keys))
-    assert 1 <= 1000 - len(proxy.faults) < 1000, "it gave up when its time was over, and had tried until then"
+    assert 1 <= 1000 - len(proxy.faults) < 1000, "the call retried until its time was over"
     proxy.faults.clear()
     assert caught.value.token == f"{driver.session}.0:2"
     assert driver.unknown == [caught.value.token]
@@ -81,8 +81,10 @@ def test_an_unknown_outcome_names_its_token(proxy: Proxy, connect: Callable[...,
     assert driver.unknown == []
 
 
-def test_no_server_before_sending_is_no_unknown_outcome(proxy: Proxy, connect: Callable[..., Driver]) -> None:
-    driver = connect(proxy.url, BRIEF)
+def test_server_unreachable_before_sending_is_broker_unavailable(
+    proxy: Proxy, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(proxy.url, SHORT_RETRY)
     driver.run(add(driver.core.keys))
     proxy.accepting = False
     driver.backend.drop_idle()
@@ -93,7 +95,7 @@ def test_no_server_before_sending_is_no_unknown_outcome(proxy: Proxy, connect: C
     assert driver.unknown == []
 
 
-def test_a_flushed_script_cache_is_filled_again(
+def test_flushed_script_cache_is_reloaded(
     url: str, redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(url)
@@ -104,7 +106,7 @@ def test_a_flushed_script_cache_is_filled_again(
         assert driver.run(add(driver.core.keys)) == str(n)
 
 
-def test_functions_where_the_server_has_them(
+def test_functions_are_used_if_the_server_supports_them(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url)
@@ -120,11 +122,13 @@ def test_functions_where_the_server_has_them(
     assert "cmdstat_evalsha" not in stats
 
 
-def test_functions_are_not_needed(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+def test_scripts_are_used_if_acls_forbid_functions(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
     if server_version() < (7,):
         pytest.skip("functions came with Redis 7")
     with redis_server.client() as client:
-        # Neither the right to load them, nor, for a driver that runs already, the right to call them.
+        # First without the right to load functions; then a running driver loses the right to call them.
         client.execute_command("ACL", "SETUSER", "plain", "on", ">pw", "+@all", "-function", "~*", "&*")
         driver = connect(redis_server.url.replace("://", "://plain:pw@"))
         assert driver.run(add(driver.core.keys)) == "1"
@@ -135,7 +139,9 @@ def test_functions_are_not_needed(redis_server: RedisServer, connect: Callable[.
         assert driver.run(add(driver.core.keys)) == "2"
 
 
-def test_functions_may_be_switched_off(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+def test_functions_setting_off_disables_functions(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"functions": "off"}))
     driver.run(add(driver.core.keys))
     assert not driver.core.functions
@@ -149,7 +155,7 @@ def test_killed_connections_are_replaced(redis_server: RedisServer, connect: Cal
             assert driver.run(add(driver.core.keys)) == str(n)
 
 
-def test_a_connection_that_was_closed_stays_closed(url: str, connect: Callable[..., Driver]) -> None:
+def test_closed_connection_does_not_reconnect(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     driver.run(add(driver.core.keys))
     for conn in (driver.backend.pubsub_connection(), driver.backend.acquire(time.monotonic() + 30).conn):
@@ -159,10 +165,10 @@ def test_a_connection_that_was_closed_stays_closed(url: str, connect: Callable[.
         with pytest.raises((redis.ConnectionError, OSError)):
             conn.can_read(0)
         open_again = conn.connected if isinstance(conn, SocketConnection) else conn._sock is not None
-        assert not open_again, "it connected again, unasked"
+        assert not open_again, "the connection was opened again"
 
 
-async def test_async_a_connection_that_was_closed_stays_closed(
+async def test_async_closed_connection_does_not_reconnect(
     url: str, aconnect: Callable[..., AsyncDriver]
 ) -> None:
     driver = aconnect(url)
@@ -174,10 +180,10 @@ async def test_async_a_connection_that_was_closed_stays_closed(
         sending = conn.send_command("PING") if conn is listening else link.command("PING")
         with pytest.raises(redis.ConnectionError):
             await sending
-    assert not link.connected, "it connected again, unasked"
+    assert not link.connected, "the connection was opened again"
 
 
-def test_a_session_that_expired_is_opened_again(url: str, connect: Callable[..., Driver]) -> None:
+def test_expired_session_is_replaced(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     driver.run(add(driver.core.keys))
     before = driver.session
@@ -186,7 +192,7 @@ def test_a_session_that_expired_is_opened_again(url: str, connect: Callable[...,
     assert driver.session != before
 
 
-def test_a_session_that_expired_after_a_lost_reply(
+def test_session_expired_after_a_lost_reply_gives_the_reply_or_outcome_unknown(
     proxy: Proxy, redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(proxy.url)
@@ -205,13 +211,13 @@ def test_a_session_that_expired_after_a_lost_reply(
         try:
             result = future.result(30)
         except OutcomeUnknown as unknown:
-            assert unknown.token  # noqa: PT017 - either order of the two is right
+            assert unknown.token  # noqa: PT017 - both results are correct
         else:
-            assert result == "2"  # it was asked again before the session went
+            assert result == "2"  # the retry ran before the session was removed
 
 
 @pytest.mark.reliability
-def test_a_restarted_server_is_shown_the_session(
+def test_session_is_reopened_on_a_restarted_server(
     durable_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(durable_server.url)
@@ -226,21 +232,21 @@ def test_a_restarted_server_is_shown_the_session(
 
 
 @pytest.mark.reliability
-def test_a_server_that_forgot_everything(
+def test_server_restarted_without_data_raises_manager_not_found(
     start_server: Callable[..., RedisServer], connect: Callable[..., Driver]
 ) -> None:
     server = start_server()
     driver = connect(server.url)
     driver.run(add(driver.core.keys))
     server.restart(kill=True)
-    for _ in range(2):  # for good
+    for _ in range(2):  # the error is permanent
         with pytest.raises(ManagerNotFound):
             driver.run(add(driver.core.keys))
     with server.client() as client:
-        assert client.keys() == []  # nothing was made anew in silence
+        assert client.keys() == []  # the manager was not created again
 
 
-def test_a_flushed_server(url: str, connect: Callable[..., Driver]) -> None:
+def test_flushed_server_raises_manager_not_found(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     driver.run(add(driver.core.keys))
     driver.command("FLUSHALL")
@@ -249,7 +255,7 @@ def test_a_flushed_server(url: str, connect: Callable[..., Driver]) -> None:
             driver.run(add(driver.core.keys))
 
 
-def test_another_manager_in_its_place(url: str, connect: Callable[..., Driver]) -> None:
+def test_changed_incarnation_raises_manager_not_found(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     driver.run(add(driver.core.keys))
     driver.command("HSET", driver.core.keys.own[0], "incarnation", "other")
@@ -257,7 +263,7 @@ def test_another_manager_in_its_place(url: str, connect: Callable[..., Driver]) 
         driver.run(read(driver.core.keys))
 
 
-def test_forgotten_changes_are_reported_once(url: str, connect: Callable[..., Driver]) -> None:
+def test_rolled_back_history_is_reported_once(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     for _ in range(5):
         driver.run(add(driver.core.keys))
@@ -267,7 +273,9 @@ def test_forgotten_changes_are_reported_once(url: str, connect: Callable[..., Dr
     assert driver.run(read(driver.core.keys)) == "5"
 
 
-def test_a_full_server(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+def test_server_at_maxmemory_raises_broker_full(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
     driver = connect(redis_server.url)
     driver.run(add(driver.core.keys))
     with redis_server.client() as client:
@@ -279,7 +287,7 @@ def test_a_full_server(redis_server: RedisServer, connect: Callable[..., Driver]
     assert driver.run(add(driver.core.keys)) == "2"
 
 
-def test_a_script_that_fails_is_our_bug(url: str, connect: Callable[..., Driver]) -> None:
+def test_script_error_raises_invariant_broken(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     driver.run(add(driver.core.keys))
     with pytest.raises(InvariantBroken, match="fails"):
@@ -287,24 +295,24 @@ def test_a_script_that_fails_is_our_bug(url: str, connect: Callable[..., Driver]
     assert driver.run(add(driver.core.keys)) == "2"
 
 
-def test_a_busy_server_is_waited_for(
+def test_busy_server_is_retried(
     redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver, paused = connect(redis_server.url), threading.Event()
     next_pause = Attempt.next_pause
 
-    def noted(attempt: Attempt) -> float:
+    def record_pause(attempt: Attempt) -> float:
         paused.set()
         return next_pause(attempt)
 
-    monkeypatch.setattr(Attempt, "next_pause", noted)
+    monkeypatch.setattr(Attempt, "next_pause", record_pause)
     driver.run(add(driver.core.keys))
     with redis_server.client() as client, redis_server.client() as slow, ThreadPoolExecutor(2) as pool:
         client.config_set("lua-time-limit", "10")
         loop = pool.submit(slow.execute_command, "EVAL", "while true do end", "0")
         until(lambda: _busy(redis_server))
         future = pool.submit(driver.run, add(driver.core.keys))
-        assert paused.wait(30), "the call has met the busy server"
+        assert paused.wait(30), "the call was refused by the busy server"
         client.script_kill()
         assert future.result(30) == "2"
         with pytest.raises(Exception, match="killed"):
@@ -321,21 +329,23 @@ def _busy(server: RedisServer) -> bool:
         return False
 
 
-def test_wrong_password_and_nobody_there(
+def test_wrong_password_and_absent_server_raise_errors_without_the_password(
     redis_server: RedisServer, connect: Callable[..., Driver], tmp_path: object
 ) -> None:
     wrong = connect(f"unix://nobody:s3cr%2Fet@{redis_server.socket_path}")
     with pytest.raises(BrokerRefused, match="password") as caught:
         wrong.open()
-    patient = FAST.model_copy(update={"retry_seconds": 3600})  # only for servers that have been there
-    absent = connect(f"unix://:s3cr%2Fet@{tmp_path}/none.sock", patient)
+    long_retry = FAST.model_copy(
+        update={"retry_seconds": 3600}
+    )  # applies only to servers that were reached before
+    absent = connect(f"unix://:s3cr%2Fet@{tmp_path}/none.sock", long_retry)
     with pytest.raises(BrokerUnavailable, match="running") as other:
         absent.open()
     for error in (caught.value, other.value):
         assert "s3cr" not in str(error)
 
 
-async def test_async_wrong_password_and_nobody_there(
+async def test_async_wrong_password_and_absent_server_raise_errors(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], tmp_path: object
 ) -> None:
     wrong = aconnect(f"unix://nobody:s3cret@{redis_server.socket_path}")
@@ -348,13 +358,11 @@ async def test_async_wrong_password_and_nobody_there(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_has_its_own_session(
-    redis_server: RedisServer, connect: Callable[..., Driver]
-) -> None:
+def test_forked_child_has_its_own_session(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
     driver = connect(redis_server.url)
     keys = driver.core.keys
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(driver.run, take(keys, seconds=60))  # a wait is under way while we fork
+        future = pool.submit(driver.run, take(keys, seconds=60))  # a wait is in progress during the fork
         until(lambda: len(driver._waiters.table.waits) == 1)
         session = driver.session
         child = os.fork()
@@ -375,7 +383,7 @@ def test_a_forked_child_has_its_own_session(
         assert driver.run(read(keys)) == "39"
 
 
-async def test_cancelled_calls_never_mix_up_replies(
+async def test_cancelled_calls_never_mix_up_replies_of_others(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
 ) -> None:
     driver = aconnect(redis_server.url, FAST.model_copy(update={"max_connections": 4}))
@@ -386,7 +394,7 @@ async def test_cancelled_calls_never_mix_up_replies(
         call = Call("read", keys.call(), [word], lambda _, payload: payload[1].decode(), changes=False)
         assert await driver.run(perform(call)) == word
 
-    async def victim(turns: int) -> None:
+    async def cancelled_call(turns: int) -> None:
         task = asyncio.create_task(driver.run(add(keys)))
         for _ in range(turns):  # cancelled at each point where it can be
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -394,7 +402,7 @@ async def test_cancelled_calls_never_mix_up_replies(
         await asyncio.gather(task, return_exceptions=True)
 
     for turns in range(40):
-        await asyncio.gather(victim(turns % 8), *(echo(f"{turns}-{n}") for n in range(6)))
+        await asyncio.gather(cancelled_call(turns % 8), *(echo(f"{turns}-{n}") for n in range(6)))
     await aio_until(lambda: driver.backend._count <= 4)
     unknown = len(driver.unknown)
     done = int(await driver.run(read(keys)))

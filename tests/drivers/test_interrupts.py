@@ -24,16 +24,16 @@ from tests.support.faults import Hold
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
-# Frames in which an interrupt is tried: ours, redis-py's and those of the locks.
-_PLACES = ("/mqredis/", "/redis/", "/threading.py")
+#: Paths of the modules whose lines are interrupted.
+_TRACED_PATHS = ("/mqredis/", "/redis/", "/threading.py")
 
 
 class Interrupt(BaseException):
-    """Like KeyboardInterrupt, which pytest would take for the user's."""
+    """Stands for KeyboardInterrupt, which would end pytest."""
 
 
-class Bomb:
-    """Raises at the n-th line that is executed."""
+class InterruptAtLine:
+    """Trace function that raises Interrupt at the n-th executed line."""
 
     def __init__(self, lines: int) -> None:
         self.left = lines
@@ -41,7 +41,7 @@ class Bomb:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         name = frame.f_code.co_filename
         # What is raised in a finalizer is lost, and so is a trace function that has raised.
-        if not any(place in name for place in _PLACES) or frame.f_code.co_name == "__del__":
+        if not any(place in name for place in _TRACED_PATHS) or frame.f_code.co_name == "__del__":
             return None
         if event == "line":
             self.left -= 1
@@ -51,7 +51,7 @@ class Bomb:
 
 
 @pytest.fixture
-def spared() -> Iterator[None]:
+def ignore_unclosed_sockets() -> Iterator[None]:
     """A socket that was interrupted before it had an owner is closed by the garbage collector, which runs here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -66,11 +66,11 @@ def echo(driver: Driver, word: str) -> str:
     return driver.run(perform(call))
 
 
-def defused(driver: Driver, lines: int) -> bool:
-    """One call with an interrupt at this line: False once the call has no such line any more."""
+def interrupted_at(driver: Driver, lines: int) -> bool:
+    """Interrupt a call at its n-th line. Return False if the call ended before that line."""
     before = sys.gettrace()
-    gc.disable()  # nor is the collector to run finalizers here, whose calls would swallow the interrupt
-    sys.settrace(Bomb(lines))
+    gc.disable()  # a finalizer that ran here would swallow the interrupt
+    sys.settrace(InterruptAtLine(lines))
     try:
         driver.run(add(driver.core.keys))
     except Interrupt:
@@ -84,8 +84,8 @@ def defused(driver: Driver, lines: int) -> bool:
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["a connection in use", "a new connection"])
-def test_an_interrupted_thread_never_mixes_up_replies(
-    redis_server: RedisServer, connect: Callable[..., Driver], spared: None, fresh: bool
+def test_call_after_an_interrupt_at_any_line_gets_its_own_reply(
+    redis_server: RedisServer, connect: Callable[..., Driver], ignore_unclosed_sockets: None, fresh: bool
 ) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1000}))
     driver.run(add(driver.core.keys))
@@ -95,19 +95,19 @@ def test_an_interrupted_thread_never_mixes_up_replies(
         lines += 1
         if fresh:
             driver.backend.drop_idle()
-        interrupted = defused(driver, lines)
+        interrupted = interrupted_at(driver, lines)
         calls += 1
         assert echo(driver, f"w{lines}") == f"w{lines}", f"after an interrupt at line {lines}"
         if not interrupted:
             break
-    assert lines > (200 if fresh else 60), "a call is longer than that: the interrupts did not reach it"
+    assert lines > (200 if fresh else 60), "a call has more lines: the interrupts did not reach it"
     assert int(driver.run(read(driver.core.keys))) <= calls, "an interrupted call was carried out twice"
 
 
-def struck(
+def interrupted_by_signal(
     redis_server: RedisServer, connect: Callable[..., Driver], times: int, work: Callable[[Driver], object]
 ) -> Iterator[tuple[Driver, int]]:
-    """A signal interrupts this work so often, each time exactly while its call waits for the reply."""
+    """Interrupt ``work`` by a signal ``times`` times, each time while its call waits for the reply."""
 
     def interrupt(*_: object) -> None:
         raise Interrupt
@@ -121,11 +121,11 @@ def struck(
             for n in range(times):
                 rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
 
-                def strike(rule: Any = rule) -> None:
+                def send_signal(rule: Any = rule) -> None:
                     if rule.wait(60):
                         signal.pthread_kill(main, signal.SIGUSR1)
 
-                thread = threading.Thread(target=strike)
+                thread = threading.Thread(target=send_signal)
                 thread.start()
                 with pytest.raises(Interrupt):
                     work(driver)
@@ -138,8 +138,10 @@ def struck(
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_signal_while_a_call_waits_for_its_reply(
+def test_call_after_a_signal_during_the_wait_for_a_reply_gets_its_own_reply(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
-    for driver, n in struck(redis_server, connect, 20, lambda driver: driver.run(add(driver.core.keys))):
+    for driver, n in interrupted_by_signal(
+        redis_server, connect, 20, lambda driver: driver.run(add(driver.core.keys))
+    ):
         assert echo(driver, f"w{n}") == f"w{n}"

@@ -1,4 +1,4 @@
-"""A packed call has the bytes that the protocol asks for."""
+"""A packed call has the bytes of the Redis protocol."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def expected(args: list[Arg]) -> bytes:
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9, 10, 12, 64, 300])
-def test_few_and_many_arguments(count: int) -> None:
+def test_any_number_of_arguments_is_packed(count: int) -> None:
     args: list[Arg] = [("é" * n, b"\0\r\n" * n, -n)[n % 3] for n in range(count)]
     keys = KeySet(KEYS)
-    for _ in range(2):  # the second time the head is kept
+    for _ in range(2):  # the second call uses the cached header
         assert pack(keys, FORM, TOKEN, args) == expected(args)
 
 
-def test_many_arguments_of_any_length() -> None:
+def test_arguments_of_any_length_are_packed() -> None:
     seed = random.randrange(sys.maxsize)
     print("seed", seed)
     chance = random.Random(seed)
@@ -59,13 +59,13 @@ def test_many_arguments_of_any_length() -> None:
         assert pack(KeySet(KEYS), FORM, TOKEN, args) == expected(args)
 
 
-def test_arguments_of_other_types() -> None:
+def test_enum_and_bool_arguments_are_packed_as_their_values() -> None:
     args: list[Arg] = [Word.A, Number.SEVEN, True, "", b""]
     plain: list[Arg] = ["a", 7, 1, "", b""]
     assert pack(KeySet(KEYS), FORM, TOKEN, args) == expected(plain)
 
 
-def test_one_head_is_kept_for_each_script() -> None:
+def test_one_packed_header_is_cached_per_script() -> None:
     keys = KeySet(KEYS)
     for lease in range(1000):
         args: list[Arg] = ["g", "lock", str(lease)]

@@ -1,4 +1,4 @@
-"""The look for all who wait: what it finds, and what happens when it is refused."""
+"""The call that polls for all waiters of a driver: results, and what happens if it is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
 from tests.drivers.kit import FAST, TinyScript, aio_until, first, take, until
 
-# It looks for all by itself, often; the others only when a test asks them to.
+#: OFTEN polls by itself every 20 ms, NEVER only if a test calls `recheck`.
 OFTEN = FAST.model_copy(update={"recheck_seconds": 0.02})
 NEVER = FAST.model_copy(update={"recheck_seconds": 600.0})
 
@@ -36,8 +36,8 @@ def waits(driver: Any, count: int) -> Callable[[], bool]:
 
 
 @pytest.fixture
-def glance(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts another script in the place of the glance."""
+def replace_poll_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that replaces the script poll_all."""
 
     def put(body: str) -> None:
         plain, other = scripts.get, TinyScript("poll_all", body)
@@ -50,14 +50,14 @@ refusals = pytest.mark.parametrize("body, error", [(REFUSED, AccessDenied), (SHO
 
 
 @refusals
-def test_what_a_refusal_means(
+def test_refused_poll_raises_and_keeps_the_waits(
     url: str,
     connect: Callable[..., Driver],
-    glance: Callable[[str], None],
+    replace_poll_all: Callable[[str], None],
     body: str,
     error: type[Exception],
 ) -> None:
-    glance(body)
+    replace_poll_all(body)
     driver = connect(url, NEVER)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(driver.run, take(driver.core.keys, scopes=("tag",)))
@@ -69,10 +69,10 @@ def test_what_a_refusal_means(
         assert future.result(30) == "cancelled"
 
 
-def test_where_it_is_refused_each_looks(
-    url: str, connect: Callable[..., Driver], glance: Callable[[str], None]
+def test_waiters_poll_individually_if_poll_all_is_refused(
+    url: str, connect: Callable[..., Driver], replace_poll_all: Callable[[str], None]
 ) -> None:
-    glance(REFUSED)
+    replace_poll_all(REFUSED)
     driver, other = connect(url, OFTEN), connect(url)
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(2)]
@@ -83,7 +83,7 @@ def test_where_it_is_refused_each_looks(
     assert driver.last_poll == 0.0
 
 
-def test_who_waits_learns_that_the_manager_is_gone(url: str, connect: Callable[..., Driver]) -> None:
+def test_deleted_manager_raises_in_every_waiter(url: str, connect: Callable[..., Driver]) -> None:
     driver, other = connect(url, OFTEN), connect(url)
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(2)]
@@ -94,7 +94,7 @@ def test_who_waits_learns_that_the_manager_is_gone(url: str, connect: Callable[.
                 future.result(30)
 
 
-def test_a_session_that_is_gone_is_no_refusal(url: str, connect: Callable[..., Driver]) -> None:
+def test_expired_session_is_replaced_during_a_wait(url: str, connect: Callable[..., Driver]) -> None:
     driver, other = connect(url, OFTEN), connect(url)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(driver.run, take(driver.core.keys))
@@ -106,14 +106,14 @@ def test_a_session_that_is_gone_is_no_refusal(url: str, connect: Callable[..., D
 
 
 @refusals
-async def test_async_what_a_refusal_means(
+async def test_async_refused_poll_raises_and_keeps_the_waits(
     url: str,
     aconnect: Callable[..., AsyncDriver],
-    glance: Callable[[str], None],
+    replace_poll_all: Callable[[str], None],
     body: str,
     error: type[Exception],
 ) -> None:
-    glance(body)
+    replace_poll_all(body)
     driver = aconnect(url, NEVER)
     task = asyncio.create_task(driver.run(take(driver.core.keys, scopes=("tag",))))
     await aio_until(waits(driver, 1))
@@ -124,10 +124,10 @@ async def test_async_what_a_refusal_means(
     assert await asyncio.wait_for(task, 30) == "cancelled"
 
 
-async def test_async_where_it_is_refused_each_looks(
-    url: str, aconnect: Callable[..., AsyncDriver], glance: Callable[[str], None]
+async def test_async_waiters_poll_individually_if_poll_all_is_refused(
+    url: str, aconnect: Callable[..., AsyncDriver], replace_poll_all: Callable[[str], None]
 ) -> None:
-    glance(REFUSED)
+    replace_poll_all(REFUSED)
     driver, other = aconnect(url, OFTEN), aconnect(url)
     tasks = [asyncio.create_task(driver.run(take(driver.core.keys))) for _ in range(2)]
     await aio_until(waits(driver, 2))
@@ -137,7 +137,7 @@ async def test_async_where_it_is_refused_each_looks(
     assert driver.last_poll == 0.0
 
 
-async def test_async_who_waits_learns_that_the_manager_is_gone(
+async def test_async_deleted_manager_raises_in_every_waiter(
     url: str, aconnect: Callable[..., AsyncDriver]
 ) -> None:
     driver, other = aconnect(url, OFTEN), aconnect(url)

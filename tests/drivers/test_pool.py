@@ -1,4 +1,4 @@
-"""The pools of connections: what is closed with them, and that nothing is opened afterwards."""
+"""Connection pools: which connections are closed with them, and that none is opened afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.drivers.kit import take
 NODE = ("127.0.0.1", 1)
 
 
-def test_what_is_given_back_while_the_pool_closes_is_closed(url: str, connect: Callable[..., Driver]) -> None:
+def test_connection_returned_while_idle_ones_are_dropped_is_closed(
+    url: str, connect: Callable[..., Driver]
+) -> None:
     driver = connect(url)
     driver.run(take(driver.core.keys, seconds=0))
     backend = driver.backend
@@ -39,7 +41,7 @@ def test_what_is_given_back_while_the_pool_closes_is_closed(url: str, connect: C
     assert backend._count == 0
 
 
-def test_every_drop_of_the_idle_ones_counts(url: str, connect: Callable[..., Driver]) -> None:
+def test_drop_idle_changes_the_epoch_under_the_lock(url: str, connect: Callable[..., Driver]) -> None:
     owned: list[bool] = []
 
     class Watched(Backend):
@@ -58,7 +60,7 @@ def test_every_drop_of_the_idle_ones_counts(url: str, connect: Callable[..., Dri
     assert owned == [True]
 
 
-def test_nothing_is_opened_after_the_end(url: str, connect: Callable[..., Driver]) -> None:
+def test_closed_pool_refuses_to_connect(url: str, connect: Callable[..., Driver]) -> None:
     backend = connect(url).backend
     backend.close()
     before = backend._count
@@ -68,7 +70,7 @@ def test_nothing_is_opened_after_the_end(url: str, connect: Callable[..., Driver
     assert backend._count == before
 
 
-def test_a_connection_that_is_made_while_the_pool_closes_is_not_kept(
+def test_connection_opened_while_the_pool_closes_is_not_kept(
     url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = connect(url).backend
@@ -86,7 +88,7 @@ def test_a_connection_that_is_made_while_the_pool_closes_is_not_kept(
     assert backend._count == 0
 
 
-async def test_async_nothing_is_opened_after_the_end(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
+async def test_async_closed_pool_refuses_to_connect(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
     backend = aconnect(url).backend
     await backend.close()
     before = backend._count

@@ -1,4 +1,4 @@
-"""Sleeping threads read the subscription in turns."""
+"""Waiting threads read the shared subscription in turns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def reading(flag: WakeFlag) -> Callable[[], bool]:
     return lambda: flag.reading_thread != 0
 
 
-def test_the_sleeping_thread_reads(fixture: ReaderFixture) -> None:
+def test_sleeping_thread_reads_the_subscription(fixture: ReaderFixture) -> None:
     conn, theirs = fixture.connect()
     fixture.reader.attach(conn)
     flag = fixture.reader.flag()
@@ -84,7 +84,7 @@ def test_the_sleeping_thread_reads(fixture: ReaderFixture) -> None:
     assert not fixture.lost.is_set()
 
 
-def test_a_woken_thread_passes_the_reading_on(fixture: ReaderFixture) -> None:
+def test_woken_thread_passes_the_reading_to_another(fixture: ReaderFixture) -> None:
     conn, theirs = fixture.connect()
     fixture.reader.attach(conn)
     first, second = fixture.reader.flag(), fixture.reader.flag()
@@ -102,7 +102,7 @@ def test_a_woken_thread_passes_the_reading_on(fixture: ReaderFixture) -> None:
         assert two.result(_LONG)
 
 
-def test_a_thread_whose_time_is_over_passes_the_reading_on(fixture: ReaderFixture) -> None:
+def test_thread_whose_sleep_timed_out_passes_the_reading_to_another(fixture: ReaderFixture) -> None:
     conn, _ = fixture.connect()
     fixture.reader.attach(conn)
     second = fixture.reader.flag()
@@ -115,7 +115,7 @@ def test_a_thread_whose_time_is_over_passes_the_reading_on(fixture: ReaderFixtur
         assert two.result(_LONG)
 
 
-def test_a_thread_that_sleeps_without_a_connection_reads_the_next_one(fixture: ReaderFixture) -> None:
+def test_thread_sleeping_without_a_connection_reads_the_next_one(fixture: ReaderFixture) -> None:
     flag = fixture.reader.flag()
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(fixture.reader.sleep, flag, _LONG)
@@ -134,7 +134,7 @@ def test_a_thread_that_sleeps_without_a_connection_reads_the_next_one(fixture: R
         assert future.result(_LONG)
 
 
-def test_the_failure_of_a_replaced_connection_is_ignored(fixture: ReaderFixture) -> None:
+def test_failure_of_a_replaced_connection_is_ignored(fixture: ReaderFixture) -> None:
     old, theirs = fixture.connect()
     new, _ = fixture.connect()
     fixture.reader.attach(old)
@@ -157,7 +157,7 @@ def test_messages_that_arrive_while_no_thread_sleeps_are_drained(fixture: Reader
     assert fixture.lost.is_set()
 
 
-def test_an_interrupted_thread_gives_the_connection_up(fixture: ReaderFixture) -> None:
+def test_interrupted_thread_drops_the_connection(fixture: ReaderFixture) -> None:
     conn, theirs = fixture.connect()
     fixture.reader.attach(conn)
     fixture.raises = Interrupt()
@@ -169,7 +169,7 @@ def test_an_interrupted_thread_gives_the_connection_up(fixture: ReaderFixture) -
     assert not fixture.reader._sleepers
 
 
-def test_a_connection_error_is_not_raised_in_the_sleeping_thread(fixture: ReaderFixture) -> None:
+def test_connection_error_is_not_raised_in_the_sleeping_thread(fixture: ReaderFixture) -> None:
     conn, theirs = fixture.connect()
     fixture.reader.attach(conn)
     fixture.raises = rx.ConnectionError("no")
@@ -178,7 +178,7 @@ def test_a_connection_error_is_not_raised_in_the_sleeping_thread(fixture: Reader
     assert fixture.lost.is_set()
 
 
-def test_a_signal_may_raise_the_alarm_of_the_thread_it_meets(fixture: ReaderFixture) -> None:
+def test_signal_handler_may_set_the_flag_of_the_thread_it_interrupts(fixture: ReaderFixture) -> None:
     conn, _ = fixture.connect()
     fixture.reader.attach(conn)
     flag = fixture.reader.flag()
@@ -187,18 +187,18 @@ def test_a_signal_may_raise_the_alarm_of_the_thread_it_meets(fixture: ReaderFixt
     try:
         with ThreadPoolExecutor(1) as pool:
 
-            def strike() -> None:
+            def send_signal() -> None:
                 until(reading(flag))
                 signal.pthread_kill(main, signal.SIGUSR1)
 
-            struck = pool.submit(strike)
+            interrupted_by_signal = pool.submit(send_signal)
             assert fixture.reader.sleep(flag, _LONG)
-            struck.result(_LONG)
+            interrupted_by_signal.result(_LONG)
     finally:
         signal.signal(signal.SIGUSR1, old)
 
 
-def test_a_raised_flag_ends_one_sleep(fixture: ReaderFixture) -> None:
+def test_set_flag_ends_the_sleep_until_cleared(fixture: ReaderFixture) -> None:
     flag = fixture.reader.flag()
     flag.set()
     flag.set()
@@ -207,7 +207,7 @@ def test_a_raised_flag_ends_one_sleep(fixture: ReaderFixture) -> None:
     assert not fixture.reader.sleep(flag, 0.02)
 
 
-def test_close_closes_the_pipe(fixture: ReaderFixture) -> None:
+def test_close_closes_the_wake_pipe(fixture: ReaderFixture) -> None:
     conn, _ = fixture.connect()
     fixture.reader.attach(conn)
     pipe = fixture.reader._pipe
@@ -218,7 +218,7 @@ def test_close_closes_the_pipe(fixture: ReaderFixture) -> None:
             os.fstat(end)
 
 
-def test_a_notification_is_read_by_the_thread_that_it_wakes(
+def test_notification_is_read_by_the_thread_it_wakes(
     redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"recheck_seconds": 60.0}))
@@ -238,7 +238,7 @@ def test_a_notification_is_read_by_the_thread_that_it_wakes(
             until(lambda: len(table.waits) == 1)
             monkeypatch.setattr(
                 driver._waiters._reader, "received", note
-            )  # after the trial of the mode, which the first wait makes
+            )  # only now: the first wait also tests the wake mode
             other.run(put(driver.core.keys))
             assert future.result(_LONG) == "taken"
     assert received == [thread] * 5

@@ -1,4 +1,4 @@
-"""Addresses: what is understood, what is refused, and that no password is ever shown."""
+"""Addresses of servers: parsing, refusals, and that no password is shown."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from tests.support.server import RedisServer
         ("embedded:///var/lib/mq", "embedded:///var/lib/mq"),
     ],
 )
-def test_understood(url: str, shown: str) -> None:
+def test_url_is_parsed(url: str, shown: str) -> None:
     assert parse(url).describe() == shown
 
 
-def test_details() -> None:
+def test_url_options_are_parsed() -> None:
     target = parse("redis+sentinel://u:p%2Fw@a:1,b/mymaster/2?sentinel_password=sp")
     assert target.options == {"username": "u", "password": "p/w"}
     assert target.sentinel_options == {"password": "sp"}
@@ -75,7 +75,7 @@ def test_details() -> None:
         "redis://h:99999",
     ],
 )
-def test_refused_without_repeating_it(url: str) -> None:
+def test_invalid_url_is_refused_without_showing_the_password(url: str) -> None:
     for opened in (open_backend, open_async_backend):
         with pytest.raises(InvalidArgument) as caught:
             opened(url, Settings())
@@ -86,26 +86,28 @@ def test_refused_without_repeating_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("thing", [None, 7, object()])
-def test_refused_things(thing: object) -> None:
+def test_target_of_another_type_is_refused(thing: object) -> None:
     with pytest.raises(InvalidArgument):
         open_backend(thing, Settings())
     with pytest.raises(InvalidArgument):
         open_async_backend(thing, Settings())
 
 
-def test_the_other_kind_of_client_is_refused() -> None:
+def test_client_of_the_other_interface_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="asyncio"):
         open_backend(redis.asyncio.Redis(), Settings())
     with pytest.raises(InvalidArgument, match="blocking"):
         open_async_backend(redis.Redis(), Settings())
 
 
-def test_redact() -> None:
+def test_redact_replaces_passwords() -> None:
     assert redact("redis://u:pw@h and x?password=abc&y=1") == "redis://***@h and x?password=***&y=1"
     assert redact("it was p%2Fw or p/w", "p/w") == "it was *** or ***"
 
 
-def test_nothing_shows_a_password(redis_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_address_repr_and_logs_show_no_password(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     canary = "canary-" + uuid.uuid4().hex
     with caplog.at_level("DEBUG"):
         backend = open_backend(f"redis://user:{canary}@127.0.0.1:1/0", Settings())
@@ -113,7 +115,7 @@ def test_nothing_shows_a_password(redis_server: RedisServer, caplog: pytest.LogC
     assert canary not in caplog.text
 
 
-def test_given_clients(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+def test_driver_uses_given_redis_clients(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
     plain = redis.Redis(unix_socket_path=str(redis_server.socket_path))
     decoding = redis.Redis(unix_socket_path=str(redis_server.socket_path), decode_responses=True)
     resp3 = redis.Redis(unix_socket_path=str(redis_server.socket_path), protocol=3, db=0)
@@ -127,7 +129,7 @@ def test_given_clients(redis_server: RedisServer, connect: Callable[..., Driver]
     other.close()
 
 
-def test_given_fakes(connect: Callable[..., Driver]) -> None:
+def test_driver_uses_given_fakeredis_clients(connect: Callable[..., Driver]) -> None:
     store = fakeredis.FakeServer(version=(7, 0, 15))
     for n, client in enumerate(
         (fakeredis.FakeRedis(server=store), fakeredis.FakeRedis(server=store, decode_responses=True)), 1
@@ -136,7 +138,9 @@ def test_given_fakes(connect: Callable[..., Driver]) -> None:
         assert driver.run(add(driver.core.keys)) == str(n)
 
 
-async def test_given_async_clients(redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]) -> None:
+async def test_driver_uses_given_async_clients(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
     path = str(redis_server.socket_path)
     client = redis.asyncio.Redis(unix_socket_path=path, decode_responses=True)
     driver = aconnect(client)
@@ -147,7 +151,7 @@ async def test_given_async_clients(redis_server: RedisServer, aconnect: Callable
     assert await driver.run(add(driver.core.keys)) == "1"
 
 
-def test_memory_is_shared_by_name(connect: Callable[..., Driver]) -> None:
+def test_memory_store_is_shared_by_name(connect: Callable[..., Driver]) -> None:
     name = uuid.uuid4().hex
     one, two, three = connect(f"memory://{name}"), connect(f"memory://{name}"), connect(f"memory://{name}2")
     one.run(add(one.core.keys))
@@ -155,7 +159,7 @@ def test_memory_is_shared_by_name(connect: Callable[..., Driver]) -> None:
     assert three.run(read(three.core.keys)) == "0"
 
 
-def test_tls_keeps_checking_the_host_name() -> None:
+def test_tls_checks_the_host_name() -> None:
     kwargs = open_backend("rediss://h", Settings()).plan.current()
     assert kwargs["ssl_check_hostname"] is True
     assert kwargs["protocol"] == 2
@@ -167,9 +171,11 @@ def test_settings_stay_picklable() -> None:
     assert pickle.loads(pickle.dumps(FAST)) == FAST  # noqa: S301 - our own
 
 
-def test_a_used_up_pool_says_what_to_raise(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
+def test_exhausted_pool_error_names_max_connections(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1, "retry_seconds": 0.1}))
-    assert driver.run(add(driver.core.keys)) == "1"  # one is enough to open, probe and work
+    assert driver.run(add(driver.core.keys)) == "1"  # one connection suffices to open, probe and call
     link = driver.backend.acquire(1e12)
     with pytest.raises(Exception, match="max_connections"):
         driver.run(add(driver.core.keys))
@@ -177,7 +183,7 @@ def test_a_used_up_pool_says_what_to_raise(redis_server: RedisServer, connect: C
     assert driver.run(add(driver.core.keys)) == "2"
 
 
-def test_threads_share_as_many_connections_as_they_may(
+def test_threads_share_at_most_max_connections(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 2, "retry_seconds": 30}))
@@ -199,6 +205,8 @@ def test_threads_share_as_many_connections_as_they_may(
     [(10, 8, 4), (10, 3, 3), (10, -1, 0.05), (0, 0, 4)],
     ids=["plenty", "some", "late", "one try"],
 )
-def test_a_connection_may_take_what_its_call_has_left(retry: float, left: float, seconds: float) -> None:
+def test_connect_timeout_is_bounded_by_the_time_the_call_has_left(
+    retry: float, left: float, seconds: float
+) -> None:
     settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
     assert Plan(parse("redis://localhost"), settings, object, {}).patience(left) == seconds

@@ -1,4 +1,4 @@
-"""Waits whose next call is known: it is made once they were notified, and once only."""
+"""Waits that carry their next call: it is executed exactly once after the notification."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, Listen, Steps, Wait, Woken, procedure
 from tests.drivers.kit import FAST, add, first, put, read, until
 from tests.drivers.proxy import Proxy
-from tests.drivers.test_interrupts import Bomb, Interrupt, echo, spared
+from tests.drivers.test_interrupts import Interrupt, InterruptAtLine, echo, ignore_unclosed_sockets
 from tests.support.server import RedisServer
 
-__all__ = ["spared"]  # a fixture
+__all__ = ["ignore_unclosed_sockets"]  # a fixture
 
 # A reader that is not notified fetches again only after the test has failed.
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
-# What an operation does when it was woken, before it looks.
-Then = Callable[[], object]
+#: Called by an operation before or after a wait.
+Hook = Callable[[], object]
 
 
 @procedure
@@ -33,21 +33,20 @@ def taking(
     driver: Driver,
     seen: list[Any] | None = None,
     *,
-    before: Then = lambda: None,
-    then: Then = lambda: None,
+    before: Hook = lambda: None,
+    after: Hook = lambda: None,
     scopes: tuple[object, ...] = (),
 ) -> Steps[str]:
-    """Take one; wait with the next call known before. ``before``: called before the first wait; ``then``: after
-    each."""
+    """Take one; each wait carries the next call. ``before`` is called before each wait, ``after`` after it."""
     seen = [] if seen is None else seen
     mode = yield Listen()
-    look = Call("take", driver.core.keys.call("q"), [mode], first)
-    while first(*(yield look)) == "wait":
+    fetch = Call("take", driver.core.keys.call("q"), [mode], first)
+    while first(*(yield fetch)) == "wait":
         before()
-        look = Call("take", driver.core.keys.call("q"), [mode], first)
-        woken = yield Wait(None, scopes, look)
+        fetch = Call("take", driver.core.keys.call("q"), [mode], first)
+        woken = yield Wait(None, scopes, fetch)
         seen.append(woken)
-        then()
+        after()
         if woken is not Woken.NOTIFIED:
             return str(woken.value)
     return "taken"
@@ -62,11 +61,11 @@ def waiting(driver: Driver) -> Callable[[], bool]:
 
 
 def registered(driver: Driver, other: Driver) -> Callable[[], bool]:
-    """Is a reader registered that ``put`` would ring?"""
+    """Return whether a reader is registered that ``put`` would notify."""
     return lambda: other.command("HLEN", driver.core.keys.call("q").keys[1]) > 1
 
 
-def test_many_wait_where_connections_are_few(
+def test_more_waiters_than_connections_are_all_served(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url, SLOW.model_copy(update={"max_connections": 2}))
@@ -81,7 +80,7 @@ def test_many_wait_where_connections_are_few(
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
-def test_one_that_is_lost_is_repeated_and_done_once(
+def test_lost_call_after_a_wait_is_executed_once(
     redis_server: RedisServer, connect: Callable[..., Driver], fault: str
 ) -> None:
     other, seen = connect(redis_server.url), list[Any]()
@@ -110,7 +109,7 @@ def session_ends(driver: Driver, client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("happens", [connections_die, session_ends])
-def test_what_happens_meanwhile_is_mended_before(
+def test_call_after_a_wait_recovers_lost_connections_and_sessions(
     redis_server: RedisServer,
     connect: Callable[..., Driver],
     happens: Callable[[Driver, redis.Redis], None],
@@ -126,8 +125,8 @@ def test_what_happens_meanwhile_is_mended_before(
     assert count(other) == 0
 
 
-class Armed(Bomb):
-    """Counts lines only from the wait on, and none where a lock is let go: there a signal's handler never runs."""
+class ArmedInterrupt(InterruptAtLine):
+    """Counts lines only after ``arm``, and none where a lock is released: no signal handler runs there."""
 
     armed = False
 
@@ -142,8 +141,8 @@ class Armed(Bomb):
         self.armed = True
 
 
-@pytest.mark.usefixtures("spared")
-def test_a_thread_that_is_interrupted_anywhere_takes_nothing_twice(
+@pytest.mark.usefixtures("ignore_unclosed_sockets")
+def test_thread_interrupted_at_any_line_takes_a_message_once(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url, SLOW.model_copy(update={"max_connections": 1000}))
@@ -151,17 +150,17 @@ def test_a_thread_that_is_interrupted_anywhere_takes_nothing_twice(
     lines = interrupted = unknown = 0
     while True:
         lines += 1
-        bomb = Armed(lines)
+        interrupt_at_line = ArmedInterrupt(lines)
 
-        def ring(bomb: Armed = bomb) -> None:
+        def put_and_arm(interrupt_at_line: ArmedInterrupt = interrupt_at_line) -> None:
             other.run(put(other.core.keys))
-            bomb.arm()
+            interrupt_at_line.arm()
 
         before = sys.gettrace()
         gc.disable()
-        sys.settrace(bomb)
+        sys.settrace(interrupt_at_line)
         try:
-            taken = driver.run(taking(driver, before=ring)) == "taken"
+            taken = driver.run(taking(driver, before=put_and_arm)) == "taken"
         except Interrupt:
             taken = False
         finally:
@@ -176,4 +175,4 @@ def test_a_thread_that_is_interrupted_anywhere_takes_nothing_twice(
         driver.core.unknown.clear()
         other.run(add(other.core.keys, -left))
     assert interrupted > 60, "the interrupts did not reach it"
-    assert unknown, "none came while the look was under way"
+    assert unknown, "no interrupt came while the fetch was in progress"

@@ -1,4 +1,4 @@
-"""Waits: bells, cancellation, the three modes."""
+"""Waits: notifications, cancellation, the three wake modes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def waiting(driver: Any, count: int) -> Callable[[], bool]:
     return lambda: len(driver._waiters.table.waits) == count
 
 
-def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
+def test_notification_wakes_a_waiter_immediately(url: str, connect: Callable[..., Driver]) -> None:
     driver, other = connect(url, SLOW), connect(url)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(20):
@@ -41,7 +41,7 @@ def test_a_bell_wakes_at_once(url: str, connect: Callable[..., Driver]) -> None:
     assert driver.wake_mode == "keyspace"
 
 
-def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., Driver]) -> None:
+def test_cancelled_scope_ends_only_its_own_waits(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
     mine, others = object(), object()
     with ThreadPoolExecutor(2) as pool:
@@ -55,7 +55,7 @@ def test_a_cancelled_scope_ends_its_waits_only(url: str, connect: Callable[..., 
         assert second.result(30) == "cancelled"
 
 
-def test_a_nap_times_out(url: str, connect: Callable[..., Driver]) -> None:
+def test_wait_times_out(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url, SLOW)
     start = time.monotonic()
     assert driver.run(take(driver.core.keys, seconds=0.05)) == "timed out"
@@ -76,7 +76,7 @@ def test_many_waiters_share_one_subscription(
         assert {future.result(30) for future in futures} == {"taken"}
 
 
-def test_a_lost_subscription_wakes_everybody(
+def test_lost_subscription_is_renewed_and_its_waiter_polls(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
@@ -85,13 +85,13 @@ def test_a_lost_subscription_wakes_everybody(
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
         until(waiting(driver, 1))
         client.client_kill_filter(_type="pubsub")
-        until(lambda: len(seen) >= 3)  # it looked again after the reconnection
+        until(lambda: len(seen) >= 3)  # it has polled again after the reconnection
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
         assert future.result(30) == "taken"
 
 
-def test_a_dead_subscription_is_found(
+def test_unresponsive_subscription_is_replaced(
     redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "HEALTH_SECONDS", 0.1)
@@ -107,7 +107,7 @@ def test_a_dead_subscription_is_found(
         assert future.result(30) == "taken"
 
 
-async def test_async_a_dead_subscription_is_found(
+async def test_async_unresponsive_subscription_is_replaced(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_aio, "HEALTH_SECONDS", 0.1)
@@ -123,7 +123,7 @@ async def test_async_a_dead_subscription_is_found(
         assert await asyncio.wait_for(task, 30) == "taken"
 
 
-def test_publish_where_notifications_are_off(
+def test_publish_is_used_if_keyspace_notifications_are_off(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     with redis_server.client() as client:
@@ -139,7 +139,7 @@ def test_publish_where_notifications_are_off(
     assert driver.wake_mode == "publish"
 
 
-def test_configure_server_adds_to_what_is_set(
+def test_configure_server_adds_to_the_present_notification_flags(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     with redis_server.client() as client:
@@ -158,7 +158,7 @@ def test_configure_server_adds_to_what_is_set(
         ("-config resetchannels", "poll"),
     ],
 )
-def test_acl_decides_the_mode(
+def test_acl_determines_the_wake_mode(
     redis_server: RedisServer, connect: Callable[..., Driver], manager: str, rules: str, mode: str
 ) -> None:
     with redis_server.client() as client:
@@ -174,7 +174,9 @@ def test_acl_decides_the_mode(
             client.acl_deluser("worker")
 
 
-def test_the_recheck_finds_what_nobody_rang_for(url: str, connect: Callable[..., Driver]) -> None:
+def test_message_without_a_notification_is_found_by_the_recheck(
+    url: str, connect: Callable[..., Driver]
+) -> None:
     driver = connect(url, FAST.model_copy(update={"recheck_seconds": 0.05}))
     other = connect(url)
     with ThreadPoolExecutor(3) as pool:
@@ -189,7 +191,9 @@ async def awaiting(driver: AsyncDriver, count: int) -> None:
     await aio_until(lambda: len(driver._waiters.table.waits) == count)
 
 
-async def test_async_bell_and_cancel(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
+async def test_async_notification_and_cancelled_scope_end_waits(
+    url: str, aconnect: Callable[..., AsyncDriver]
+) -> None:
     driver, other = aconnect(url, SLOW), aconnect(url)
     keys = driver.core.keys
     tasks = [asyncio.create_task(driver.run(take(keys, scopes=("tag", n)))) for n in range(100)]
@@ -203,7 +207,7 @@ async def test_async_bell_and_cancel(url: str, aconnect: Callable[..., AsyncDriv
     assert driver.wake_mode == "keyspace"
 
 
-async def test_async_lost_subscription(
+async def test_async_lost_subscription_is_renewed_and_its_waiter_polls(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
 ) -> None:
     driver, other = aconnect(redis_server.url, SLOW), aconnect(redis_server.url)
@@ -212,13 +216,15 @@ async def test_async_lost_subscription(
     await awaiting(driver, 1)
     with redis_server.client() as client:
         client.client_kill_filter(_type="pubsub")
-    await aio_until(lambda: len(seen) >= 3)  # it looked again after the reconnection
+    await aio_until(lambda: len(seen) >= 3)  # it has polled again after the reconnection
     await awaiting(driver, 1)
     await other.run(put(driver.core.keys))
     assert await asyncio.wait_for(task, 30) == "taken"
 
 
-def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) -> None:
+def test_scope_cancelled_between_fetch_and_wait_ends_the_wait(
+    url: str, connect: Callable[..., Driver]
+) -> None:
     driver = connect(url, SLOW)
     inner = iter(take(driver.core.keys, scopes=("tag",)))
 
@@ -231,17 +237,16 @@ def test_cancel_between_look_and_wait(url: str, connect: Callable[..., Driver]) 
                 return stop.value
             answer = yield step
             if isinstance(step, Call):
-                driver.cancel("tag")  # after the look, before the wait
+                driver.cancel("tag")  # after the fetch, before the wait
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(driver.run, Procedure(operation())).result(30) == "cancelled"
 
 
-def test_a_subscription_that_the_server_throws_out(
+def test_subscription_closed_by_the_output_buffer_limit_is_renewed(
     start_server: Callable[..., RedisServer], connect: Callable[..., Driver]
 ) -> None:
-    """The output buffer of the subscription has overflowed: waiting readers subscribe again and fetch long before a
-    re-check."""
+    """After the output buffer overflowed, waiting readers subscribe again and fetch before the next re-check."""
     server = start_server(options={"client-output-buffer-limit": "pubsub 1kb 1kb 1"})
     driver, other = connect(server.url, SLOW), connect(server.url)
     with server.client() as raw, ThreadPoolExecutor(1) as pool:
@@ -255,7 +260,7 @@ def test_a_subscription_that_the_server_throws_out(
 
         seen: list[Any] = []
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
-        until(waiting(driver, 1))  # so it is its bell that is subscribed to, and no trial of the server
+        until(waiting(driver, 1))  # the subscription is now that of the waiter, not the test of the server
         first = subscribers()
         raw.publish(raw.pubsub_channels()[0], b"x" * 100_000)
         until(lambda: bool(subscribers() - first))

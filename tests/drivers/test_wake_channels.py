@@ -47,7 +47,7 @@ def notify(table: WaiterTable[threading.Event], name: str) -> None:
     table.received([b"message", name.encode(), b"sadd"])
 
 
-def test_an_old_channel_wakes_the_new_slot_for_as_long_as_that_is_used(
+def test_old_channel_wakes_the_new_slot_while_the_operation_runs(
     table: WaiterTable[threading.Event],
 ) -> None:
     run = using(table, OLD)
@@ -63,7 +63,7 @@ def test_an_old_channel_wakes_the_new_slot_for_as_long_as_that_is_used(
     assert table.names() == []
 
 
-def test_the_channel_of_an_operation_that_is_in_a_call_stays(table: WaiterTable[threading.Event]) -> None:
+def test_channel_of_an_operation_in_a_call_is_kept(table: WaiterTable[threading.Event]) -> None:
     run, other = using(table, OLD), using(table, OLD)
     renew(table, run, NEW)
     notify(table, other.wake.name)
@@ -73,7 +73,7 @@ def test_the_channel_of_an_operation_that_is_in_a_call_stays(table: WaiterTable[
     assert other.wake.notified.is_set()
 
 
-def test_no_name_of_a_removed_channel_is_subscribed_again(table: WaiterTable[threading.Event]) -> None:
+def test_removed_channel_is_not_subscribed_again(table: WaiterTable[threading.Event]) -> None:
     run = using(table, OLD)
     first = run.wake.name
     renew(table, run, NEW)
@@ -81,12 +81,14 @@ def test_no_name_of_a_removed_channel_is_subscribed_again(table: WaiterTable[thr
     assert table.names() == []
 
 
-def test_a_channel_made_after_a_refusal_is_not_waited_for(table: WaiterTable[threading.Event]) -> None:
+def test_channel_created_after_a_denied_subscription_needs_no_confirmation(
+    table: WaiterTable[threading.Event],
+) -> None:
     table.deny("NOPERM")
     assert using(table, OLD).wake.confirmed.is_set()
 
 
-def test_a_silent_period_after_a_ping_is_an_error() -> None:
+def test_no_reply_in_the_period_after_a_ping_is_a_connection_error() -> None:
     heartbeat = Heartbeat()
     assert [heartbeat.next_period(received) for received in (True, False, True, False)] == [
         False, True, False, True,
@@ -95,7 +97,7 @@ def test_a_silent_period_after_a_ping_is_an_error() -> None:
         heartbeat.next_period(False)
 
 
-def test_a_message_on_the_old_channel_sets_the_new_flag(
+def test_message_on_the_old_channel_sets_the_new_flag(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
     driver = connect(redis_server.url, SLOW)
@@ -113,7 +115,7 @@ def test_a_message_on_the_old_channel_sets_the_new_flag(
     waiters.table.registered_runs.discard(run)
 
 
-async def test_async_a_message_on_the_old_channel_sets_the_new_flag(
+async def test_async_message_on_the_old_channel_sets_the_new_flag(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
 ) -> None:
     driver = aconnect(redis_server.url, SLOW)
