@@ -25,7 +25,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 def started(qm: mqredis.QueueManager) -> Iterator[Callable[[Worker], threading.Thread]]:
-    """Runs a worker in a thread until the test is over."""
+    """Return a function that runs a worker in a thread until the end of the test."""
     running: list[tuple[Worker, threading.Thread]] = []
 
     def start(worker: Worker) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""What a coroutine sends is awaited before its message counts as handled."""
+"""Sends of a coroutine handler must be awaited before the message counts as handled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def depths(qm) -> tuple[int, int]:
         return len([*poison.browse()]), len([*out.browse()])
 
 
-def test_a_send_that_is_not_awaited_fails_the_attempt(qm, worker: Worker):
+def test_send_that_is_not_awaited_fails_the_attempt(qm, worker: Worker):
     @worker.consumer("in", retry=Retry(attempts=1))
     async def handle(message, tx: AsyncUnit):
         tx.send("out", b"x")  # type: ignore[unused-coroutine]
@@ -42,7 +42,7 @@ def test_a_send_that_is_not_awaited_fails_the_attempt(qm, worker: Worker):
     assert "TransactionUsage: tx.send('out', ...) was not awaited" in failed.reason
 
 
-def test_a_send_that_goes_on_when_the_handler_ends_fails_the_attempt(qm, worker: Worker):
+def test_send_still_running_when_the_handler_returns_fails_the_attempt(qm, worker: Worker):
     @worker.consumer("in", retry=Retry(attempts=1))
     async def handle(message, tx: AsyncUnit):
         tasks.append(asyncio.create_task(tx.send("out", b"x")))
@@ -52,7 +52,7 @@ def test_a_send_that_goes_on_when_the_handler_ends_fails_the_attempt(qm, worker:
     assert depths(qm) == (1, 0)
 
 
-def test_the_error_of_the_handler_comes_first(qm, worker: Worker):
+def test_error_of_the_handler_takes_precedence_over_unawaited_sends(qm, worker: Worker):
     @worker.consumer("in")
     async def handle(message, tx: AsyncUnit):
         tx.send("out", b"x")  # type: ignore[unused-coroutine]
@@ -62,7 +62,7 @@ def test_the_error_of_the_handler_comes_first(qm, worker: Worker):
         worker.run(burst=True, manager=qm, signals=False, errors="raise")
 
 
-def test_sends_may_be_gathered_and_run_as_tasks(qm, worker: Worker):
+def test_sends_may_be_awaited_by_gather_and_task_groups(qm, worker: Worker):
     @worker.consumer("in")
     async def handle(message, tx: AsyncUnit):
         await asyncio.gather(tx.send("out", b"1"), tx.send("out", b"2"))
@@ -73,7 +73,7 @@ def test_sends_may_be_gathered_and_run_as_tasks(qm, worker: Worker):
     assert depths(qm) == (0, 3)
 
 
-def test_a_refused_send_that_the_handler_catches_is_no_failure(qm, worker: Worker):
+def test_refused_send_that_the_handler_catches_is_not_a_failure(qm, worker: Worker):
     @worker.consumer("in")
     async def handle(message, tx: AsyncUnit):
         with pytest.raises(mqredis.QueueNotFound):

@@ -1,4 +1,4 @@
-"""What a worker does with a message, seen in bursts: on a real server and on fakeredis."""
+"""How a worker handles messages, tested in burst mode on a real server and on fakeredis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def transactional(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def put(qm, transactional):
-    """Creates a queue if need be, and sends to it."""
+    """Return a function that creates a queue if it is missing and sends to it."""
 
     def put(name: str, *bodies: bytes, **fields) -> None:
         if not qm.queues(name):
@@ -51,7 +51,7 @@ def bodies(qm, name: str) -> list[bytes]:
         return [message.body for message in drain(queue)]
 
 
-def test_messages_are_handled_in_order_and_gone(qm, worker, put):
+def test_messages_are_handled_in_order_and_removed(qm, worker, put):
     put("q", b"1", b"2", b"3")
     seen: list[Any] = []
 
@@ -64,7 +64,7 @@ def test_messages_are_handled_in_order_and_gone(qm, worker, put):
     assert qm.queue_info("q").messages == 0
 
 
-def test_what_is_sent_goes_with_the_message(qm, worker, put):
+def test_message_sent_by_a_handler_arrives(qm, worker, put):
     put("in", b'{"item": "tea", "amount": 2}')
     put("out")
 
@@ -76,7 +76,7 @@ def test_what_is_sent_goes_with_the_message(qm, worker, put):
     assert bodies(qm, "out") == [b'{"line": "2 tea"}']
 
 
-def test_nothing_is_sent_by_a_handler_that_fails(qm, worker, put):
+def test_failing_handler_sends_nothing(qm, worker, put):
     put("in", b"x")
     put("out")
 
@@ -97,7 +97,7 @@ def test_nothing_is_sent_by_a_handler_that_fails(qm, worker, put):
 
 
 @pytest.mark.parametrize("dead_letter", ["dead", None])
-def test_a_message_that_always_fails_is_kept_with_its_error(qm, worker, put, dead_letter):
+def test_message_that_always_fails_is_dead_lettered_with_its_error(qm, worker, put, dead_letter):
     put("in", b"x", properties={"n": 1}, label="l")
     put("dead")
     worker.name = "w1"
@@ -112,12 +112,16 @@ def test_a_message_that_always_fails_is_kept_with_its_error(qm, worker, put, dea
     assert worker.consumers[0].failed == 3
     assert qm.queue_info("in").messages == 0
     with qm.open(dead_letter or "in;poison") as dead:
-        (letter,) = dead.browse()
-    told = dict(letter.properties)
-    assert (letter.body, letter.label, told.pop("n")) == (b"x", "l", 1)
-    assert letter.reason == "poison: OSError: the disk is full"
+        (dead_letter_message,) = dead.browse()
+    told = dict(dead_letter_message.properties)
+    assert (dead_letter_message.body, dead_letter_message.label, told.pop("n")) == (b"x", "l", 1)
+    assert dead_letter_message.reason == "poison: OSError: the disk is full"
     assert "in handle" in told.pop("failure_traceback")
-    assert letter.arrived_at.timestamp() <= told.pop("failure_time") <= letter.arrived_at.timestamp() + 3600
+    assert (
+        dead_letter_message.arrived_at.timestamp()
+        <= told.pop("failure_time")
+        <= dead_letter_message.arrived_at.timestamp() + 3600
+    )
     assert told == {
         "failure_attempts": 3,
         "failure_reason": "OSError: the disk is full",
@@ -131,7 +135,7 @@ def test_a_message_that_always_fails_is_kept_with_its_error(qm, worker, put, dea
     assert (back.body, back.label, back.properties) == (b"x", "l", {"n": 1})
 
 
-def test_a_long_traceback_is_cut_and_its_end_is_kept(qm, worker, put):
+def test_long_traceback_and_error_are_truncated(qm, worker, put):
     put("in", b"x")
 
     @worker.consumer("in", retry=Retry(attempts=1))
@@ -140,12 +144,12 @@ def test_a_long_traceback_is_cut_and_its_end_is_kept(qm, worker, put):
 
     burst(worker, qm)
     with qm.open("in;poison") as poison:
-        (letter,) = poison.browse()
-    assert len(str(letter.properties["failure_traceback"])) == 4000
-    assert len(str(letter.properties["failure_error"])) == 1000
+        (dead_letter_message,) = poison.browse()
+    assert len(str(dead_letter_message.properties["failure_traceback"])) == 4000
+    assert len(str(dead_letter_message.properties["failure_error"])) == 1000
 
 
-def test_nothing_that_may_quote_a_sealed_body_is_told(redis_server, put):
+def test_failure_of_a_sealed_message_records_only_the_type_of_the_error(redis_server, put):
     keys = {"a": b"k" * 16}
     with mqredis.connect(redis_server.url, sealer=AesGcm(keys, "a")) as qm:
         qm.create_queue("sealed")
@@ -159,14 +163,18 @@ def test_nothing_that_may_quote_a_sealed_body_is_told(redis_server, put):
 
         burst(worker, qm)
         with qm.open("sealed;poison") as poison:
-            (letter,) = poison.browse()
-        assert letter.body == b"secret"
-        assert letter.properties["failure_error"] == letter.properties["failure_reason"] == "ValueError"
-        assert "failure_traceback" not in letter.properties
+            (dead_letter_message,) = poison.browse()
+        assert dead_letter_message.body == b"secret"
+        assert (
+            dead_letter_message.properties["failure_error"]
+            == dead_letter_message.properties["failure_reason"]
+            == "ValueError"
+        )
+        assert "failure_traceback" not in dead_letter_message.properties
 
 
 @pytest.mark.parametrize("final", ["poison", "drop"])
-def test_a_message_is_deleted_only_where_that_was_asked_for(qm, worker, put, final):
+def test_message_that_fails_finally_is_deleted_only_by_final_drop(qm, worker, put, final):
     put("in", b"x")
 
     @worker.consumer("in", retry=Retry(attempts=1, final=final))
@@ -179,7 +187,7 @@ def test_a_message_is_deleted_only_where_that_was_asked_for(qm, worker, put, fin
 
 
 @pytest.mark.parametrize("body", [b"nonsense", b'{"item": "tea"}', b"\xff"])
-def test_what_is_not_valid_is_poison_with_the_reason(qm, worker, put, body):
+def test_invalid_body_becomes_poison_with_the_reason(qm, worker, put, body):
     put("in", body, b'{"item": "tea", "amount": 1}')
     seen: list[Any] = []
 
@@ -190,13 +198,13 @@ def test_what_is_not_valid_is_poison_with_the_reason(qm, worker, put, body):
     assert burst(worker, qm) == 1
     assert seen == [Order(item="tea", amount=1)]
     with qm.open("in;poison") as dead:
-        (letter,) = dead.browse()
-    assert letter.body == body
-    assert str(letter.properties["failure_reason"]).startswith("not valid: ")
-    assert letter.properties["failure_attempts"] == 1
+        (dead_letter_message,) = dead.browse()
+    assert dead_letter_message.body == body
+    assert str(dead_letter_message.properties["failure_reason"]).startswith("not valid: ")
+    assert dead_letter_message.properties["failure_attempts"] == 1
 
 
-def test_a_handler_may_reject(qm, worker, put):
+def test_rejected_message_is_dead_lettered_with_the_reason(qm, worker, put):
     put("in", b"x")
     put("dead")
 
@@ -212,7 +220,7 @@ def test_a_handler_may_reject(qm, worker, put):
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
 @pytest.mark.parametrize("why", ["handler", "not valid", "retries"])
-def test_a_message_may_be_rejected_by_the_rules_of_the_broker(qm, worker, transactional, why):
+def test_final_reject_sends_a_receive_rejected_dead_letter(qm, worker, transactional, why):
     qm.create_queue("in", transactional=transactional)
     qm.create_queue("letters", transactional=transactional)
     with qm.open("in") as queue, qm.transaction() as tx:
@@ -229,13 +237,13 @@ def test_a_message_may_be_rejected_by_the_rules_of_the_broker(qm, worker, transa
     burst(worker, qm)
     assert qm.queue_info("in").messages == 0
     with qm.open("letters") as letters:
-        (letter,) = drain(letters)
+        (dead_letter_message,) = drain(letters)
     told = {"handler": "no more \x01\x03 of these", "retries": "OSError: the disk is full"}
-    assert str(letter.reason).startswith(f"receive_rejected: {told.get(why, 'not valid: ')}")
+    assert str(dead_letter_message.reason).startswith(f"receive_rejected: {told.get(why, 'not valid: ')}")
     assert qm.doctor().findings == ()
 
 
-def test_a_handler_may_ask_for_another_time(qm, worker, put):
+def test_retry_later_delays_the_message_without_counting_an_attempt(qm, worker, put):
     put("in", b"x")
     tries: list[Any] = []
 
@@ -251,11 +259,11 @@ def test_a_handler_may_ask_for_another_time(qm, worker, put):
     assert tries == [1]
     qm.advance_clock(101)
     burst(worker, qm)
-    assert tries == [1, 2], "to ask for another time is no attempt"
+    assert tries == [1, 2], "RetryLater does not count as an attempt"
     assert qm.info().messages == 0
 
 
-def test_a_message_that_kills_its_readers_becomes_poison(qm, worker, put, transactional):
+def test_message_whose_lease_always_lapses_becomes_poison(qm, worker, put, transactional):
     put("in", b"x")
 
     @worker.consumer("in", retry=Retry(attempts=3, delay=0))
@@ -274,12 +282,12 @@ def test_a_message_that_kills_its_readers_becomes_poison(qm, worker, put, transa
             qm.maintain()
     assert burst(worker, qm, errors="raise") == 0
     with qm.open("in;poison") as poison:
-        (letter,) = poison.browse()
-    assert letter.reason == "poison: the lease lapsed"
-    assert letter.properties["failure_attempts"] == 3
+        (dead_letter_message,) = poison.browse()
+    assert dead_letter_message.reason == "poison: the lease lapsed"
+    assert dead_letter_message.properties["failure_attempts"] == 3
 
 
-def test_coroutines(qm, worker, put):
+def test_coroutine_handlers_handle_and_send(qm, worker, put):
     put("in", b'{"item": "tea", "amount": 2}', b'{"item": "jam", "amount": 1}')
     put("out")
 
@@ -291,7 +299,7 @@ def test_coroutines(qm, worker, put):
     assert sorted(bodies(qm, "out")) == [b'{"item":"jam","amount":1}', b'{"item":"tea","amount":2}']
 
 
-def test_batches(qm, worker, put):
+def test_batch_handler_gets_up_to_batch_messages(qm, worker, put):
     put("in", *[str(n).encode() for n in range(100)])
     sizes: list[Any] = []
 
@@ -303,7 +311,7 @@ def test_batches(qm, worker, put):
     assert sizes == [40, 40, 20]
 
 
-def test_what_is_not_valid_in_a_batch_goes_alone(qm, worker, put):
+def test_invalid_message_of_a_batch_is_rejected_alone(qm, worker, put):
     put("in", b'{"item": "tea", "amount": 1}', b"nonsense", b'{"item": "jam", "amount": 1}')
     seen: list[Any] = []
 
@@ -317,7 +325,7 @@ def test_what_is_not_valid_in_a_batch_goes_alone(qm, worker, put):
     assert qm.queue_info("in").messages == 0
 
 
-def test_earlier_queues_come_first(qm, worker, put):
+def test_queues_named_first_are_read_first(qm, worker, put):
     put("low", b"l1", b"l2")
     put("high", b"h1")
     seen: list[Any] = []
@@ -332,7 +340,7 @@ def test_earlier_queues_come_first(qm, worker, put):
     assert seen == [b"h1", b"l1", b"h2", b"l2"]
 
 
-def test_a_chain_is_followed_to_its_end(qm, worker, put):
+def test_burst_handles_messages_that_its_handlers_send(qm, worker, put):
     put("a", b"x")
     put("b")
 
@@ -347,7 +355,7 @@ def test_a_chain_is_followed_to_its_end(qm, worker, put):
     assert burst(worker, qm) == 2
 
 
-def test_errors_can_be_raised(qm, worker, put):
+def test_errors_raise_propagates_the_error_of_the_handler(qm, worker, put):
     put("in", b"x")
 
     @worker.consumer("in")
@@ -358,7 +366,7 @@ def test_errors_can_be_raised(qm, worker, put):
         burst(worker, qm, errors="raise")
 
 
-def test_queues_can_be_created(qm, worker, transactional):
+def test_create_option_creates_the_queue_and_its_dead_letter_queue(qm, worker, transactional):
     @worker.consumer("new", dead_letter="new.dead", create={"transactional": transactional})
     def handle(message):
         pass
@@ -368,7 +376,7 @@ def test_queues_can_be_created(qm, worker, transactional):
     assert qm.queue_info("new").transactional is qm.queue_info("new.dead").transactional is transactional
 
 
-def test_bytes_and_text(qm, worker, put):
+def test_handler_annotations_select_bytes_or_text(qm, worker, put):
     put("b", b"\xff\x00")
     put("t", "ü".encode(), b"\xff")
     seen: list[Any] = []
@@ -386,7 +394,7 @@ def test_bytes_and_text(qm, worker, put):
     assert worker.consumers[1].rejected == 1
 
 
-def test_a_reason_waits_in_the_transaction_for_its_commit(qm):
+def test_reject_reason_is_kept_in_the_transaction_until_its_commit(qm):
     for name in ("in", "letters"):
         qm.create_queue(name, transactional=True)
     with qm.open("in") as queue:

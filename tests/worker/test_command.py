@@ -82,19 +82,19 @@ def run(app: Path, redis_server: RedisServer) -> Iterator[Callable[..., subproce
 
     yield start
     for process in started:
-        process.terminate()  # with its processes, which hold the pipe: killed alone it would leave them behind
+        process.terminate()  # SIGTERM also ends its child processes, which hold the pipe; SIGKILL would not
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=WAIT)
         process.kill()
 
 
-def test_burst(run, out):
+def test_burst_handles_what_is_there_and_exits(run, out):
     send(out, b"1", b"2")
     assert run("worker", "app:worker", "--burst").wait(WAIT) == 0
     assert [message.text.split()[2] for message in out.receive_many(9, timeout=0)] == ["1", "2"]
 
 
-def test_term_ends_it(run, out, app):
+def test_sigterm_ends_the_worker(run, out, app):
     process = run("worker", "app:worker", "--health-file", str(app / "alive"))
     send(out, b"1")
     out.receive(timeout=WAIT)
@@ -106,13 +106,13 @@ def test_term_ends_it(run, out, app):
     assert main(["health", "--consumer", str(app / "alive")]) == 1
 
 
-def test_processes_that_die_are_started_again(run, out):
+def test_dead_processes_are_restarted(run, out):
     process = run("worker", "app:worker", "--processes", "2")
     send(out, b"1")
     out.receive(timeout=WAIT)
     send(out, b"die")
     pids: set[Any] = set()
-    # The killer comes back once after its lease, then it is rejected.
+    # The message that kills the process is delivered again after its lease, then it is rejected.
     while out._manager.queue_info("in").messages:
         send(out, b"x")
         pids.add(out.receive(timeout=WAIT).text.split()[1])
@@ -128,11 +128,11 @@ def test_processes_end_when_their_supervisor_is_killed(run, out):
         send(out, b"x")
         pids.add(int(out.receive(timeout=WAIT).text.split()[1]))
     process.kill()
-    # Their output is a pipe, which ends when the last process that holds it has ended; else this raises TimeoutExpired.
+    # Their output is a pipe that closes with the last process holding it; otherwise this raises TimeoutExpired.
     process.communicate(timeout=WAIT)
 
 
-def test_a_worker_says_what_it_does_where(run, out, app, redis_server):
+def test_json_log_names_the_server_handlers_and_failures(run, out, app, redis_server):
     log = app / "log"
     with log.open("wb") as stream:
         process = run("worker", "app:worker", "--log-format", "json", stderr=stream)
@@ -153,7 +153,7 @@ def test_a_worker_says_what_it_does_where(run, out, app, redis_server):
     assert "ValueError" in lines[2]["error"]
 
 
-def test_the_logging_of_an_application_is_left_alone(run, out, app):
+def test_logging_configured_by_the_application_is_kept(run, out, app):
     source = "import logging\nlogging.basicConfig(format='mine %(message)s', level='INFO')\n"
     (app / "app.py").write_text(source + APP.format(marker="first"))
     log = app / "log"
@@ -166,7 +166,7 @@ def test_the_logging_of_an_application_is_left_alone(run, out, app):
     assert {line[:5] for line in log.read_text().splitlines()} == {"mine "}
 
 
-def test_reload(run, out, app):
+def test_reload_restarts_after_a_changed_file(run, out, app):
     process = run("worker", "app:worker", "--reload")
     send(out, b"1")
     assert out.receive(timeout=WAIT).text.startswith("first ")
@@ -180,13 +180,13 @@ def test_reload(run, out, app):
 
 
 @pytest.mark.parametrize("target", ["app", "nothing:worker", "app:nothing", ":", "app:Worker"])
-def test_targets_that_are_no_worker(app, monkeypatch, target):
+def test_target_that_is_not_a_worker_is_a_usage_error(app, monkeypatch, target):
     monkeypatch.chdir(app)
     monkeypatch.syspath_prepend(str(app))
     assert main(["worker", target]) == 2
 
 
-def test_what_each_of_several_processes_has_for_itself():
+def test_each_process_has_its_own_health_file_and_metrics_port():
     assert _own_options(True, "alive", "0.0.0.0:9465", 1) == [
         "--health-file",
         "alive.2",
@@ -197,7 +197,7 @@ def test_what_each_of_several_processes_has_for_itself():
     assert _own_options(True, None, None, 3) == []
 
 
-def test_the_file_of_the_tutorial_starts_again(app, run):
+def test_module_of_the_tutorial_can_be_run_twice(app, run):
     page = (Path(__file__).parents[2] / "docs/learn/worker.md").read_text()
     (app / "shop.py").write_text("\n".join(re.findall(r"```python\n(# shop\.py.*?)```", page, re.DOTALL)))
     (target,) = re.findall(r"^mqredis worker (\S+)$", page, re.MULTILINE)
@@ -213,7 +213,7 @@ def test_the_file_of_the_tutorial_starts_again(app, run):
         ("from mqredis.worker import Worker\nworker = Worker(heartbeat_seconds=-1)\n", "InvalidArgument: "),
     ],
 )
-def test_a_module_that_cannot_be_imported_shows_only_its_own_frames(
+def test_import_error_shows_only_frames_of_the_imported_modules(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

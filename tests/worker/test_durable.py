@@ -1,4 +1,4 @@
-"""A worker whose settings ask for more than its server gives in time: each message is handled once all the same."""
+"""A worker whose durability settings are not reached in time handles each message once all the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTINGS = Settings(durability=Durability.REPLICA, durability_seconds=0.01)
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_what_falls_short_is_not_done_again(
+def test_durability_not_reached_in_time_does_not_repeat_messages(
     redis_server: RedisServer, transactional: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mqredis.connect(redis_server.url) as qm:

@@ -1,4 +1,4 @@
-"""The thread that renews leases: waked only for what is due before it looks by itself."""
+"""The thread that renews leases: woken only if a renewal is due before its next check."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def held(lease: float) -> Held:
     return Held(lambda: None, lease, max_hold=3600, time_limit=None, on_cancel=lambda: None)
 
 
-def test_only_what_is_due_sooner_wakes_it():
+def test_keeper_is_woken_only_by_an_earlier_renewal():
     keeper = Keeper()
     keeper._changed = counted = Counted(keeper._lock)
     try:
@@ -50,11 +50,11 @@ def test_only_what_is_due_sooner_wakes_it():
         keeper.close()
 
 
-def test_what_is_over_before_it_looks_is_no_reason_to_wake_it_for_the_next():
+def test_keeper_is_not_woken_after_a_message_ended_before_its_first_check():
     keeper = Keeper()
     keeper._changed = counted = Counted(keeper._lock)
     try:
-        with counted:  # it does not look before it is over
+        with counted:  # the keeper cannot check before this block ends
             keeper.add(first := held(600))
             keeper.remove(first)
         until(lambda: counted.waits)
@@ -67,7 +67,7 @@ def test_what_is_over_before_it_looks_is_no_reason_to_wake_it_for_the_next():
         keeper.close()
 
 
-def test_one_that_holds_nothing_is_waked_by_the_next():
+def test_idle_keeper_is_woken_by_the_next_message():
     keeper = Keeper()
     renewed = threading.Event()
     keeper.add(first := held(0.03))
@@ -80,7 +80,7 @@ def test_one_that_holds_nothing_is_waked_by_the_next():
         keeper.close()
 
 
-# A handler is ended from another thread's hands; then a debugger looks at a call.
+#: A handler is cancelled as another thread does it; then a call is traced as by a debugger.
 _CANCELLED_THEN_TRACED = """
 import sys
 from mqredis.worker.keeper import Held
@@ -101,15 +101,15 @@ except Cancelled:
 """
 
 
-def test_a_process_can_be_traced_after_a_handler_was_ended():
-    # In a process of its own: no time limit would stop a CPython 3.11 that still looks for an exception.
+def test_process_can_be_traced_after_a_handler_was_cancelled():
+    # In a process of its own: if CPython 3.11 loops over a pending exception, no time limit in this process stops it.
     ran = subprocess.run(
         [sys.executable, "-c", _CANCELLED_THEN_TRACED], capture_output=True, text=True, timeout=60, check=True
     )
     assert ran.stdout == "came back\n"
 
 
-def test_a_cancellation_that_comes_when_the_handler_is_through_is_too_late():
+def test_cancellation_after_the_handler_returned_is_ignored():
     class Late(Held):
         def _uninterruptible(self) -> Exception | None:
             super()._uninterruptible()

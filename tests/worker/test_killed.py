@@ -1,4 +1,4 @@
-"""Messages whose workers are killed, or told to end, as processes."""
+"""Messages whose worker processes are killed or terminated."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def fill(qm: mqredis.QueueManager, transactional: bool, bodies: list[bytes]) -> 
     ],
     ids=["concurrency", "transactions", "prefetch", "batch"],
 )
-def test_a_message_that_kills_its_process_is_poison_alone(qm, start, transactional, options, handler):
+def test_message_that_kills_its_process_becomes_poison_and_no_other(
+    qm, start, transactional, options, handler
+):
     good = [b"%d" % n for n in range(40)]
     fill(qm, transactional, [*good[:20], b"bomb", *good[20:]])
     start(options, handler, "attempts=3, delay=0.1", "--processes", "2")
@@ -120,7 +122,7 @@ def test_a_message_that_kills_its_process_is_poison_alone(qm, start, transaction
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
-def test_messages_outlive_more_restarts_than_they_have_attempts(qm, start, transactional, end):
+def test_restarts_of_a_worker_do_not_exhaust_the_attempts(qm, start, transactional, end):
     bodies = [b"slow" if n < 8 else b"%d" % n for n in range(16)]
     fill(qm, transactional, bodies)
     qm.create_queue("begun")
@@ -151,10 +153,10 @@ worker.schedule("every second", 1.0, "out")
 """
 
 
-def test_killed_workers_double_no_time_of_a_schedule(
+def test_killed_workers_send_each_scheduled_time_once(
     qm: mqredis.QueueManager, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    """Three workers declare a schedule. The oldest is killed whenever its message has come, and another one starts."""
+    """Three workers declare a schedule. After each message the oldest is killed and another one starts."""
     qm.create_queue("out")
     running = [start("", ONE, "", app=SCHEDULED) for _ in range(3)]
     slots: list[Any] = []

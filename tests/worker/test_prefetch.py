@@ -25,14 +25,14 @@ def queue(qm):
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """However slow the machine is, a handler that does nothing is quick."""
+def treat_handlers_as_quick(monkeypatch):
+    """Treat handlers as quick, however slow the machine is."""
     monkeypatch.setattr(prefetch, "QUICK_RUN_SECONDS", 60.0)
 
 
 @pytest.fixture(params=["thread", "coroutine"])
 def register(request):
-    """Registers ``work(message)`` as a function or as a coroutine."""
+    """Return a function that registers ``work(message)`` as a function or as a coroutine."""
 
     def register(worker: Worker, work: Any, **options: Any) -> None:
         def handle(message: mqredis.Message) -> None:
@@ -49,16 +49,16 @@ def register(request):
 
 @pytest.fixture
 def locked(qm, monkeypatch):
-    """How many messages each call for them asked for."""
-    asked: list[int] = []
+    """How many messages each lock call requested."""
+    requested: list[int] = []
     lock = several.lock
 
     def counted(handles, count, *rest):
-        asked.append(count[0])
+        requested.append(count[0])
         return lock(handles, count, *rest)
 
     monkeypatch.setattr(several, "lock", counted)
-    return asked
+    return requested
 
 
 def burst(worker: Worker, qm: mqredis.QueueManager, errors: str = "log") -> int:
@@ -66,7 +66,7 @@ def burst(worker: Worker, qm: mqredis.QueueManager, errors: str = "log") -> int:
 
 
 def ignore(message: mqredis.Message) -> None:
-    """Handled."""
+    """Handle a message successfully."""
 
 
 def counts(qm: mqredis.QueueManager) -> tuple[int, int]:
@@ -74,7 +74,7 @@ def counts(qm: mqredis.QueueManager) -> tuple[int, int]:
     return info.messages, info.locked
 
 
-def test_in_order_and_gone(qm, queue, worker, register, locked):
+def test_prefetched_messages_are_handled_in_order_and_removed(qm, queue, worker, register, locked):
     names = [b"%d" % n for n in range(50)]
     queue.send_many(names)
     seen: list[bytes] = []
@@ -85,24 +85,24 @@ def test_in_order_and_gone(qm, queue, worker, register, locked):
     assert locked[:5] == [1, 2, 4, 8, 8]
 
 
-def test_no_more_than_that_many(qm, queue, worker, register):
+def test_at_most_prefetch_messages_are_locked(qm, queue, worker, register):
     queue.send_many([b"x"] * 20)
     held: list[int] = []
     register(worker, lambda _: held.append(counts(qm)[1]), prefetch=3)
     assert burst(worker, qm) == 20
-    # Those of the run before are committed with the call that locks the next.
+    # The messages of the previous run are committed by the call that locks the next ones.
     assert held[-1] <= 3
     assert max(held) == 3
 
 
-def test_one_is_as_without(qm, queue, worker, register, locked):
+def test_prefetch_1_locks_one_message_per_call(qm, queue, worker, register, locked):
     queue.send_many([b"x"] * 5)
     register(worker, ignore, prefetch=1)
     assert burst(worker, qm) == 5
     assert set(locked) == {1}
 
 
-def test_a_slow_handler_has_nothing_wait_behind_it(qm, queue, worker, register, locked, monkeypatch):
+def test_slow_handler_locks_one_message_per_call(qm, queue, worker, register, locked, monkeypatch):
     monkeypatch.setattr(prefetch, "QUICK_RUN_SECONDS", 0.0)
     queue.send_many([b"x"] * 10)
     register(worker, ignore)
@@ -111,7 +111,7 @@ def test_a_slow_handler_has_nothing_wait_behind_it(qm, queue, worker, register, 
     assert counts(qm) == (0, 0)
 
 
-def test_what_is_done_does_not_wait_for_what_has_become_slow(qm, queue, worker, register, monkeypatch):
+def test_handled_messages_are_committed_when_a_handler_becomes_slow(qm, queue, worker, register, monkeypatch):
     queue.send_many([b"%d" % n for n in range(7)])
     left: list[int] = []
 
@@ -125,7 +125,7 @@ def test_what_is_done_does_not_wait_for_what_has_become_slow(qm, queue, worker, 
     assert left[3:] == [4, 3, 2, 1]
 
 
-def test_the_failed_one_rests_and_the_others_go_on(qm, queue, worker, register, locked):
+def test_failed_message_is_delayed_and_the_others_are_handled(qm, queue, worker, register, locked):
     queue.send_many([b"%d" % n for n in range(12)])
     seen: list[bytes] = []
 
@@ -139,12 +139,12 @@ def test_the_failed_one_rests_and_the_others_go_on(qm, queue, worker, register, 
     register(worker, work, retry=Retry(delay=3600))
     assert burst(worker, qm) == 10
     assert seen == [b"%d" % n for n in range(12)]
-    assert counts(qm) == (1, 0), "the one that rests"
+    assert counts(qm) == (1, 0), "the delayed message"
     assert (qm.statistics("q").retry_messages, qm.statistics("q").poison_messages) == (1, 1)
-    assert locked[:4] == [1, 2, 4, 1], "after a failure one again"
+    assert locked[:4] == [1, 2, 4, 1], "after a failure it locks one message again"
 
 
-def test_the_first_error_gives_the_others_back(qm, queue, worker, register):
+def test_raised_error_releases_the_messages_not_handled(qm, queue, worker, register):
     queue.send_many([b"%d" % n for n in range(7)])
 
     def work(message: mqredis.Message) -> None:
@@ -158,31 +158,31 @@ def test_the_first_error_gives_the_others_back(qm, queue, worker, register):
     assert [m.body for m in drain(queue)] == [b"3", b"4", b"5", b"6"]
 
 
-def test_stop_gives_back_at_once_what_was_not_begun(qm, queue, register, started):
+def test_stop_releases_messages_not_begun_while_a_handler_runs(qm, queue, register, started):
     worker = Worker(shutdown_seconds=WAIT)
     queue.send_many([b"%d" % n for n in range(7)])
-    running, go_on = threading.Event(), threading.Event()
+    running, proceed = threading.Event(), threading.Event()
 
     def work(message: mqredis.Message) -> None:
         if message.body == b"3":
             running.set()
-            assert go_on.wait(WAIT)
+            assert proceed.wait(WAIT)
 
     register(worker, work)
     thread = started(worker)
     assert running.wait(WAIT)
     worker.stop()
-    # The handler still runs. Another reader gets the other messages, which differ in the delivery only.
+    # The handler still runs. Another reader gets the other messages; only their delivery count has changed.
     others = [queue.receive(WAIT) for _ in range(3)]
     assert [(m.body, m.delivery_count, m.abort_count) for m in others] == [
         (b"4", 2, 0), (b"5", 2, 0), (b"6", 2, 0),
     ]  # fmt: skip
-    go_on.set()
+    proceed.set()
     thread.join(WAIT)
     assert counts(qm) == (0, 0)
 
 
-def test_at_the_deadline_what_was_handled_is_committed(qm, queue, started):
+def test_handled_messages_are_committed_at_the_shutdown_deadline(qm, queue, started):
     worker = Worker(shutdown_seconds=0.1)
     queue.send_many([b"%d" % n for n in range(7)])
     running, never = threading.Event(), threading.Event()
@@ -201,17 +201,17 @@ def test_at_the_deadline_what_was_handled_is_committed(qm, queue, started):
     assert sorted(m.body for m in drain(queue)) == [b"5", b"6"]
 
 
-def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started, monkeypatch):
+def test_leases_of_prefetched_messages_are_renewed(qm, queue, worker, register, started, monkeypatch):
     monkeypatch.setattr(keeper, "_RENEW_AT", 1 / 100)
     queue.send_many([b"%d" % n for n in range(7)])
-    running, go_on, renewed = threading.Event(), threading.Event(), threading.Event()
+    running, proceed, renewed = threading.Event(), threading.Event(), threading.Event()
     original = settle.settle
 
     @procedure
     def watched(handle, settlements, *rest):
         result = yield from original(handle, settlements, *rest)
         if [action for action, _, _ in settlements] == ["x", "x", "x"] and running.is_set():
-            renewed.set()  # two that wait for their turn, and one for its commit
+            renewed.set()  # two that are not begun and one that is not committed
         return result
 
     monkeypatch.setattr(settle, "settle", watched)
@@ -219,17 +219,17 @@ def test_leases_are_renewed_while_they_wait(qm, queue, worker, register, started
     def work(message: mqredis.Message) -> None:
         if message.body == b"4":
             running.set()
-            assert go_on.wait(WAIT)
+            assert proceed.wait(WAIT)
 
     register(worker, work, lease=20)
     started(worker)
     assert running.wait(WAIT)
     assert renewed.wait(WAIT)
-    go_on.set()
+    proceed.set()
     worker.stop()
 
 
-def test_what_was_lost_while_it_waited_is_not_handled(qm, queue, worker, register, caplog):
+def test_prefetched_message_whose_lease_lapsed_is_not_handled(qm, queue, worker, register, caplog):
     queue.send_many([b"%d" % n for n in range(7)])
     seen: list[bytes] = []
 
@@ -243,12 +243,12 @@ def test_what_was_lost_while_it_waited_is_not_handled(qm, queue, worker, registe
     register(worker, work, retry=Retry(delay=0))
     with caplog.at_level(logging.WARNING):
         burst(worker, qm)
-    assert seen == [b"%d" % n for n in range(7)], "the others in another run, when they were available again"
+    assert seen == [b"%d" % n for n in range(7)], "the lapsed ones are handled in a later run"
     assert caplog.text.count("lapsed before its handler began") == 3
     assert counts(qm) == (0, 0)
 
 
-def test_groups_have_one_at_a_time(qm, worker, register):
+def test_exclusive_groups_have_one_message_at_a_time(qm, worker, register):
     qm.create_queue("q", group_exclusive=True)
     busy: dict[Any, int] = {}
     seen: list[tuple[Any, bytes]] = []
@@ -276,7 +276,7 @@ def test_groups_have_one_at_a_time(qm, worker, register):
     ],
     ids=["transactions", "rate"],
 )
-def test_where_it_would_be_wrong_it_is_one(qm, worker, register, create, options):
+def test_prefetch_is_1_for_transactions_and_rates(qm, worker, register, create, options):
     qm.create_queue("q", **create)
     register(worker, ignore, **options)
     most: list[int] = []
@@ -295,6 +295,6 @@ def test_where_it_would_be_wrong_it_is_one(qm, worker, register, create, options
 
 
 @pytest.mark.parametrize("prefetch", [0, -1, 257])
-def test_nonsense_is_refused(worker, prefetch):
+def test_prefetch_out_of_range_is_refused(worker, prefetch):
     with pytest.raises(mqredis.InvalidArgument, match="prefetch"):
         worker.consumer("q", prefetch=prefetch)(ignore)

@@ -1,4 +1,4 @@
-"""What may be registered."""
+"""Registration of consumers and schedules: options that are accepted or refused."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_the_function_stays_what_it_is(worker: Worker):
     ],
     ids=str,
 )
-def test_options_that_make_no_sense(worker: Worker, options):
+def test_invalid_options_are_refused(worker: Worker, options):
     with pytest.raises(mqredis.InvalidArgument):
         worker.consumer("q", **options)(handle)
 
 
-def test_handlers_that_cannot_be_called(worker: Worker):
+def test_missing_queue_handler_argument_or_consumer_is_refused(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="must take"):
         worker.consumer("q")(lambda: None)
     with pytest.raises(mqredis.InvalidArgument, match="must take"):
@@ -67,12 +67,12 @@ def test_decorators_without_parentheses_are_refused(worker: Worker):
         worker.cron(handle)  # type: ignore[arg-type]
 
 
-def test_queues_are_named_one_by_one(worker: Worker):
+def test_list_of_queues_is_refused(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match=r'write several queues as consumer\("a", "b"\)'):
         worker.consumer(["a", "b"])  # type: ignore[arg-type]
 
 
-def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(worker: Worker):
+def test_misspelt_option_is_refused_before_a_consumer_is_registered(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="no option 'prefech': did you mean 'prefetch'"):
         worker.consumer("q", prefech=3)  # type: ignore[call-arg]
     with pytest.raises(mqredis.InvalidArgument, match="no option 'leese'"):
@@ -80,18 +80,18 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(worker: Worker
     assert not worker.consumers
 
 
-def test_what_is_not_a_function_is_no_handler(worker: Worker):
+def test_handler_that_is_not_a_function_is_refused(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="function"):
         worker.consumer("q")(3)  # type: ignore[type-var]
 
 
-def test_a_message_cannot_be_tried_again_in_the_past():
+def test_invalid_retry_later_delay_is_refused():
     for wrong in (-1, "1", float("nan")):
         with pytest.raises(mqredis.InvalidArgument, match="RetryLater"):
             RetryLater(wrong)  # type: ignore[arg-type]
 
 
-def test_mixed_queues_are_refused(qm, worker: Worker):
+def test_mix_of_transactional_and_other_queues_is_refused(qm, worker: Worker):
     qm.create_queue("plain")
     qm.create_queue("tx", transactional=True)
     worker.consumer("plain", "tx")(handle)
@@ -99,27 +99,27 @@ def test_mixed_queues_are_refused(qm, worker: Worker):
         worker.run(burst=True, manager=qm, signals=False)
 
 
-def test_a_queue_that_is_not_there(qm, worker: Worker):
+def test_missing_queue_error_says_how_to_create_it(qm, worker: Worker):
     worker.consumer("nowhere;poison")(handle)
     said = r"queue 'nowhere' does not exist: create it with create={} .* `mqredis queue create nowhere`"
     with pytest.raises(mqredis.QueueNotFound, match=said):
         worker.run(burst=True, manager=qm, signals=False)
 
 
-def test_a_subqueue_that_is_empty(qm, worker: Worker):
+def test_empty_subqueue_may_be_consumed(qm, worker: Worker):
     qm.create_queue("q")
     worker.consumer("q;poison")(handle)
     assert worker.run(burst=True, manager=qm, signals=False) == 0
 
 
-def test_a_queue_for_dead_letters_that_is_not_there(qm, worker: Worker):
+def test_missing_dead_letter_queue_is_an_error(qm, worker: Worker):
     qm.create_queue("q")
     worker.consumer("q", dead_letter="nowhere")(handle)
     with pytest.raises(mqredis.QueueNotFound, match="queue 'nowhere' does not exist: create it"):
         worker.run(burst=True, manager=qm, signals=False)
 
 
-def test_a_worker_runs_once_at_a_time(qm, worker: Worker):
+def test_running_worker_refuses_a_second_run(qm, worker: Worker):
     qm.create_queue("q")
     done = threading.Event()
     worker.consumer("q")(lambda _message: done.set())
@@ -134,7 +134,7 @@ def test_a_worker_runs_once_at_a_time(qm, worker: Worker):
     assert worker.run(burst=True, manager=qm, signals=False) == 0
 
 
-def test_pauses_grow_up_to_a_limit():
+def test_retry_is_converted_to_a_policy_and_validated():
     policy = Retry(attempts=7, delay=1, factor=3, max_delay=20, jitter=0).policy()
     assert (policy.attempts, policy.immediate, policy.delay, policy.factor) == (7, 0, 1, 3)
     assert (policy.max_delay, policy.final, policy.isolate) == (20, "poison", True)
@@ -157,12 +157,12 @@ def test_pauses_grow_up_to_a_limit():
             Retry(**wrong)
 
 
-def test_the_former_name_of_attempts_is_accepted():
+def test_former_name_of_attempts_is_deprecated_but_accepted():
     with pytest.warns(DeprecationWarning, match="attempts"):
         assert Retry(deliveries=3).attempts == 3
 
 
-def test_a_policy_of_the_queue_stays_unless_the_consumer_chooses(qm, worker):
+def test_policy_of_the_queue_is_kept_unless_the_consumer_sets_one(qm, worker):
     own = mqredis.RetryPolicy(immediate=3, delay=7)
     for name in ("kept", "chosen", "none"):
         qm.create_queue(name, retry=None if name == "none" else own)
@@ -184,7 +184,7 @@ def test_a_policy_of_the_queue_stays_unless_the_consumer_chooses(qm, worker):
         ({"immediate": 0, "cycles": 10**9, "max_delay": 60}, 90, "attempt 90: the next try is in 60 s"),
     ],
 )
-def test_the_log_names_the_attempt_that_failed_and_what_follows(qm, worker, policy, attempts, said):
+def test_failure_text_names_the_attempt_and_what_follows(qm, worker, policy, attempts, said):
     qm.create_queue("q", retry=mqredis.RetryPolicy(**policy))
     worker.consumer("q")(handle)
     worker.run(burst=True, manager=qm, signals=False)
@@ -196,11 +196,11 @@ def test_the_log_names_the_attempt_that_failed_and_what_follows(qm, worker, poli
     assert consumer.failure(message.replace(queue="q;lapsed")) == said
 
 
-def test_rates():
+def test_rates_are_converted_to_messages_per_second():
     assert [rate_of(text) for text in ("10/s", "120/m", "3600/h")] == [10, 2, 1]
 
 
-def test_a_coroutine_of_a_plain_function_is_not_taken_for_done(qm, caplog):
+def test_coroutine_returned_by_a_plain_function_is_a_failure(qm, caplog):
     handled: list[bytes] = []
 
     async def later(message):
@@ -232,7 +232,7 @@ def test_a_coroutine_of_a_plain_function_is_not_taken_for_done(qm, caplog):
         (Worker().consumer, "retries", "retry"),
     ],
 )
-def test_a_misspelt_option_is_named_with_the_right_one(function, option, meant):
+def test_misspelt_option_error_suggests_the_correct_name(function, option, meant):
     with pytest.raises(mqredis.InvalidArgument, match=f"has no option '{option}': did you mean '{meant}'"):
         function(**{option: 1})
 
@@ -240,5 +240,5 @@ def test_a_misspelt_option_is_named_with_the_right_one(function, option, meant):
 @pytest.mark.parametrize(
     "function", [Worker, Retry, Worker.consumer, mqredis.connect, mqredis.asyncio.connect]
 )
-def test_signatures_stay_visible(function):
+def test_signatures_show_the_options(function):
     assert {"settings", "attempts", "concurrency"} & set(inspect.signature(function).parameters)

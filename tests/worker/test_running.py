@@ -1,4 +1,4 @@
-"""Workers that run: leases, cancelling, shutting down. Every wait is for a named event."""
+"""Running workers: leases, cancellation, shutdown. Every wait is for a named event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def send(qm, queue, *bodies: bytes) -> None:
         queue.send_many(bodies)
 
 
-def test_messages_that_come_later(qm, queue, worker, started):
+def test_running_worker_handles_messages_sent_later(qm, queue, worker, started):
     seen: list[bytes] = []
     three = threading.Event()
 
@@ -49,7 +49,7 @@ def test_messages_that_come_later(qm, queue, worker, started):
     assert worker.health()[worker.consumers[0].name]["seconds_since_look"] < WAIT
 
 
-def test_two_queues_one_wait(qm, worker, started):
+def test_consumer_of_two_queues_is_woken_by_either(qm, worker, started):
     qm.create_queue("a")
     qm.create_queue("b")
     seen: list[bytes] = []
@@ -68,7 +68,7 @@ def test_two_queues_one_wait(qm, worker, started):
     assert seen == [b"b", b"a", b"b"]
 
 
-def test_a_long_handler_keeps_its_message(qm, queue, worker, started):
+def test_lease_is_renewed_while_the_handler_runs(qm, queue, worker, started):
     renewals, ended = threading.Semaphore(0), threading.Event()
 
     @worker.consumer("q", lease=2)
@@ -95,10 +95,10 @@ def test_a_long_handler_keeps_its_message(qm, queue, worker, started):
         send(qm, queue, b"x")
         assert ended.wait(WAIT)
         worker.stop()
-    # Four renewals of a third of the lease are longer than the lease, and no other reader got the message.
+    # Four renewals, each after a third of the lease, take longer than the lease: the message stayed locked.
 
 
-def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
+def test_lapsed_lease_cancels_the_handler(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
     never = threading.Event()
 
@@ -123,7 +123,7 @@ def test_losing_the_message_ends_the_handler(qm, queue, worker, started):
     assert cancelled.wait(WAIT)
 
 
-def test_losing_the_message_ends_the_coroutine(qm, queue, worker, started):
+def test_lapsed_lease_cancels_the_coroutine(qm, queue, worker, started):
     running, cancelled = threading.Event(), threading.Event()
 
     @worker.consumer("q", lease=1, retry=Retry(attempts=None))
@@ -145,7 +145,7 @@ def test_losing_the_message_ends_the_coroutine(qm, queue, worker, started):
     assert cancelled.wait(WAIT)
 
 
-def test_max_hold(qm, queue, worker, started):
+def test_max_hold_cancels_the_handler(qm, queue, worker, started):
     cancelled, never = threading.Event(), threading.Event()
 
     @worker.consumer("q", lease=0.2, max_hold=0.5)
@@ -162,7 +162,7 @@ def test_max_hold(qm, queue, worker, started):
     assert cancelled.wait(WAIT)
 
 
-def test_a_time_limit_is_a_failure(qm, queue, worker):
+def test_exceeded_time_limit_is_a_failure(qm, queue, worker):
     never = threading.Event()
 
     @worker.consumer("q", time_limit=0.1, retry=Retry(attempts=1))
@@ -177,18 +177,18 @@ def test_a_time_limit_is_a_failure(qm, queue, worker):
 
 
 def test_stop_lets_handlers_finish(qm, queue, worker, started):
-    running, go_on = threading.Event(), threading.Event()
+    running, proceed = threading.Event(), threading.Event()
 
     @worker.consumer("q")
     def handle(message):
         running.set()
-        assert go_on.wait(WAIT)
+        assert proceed.wait(WAIT)
 
     thread = started(worker)
     send(qm, queue, b"x")
     assert running.wait(WAIT)
     worker.stop()
-    go_on.set()
+    proceed.set()
     thread.join(WAIT)
     assert not thread.is_alive()
     info = qm.queue_info("q")
@@ -196,7 +196,7 @@ def test_stop_lets_handlers_finish(qm, queue, worker, started):
 
 
 @pytest.mark.parametrize("kind", ["thread", "coroutine"])
-def test_the_deadline_gives_messages_back(qm, queue, kind, started):
+def test_shutdown_deadline_releases_messages(qm, queue, kind, started):
     worker = Worker(shutdown_seconds=0.1)
     running, never = threading.Event(), threading.Event()
 
@@ -224,8 +224,8 @@ def test_the_deadline_gives_messages_back(qm, queue, kind, started):
     assert qm.queue_info("q").ready == 1
 
 
-@pytest.mark.parametrize("server_kind", ["real"])  # there is nothing to break in the other
-def test_a_broken_connection_is_survived(qm, queue, worker, started, backend):
+@pytest.mark.parametrize("server_kind", ["real"])  # fakeredis has no connections
+def test_worker_reconnects_after_killed_connections(qm, queue, worker, started, backend):
     seen = threading.Semaphore(0)
 
     @worker.consumer("q")
@@ -242,7 +242,7 @@ def test_a_broken_connection_is_survived(qm, queue, worker, started, backend):
     assert seen.acquire(timeout=WAIT)
 
 
-def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
+def test_rate_spaces_the_messages(qm, queue, worker, monkeypatch):
     pauses: list[Any] = []
 
     @worker.consumer("q", rate="400/s")
@@ -250,7 +250,7 @@ def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
         pass
 
     original = Rate.pause
-    still = SimpleNamespace(monotonic=lambda: 0.0)  # so it does not matter how long handling takes
+    still = SimpleNamespace(monotonic=lambda: 0.0)  # the pauses do not depend on the duration of handling
     monkeypatch.setattr("mqredis.worker.rate.time", still)
 
     def pause(self, count):
@@ -263,8 +263,8 @@ def test_the_rate_is_kept(qm, queue, worker, monkeypatch):
     assert pauses[:20] == [pytest.approx(n / 400) for n in range(20)]
 
 
-def test_one_round_trip_settles_and_reads(qm, worker, monkeypatch):
-    monkeypatch.setattr("mqredis.worker.loop.LAPSED_SECONDS", WAIT)  # however slow the machine is
+def test_one_call_commits_a_message_and_locks_the_next(qm, worker, monkeypatch):
+    monkeypatch.setattr("mqredis.worker.loop.LAPSED_SECONDS", WAIT)  # on slow machines too
     qm.create_queue("q")
     with qm.open("q") as queue:
         queue.send_many([b"x"] * 20)
@@ -282,12 +282,12 @@ def test_one_round_trip_settles_and_reads(qm, worker, monkeypatch):
     qm.wrap(counted)
     assert worker.run(burst=True, manager=qm, signals=False) == 20
     qm.wrap(None)
-    # 20 messages, one look that commits the last and finds nothing, and one more round of the burst.
+    # 20 messages, one call that commits the last and finds none, and one in the last round of the burst.
     assert calls.count("lock") == 22
     assert "settle" not in calls
 
 
-def test_health_file(qm, queue, tmp_path, started):
+def test_health_file_is_written(qm, queue, tmp_path, started):
     path = tmp_path / "alive"
     worker = Worker(shutdown_seconds=5, health_file=str(path))
     seen = threading.Semaphore(0)
@@ -303,7 +303,7 @@ def test_health_file(qm, queue, tmp_path, started):
     assert path.exists()
 
 
-def test_in_the_background(qm, queue, worker):
+def test_background_worker_can_run_twice(qm, queue, worker):
     seen = threading.Semaphore(0)
 
     @worker.consumer("q")
@@ -318,7 +318,7 @@ def test_in_the_background(qm, queue, worker):
     assert qm.queue_info("q").messages == 0
 
 
-def test_what_a_background_run_raises(qm, worker):
+def test_error_of_a_background_run_is_raised(qm, worker):
     @worker.consumer("nowhere")
     def handle(message):
         pass

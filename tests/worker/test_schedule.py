@@ -1,4 +1,4 @@
-"""Schedules fire once a time, however many workers run."""
+"""Schedules send one message per scheduled time, however many workers run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def at(text: str) -> float:
         ("59 23 31 12 *", "2026-12-31T23:59:00", "2027-12-31T23:59:00"),
     ],
 )
-def test_times_of_cron(expression, now, following):
+def test_cron_computes_the_following_time(expression, now, following):
     assert Cron(expression).after(at(now)) == at(following)
 
 
@@ -49,13 +49,13 @@ def test_times_of_cron(expression, now, following):
     ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *",
      "a * * * *", "-1 * * * *", "1- * * * *", "² * * * *"],
 )  # fmt: skip
-def test_expressions_that_make_no_sense(expression):
+def test_invalid_cron_expression_is_refused(expression):
     with pytest.raises(mqredis.InvalidArgument):
         Cron(expression)
 
 
 @pytest.mark.parametrize("expression", ["0 0 30 2 *", "0 0 31 2,4 *"])
-def test_a_time_that_never_comes(expression):
+def test_cron_expression_without_any_date_is_refused(expression):
     with pytest.raises(mqredis.InvalidArgument, match="Bad day-of-month"):
         Cron(expression)
 
@@ -81,18 +81,18 @@ BERLIN = "Europe/Berlin"  # an hour ahead of UTC, in summer two; the clocks chan
         ("*/30 * * * *", BERLIN, "2026-10-25T00:30:00", "2026-10-25T01:00:00"),
     ],
 )
-def test_time_zones(expression, zone, now, following):
+def test_cron_respects_time_zones_and_clock_changes(expression, zone, now, following):
     assert Cron(expression, zone).after(at(now)) == at(following)
     assert Cron(expression, ZoneInfo(zone)).after(at(now)) == at(following)
 
 
 @pytest.mark.parametrize("zone", ["", "Europe/Nowhere", "../etc/passwd", "Europe", 5, None])
-def test_time_zones_that_do_not_exist(zone):
+def test_unknown_time_zone_is_refused(zone):
     with pytest.raises(mqredis.InvalidArgument, match="there is no time zone"):
         Cron("0 3 * * *", zone)
 
 
-def test_a_schedule_and_a_function_take_a_time_zone(qm):
+def test_schedules_and_cron_functions_take_a_time_zone(qm):
     worker = Worker()
     worker.schedule("morning", "0 3 * * *", "jobs", timezone=BERLIN)
 
@@ -106,7 +106,7 @@ def test_a_schedule_and_a_function_take_a_time_zone(qm):
         worker.schedule("never", "0 3 * * *", "jobs", timezone="Mars")
 
 
-def test_a_fixed_zone_has_a_name():
+def test_fixed_offset_zone_has_a_name():
     india = timezone(timedelta(hours=5, minutes=30))
     assert zone_name(india) == "UTC+05:30"
     assert zone_of("UTC+05:30") == india
@@ -118,7 +118,7 @@ def test_a_fixed_zone_has_a_name():
             zone_of(name)
 
 
-def test_every():
+def test_every_computes_multiples_of_the_interval():
     assert Every(90).after(0) == 90
     assert Every(90).after(91) == 180
     with pytest.raises(mqredis.InvalidArgument):
@@ -135,7 +135,7 @@ def scheduled() -> Worker:
     return worker
 
 
-def test_workers_that_start_at_once_on_a_new_manager_all_run(redis_server):
+def test_workers_starting_together_on_a_new_manager_all_run(redis_server):
     settings = mqredis.Settings(allow_volatile=True)
     together, failed = threading.Barrier(4), []
 
@@ -170,7 +170,7 @@ def next_time(qm: mqredis.QueueManager) -> float:
     return next_at.timestamp()
 
 
-def test_two_workers_fire_once(qm):
+def test_two_workers_send_each_scheduled_time_once(qm):
     qm.create_queue("jobs", transactional=True)
     first, second = scheduled(), scheduled()
     for _ in range(5):
@@ -187,7 +187,7 @@ def test_two_workers_fire_once(qm):
     assert one(qm).last_at is not None
 
 
-def test_what_was_missed_is_made_up_for_once(qm):
+def test_missed_times_are_sent_once(qm):
     qm.create_queue("jobs", transactional=True)
     worker = scheduled()
     burst(worker, qm)
@@ -199,7 +199,7 @@ def test_what_was_missed_is_made_up_for_once(qm):
     assert not one(qm).overdue
 
 
-def test_functions(qm):
+def test_cron_function_is_called_at_its_time(qm):
     worker = Worker()
     seen: list[Any] = []
 
@@ -225,7 +225,7 @@ def sent(qm: mqredis.QueueManager, name: str = "jobs") -> list[Any]:
         return [message.properties["scheduled_for"] for message in drain(queue)]
 
 
-def test_what_the_code_declares_is_listed(qm):
+def test_declared_schedule_is_listed(qm):
     qm.create_queue("jobs")
     worker = Worker()
     worker.schedule("nightly", "0 3 * * *", "jobs", "go", timezone=BERLIN, label="l", priority=5)
@@ -239,7 +239,7 @@ def test_what_the_code_declares_is_listed(qm):
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_messages_arrive_as_those_that_are_sent(qm, transactional):
+def test_scheduled_messages_have_the_declared_fields(qm, transactional):
     qm.create_queue("jobs", transactional=transactional)
     worker = Worker()
     fields: dict[str, Any] = {"label": "l", "correlation_id": "c", "properties": {"n": 1}, "app_tag": 7}
@@ -256,10 +256,10 @@ def test_messages_arrive_as_those_that_are_sent(qm, transactional):
     qm.advance_clock(3600)
     burst(worker, qm)
     qm.advance_clock(61)
-    assert qm.queue_info("jobs").messages == 0  # its time to live was over
+    assert qm.queue_info("jobs").messages == 0  # it has expired
 
 
-def test_a_delay_counts_from_the_time(qm):
+def test_delay_counts_from_the_scheduled_time(qm):
     qm.create_queue("jobs")
     worker = Worker()
     worker.schedule("hourly", 3600.0, "jobs", b"go", delay=60)
@@ -271,7 +271,7 @@ def test_a_delay_counts_from_the_time(qm):
     assert qm.queue_info("jobs").ready == 1
 
 
-def test_code_that_changes_a_schedule_changes_what_is_stored(qm):
+def test_changed_declaration_updates_the_stored_schedule(qm):
     qm.create_queue("jobs")
     burst(scheduled(), qm)
     before = one(qm)
@@ -291,7 +291,7 @@ def test_code_that_changes_a_schedule_changes_what_is_stored(qm):
     assert next_time(qm) % 86_400 == 0
 
 
-def test_a_declared_schedule_is_served_by_workers_that_declare_it_alone(qm):
+def test_declared_schedule_is_served_only_by_workers_that_declare_it(qm):
     qm.create_queue("jobs")
     burst(scheduled(), qm)
     qm.operator("ada").create_schedule("free", 3600, "jobs", b"free")
@@ -309,7 +309,7 @@ def test_a_declared_schedule_is_served_by_workers_that_declare_it_alone(qm):
         assert [message.body for message in drain(jobs)] == [b"go"]
 
 
-def test_a_name_that_an_operator_has_taken_cannot_be_declared(qm):
+def test_schedule_name_created_by_an_operator_cannot_be_declared(qm):
     qm.create_queue("jobs")
     qm.operator("ada").create_schedule("hourly", 60, "jobs")
     with pytest.raises(mqredis.ScheduleExists, match="created at run time: remove it"):
@@ -319,7 +319,7 @@ def test_a_name_that_an_operator_has_taken_cannot_be_declared(qm):
         worker.schedule("hourly", 60.0, "jobs")
 
 
-def test_a_schedule_whose_queue_refuses_is_served_later(qm, caplog):
+def test_schedule_whose_queue_refuses_sends_is_served_later(qm, caplog):
     qm.create_queue("jobs", put_inhibited=True)
     worker = scheduled()
     burst(worker, qm)
@@ -335,12 +335,12 @@ def test_a_schedule_whose_queue_refuses_is_served_later(qm, caplog):
 
 
 class Killed(BaseException):
-    """The worker was killed."""
+    """Stands for the death of the worker."""
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", ["due", "fire"])
-def test_a_worker_that_is_killed_in_the_middle_neither_loses_nor_doubles_a_time(qm, monkeypatch, step, after):
+def test_worker_killed_at_any_step_neither_loses_nor_repeats_a_scheduled_time(qm, monkeypatch, step, after):
     """The first worker is killed before or after the broker has carried out each of its steps."""
     qm.create_queue("jobs", transactional=True)
     first, second = scheduled(), scheduled()
@@ -366,7 +366,7 @@ def test_a_worker_that_is_killed_in_the_middle_neither_loses_nor_doubles_a_time(
     assert sent(qm) == [slot]
 
 
-def test_of_two_workers_that_find_the_same_time_due_one_serves_it(qm):
+def test_scheduled_time_found_due_by_two_workers_is_served_once(qm):
     qm.create_queue("jobs")
     burst(scheduled(), qm)
     qm.advance_clock(3600)
@@ -377,7 +377,7 @@ def test_of_two_workers_that_find_the_same_time_due_one_serves_it(qm):
     assert len(sent(qm)) == 1
 
 
-def test_a_schedule_that_is_changed_after_it_was_found_due_is_not_served(qm):
+def test_schedule_changed_after_it_was_found_due_is_not_served(qm):
     qm.create_queue("jobs")
     burst(scheduled(), qm)
     qm.advance_clock(3600)
@@ -388,7 +388,7 @@ def test_a_schedule_that_is_changed_after_it_was_found_due_is_not_served(qm):
     assert sent(qm) == []
 
 
-def test_a_running_worker_serves_what_is_created_meanwhile(qm, started):
+def test_worker_serves_a_schedule_created_at_run_time(qm, started):
     qm.create_queue("jobs")
     worker = Worker(shutdown_seconds=5)
     seen = threading.Event()
@@ -403,7 +403,7 @@ def test_a_running_worker_serves_what_is_created_meanwhile(qm, started):
     assert one(qm).last_at is not None
 
 
-def test_a_worker_that_starts_logs_its_schedules(qm, caplog):
+def test_starting_worker_logs_its_schedules(qm, caplog):
     qm.create_queue("jobs")
     worker = Worker(shutdown_seconds=5)
     worker.schedule("nightly", "0 3 * * *", "jobs", timezone=BERLIN)
@@ -414,7 +414,7 @@ def test_a_worker_that_starts_logs_its_schedules(qm, caplog):
     assert "schedule hourly sends to jobs: every 3600 s (UTC)" in caplog.messages
 
 
-def test_a_text_that_cannot_be_read_keeps_no_other_schedule_from_being_served(qm, caplog):
+def test_unreadable_schedule_does_not_block_the_others(qm, caplog):
     qm.create_queue("jobs")
     burst(scheduled(), qm)
     definitions, _ = qm.context.keys.schedules
@@ -429,7 +429,7 @@ def test_a_text_that_cannot_be_read_keeps_no_other_schedule_from_being_served(qm
         qm.schedules()
 
 
-def test_the_ticks_of_the_release_before_are_removed(qm):
+def test_schedule_queues_of_release_0_1_0_are_removed(qm):
     """Release 0.1.0 kept a delayed message in a queue schedule.<name>."""
     qm.create_queue("jobs", transactional=True)
     for name in ("schedule.hourly", "schedule.mine"):

@@ -1,4 +1,4 @@
-"""How the loops of a worker commit and give back, and what they do when that fails."""
+"""How the loops of a worker commit and release messages, and what they do if that fails."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def bodies(qm: mqredis.QueueManager, name: str) -> list[bytes]:
 
 
 @pytest.fixture
-def failing(qm: mqredis.QueueManager) -> Any:
-    """``failing(chosen, *errors)``: the first operations that ``chosen`` accepts raise these; None: it runs."""
+def fail_operations(qm: mqredis.QueueManager) -> Any:
+    """``fail_operations(chosen, *errors)``: the first operations that ``chosen`` accepts raise these errors; None
+    lets the operation run."""
     original = qm._run
 
     def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
@@ -64,17 +65,17 @@ def failing(qm: mqredis.QueueManager) -> Any:
     qm._run = original  # type: ignore[method-assign]
 
 
-def ends(operation: Operation[Any]) -> bool:
-    """Does it commit a transaction, or send what a handler has sent?"""
+def commits_or_sends(operation: Operation[Any]) -> bool:
+    """Return whether the operation commits a transaction or sends the messages of a handler."""
     return getattr(operation, "outcome", "") == "commit" or operation.name in ("send", "Send", "send_many")
 
 
 def ignore(message: mqredis.Message) -> None:
-    """Handled."""
+    """Handle a message successfully."""
 
 
-class Sub:
-    """A consumer of a subqueue, which has no retry policy, and what was locked whenever it waited."""
+class SubqueueConsumer:
+    """A consumer of a subqueue, which has no retry policy. Records each pause and the locks held during it."""
 
     def __init__(self, qm: mqredis.QueueManager, transactional: bool) -> None:
         create(qm, "q", transactional, b"x")
@@ -96,7 +97,7 @@ class Sub:
         running.prepare()
 
         class Stopping(threading.Event):
-            def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is the object around it
+            def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is the enclosing object
                 self.waits.append(timeout or 0)
                 self.locked.append(len(list(self.qm.locks("q;poison"))))
                 return True
@@ -108,25 +109,25 @@ class Sub:
             running.close()
 
 
-def test_a_message_of_a_subqueue_is_given_back_before_the_wait(qm, transactional):
-    sub = Sub(qm, transactional)
+def test_failed_message_of_a_subqueue_is_released_before_the_pause(qm, transactional):
+    consumer_of_subqueue = SubqueueConsumer(qm, transactional)
 
     def fail(message):
         raise RuntimeError("no")
 
-    sub.run(fail)
-    assert (sub.waits, sub.locked) == ([40], [0])
+    consumer_of_subqueue.run(fail)
+    assert (consumer_of_subqueue.waits, consumer_of_subqueue.locked) == ([40], [0])
 
 
 @pytest.mark.parametrize("error", [Reject("never"), RetryLater(5)], ids=["reject", "later"])
-def test_no_wait_after_what_is_no_failure(qm, transactional, error):
-    sub = Sub(qm, transactional)
+def test_reject_and_retry_later_cause_no_pause(qm, transactional, error):
+    consumer_of_subqueue = SubqueueConsumer(qm, transactional)
 
     def end(message):
         raise error
 
-    sub.run(end)
-    assert sub.waits == []
+    consumer_of_subqueue.run(end)
+    assert consumer_of_subqueue.waits == []
 
 
 def handled_locks(qm: mqredis.QueueManager, running: Running, *names: str) -> list[mqredis.LockedMessage]:
@@ -134,7 +135,7 @@ def handled_locks(qm: mqredis.QueueManager, running: Running, *names: str) -> li
     return [lock for name in names for lock in running.open(name).lock_many(10, 0)]
 
 
-def test_what_was_committed_is_not_committed_again(qm, failing, monkeypatch, caplog):
+def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, monkeypatch, caplog):
     for name in ("a", "b"):
         create(qm, name, False, b"1", b"2", b"3")
     worker = Worker()
@@ -145,10 +146,12 @@ def test_what_was_committed_is_not_committed_again(qm, failing, monkeypatch, cap
     assert isinstance(loop, LockLoop)
     loop._handled.add(handled_locks(qm, running, "a", "b"))
     monkeypatch.setattr(read, "BATCH", 2)
-    failing(lambda operation: operation.name == "settle", None, None, BrokerUnavailable("down"))
+    fail_operations(lambda operation: operation.name == "settle", None, None, BrokerUnavailable("down"))
     with pytest.raises(BrokerUnavailable):
         loop.flush()
-    assert [lock.message.body for lock in loop._handled.copy()] == [b"1", b"2", b"3"], "those of b"
+    assert [lock.message.body for lock in loop._handled.copy()] == [b"1", b"2", b"3"], (
+        "only the messages of b are left"
+    )
     assert (qm.queue_info("a").messages, qm.queue_info("b").messages) == (0, 3)
     with caplog.at_level(logging.WARNING):
         loop.flush()
@@ -156,7 +159,7 @@ def test_what_was_committed_is_not_committed_again(qm, failing, monkeypatch, cap
     running.close()
 
 
-def test_what_was_handled_is_gone_with_its_queue(qm, caplog):
+def test_handled_messages_of_a_deleted_queue_are_dropped_with_a_warning(qm, caplog):
     create(qm, "a", False, b"1")
     create(qm, "b", False, b"1")
     worker = Worker()
@@ -174,7 +177,7 @@ def test_what_was_handled_is_gone_with_its_queue(qm, caplog):
     running.close()
 
 
-def test_a_message_of_a_paused_queue_is_committed_before_others_are_read(qm, monkeypatch):
+def test_message_of_a_paused_queue_is_committed_before_the_next_read(qm, monkeypatch):
     create(qm, "a", False, b"1")
     create(qm, "b", False, b"2")
     worker = Worker()
@@ -201,7 +204,7 @@ def test_a_message_of_a_paused_queue_is_committed_before_others_are_read(qm, mon
     running.close()
 
 
-def test_failed_counts_messages(qm, worker, transactional):
+def test_failed_counts_the_messages_of_a_batch(qm, worker, transactional):
     create(qm, "q", transactional, b"1", b"2", b"3")
 
     @worker.consumer("q", retry=Retry(attempts=1))
@@ -212,7 +215,7 @@ def test_failed_counts_messages(qm, worker, transactional):
     assert worker.consumers[0].failed == 3
 
 
-def test_a_transaction_that_ends_meanwhile_is_not_given_back(qm, worker, monkeypatch):
+def test_release_reads_the_current_transaction_once(qm, worker, monkeypatch):
     create(qm, "q", True)
     worker.consumer("q")(ignore)
     running = Running(qm, worker.consumers, shutdown_seconds=5)
@@ -223,11 +226,11 @@ def test_a_transaction_that_ends_meanwhile_is_not_given_back(qm, worker, monkeyp
         values = iter([transaction, None, None])
         monkeypatch.setattr(TransactionLoop, "_transaction", property(lambda _: next(values)), raising=False)
         loop.give_back()
-    assert next(values) is None, "it was read once"
+    assert next(values) is None, "the property was read once"
     running.close()
 
 
-def test_no_handled_lock_is_taken_twice(qm, monkeypatch):
+def test_handled_lock_is_taken_once_by_concurrent_threads(qm, monkeypatch):
     create(qm, "q", False, b"1", b"2")
     with qm.open("q") as queue:
         locks = queue.lock_many(2, 0)
@@ -251,7 +254,7 @@ def test_no_handled_lock_is_taken_twice(qm, monkeypatch):
         def adding() -> Iterator[mqredis.LockedMessage]:
             yield locks[0]
             thread.start()
-            assert begun.wait(WAIT), "it has taken what is there, or waits"
+            assert begun.wait(WAIT), "take has returned or waits for the mutex"
             yield locks[1]
 
         monkeypatch.setattr(handled, "_mutex", Mutex())
@@ -264,8 +267,8 @@ def test_no_handled_lock_is_taken_twice(qm, monkeypatch):
 @pytest.mark.parametrize(
     "error", [BrokerFull("no memory"), BrokerUnavailable("down"), OutcomeUnknown("lost")]
 )
-def test_a_broker_that_cannot_commit_is_no_failure_of_the_handler(
-    qm, worker, transactional, failing, error, caplog
+def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
+    qm, worker, transactional, fail_operations, error, caplog
 ):
     create(qm, "in", transactional, b"1")
     create(qm, "out", transactional)
@@ -275,7 +278,7 @@ def test_a_broker_that_cannot_commit_is_no_failure_of_the_handler(
     def handle(body: bytes, tx: Unit) -> None:
         seen.append(body)
         tx.send("out", body)
-        failing(ends, error)
+        fail_operations(commits_or_sends, error)
 
     with pytest.raises(type(error)):
         burst(worker, qm)
@@ -284,12 +287,12 @@ def test_a_broker_that_cannot_commit_is_no_failure_of_the_handler(
     assert "failed with message" not in caplog.text
     assert "may be handled again" not in caplog.text
     if transactional and isinstance(error, OutcomeUnknown):
-        assert qm.queue_info("in").ready == 0, "it may be committed"
+        assert qm.queue_info("in").ready == 0, "the transaction may be committed"
     else:
         assert bodies(qm, "in") == [b"1"]
 
 
-def test_what_the_broker_refuses_is_a_failure_of_the_handler(qm, worker, transactional):
+def test_send_refused_by_the_broker_is_a_failure_of_the_handler(qm, worker, transactional):
     create(qm, "in", transactional, b"1")
     qm.create_queue("out", transactional=transactional, quota_bytes=1)
 
@@ -308,7 +311,7 @@ def recreated(qm: mqredis.QueueManager, transactional: bool, *bodies: bytes) -> 
     create(qm, "q", transactional, *bodies)
 
 
-def test_a_queue_that_was_created_again_gets_the_policy_again(qm, transactional, started):
+def test_recreated_queue_gets_the_retry_policy_again(qm, transactional, started):
     create(qm, "q", transactional)
     create(qm, "other", transactional)
     worker = Worker(shutdown_seconds=5)
@@ -333,10 +336,10 @@ def test_a_queue_that_was_created_again_gets_the_policy_again(qm, transactional,
         assert poison.receive(WAIT).body == b"y"
     assert tried == [1, 2]
     assert qm.queue_info("q").retry == Retry(attempts=2, delay=0).policy()
-    assert qm.queue_info("other").retry is None, "the policy of a queue that is still there is not touched"
+    assert qm.queue_info("other").retry is None, "the policy of a queue that was not recreated is kept"
 
 
-def test_a_policy_that_was_not_set_again_keeps_the_queue_from_being_read(qm, transactional, failing, caplog):
+def test_recreated_queue_is_not_read_before_its_policy_is_set(qm, transactional, fail_operations, caplog):
     create(qm, "q", transactional)
     worker = Worker()
     worker.consumer("q", retry=Retry(attempts=2))(ignore)
@@ -344,7 +347,7 @@ def test_a_policy_that_was_not_set_again_keeps_the_queue_from_being_read(qm, tra
     running.prepare()
     loop = running._loops[0]
     recreated(qm, transactional, b"x")
-    failing(lambda operation: operation.name == "update", BrokerUnavailable("down"))
+    fail_operations(lambda operation: operation.name == "update", BrokerUnavailable("down"))
     running._reopen(loop)
     with pytest.raises(mqredis.QueueNotAvailable):
         loop.turn(0)
@@ -357,7 +360,7 @@ def test_a_policy_that_was_not_set_again_keeps_the_queue_from_being_read(qm, tra
     running.close()
 
 
-def test_without_a_policy_a_failed_message_is_waited_for_and_the_log_says_so(qm, transactional, caplog):
+def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transactional, caplog):
     create(qm, "q", transactional, b"x")
     worker = Worker()
     waits: list[float] = []
@@ -371,7 +374,7 @@ def test_without_a_policy_a_failed_message_is_waited_for_and_the_log_says_so(qm,
     qm.update_queue("q", retry=None)
 
     class Stopping(threading.Event):
-        def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is no use here
+        def wait(_, timeout: float | None = None) -> bool:  # noqa: N805 - self is not used
             waits.append(timeout or 0)
             return True
 
@@ -389,7 +392,9 @@ def test_without_a_policy_a_failed_message_is_waited_for_and_the_log_says_so(qm,
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_the_log_says_nothing_of_a_policy_that_cannot_be_read(qm, transactional, failing, caplog, deleted):
+def test_log_claims_no_next_attempt_if_the_policy_cannot_be_read(
+    qm, transactional, fail_operations, caplog, deleted
+):
     create(qm, "q", transactional, b"x")
     worker = Worker()
 
@@ -402,7 +407,7 @@ def test_the_log_says_nothing_of_a_policy_that_cannot_be_read(qm, transactional,
     running = Running(qm, worker.consumers, shutdown_seconds=5)
     running.prepare()
     if not deleted:
-        failing(lambda operation: operation.name == "info", BrokerUnavailable("down"))
+        fail_operations(lambda operation: operation.name == "info", BrokerUnavailable("down"))
     with contextlib.suppress(mqredis.QueueNotAvailable):
         running._loops[0].turn(0)
     assert "in attempt 1: its retry policy could not be read" in caplog.text

@@ -1,4 +1,4 @@
-"""SIGTERM ends a worker at whatever moment it comes: a handler must not wait for what the main thread holds."""
+"""SIGTERM ends a worker at any moment: its handler must not wait for a lock that the main thread holds."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MOMENTS = ("before 1", "behind 1", "before 2", "behind 2", "asleep 1", "asleep 2
 
 
 class Moments:
-    """Raises SIGTERM at one of the moments, by standing in for what the supervisor calls then."""
+    """Raises SIGTERM at one of the moments, in a replacement of the function that the supervisor calls then."""
 
     def __init__(self, wanted: str) -> None:
-        self.wanted, self.starts, self.sleeps, self.came = wanted, 0, 0, False
+        self.wanted, self.starts, self.sleeps, self.signalled = wanted, 0, 0, False
 
     def at(self, moment: str) -> None:
         if moment == self.wanted:
-            self.came = True
+            self.signalled = True
             signal.raise_signal(signal.SIGTERM)
 
     def start(self, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -46,7 +46,7 @@ class Moments:
 
 
 class Wake:
-    """The queue on which the supervisor sleeps."""
+    """The queue on which the supervisor waits, with a signal at the wanted moment."""
 
     def __init__(self, moments: Moments) -> None:
         self.moments, self.real = moments, SimpleQueue[None]()
@@ -60,7 +60,7 @@ class Wake:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_supervisor_ends_wherever_the_signal_meets_it(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+def test_sigterm_ends_the_supervisor_at_any_moment(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     monkeypatch.setattr(processes, "_LOOK_SECONDS", 0.001)
     moments, popen = Moments(moment), subprocess.Popen
     before = signal.getsignal(signal.SIGTERM)
@@ -68,20 +68,20 @@ def test_a_supervisor_ends_wherever_the_signal_meets_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(supervisor, "_wake", Wake(moments))
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **o: moments.start(popen, *a, **o))
     assert supervisor.run() == 0
-    assert moments.came
+    assert moments.signalled
     assert signal.getsignal(signal.SIGTERM) == before
     assert all(child is None or child.returncode == -signal.SIGTERM for child in supervisor._children)
 
 
 @pytest.mark.timeout(60)
-def test_the_handler_of_a_supervisor_waits_for_nothing_that_its_sleep_holds() -> None:
+def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
     supervisor = _Supervisor(["true"], {}, 1, False, False, None, Path.cwd())
     # Its ``put`` may interrupt a ``get`` of the same thread (documented), unlike that of an event or another queue.
     assert type(supervisor._wake) is SimpleQueue
 
 
-class Stage:
-    """The part of a run that handles signals."""
+class SignalledRun:
+    """The attributes of a run that its signal handling uses."""
 
     stop = Running.stop
 
@@ -90,12 +90,12 @@ class Stage:
 
 
 @pytest.mark.timeout(120)
-def test_a_run_ends_though_its_main_thread_holds_the_lock_of_the_event() -> None:
-    stage: Any = Stage()
-    with Signals(stage):
-        with stage.stopping._cond:  # as ``wait`` does before and behind its sleep
+def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> None:
+    run: Any = SignalledRun()
+    with Signals(run):
+        with run.stopping._cond:  # as ``wait`` does before and after it sleeps
             signal.raise_signal(signal.SIGTERM)
-        assert stage.stopping.wait(60)
-        assert not stage._killed.is_set()
+        assert run.stopping.wait(60)
+        assert not run._killed.is_set()
         signal.raise_signal(signal.SIGTERM)
-        assert stage._killed.wait(60)
+        assert run._killed.wait(60)
