@@ -1,4 +1,4 @@
-"""Messages that are sent together are, byte for byte, what each is by itself; and refused as it would be."""
+"""Messages sent in a batch are encoded and refused exactly as in single sends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.counts import messages_of
 CONTEXT = Context(ManagerKeys("together"), Settings())
 CONTEXT.incarnation = "life"
 LIMIT = 100_000
-# Of each kind and at its limits; what has to be escaped, and what is no ASCII.
+#: Values of each type and its limits, with characters that are escaped or not ASCII.
 VALUES: list[Any] = [
     "", "plain", "a\0b\x04", "é\u2028", "\U0001f600", "\x7f", 0, -1, 7, (1 << 63) - 1, -(1 << 63), 0.0, -0.0, 129.95,
     1e300, 5e-324, True, False, None, b"", b"\xff\0",
@@ -42,19 +42,19 @@ def handle(limit: int = LIMIT) -> Handle:
     return Handle(CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", limit)
 
 
-def fields_by(chance: random.Random) -> dict[str, Any]:
-    """Fields of a message; most are like most."""
-    fields: dict[str, Any] = {"body": chance.randbytes(chance.choice(SIZES)), "correlation_id": "c-1"}
-    if chance.random() < 0.4:
-        fields["correlation_id"] = chance.choice(IDENTIFIERS)
-    if chance.random() < 0.7:
+def fields_by(rng: random.Random) -> dict[str, Any]:
+    """Return random fields of a message, most of them common ones."""
+    fields: dict[str, Any] = {"body": rng.randbytes(rng.choice(SIZES)), "correlation_id": "c-1"}
+    if rng.random() < 0.4:
+        fields["correlation_id"] = rng.choice(IDENTIFIERS)
+    if rng.random() < 0.7:
         fields["properties"] = {
-            name: chance.choice(VALUES) for name in chance.sample(NAMES, chance.randint(0, len(NAMES)))
+            name: rng.choice(VALUES) for name in rng.sample(NAMES, rng.randint(0, len(NAMES)))
         }
-    if chance.random() < 0.3:
-        fields |= chance.choice(OTHERS)
+    if rng.random() < 0.3:
+        fields |= rng.choice(OTHERS)
     for name in ("body", "correlation_id"):
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             del fields[name]
     return fields
 
@@ -62,7 +62,7 @@ def fields_by(chance: random.Random) -> dict[str, Any]:
 def sent(
     messages: list[Any], unit: UnitOfWork | None = None, limit: int = LIMIT
 ) -> tuple[list[Any], list[Sent]]:
-    """The calls that a send of many makes, and what it answers."""
+    """Return the calls of a batch send and its result."""
     operation = iter(send.send_many(handle(limit), messages, unit))
     calls: list[Any] = []
     count, answer = 0, None
@@ -71,7 +71,9 @@ def sent(
             call: Any = operation.send(answer)
             assert type(call) is Call
             calls.append(call)
-            if call.script == "queue_info":  # a message is too large by what was known: the queue is gone
+            if (
+                call.script == "queue_info"
+            ):  # a message exceeds the known limit: answer that the queue is gone
                 answer = int(Status.OK), [b""]
                 continue
             some = messages_of(calls[-1])
@@ -82,21 +84,21 @@ def sent(
 
 
 @pytest.mark.parametrize("transaction", ["", "t1.1", "odd\x02"])
-def test_each_is_what_it_is_by_itself(transaction: str) -> None:
+def test_batch_encodes_each_message_as_a_single_send_does(transaction: str) -> None:
     seed = random.randrange(sys.maxsize)
     print("seed", seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(60):
-        given = [fields_by(chance) for _ in range(chance.randint(0, 12))]
-        messages = [Outgoing(**fields) for fields in given]
+        field_sets = [fields_by(rng) for _ in range(rng.randint(0, 12))]
+        messages = [Outgoing(**fields) for fields in field_sets]
         for message in messages:
-            if chance.random() < 0.1:
-                _ = message.properties  # whose text does not count any more
-        wanted = [codec.encode(Outgoing(**fields), transaction) for fields in given]
+            if rng.random() < 0.1:
+                _ = message.properties  # reading the properties invalidates their cached text
+        wanted = [codec.encode(Outgoing(**fields), transaction) for fields in field_sets]
         assert [codec.encode(message, transaction) for message in messages] == wanted
         batch = codec.encode_each(messages, transaction, LIMIT)
         assert [batch.size(at) for at in range(len(wanted))] == [len(a) + len(b or b"") for a, b in wanted]
-        start, stop = sorted((chance.randint(0, len(wanted)), chance.randint(0, len(wanted))))
+        start, stop = sorted((rng.randint(0, len(wanted)), rng.randint(0, len(wanted))))
         unit = UnitOfWork(CONTEXT, transaction, 1000) if transaction else None
         for some, by_itself in ((messages, wanted), (messages[start:stop], wanted[start:stop])):
             calls, answers = sent(some, unit)
@@ -106,7 +108,7 @@ def test_each_is_what_it_is_by_itself(transaction: str) -> None:
                 by_pairs = commands.send(handle().address, by_itself, *grant)
                 assert call.args == by_pairs.args
                 assert grant[0] == transaction
-            names = [(fields.get("message_id"), fields.get("group_id")) for fields in given]
+            names = [(fields.get("message_id"), fields.get("group_id")) for fields in field_sets]
             names = names if some is messages else names[start:stop]
             assert answers == [
                 Sent(lookup_id=n, message_id=name or f"mq-{n:016x}", token=f"life-{n:016x}", group_id=group)
@@ -114,7 +116,7 @@ def test_each_is_what_it_is_by_itself(transaction: str) -> None:
             ]
 
 
-def test_large_bodies_follow_their_messages_in_each_call() -> None:
+def test_large_bodies_follow_their_records_in_each_call() -> None:
     big = b"b" * 5000
     messages = [
         Outgoing(body=big + b"%d" % n if n % 3 == 0 else b"%d" % n, correlation_id="c") for n in range(600)
@@ -129,7 +131,7 @@ def test_large_bodies_follow_their_messages_in_each_call() -> None:
         at += len(encoded)
 
 
-def test_a_call_carries_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_a_batch_are_limited_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "CALL_BYTES", 12_000)
     messages = [Outgoing(body=b"b" * size) for size in (5000, 5000, 5000, 20_000, 1, 2)]
     assert [messages_of(call) for call in sent(messages)[0]] == [2, 1, 1, 2]
@@ -137,7 +139,7 @@ def test_a_call_carries_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("fields", [{"correlation_id": "c"}, {"priority": 4}])
 @pytest.mark.parametrize("body", [b"b" * 100, b"b" * 5000])
-def test_the_first_that_is_too_large_or_wrong_is_told(fields: dict[str, Any], body: bytes) -> None:
+def test_first_invalid_message_of_a_batch_is_reported(fields: dict[str, Any], body: bytes) -> None:
     fits, small = Outgoing(body=body, **fields), Outgoing(body=b"")
     wrong = Outgoing(body=b"", properties={"a": "\ud800"})
     line, large = codec.encode(fits)
@@ -153,7 +155,7 @@ def test_the_first_that_is_too_large_or_wrong_is_told(fields: dict[str, Any], bo
         assert type(raised.value) is error
 
 
-def test_a_lone_surrogate_is_refused_by_each_way() -> None:
+def test_lone_surrogate_is_refused_in_single_and_batch_sends() -> None:
     for fields in (
         {"properties": {"a": "\ud800"}},
         {"properties": {"\ud800": 1}},
@@ -166,7 +168,7 @@ def test_a_lone_surrogate_is_refused_by_each_way() -> None:
             sent([message])
 
 
-def test_a_short_answer_is_no_answer() -> None:
+def test_reply_with_too_few_ids_is_an_error() -> None:
     operation = iter(send.send_many(handle(), [b"a", b"b"], None))
     operation.send(None)
     with pytest.raises(MqError, match="send answered 1 ids for 2 messages"):

@@ -1,4 +1,4 @@
-"""The benchmark compares figures of the same round only, and names where a peer is ahead."""
+"""The benchmark report compares figures of the same round and lists where a peer is ahead."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def row(peer: str, work: str, number: int, rate: float, **more: Any) -> dict[str
     }
 
 
-def test_a_ratio_pairs_figures_of_the_same_round() -> None:
+def test_ratio_pairs_figures_of_the_same_round() -> None:
     rows = [row(UNIT, "send", 0, 100), row(UNIT, "send", 1, 1_000), row("mqredis", "send", 0, 50)]
     rows += [row("mqredis", "send", 1, 900), row("mqredis", "send", 2, 7)]
     assert report.ratio(rows, "send", {"peer": "mqredis"}, {"peer": UNIT}) == [0.5, 0.9]
     assert report.spread([0.5, 0.9]) == "0.70 (0.50-0.90)"
 
 
-def test_a_missed_goal_and_a_cliff_are_named() -> None:
+def test_missed_goals_are_reported() -> None:
     rows = [
         row(UNIT, "send", 0, 100),
         row("mqredis", "send", 0, 90, shape="a"),
@@ -44,14 +44,14 @@ def test_a_missed_goal_and_a_cliff_are_named() -> None:
     assert "1.50 (1.50-1.50), at most 1.25: missed" in text
 
 
-def test_each_row_in_which_a_peer_is_ahead_is_named() -> None:
+def test_rows_in_which_a_peer_is_ahead_are_listed() -> None:
     rows = [row(UNIT, "send", 0, 100), row("mqredis", "send", 0, 90), row("streams", "send", 0, 95)]
     assert report.ahead(rows) == "- streams is ahead in: send (0.95 against 0.90)"
     rows[2]["rate"] = 80
     assert report.ahead(rows) == "No peer is ahead."
 
 
-def test_a_part_replaces_its_tables_and_nothing_else() -> None:
+def test_part_of_the_page_replaces_only_its_own_tables() -> None:
     page = "before\n<!-- sizes -->\nold\n<!-- end of sizes -->\nafter\n"
     assert (
         bench._replaced(page, "sizes", "new")
@@ -61,13 +61,13 @@ def test_a_part_replaces_its_tables_and_nothing_else() -> None:
         bench._replaced(page, "peers", "new")
 
 
-def test_the_page_has_a_place_for_each_part() -> None:
+def test_page_has_markers_for_each_part() -> None:
     page = bench.PAGE.read_text()
     for part in bench.PARTS:
         assert bench._replaced(page, part, "text") != page
 
 
-def test_a_wrong_message_is_noticed() -> None:
+def test_wrong_message_is_detected() -> None:
     check_envelope(envelope(7, "text"), "text")
     with pytest.raises(AssertionError, match="another body"):
         check_envelope(envelope(7, "other"), "text")

@@ -1,4 +1,4 @@
-"""The first call of a read asks for what the loop that waits would ask for, and ends as that would."""
+"""The optimised first call of a read makes the same request and has the same result as the wait loop."""
 
 from __future__ import annotations
 
@@ -67,14 +67,16 @@ def settling(held: list[tuple[str, str, str]]) -> Settling:
 
 
 def handle(waited: bool) -> Handle:
-    made = Handle(CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000)
-    made.waited = waited
-    made.locks = {key: fence for _, fence, key in HELD}
-    return made
+    queue_handle = Handle(
+        CONTEXT, Address(CONTEXT.keys, "q", "1"), "1", Access.ALL, Share.DENY_NONE, "", 10_000
+    )
+    queue_handle.waited = waited
+    queue_handle.locks = {key: fence for _, fence, key in HELD}
+    return queue_handle
 
 
 def run(operation: Operation[Any], answers: list[Answer]) -> list[Any]:
-    """Every step and what came of it all; a read that is not answered any more is told that the time is over."""
+    """Return every step and the result. A read without further answers finds nothing until it times out."""
     log: list[Any] = []
     left, steps = iter(answers), iter(operation)
     now = itertools.count(1.0)
@@ -115,11 +117,11 @@ def loop_lock(handle: Handle, timeout: Any, earlier: Settling, count: int) -> St
     return receive.noted(handle, (yield from until_found(reader, "D", timeout)))
 
 
-def both(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:
-    """Run it both ways; what is left behind is compared, too."""
+def assert_same(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:
+    """Assert that assert_same variants make the same steps and leave the same state."""
     logs = []
-    for alone in (True, False):
-        operation, state = make(alone)
+    for optimised in (True, False):
+        operation, state = make(optimised)
         logs.append((run(operation, answers), state))
     assert logs[0] == logs[1]
 
@@ -129,36 +131,41 @@ def both(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list
 @pytest.mark.parametrize("waited", [False, True])
 @pytest.mark.parametrize("settles", [0, 1, 2])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_lock(answers: list[Answer], timeout: float, waited: bool, settles: int, count: int) -> None:
-    def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
-        here, earlier = handle(waited), settling(HELD[:settles])
-        if alone:
-            return receive.Lock(here, count, timeout, None, None, earlier), [here.locks, earlier]
-        return Procedure(loop_lock(here, timeout, earlier, count)), [here.locks, earlier]
+def test_first_lock_call_equals_that_of_the_wait_loop(
+    answers: list[Answer], timeout: float, waited: bool, settles: int, count: int
+) -> None:
+    def make(optimised: bool) -> tuple[Operation[Any], list[Any]]:
+        queue_handle, earlier = handle(waited), settling(HELD[:settles])
+        if optimised:
+            return receive.Lock(queue_handle, count, timeout, None, None, earlier), [
+                queue_handle.locks,
+                earlier,
+            ]
+        return Procedure(loop_lock(queue_handle, timeout, earlier, count)), [queue_handle.locks, earlier]
 
-    both(make, answers)
+    assert_same(make, answers)
 
 
 @pytest.mark.parametrize("answers", ANSWERS)
 @pytest.mark.parametrize("timeout", [0, -1.0, 2.5, 9])
 @pytest.mark.parametrize("waited", [False, True])
 @pytest.mark.parametrize("transaction", [False, True])
-def test_a_receive(answers: list[Answer], timeout: float, waited: bool, transaction: bool) -> None:
-    def make(alone: bool) -> tuple[Operation[Any], list[Any]]:
-        here, unit = handle(waited), UnitOfWork(CONTEXT, "t1", 1000) if transaction else None
-        state = [unit and unit.paths, here.locks]
-        if alone:
-            return receive.Receive(here, 1, timeout, unit), state
-        return Procedure(loop_receive(here, timeout, unit)), state
+def test_first_receive_call_equals_that_of_the_wait_loop(
+    answers: list[Answer], timeout: float, waited: bool, transaction: bool
+) -> None:
+    def make(optimised: bool) -> tuple[Operation[Any], list[Any]]:
+        queue_handle, unit = handle(waited), UnitOfWork(CONTEXT, "t1", 1000) if transaction else None
+        state = [unit and unit.paths, queue_handle.locks]
+        if optimised:
+            return receive.Receive(queue_handle, 1, timeout, unit), state
+        return Procedure(loop_receive(queue_handle, timeout, unit)), state
 
-    both(make, answers)
+    assert_same(make, answers)
 
 
 @pytest.mark.parametrize("waited", [False, True])
 @pytest.mark.parametrize("timeout, tag", [("1", None), (True, None), (float("nan"), None), (0, ""), (0, 7)])
-def test_what_a_caller_got_wrong_is_refused_before_anything_is_asked(
-    timeout: Any, tag: Any, waited: bool
-) -> None:
+def test_invalid_arguments_are_refused_before_the_first_call(timeout: Any, tag: Any, waited: bool) -> None:
     for operation in (
         receive.Receive(handle(waited), 1, timeout, None, tag),
         receive.Lock(handle(waited), 1, timeout, None, tag),

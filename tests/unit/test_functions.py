@@ -1,4 +1,4 @@
-"""Scripts as functions of the server: what is added to a bundle, and what a call leaves for the next one."""
+"""Scripts as functions of the server: how bundles become libraries, and which state outlives a call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEPENDENT = {"fields", "first_place"}
 
 
 @pytest.mark.parametrize("library", scripts.libraries(), ids=lambda library: library.name)
-def test_lines_stay_where_they_are(library: Library) -> None:
+def test_libraries_keep_the_line_numbers_of_bundles(library: Library) -> None:
     assert re.fullmatch(rf"mqredis_[0-9a-f]{{12}}_{library.name}", library.title)
     was, now = [line for _, _, line in library.joined], library.text.splitlines()
     for n in range(1, len(was)):
@@ -38,7 +38,7 @@ def test_each_script_is_a_function_of_one_library() -> None:
         assert f"register('{form.name}', call_{name}, " in form.load[3]
 
 
-def test_the_lua_of_the_frequent_calls_is_small() -> None:
+def test_library_of_frequent_calls_stays_below_the_size_budget() -> None:
     """Send, receive, settle and transactions: design budget 250 KB (docs/decisions/scripts.md)."""
     assert len(scripts.library(scripts.MESSAGES).text) < 200_000
 
@@ -52,19 +52,19 @@ def modules() -> list[str]:
 
 
 @pytest.mark.parametrize("module", modules())
-def test_no_other_module_keeps_state(module: str) -> None:
+def test_only_listed_modules_keep_state(module: str) -> None:
     """A function library keeps the tables of its modules from call to call."""
     code = code_of(module)
     own = _MODULE.search(code)
     if own is None or module in STATE:
         return
-    # What stands at the margin is run when the module is loaded; only functions run in a call.
+    # Unindented lines run when the module is loaded; only indented ones run in a call.
     inside = "\n".join(line for line in code.splitlines() if line.startswith(" "))
     assert [match[0] for match in _ASSIGNED.finditer(inside) if match[1] == own[1]] == []
 
 
 @pytest.mark.parametrize("module", modules())
-def test_results_are_kept_by_their_text_alone(module: str) -> None:
+def test_cache_fields_are_assigned_only_in_the_cache_module(module: str) -> None:
     if module != "core/cache":
         assert not re.search(r"\bcache\.[a-z_]+(\[[^\n]*\])?\s*=(?!=)", code_of(module))
 
@@ -78,7 +78,7 @@ def body(text: str, function: str) -> str:
     return text[start : text.index("\nend", start)]
 
 
-def test_a_call_forgets_the_one_before() -> None:
+def test_context_fields_are_reset_at_the_begin_of_a_call() -> None:
     """Every field of the context is set when a call begins: by ``reset``, or by what ``open`` always runs."""
     text = code_of("core/context")
     declared = fields(
@@ -91,7 +91,7 @@ def test_a_call_forgets_the_one_before() -> None:
     assert {match[2] for match in _ASSIGNED.finditer(text) if match[1] == "context"} <= declared
 
 
-def test_fields_of_a_queue_are_named_in_its_constructor_or_end_with_the_call() -> None:
+def test_queue_fields_are_declared_in_queue_parse() -> None:
     """A table of a queue that outlives its call has no fields but those of ``queue.parse``."""
     text = code_of("core/queue")
     declared = fields(body(text, "queue.parse"))
@@ -110,7 +110,7 @@ def test_fields_of_a_queue_are_named_in_its_constructor_or_end_with_the_call() -
 
 
 @pytest.mark.parametrize("name", scripts.names())
-def test_every_script_begins_with_that(name: str) -> None:
+def test_script_using_the_context_opens_observes_or_resets_it(name: str) -> None:
     code = code_of(name)
     assert (
         "context.open(" in code
@@ -121,14 +121,14 @@ def test_every_script_begins_with_that(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", scripts.names())
-def test_a_script_that_writes_nothing_says_so_to_the_context_and_to_the_server(name: str) -> None:
+def test_read_only_script_observes_the_context_and_has_the_no_writes_flag(name: str) -> None:
     code, reading = code_of(name), scripts.get(name).header.no_writes
     assert ("context.observe(" in code) == reading
     if reading:
         assert not re.search(r"context\.open\(|queue\.open\(|timers\.serve\(", code)
 
 
-def test_no_field_of_the_context_is_set_elsewhere_unless_it_is_declared() -> None:
+def test_assigned_context_fields_are_declared() -> None:
     text = code_of("core/context")
     declared = fields(
         text[text.index("local context = {") : text.index("\n}")].replace("local context = {", "")

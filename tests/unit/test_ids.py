@@ -1,4 +1,4 @@
-"""Lookup ids of a reply are taken only if they are such, one as well as several."""
+"""Lookup ids of a reply are accepted only if each has 16 hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAMAGED += [ID[:at] + wrong + ID[at + 1 :] for at in range(16) for wrong in (b"g
 
 @pytest.mark.parametrize("ids", [ID, b"f" * 16, *DAMAGED])
 @pytest.mark.parametrize("before", [b"", ID, ID * 2])
-def test_one_and_several(before: bytes, ids: bytes) -> None:
+def test_only_well_formed_lookup_ids_are_accepted(before: bytes, ids: bytes) -> None:
     given = before + ids
     if re.fullmatch(rb"(?:[0-9a-f]{16})+", given):
         assert joined(given) == given

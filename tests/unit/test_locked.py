@@ -1,4 +1,4 @@
-"""A lock makes its message at the first access, with no visible difference."""
+"""A lock decodes its message at the first access, with no visible difference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RAW = [
 
 
 class Queue:
-    """What a lock asks of the face's queue."""
+    """The attributes of a queue object that a lock uses."""
 
     def __init__(self) -> None:
         self._handle = Handle(
@@ -45,7 +45,7 @@ def locked(raw: list[Any], queue: Any = None) -> list[LockedMessage]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_is_there_at_once_is_what_the_message_has(count: int) -> None:
+def test_fields_before_decoding_equal_those_of_the_message(count: int) -> None:
     for lock, raw in zip(locked(RAW[:count]), RAW, strict=False):
         expected = codec.decode("q", "life", *raw)
         before = lock.body, lock.lookup_id
@@ -57,7 +57,7 @@ def test_what_is_there_at_once_is_what_the_message_has(count: int) -> None:
         assert (lock.fence, lock.expires_at, lock.settled) == ("7", 100.5, False)
 
 
-def test_messages_made_together_are_the_same() -> None:
+def test_messages_decoded_together_equal_those_decoded_singly() -> None:
     queue: Any = Queue()
     locks = noted(queue._handle, Found(RAW, "7", b"1000500", 1_000_000))
     messages = locks.whole().messages
@@ -67,26 +67,26 @@ def test_messages_made_together_are_the_same() -> None:
     assert [(lock.body, lock.lookup_id) for lock in each] == [(m.body, m.lookup_id) for m in messages]
 
 
-def test_damage_is_told_before_anybody_has_a_lock() -> None:
+def test_damaged_message_raises_before_locks_are_returned() -> None:
     damaged = (RAW[1][0], RAW[1][1], b"no record")
     for raw in ([damaged], [RAW[0], damaged, RAW[2]]):
         queue: Any = Queue()
         with pytest.raises(InvariantBroken, match="04000000000000a1 of queue 'q' is damaged"):
             locked(raw, queue)
-        assert [*queue._handle.locks] == [one[0].decode() for one in raw]  # to be given back
+        assert [*queue._handle.locks] == [one[0].decode() for one in raw]  # so that they are released
 
 
-def test_threads_that_ask_at_once_find_the_same() -> None:
+def test_concurrent_threads_get_the_same_message_object() -> None:
     for _ in range(50):
         (lock,) = locked(RAW[:1])
         found: list[Message] = []
         barrier = threading.Barrier(4)
 
-        def ask(lock: LockedMessage = lock, found: list[Message] = found, b: Any = barrier) -> None:
+        def read_message(lock: LockedMessage = lock, found: list[Message] = found, b: Any = barrier) -> None:
             b.wait()
             found.append(lock.message)
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(target=read_message) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -95,17 +95,17 @@ def test_threads_that_ask_at_once_find_the_same() -> None:
         assert all(each is found[0] for each in found)
 
 
-def test_one_lock_keeps_no_other_in_memory() -> None:
+def test_lock_does_not_keep_others_in_memory() -> None:
     first, *others = locked(RAW)
     gone = [weakref.ref(lock) for lock in others]
     del others
     gc.collect()
     assert [lock() for lock in gone] == [None, None]
-    # Nor what the others were made of.
+    # The raw data of the others is not kept either.
     assert (first._grant.found, first._grant.keys, first._grant.made) == ((), (), None)
 
 
-def test_the_ends_of_locks_are_told_by_queue() -> None:
+def test_settlements_are_selected_by_queue() -> None:
     one, other = Queue(), Queue()
     mixed = [*locked(RAW[:2], one), *locked(RAW[2:], other)]
     assert ends("a", mixed, one) == [("a", "7", raw[0].decode()) for raw in RAW[:2]]

@@ -1,4 +1,4 @@
-"""Outgoing, Message and Sent: fields, equality, pickles, copies, immutability, and what is refused."""
+"""Outgoing, Message and Sent: fields, equality, pickling, copying, immutability and validation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(record: bytes = FULL, state: bytes = STATE) -> Message:
 
 
 def pickled(value: Any) -> Any:
-    """Through a pickle and back."""
+    """Pickle and unpickle a value."""
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
@@ -46,7 +46,7 @@ def pickled(value: Any) -> Any:
 
 @pytest.mark.parametrize("record", [PLAIN, FULL, COPY], ids=["plain", "full", "copy"])
 @pytest.mark.parametrize("state", [b"", STATE], ids=["fresh", "delivered"])
-def test_a_message_that_was_read_equals_one_that_was_made(record: bytes, state: bytes) -> None:
+def test_decoded_message_equals_a_constructed_one(record: bytes, state: bytes) -> None:
     whole = Message(**made(record, state).to_dict())
     assert made(record, state) == whole
     assert whole == made(record, state)
@@ -58,7 +58,7 @@ def test_a_message_that_was_read_equals_one_that_was_made(record: bytes, state: 
     assert made(record, state) != made(record, state).to_dict()
 
 
-def test_the_fields_one_by_one_are_those_of_the_whole() -> None:
+def test_single_fields_equal_those_of_to_dict() -> None:
     seed = random.randrange(sys.maxsize)
     print("seed", seed)
     shuffle = random.Random(seed).shuffle
@@ -72,7 +72,7 @@ def test_the_fields_one_by_one_are_those_of_the_whole() -> None:
                 assert {name: getattr(message, name) for name in names} == whole
 
 
-def test_values() -> None:
+def test_fields_have_the_stored_values() -> None:
     message = made()
     assert message.properties == {
         "a": "i\x01i", "n": None, "t": True, "f": False, "i": -12, "d": 1e-05, "x": b"\xff\0", "late": 1,
@@ -91,7 +91,7 @@ def test_values() -> None:
     assert (made(COPY).acknowledge, made(COPY).expires_at, made(COPY).dedup_key) == (5, None, "key")
 
 
-def test_a_message_cannot_be_changed_and_has_no_other_fields() -> None:
+def test_message_is_immutable_and_refuses_unknown_fields() -> None:
     message = made()
     for name in ("body", "label", "properties", "nothing"):
         with pytest.raises(AttributeError):
@@ -107,15 +107,15 @@ def test_a_message_cannot_be_changed_and_has_no_other_fields() -> None:
         Message(body=b"x")  # type: ignore[call-arg]
 
 
-def test_the_repr_shows_what_is_not_default() -> None:
+def test_repr_omits_defaults() -> None:
     assert repr(Outgoing(b"x", label="l", priority=3)) == "Outgoing(body=b'x', label='l')"
     text = repr(made(PLAIN, b""))
     assert text.startswith("Message(lookup_id=0x04000000000000a0, queue='q', body=b'hello', message_id=")
     assert "label" not in text
 
 
-def found_at_once(read: Callable[[], Any]) -> list[Any]:
-    """What four threads get that read at the same moment."""
+def read_concurrently(read: Callable[[], Any]) -> list[Any]:
+    """Return the results of four threads that call ``read`` at the same moment."""
     found: list[Any] = []
     barrier = threading.Barrier(4)
 
@@ -132,17 +132,17 @@ def found_at_once(read: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def test_threads_that_read_properties_at_once_get_the_same_dict() -> None:
+def test_concurrent_threads_get_the_same_properties_dict() -> None:
     for message in [made() for _ in range(50)]:
-        found = found_at_once(lambda message=message: message.properties)  # type: ignore[misc]
+        found = read_concurrently(lambda message=message: message.properties)  # type: ignore[misc]
         assert all(each is message.properties for each in found)
     for bare in (True, False):
         for outgoing in [Outgoing() if bare else Outgoing(properties={"a": 1}) for _ in range(50)]:
-            found = found_at_once(lambda outgoing=outgoing: outgoing.properties)  # type: ignore[misc]
+            found = read_concurrently(lambda outgoing=outgoing: outgoing.properties)  # type: ignore[misc]
             assert all(each is outgoing.properties for each in found)
 
 
-# Heads with something in them that cannot be read, or stands nowhere.
+#: Record heads with fields that are malformed or misplaced.
 BROKEN = (
     b"loose", b"\x01name", b"\x01name\x02", b"\x01name\x02q1", b"\x01i\x02i1x", b"\x01i\x02i", b"\x01d\x02dnan",
     b"\x01x\x02xabc", b"\x01t\x02tt", b"\x01a\xff\x02s", b"\x01a\x02s\xff", b"\x01i\x02i" + b"1" * 21, b"\x03",
@@ -152,18 +152,18 @@ SHORT = (b"", b"1763676000000", b"17636760000000no end", b"176367600000x0\0", b"
 
 
 @pytest.mark.parametrize("record", [*SHORT, *(b"17636760000001" + head + b"\0body" for head in BROKEN)])
-def test_damage_shows_when_the_message_arrives(record: bytes) -> None:
+def test_damaged_record_raises_on_decoding(record: bytes) -> None:
     with pytest.raises(InvariantBroken, match=r"message 04000000000000a0 of queue 'q' is damaged: "):
         made(record)
 
 
 @pytest.mark.parametrize("state", [b"1", b"1 2 3", b"x 0 0 0", b"-1 0 0 0", b"0 0 0 1.5", b"0 0 0 0 0 0"])
-def test_so_does_a_damaged_state(state: bytes) -> None:
+def test_damaged_state_raises_on_decoding(state: bytes) -> None:
     with pytest.raises(InvariantBroken, match="damaged: its state"):
         made(state=state)
 
 
-def test_times_without_a_year() -> None:
+def test_times_out_of_range_are_clamped() -> None:
     assert made(b"17636760000001\x03e" + b"9" * 300 + b"\0").expires_at == datetime(
         9999, 12, 31, 23, 59, 59, 999000, UTC
     )
@@ -172,7 +172,7 @@ def test_times_without_a_year() -> None:
 
 # ---- Outgoing ---------------------------------------------------------------------------------------------
 
-# For each field a value that is not its default, and the same value as another type that is accepted.
+#: For each field a value that is not its default, and an equal value of another accepted type.
 VALUES: dict[str, tuple[Any, Any]] = {
     "content_type": ("text/plain", "text/plain"),
     "label": ("l\x02", "l\x02"),
@@ -202,19 +202,19 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "body_type": (1, 1),
     "extension": (b"\0\xff", memoryview(b"\0\xff")),
 }
-# Fields of which no attribute of Message shows what was given.
-_UNSEEN = {
+#: Fields that no attribute of Message has unchanged.
+_NOT_IN_MESSAGE = {
     "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
     "administration_queue",
 }  # fmt: skip
 
 
-def test_every_field_that_can_be_set_has_a_row() -> None:
+def test_every_settable_field_is_tested() -> None:
     assert VALUES.keys() == FIELDS.keys() == Outgoing.FIELDS.keys() - {"body"}
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_field_is_kept_and_read_again(name: str) -> None:
+def test_field_survives_encoding_and_pickling(name: str) -> None:
     value, given = VALUES[name]
     message = Outgoing(b"body", **{name: given})
     assert getattr(message, name) == value
@@ -223,7 +223,7 @@ def test_a_field_is_kept_and_read_again(name: str) -> None:
     assert message == pickled(message) == copy.deepcopy(message) == Outgoing(b"body", **{name: value})
     assert message != Outgoing(b"body")
     assert message.replace(body=b"x").replace(body=b"body") == message
-    if name not in _UNSEEN:
+    if name not in _NOT_IN_MESSAGE:
         line, _ = codec.encode(message)
         read = codec.decode("q", "life", b"04000000000000a0", b"", b"1763676000000" + line[1:])
         if name == "segment":
@@ -232,37 +232,37 @@ def test_a_field_is_kept_and_read_again(name: str) -> None:
             assert getattr(read, name) == value
 
 
-def test_fields_at_their_defaults_are_not_written() -> None:
+def test_default_values_are_not_encoded() -> None:
     defaults = {name: value for name, value in Outgoing.FIELDS.items() if name != "body"}
     assert codec.encode(Outgoing(b"x", **defaults)) == codec.encode(Outgoing(b"x"))
     assert Outgoing(b"x", **defaults) == Outgoing(b"x")
 
 
-def test_text_is_sent_as_utf_8() -> None:
+def test_text_body_is_encoded_as_utf_8() -> None:
     assert Outgoing("ä").body == "ä".encode()
     assert Outgoing("ä").content_type == "text/plain; charset=utf-8"
     assert Outgoing("ä", content_type="text/csv").content_type == "text/csv"
     assert Outgoing(b"x").content_type == Outgoing(bytearray(b"x")).content_type == codec.DEFAULT_CONTENT_TYPE  # type: ignore[arg-type]
 
 
-def test_a_message_in_a_transaction_is_recoverable() -> None:
+def test_message_in_a_transaction_is_recoverable() -> None:
     message = Outgoing(b"x", recoverable=False, label="l")
     assert codec.encode(message) == (b"30\x03d0\x03ll\0x", None)
     assert codec.encode(message, "t1") == (b"30\x03ll\x03Tt1\0x", None)
 
 
-def test_the_three_group_flags_are_one_number() -> None:
+def test_group_flags_are_encoded_as_one_number() -> None:
     assert codec.encode(Outgoing(segment=True, last_segment=True))[0] == b"30\x03z6\0"
     assert codec.encode(Outgoing(last_in_group=True))[0] == b"30\x03z1\0"
 
 
-def test_a_dedup_window_is_written_with_a_dedup_key_only() -> None:
+def test_dedup_window_is_encoded_only_with_a_dedup_key() -> None:
     assert codec.encode(Outgoing(dedup_window=1.0, label="l"))[0] == b"30\x03ll\0"
     assert codec.encode(Outgoing(dedup_window=1.0, dedup_key="k"))[0] == b"31\x03K1000\x03kk\0"
     assert Outgoing(dedup_window=1.0).dedup_window == 1.0
 
 
-def test_what_an_outgoing_was_given_is_its_own() -> None:
+def test_outgoing_copies_its_properties() -> None:
     properties: dict[str, Any] = {"a": 1}
     message = Outgoing(properties=properties)
     properties["a"] = 2
@@ -272,7 +272,7 @@ def test_what_an_outgoing_was_given_is_its_own() -> None:
     assert Outgoing().properties == {}
 
 
-def test_what_is_changed_in_the_properties_is_sent() -> None:
+def test_changed_properties_are_encoded() -> None:
     message = Outgoing(body=b"x", correlation_id="c", properties={"a": 1})
     message.properties["b"] = "late"
     assert message.properties == {"a": 1, "b": "late"}
@@ -312,14 +312,14 @@ def test_what_is_changed_in_the_properties_is_sent() -> None:
     ],
     ids=lambda value: f"{value!r:.40}".encode("ascii", "backslashreplace").decode(),
 )
-def test_what_is_refused(fields: dict[str, Any], error: str) -> None:
+def test_invalid_field_is_refused(fields: dict[str, Any], error: str) -> None:
     with pytest.raises(InvalidArgument, match=error):
         Outgoing(**fields)
     with pytest.raises(InvalidArgument, match=error):
         Outgoing().replace(**fields)
 
 
-def test_values_of_subclasses_are_sent_as_what_they_are() -> None:
+def test_values_of_subclasses_are_encoded_as_their_base_type() -> None:
     class Colour(StrEnum):
         RED = "red"
 
@@ -328,7 +328,7 @@ def test_values_of_subclasses_are_sent_as_what_they_are() -> None:
     assert codec.encode(message)[0] == b"30\x01a\x02sred\x01b\x02x78\x03lred\0"
 
 
-def test_an_outgoing_cannot_be_changed() -> None:
+def test_outgoing_is_immutable_and_unhashable() -> None:
     message = Outgoing(b"x")
     for name in ("body", "label", "properties", "nothing"):
         with pytest.raises(AttributeError):
@@ -340,7 +340,7 @@ def test_an_outgoing_cannot_be_changed() -> None:
 # ---- Sent -------------------------------------------------------------------------------------------------
 
 
-def test_what_a_send_returns(backend: Backend) -> None:
+def test_send_returns_the_ids_of_the_message(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
         qm.create_queue("q")
         with qm.open("q") as queue:

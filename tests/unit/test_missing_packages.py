@@ -1,4 +1,4 @@
-"""A package that is not installed: one sentence with the command that installs it."""
+"""The error for a package that is not installed names the command that installs it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASES = {
     "memory": ("import mqredis; mqredis.connect('memory://x')", "fakeredis", "testing"),
     "memory without Lua": ("import mqredis; mqredis.connect('memory://x')", "lupa", "testing"),
 }
-# Lets the import of a module fail as if its package were not installed.
+#: Makes the import of a module fail as if its package were not installed.
 WITHOUT = """
 import sys
 class Without:
@@ -58,7 +58,7 @@ except MissingDependency as error:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_says_what_to_install(name: str) -> None:
+def test_missing_package_error_names_the_extra_to_install(name: str) -> None:
     code, missing, extra = CASES[name]
     program = PROGRAM.format(code=code, missing=missing)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -67,7 +67,7 @@ def test_it_says_what_to_install(name: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["pipeline", "publications"], ["worker", "app:worker"]])
-def test_the_command_line_says_it_without_a_traceback(command: list[str], tmp_path) -> None:
+def test_command_line_reports_a_missing_package_without_a_traceback(command: list[str], tmp_path) -> None:
     (tmp_path / "app.py").write_text("import mqredis.spark\n")
     program = (
         f"import sys; sys.modules['pyspark'] = None; from mqredis.cli import main; sys.exit(main({command}))"
@@ -82,7 +82,7 @@ def test_the_command_line_says_it_without_a_traceback(command: list[str], tmp_pa
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_error_of_our_own_modules_is_shown_as_it_is() -> None:
+def test_missing_module_of_the_package_itself_is_raised_unchanged() -> None:
     program = WITHOUT.format(missing="mqredis.otel.recorder") + "import mqredis.otel"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "pip install" not in done.stderr

@@ -1,4 +1,4 @@
-"""What is sent of a message, and what is refused before anything is sent."""
+"""Encoding of a message to send, and refusals before the call."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def handle(limit: int = LIMIT) -> Handle:
 
 @pytest.mark.parametrize("fields, outside, within", RECORDS, ids=lambda value: f"{value!r:.40}")
 @pytest.mark.parametrize("body", [b"", b"body", b"b" * 5000])
-def test_what_is_sent(body: bytes, fields: dict[str, Any], outside: str, within: str) -> None:
+def test_prepare_encodes_the_record(body: bytes, fields: dict[str, Any], outside: str, within: str) -> None:
     unit = UnitOfWork(CONTEXT, "t1.1", 1000)
     for text, sent in (
         (outside, send.prepare(handle(), body, fields)[1]),
@@ -84,12 +84,12 @@ def test_what_is_sent(body: bytes, fields: dict[str, Any], outside: str, within:
 
 
 @pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: ascii(fields)[:40])
-def test_what_is_refused(fields: dict[Any, Any]) -> None:
+def test_invalid_fields_are_refused(fields: dict[Any, Any]) -> None:
     with pytest.raises(InvalidArgument):
         send.prepare(handle(), b"body", fields)
 
 
-def test_what_a_caller_gave_is_not_changed() -> None:
+def test_fields_of_the_caller_are_not_modified() -> None:
     fields = {"properties": {"a": 1}, "correlation_id": "c"}
     assert send.Send(handle(), b"body", fields).shareable
     assert fields == {"properties": {"a": 1}, "correlation_id": "c"}
@@ -104,11 +104,11 @@ def test_what_a_caller_gave_is_not_changed() -> None:
         ({"delay": 1}, False),
     ],
 )
-def test_a_message_that_leaves_traces_shares_no_call(fields: dict[str, Any], alone: bool) -> None:
+def test_message_with_reports_or_journal_is_not_coalesced(fields: dict[str, Any], alone: bool) -> None:
     assert (send.Send(handle(), b"body", fields).shareable is None) is alone
 
 
-def test_too_large_by_either_way() -> None:
+def test_message_above_the_size_limit_is_refused() -> None:
     for fields in ({}, {"priority": 4}):
         for body in (b"b" * 100, b"b" * 5000):
             taken = send.prepare(handle(), body, fields)[1]
@@ -118,21 +118,21 @@ def test_too_large_by_either_way() -> None:
                 send.prepare(handle(size - 1), body, fields)
 
 
-def test_who_has_a_message_that_is_too_large_asks_once() -> None:
-    """Only these users are refused, and only if the settings allow no more."""
+def test_oversized_message_reads_the_limit_of_the_queue_once() -> None:
+    """The limit may have been raised, so it is read unless the settings allow no more."""
     operation = iter(send.Send(handle(100), b"b" * 500, {}))
-    asked: Any = operation.send(None)
-    assert (asked.script, asked.changes) == ("queue_info", False)
+    first_call: Any = operation.send(None)
+    assert (first_call.script, first_call.changes) == ("queue_info", False)
     with pytest.raises(MessageTooLarge, match="allows 100"):
         operation.send((int(Status.OK), [b""]))
-    told: Any = iter(send.Send(handle(100), b"b", {})).send(None)
-    assert told.script == "send"
+    send_call: Any = iter(send.Send(handle(100), b"b", {})).send(None)
+    assert send_call.script == "send"
     known = handle(CONTEXT.settings.max_message_bytes)
     with pytest.raises(MessageTooLarge):
         iter(send.Send(known, bytes(known.max_message_bytes), {})).send(None)
 
 
-def test_a_sealed_body_is_sent_and_a_volatile_server_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_is_sealed_and_volatile_server_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sealer = SimpleNamespace(seal=lambda body, _: b"sealed " + body)
     monkeypatch.setattr(CONTEXT, "sealer", sealer)
     assert b"sealed body" in send.prepare(handle(), b"body", {})[1][0]
@@ -141,7 +141,7 @@ def test_a_sealed_body_is_sent_and_a_volatile_server_refused(monkeypatch: pytest
         send.prepare(handle(), b"body", {})
 
 
-def test_a_dropped_transaction_is_kept_only_if_it_has_begun_and_not_ended() -> None:
+def test_dropped_transaction_is_kept_only_while_it_is_open() -> None:
     context = Context(ManagerKeys("held"), Settings())
     kept = context.unit(UnitOfWork(context, "t1", 1000, "5"))
     context.unit(UnitOfWork(context, "t2", 1000, "6"))
@@ -153,6 +153,6 @@ def test_a_dropped_transaction_is_kept_only_if_it_has_begun_and_not_ended() -> N
     assert sorted(unit.id for unit in context.begun()) == ["t1", "t2"]
 
 
-def test_an_empty_property_name_is_refused() -> None:
+def test_empty_property_name_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="non-empty"):
         send.prepare(handle(), b"", {"properties": {"": 1}})

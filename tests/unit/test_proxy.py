@@ -1,4 +1,4 @@
-"""The proxy commits exactly the faults it is asked for: the reliability tests are only as good as it is."""
+"""The proxy injects exactly the requested faults, which the reliability tests depend on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def dial(proxy: Proxy) -> Iterator[socket.socket]:
 
 
 def read(connection: socket.socket, size: int) -> bytes:
-    """Exactly ``size`` bytes, or what comes before the connection ends."""
+    """Read ``size`` bytes, fewer if the connection ends before."""
     data = b""
     while len(data) < size:
         try:
@@ -73,11 +73,11 @@ def read(connection: socket.socket, size: int) -> bytes:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """Everything up to the end of the connection, which must come."""
+    """Read until the end of the connection."""
     return read(connection, 1 << 20)
 
 
-def test_passes_everything_when_no_rule_strikes(proxy, direct):
+def test_passes_everything_without_a_rule(proxy, direct):
     client = redis.Redis.from_url(proxy.url(), decode_responses=True)
     big = "x" * 300_000
     assert client.set("big", big)
@@ -122,7 +122,7 @@ def test_cut_in_the_reply_comes_after_the_effect(proxy, direct, after):
     assert direct.get("n") == "1"
 
 
-def test_rules_strike_the_chosen_requests_only(proxy):
+def test_rules_apply_to_the_chosen_requests_only(proxy):
     rule = proxy.add(Refuse("BUSY no"), command="incr", skip=1, times=2, where=lambda r: r.args[1] == b"n")
     with dial(proxy) as connection:
         connection.sendall(INCR + INCR.replace(b"n\r\n", b"m\r\n") + INCR * 3)
@@ -130,7 +130,7 @@ def test_rules_strike_the_chosen_requests_only(proxy):
     assert [(r.connection, r.index) for r in rule.seen] == [(1, 3), (1, 4)]
 
 
-def test_own_answers_keep_their_place_behind_slower_ones(proxy):
+def test_injected_answers_keep_the_order_of_the_requests(proxy):
     proxy.add(Refuse("OOM full"), command="PING", times=None)
     with dial(proxy) as connection:
         connection.sendall(b"BLPOP none 0.05\r\n" + PING + INCR + PING)
@@ -138,7 +138,7 @@ def test_own_answers_keep_their_place_behind_slower_ones(proxy):
         assert read(connection, len(expected)) == expected
 
 
-def test_held_request_runs_when_released_though_its_client_is_gone(proxy, direct):
+def test_held_request_runs_when_released_after_its_client_disconnected(proxy, direct):
     rule = proxy.add(Hold(cut=True), command="INCR")
     with dial(proxy) as connection:
         connection.sendall(INCR)
@@ -153,7 +153,7 @@ def test_held_request_runs_when_released_though_its_client_is_gone(proxy, direct
     assert direct.get("n") == "2"
 
 
-def test_held_reply_is_given_when_released(proxy, direct):
+def test_held_reply_is_sent_when_released(proxy, direct):
     rule = proxy.add(Hold(reply=True), command="INCR")
     with dial(proxy) as connection:
         connection.sendall(INCR + PING)
@@ -167,7 +167,7 @@ def test_held_reply_is_given_when_released(proxy, direct):
         assert read(connection, 11) == b":1\r\n+PONG\r\n"
 
 
-def test_clear_releases_what_is_held(proxy):
+def test_clear_releases_held_requests(proxy):
     rule = proxy.add(Hold(), command="INCR")
     with dial(proxy) as connection:
         connection.sendall(INCR)
@@ -189,7 +189,7 @@ def test_drip_delivers_in_small_pieces(proxy):
 
 
 @pytest.mark.parametrize("forward", [False, True])
-def test_black_hole_says_nothing_and_does_not_close(proxy, direct, forward):
+def test_black_hole_sends_nothing_and_stays_open(proxy, direct, forward):
     rule = proxy.add(BlackHole(forward), command="INCR")
     with dial(proxy) as connection:
         connection.sendall(INCR + PING)
@@ -262,7 +262,7 @@ def test_the_same_seed_hits_the_same_requests(redis_server):
 
 
 def rest_of(connection: socket.socket, answers: int) -> bytes:
-    """Read until so many lines have come."""
+    """Read the given number of lines."""
     data = b""
     while data.count(b"\r\n") < answers:
         data += connection.recv(65_536)
@@ -297,7 +297,7 @@ def test_down_refuses_new_connections(proxy):
         assert read(connection, 7) == b"+PONG\r\n"
 
 
-def test_server_that_is_not_there(tmp_path):
+def test_unreachable_server(tmp_path):
     with Proxy(tmp_path / "none.sock") as proxy, dial(proxy) as connection:
         assert rest(connection) == b""
 

@@ -1,4 +1,4 @@
-"""What a call on queues does if the script wants to be called again, and has done nothing."""
+"""A call on queues is repeated if the script replies that it needs other keys."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ KEYS = ManagerKeys("m")
 
 
 def run(answers: Iterator[tuple[int, list[bytes]]]) -> tuple[Any, list[int]]:
-    """The result, and with how many keys each call was made."""
+    """Return the result and the number of keys of each call."""
     address = Address(KEYS, "q")
     call: Call[str] = Call("receive", address.call, [], lambda status, payload: f"{status} {len(payload)}")
-    work, asked = iter(QueueCall(address, call)), []
+    work, key_counts = iter(QueueCall(address, call)), []
     step: Any = next(work)
     try:
         while True:
-            asked.append(len(step.keys))
+            key_counts.append(len(step.keys))
             step = work.send(next(answers))
     except StopIteration as end:
-        return end.value, asked
+        return end.value, key_counts
 
 
-def test_who_is_asked_for_no_queue_comes_again_as_often_as_it_takes() -> None:
-    again: list[tuple[int, list[bytes]]] = [(int(Status.KEYS_CHANGED), [])] * (3 * ROUNDS)
-    assert run(iter([*again, (0, [])])) == ("0 0", [10] * (3 * ROUNDS + 1))
+def test_keys_changed_without_a_new_queue_is_retried_without_limit() -> None:
+    retries: list[tuple[int, list[bytes]]] = [(int(Status.KEYS_CHANGED), [])] * (3 * ROUNDS)
+    assert run(iter([*retries, (0, [])])) == ("0 0", [10] * (3 * ROUNDS + 1))
 
 
-def test_who_is_asked_for_more_queues_all_the_time_gives_up() -> None:
+def test_ever_new_queues_raise_queue_not_available() -> None:
     with pytest.raises(QueueNotAvailable, match="too fast"):
         run(iter([(int(Status.KEYS_CHANGED), [b"r%d" % n]) for n in range(ROUNDS)]))

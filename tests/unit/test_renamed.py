@@ -1,4 +1,4 @@
-"""Old names are accepted with a warning that names the new one, in each place where users write them."""
+"""Old names of settings, properties, options and metrics are accepted with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rename = Callable[[str, str, str], None]
 
 @pytest.fixture
 def rename(monkeypatch: pytest.MonkeyPatch) -> Rename:
-    """Adds a line to the table for one test."""
+    """Return a function that adds a renamed name for the test."""
     return lambda kind, old, new: monkeypatch.setitem(renamed.RENAMED[kind], old, new)
 
 
@@ -27,7 +27,7 @@ def given(**names: Any) -> dict[str, Any]:
     return names
 
 
-def test_a_setting(rename: Rename) -> None:
+def test_old_setting_name_is_accepted_with_a_warning(rename: Rename) -> None:
     rename("setting", "lock_seconds", "lease_seconds")
     with pytest.warns(FutureWarning, match="'lock_seconds' is called 'lease_seconds' now"):
         assert Settings(**given(lock_seconds=5)).lease_seconds == 5
@@ -43,7 +43,7 @@ def test_a_setting(rename: Rename) -> None:
         Settings.from_env({"MQREDIS_LOCK_SECONDS": "never"})
 
 
-def test_a_property_of_a_queue(rename: Rename) -> None:
+def test_old_queue_property_name_is_accepted_with_a_warning(rename: Rename) -> None:
     rename("property", "capacity", "quota_messages")
     with mqredis.connect("memory://renamed") as qm:
         with pytest.warns(DeprecationWarning, match="'capacity' is called 'quota_messages' now"):
@@ -53,7 +53,7 @@ def test_a_property_of_a_queue(rename: Rename) -> None:
     forget_store("renamed")
 
 
-def test_a_field_of_a_retry_policy(rename: Rename) -> None:
+def test_old_retry_policy_field_is_accepted_with_a_warning(rename: Rename) -> None:
     rename("property", "quickly", "immediate")
     with pytest.warns(DeprecationWarning, match="immediate"):
         assert RetryPolicy(**given(quickly=3)).immediate == 3
@@ -61,7 +61,9 @@ def test_a_field_of_a_retry_policy(rename: Rename) -> None:
         assert RetryPolicy(immediate=3).deliveries == 4
 
 
-def test_an_option_of_the_command_line(rename: Rename, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_command_line_option_is_accepted_with_a_warning(
+    rename: Rename, capsys: pytest.CaptureFixture[str]
+) -> None:
     rename("option", "--part", "--role")
     for words in (["--part", "worker"], ["--part=worker"]):
         with pytest.warns(FutureWarning, match="'--part' is called '--role' now"):
@@ -70,7 +72,7 @@ def test_an_option_of_the_command_line(rename: Rename, capsys: pytest.CaptureFix
     assert renamed.words(["send", "q", "--", "--part"]) == ["send", "q", "--", "--part"]
 
 
-def test_a_metric_is_told_under_both_names(rename: Rename) -> None:
+def test_renamed_metric_is_exported_under_both_names(rename: Rename) -> None:
     rename("metric", "mqredis_old", "mqredis_new")
     metric = Metric("mqredis_new", "gauge", "About.", (({"queue": name}, 1.0) for name in "ab"))
     assert [line for line in render_text([metric]).splitlines() if line.startswith("mqredis")] == [
@@ -78,7 +80,7 @@ def test_a_metric_is_told_under_both_names(rename: Rename) -> None:
     ]  # fmt: skip
 
 
-def test_each_new_name_exists() -> None:
+def test_new_names_exist() -> None:
     assert set(renamed.RENAMED["setting"].values()) <= set(Settings.model_fields)
     properties = {*mqredis.QueueProperties.model_fields, *RetryPolicy.model_fields}
     assert set(renamed.RENAMED["property"].values()) <= properties

@@ -1,4 +1,4 @@
-"""A name that does not exist is refused with the one that may have been meant."""
+"""Unknown names are refused with an error that suggests a similar name."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_name_that_may_have_been_meant(name: str) -> None:
+def test_unknown_name_error_suggests_a_similar_name(name: str) -> None:
     call, expected = CASES[name]
     with pytest.raises(InvalidArgument, match=expected):
         call()
 
 
-def test_an_unknown_match_option_has_the_reason_of_ibm_mq() -> None:
+def test_unknown_match_option_has_the_ibm_mq_reason_code() -> None:
     with pytest.raises(MatchOptionsError) as caught:
         Match(correlationid="c")
     assert caught.value.mqrc == 2247
 
 
-def test_a_property_of_a_queue(backend: Backend) -> None:
+def test_unknown_queue_property_error_suggests_a_similar_name(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=Settings(allow_volatile=True)) as qm:
         with pytest.raises(InvalidArgument, match="property 'quota' does not exist: did you mean 'quota_"):
             wrong(qm.create_queue, name="q", quota=5)
         assert qm.queues() == []
 
 
-def test_a_setting_out_of_range() -> None:
+def test_setting_out_of_range_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"setting lease_seconds: .* less than or equal to 604800"):
         Settings(lease_seconds=1e9)
 
 
-def test_a_consumer_has_the_same_limit_of_a_lease() -> None:
+def test_consumer_lease_has_the_limit_of_the_setting() -> None:
     with pytest.raises(InvalidArgument, match=r"lease must be finite and at most 604800 seconds"):
         Worker().consumer("q", lease=1e9)(print)
 
@@ -71,13 +71,13 @@ NO_CLONE = (
 
 
 @CLONES
-def test_a_manager_cannot_be_pickled(clone: Callable[[object], object]) -> None:
+def test_manager_cannot_be_pickled_or_copied(clone: Callable[[object], object]) -> None:
     with mqredis.connect("memory://pickled") as qm, pytest.raises(InvalidArgument, match=NO_CLONE):
         clone(qm)
 
 
 @CLONES
-async def test_a_manager_of_asyncio_cannot_be_pickled(clone: Callable[[object], object]) -> None:
+async def test_async_manager_cannot_be_pickled_or_copied(clone: Callable[[object], object]) -> None:
     async with mqredis.asyncio.connect("memory://pickled") as qm:
         with pytest.raises(InvalidArgument, match=NO_CLONE):
             clone(qm)

@@ -1,4 +1,4 @@
-"""The loop of look, sleep, look, driven by hand: what it asks, and what it takes back when it ends."""
+"""The wait loop (fetch, sleep, fetch), run step by step: its calls, and the registrations it removes at its end."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from mqredis.operations.wait import Reader, until_any, until_found
 from mqredis.steps import Call, Listen, Wait, Woken
 
 KEYS = ManagerKeys("waits")
-# What a queue answers to the look with this number of those that register; 0: to one that does not.
+#: Answer of a queue to its n-th registering fetch; n is 0 for a fetch that does not register.
 Answer = Callable[[str, int], "Found | MqError"]
 
 
 class Queues:
-    """Queues whose looks are answered by a function, and a log of what was asked."""
+    """Queues whose fetches are answered by a function, with a log of the calls."""
 
     def __init__(self, answer: Answer, names: str = "ab") -> None:
         self.log: list[str] = []
         self._answer = answer
-        self._looks = dict.fromkeys(names, 0)
+        self._fetches = dict.fromkeys(names, 0)
         self._now = 0.0
-        self.readers = [Reader(self.handle(name), self.look(name)) for name in names]
+        self.readers = [Reader(self.handle(name), self.fetch(name)) for name in names]
 
     def handle(self, name: str) -> Any:
         address = Address(KEYS, name)
         context = SimpleNamespace(database=0, clock=lambda: self._now)
         return SimpleNamespace(path=name, address=address, waited=False, context=context)
 
-    def look(self, name: str) -> Callable[..., Call[Found]]:
-        def look(waiter: Waiter | None, place: str = "") -> Call[Found]:
-            self._looks[name] += waiter is not None
+    def fetch(self, name: str) -> Callable[..., Call[Found]]:
+        def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
+            self._fetches[name] += waiter is not None
             self.log.append(f"{name} {waiter.ticket if waiter else 'plain'}".rstrip())
-            answer = self._answer(name, self._looks[name])
+            answer = self._answer(name, self._fetches[name])
 
             def parse(_: int, __: object) -> Found:
                 if isinstance(answer, MqError):
@@ -56,7 +56,7 @@ class Queues:
 
             return Call("receive", KeySet((name,)), [], parse)
 
-        return look
+        return fetch
 
     def run(self, operation: Any, woken: Woken = Woken.NOTIFIED, clock: float = 0.0) -> Any:
         """Answer its steps; each sleep takes ``clock`` seconds."""
@@ -98,14 +98,14 @@ MESSAGE = Found(messages=[(b"1", b"", b"")])
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_refused_look_takes_back_what_is_still_registered(error: MqError, left: list[str]) -> None:
+def test_error_of_a_fetch_removes_remaining_registrations(error: MqError, left: list[str]) -> None:
     queues = Queues(lambda name, number: error if (name, number) == ("b", 2) else nothing(name, number))
     with pytest.raises(type(error)):
         queues.run(until_any(queues.readers, "D", None))
     assert queues.log == ["a plain", "b plain", "a", "b", "sleep", "a t1:rest", "b t1:rest", *left]
 
 
-def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
+def test_error_in_the_wait_on_one_queue_removes_its_registration() -> None:
     queues = Queues(lambda name, number: TransactionSequence() if number == 2 else nothing(name, number), "a")
     reader = queues.readers[0]
     with pytest.raises(TransactionSequence):
@@ -113,20 +113,20 @@ def test_the_wait_on_one_queue_takes_its_registration_back_too() -> None:
     assert queues.log == ["a plain", "a", "sleep", "a t1:rest", "leave a"]
 
 
-def test_the_last_look_leaves() -> None:
+def test_last_fetch_of_a_timed_out_wait_removes_its_registration() -> None:
     queues = Queues(nothing)
     with pytest.raises(IoTimeout, match="queues 'a', 'b' within 5"):
         queues.run(until_any(queues.readers, "D", 5), clock=5.0)
     assert queues.log[4:] == ["sleep", "a t1:rest", "b t1:rest", "a leave:rest", "b leave:rest"]
 
 
-def test_what_the_last_look_finds_leaves_the_others() -> None:
+def test_message_found_by_the_last_fetch_removes_the_other_registrations() -> None:
     queues = Queues(lambda name, number: MESSAGE if (name, number) == ("a", 3) else nothing(name, number))
     assert queues.run(until_any(queues.readers, "D", 5), clock=5.0) == (0, MESSAGE)
     assert queues.log[-2:] == ["a leave:rest", "leave b"]
 
 
-def test_who_is_idle_registers_at_once() -> None:
+def test_reader_that_waited_before_registers_with_its_first_fetch() -> None:
     queues = Queues(lambda name, number: MESSAGE if number in (2, 3) else nothing(name, number), "a")
     reader = queues.readers[0]
     assert queues.run(until_found(reader, "D", None)) is MESSAGE
@@ -136,7 +136,7 @@ def test_who_is_idle_registers_at_once() -> None:
     assert not reader.handle.waited
 
 
-def test_a_cancelled_wait_leaves_all() -> None:
+def test_cancelled_wait_removes_all_registrations() -> None:
     queues = Queues(nothing)
     with pytest.raises(OperationCancelled, match="was cancelled"):
         queues.run(until_any(queues.readers, "D", None), Woken.CANCELLED)

@@ -1,4 +1,4 @@
-"""Errors about wrong arguments are MqErrors that say what to give instead."""
+"""Errors about wrong arguments are MqErrors that say what to pass instead."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_error_says_what_to_give(name: str) -> None:
+def test_error_says_what_to_pass_instead(name: str) -> None:
     call, expected = CASES[name]
     with pytest.raises(InvalidArgument, match=expected) as caught:
         call()
     assert "https://" not in str(caught.value)
 
 
-def test_a_value_in_the_code_is_not_blamed_on_the_environment() -> None:
+def test_error_of_an_explicit_value_does_not_name_the_environment_variable() -> None:
     with pytest.raises(InvalidArgument, match=r"^setting lease_seconds: "):
         Settings.from_env({"MQREDIS_LEASE_SECONDS": "abc"}, lease_seconds="def")
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_none_counts_as_not_given(name: str) -> None:
+def test_none_selects_the_default(name: str) -> None:
     given: dict[str, Any] = {name: None}
     for body in (b"x", "x"):
         assert Outgoing(body, **given) == Outgoing(body)
@@ -80,7 +80,7 @@ def test_none_counts_as_not_given(name: str) -> None:
     assert getattr(Outgoing(b"x").replace(**given), name) == getattr(Outgoing(), name)
 
 
-def test_a_lookup_id_is_shown_in_hexadecimal_digits() -> None:
+def test_lookup_ids_are_shown_in_hexadecimal() -> None:
     sent = Sent(lookup_id=0x0400000000000001, message_id="m", token="t")
     assert repr(sent) == str(sent) == "Sent(lookup_id=0x0400000000000001, message_id='m', token='t')"
     assert "original_lookup_id=0x0000000000000010" in repr(
@@ -90,7 +90,7 @@ def test_a_lookup_id_is_shown_in_hexadecimal_digits() -> None:
             body=b"",
             message_id="m",
             token="t",
-            sent_at=None,  # type: ignore[arg-type]  # not looked at
+            sent_at=None,  # type: ignore[arg-type]  # not used by repr
             arrived_at=None,  # type: ignore[arg-type]
             original_lookup_id=16,
         )
@@ -103,7 +103,7 @@ def qm(backend: Backend) -> Any:
         yield qm
 
 
-def test_a_dedup_window_needs_a_key(qm: QueueManager) -> None:
+def test_dedup_window_without_a_key_is_refused(qm: QueueManager) -> None:
     qm.create_queue("q")
     with qm.open("q") as queue:
         with pytest.raises(InvalidArgument, match="dedup_window needs a dedup_key"):
@@ -114,7 +114,7 @@ def test_a_dedup_window_needs_a_key(qm: QueueManager) -> None:
         assert [message.label for message in queue.browse()] == [""]
 
 
-def test_a_retry_policy_survives_the_broker(qm: QueueManager) -> None:
+def test_retry_policy_is_stored_and_returned(qm: QueueManager) -> None:
     policy = RetryPolicy(immediate=0, cycles=3, final="reject")
     assert qm.create_queue("q", retry=policy).retry == policy
     with pytest.raises(
@@ -133,7 +133,7 @@ def test_a_retry_policy_survives_the_broker(qm: QueueManager) -> None:
         ("", None, None, "embedded://"),
     ],
 )
-def test_settings_without_a_url_use_that_of_the_environment(
+def test_url_is_taken_from_argument_settings_or_environment(
     monkeypatch: pytest.MonkeyPatch, variable: str, setting: str | None, argument: str | None, where: str
 ) -> None:
     monkeypatch.setenv("MQREDIS_URL", variable)
