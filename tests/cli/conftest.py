@@ -1,4 +1,4 @@
-"""The command line, run as a user would: in this process, or as one of its own."""
+"""Fixtures that run the command line in this process or in one of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Result:
-    """What a command wrote and how it ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -45,7 +45,10 @@ def manager() -> str:
 def run(
     url: str, manager: str, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Run]:
-    """Runs a command in this process: ``run("send", "orders", stdin="...")``. It must end with ``code``."""
+    """Return a function that runs a command in this process and asserts its exit code.
+
+    Example: ``run("send", "orders", stdin="...", code=0)``. At the end the doctor must find nothing.
+    """
     monkeypatch.setenv("MQREDIS_URL", url)
     monkeypatch.setenv("MQREDIS_MANAGER", manager)
 
@@ -68,7 +71,7 @@ def run(
 
 @pytest.fixture
 def start(redis_server: Any, manager: str) -> Callable[..., subprocess.Popen[str]]:
-    """Starts a command as a process of its own on the real server."""
+    """Return a function that starts a command as a process on the real server."""
 
     def begin(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The rules that ``mqredis acl`` prints, tried on a real server."""
+"""The ACL rules that ``mqredis acl`` prints, tested on a real server."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def server(start_server: Callable[..., RedisServer]) -> RedisServer:
     return start_server(tcp=True)
 
 
-# What ``mqredis acl`` is told for the server of the tests.
-HOW = {"functions": server_version() >= (7,)}
+#: Options of ``mqredis acl`` for the server of the tests.
+SERVER_OPTIONS = {"functions": server_version() >= (7,)}
 
 
 def login(server: RedisServer, role: str, manager: str = "shop", database: int = 0, **how: bool) -> str:
-    """Make the user that the printed command describes; its URL."""
-    command = acl.line(role, manager, database, **(HOW | how)).split()
+    """Create the user with the printed command. Return the URL with its credentials."""
+    command = acl.line(role, manager, database, **(SERVER_OPTIONS | how)).split()
     with server.client() as raw:
         raw.execute_command(*command)
     name, password = command[2], command[4][1:]
@@ -52,13 +52,13 @@ def login(server: RedisServer, role: str, manager: str = "shop", database: int =
 
 
 def deployed(server: RedisServer, **how: bool) -> None:
-    """Load the scripts as the role that exists for that."""
-    (done,) = deploy.load(login(server, "deploy"), Settings(), **(HOW | how))
+    """Load the scripts as the role deploy."""
+    (done,) = deploy.load(login(server, "deploy"), Settings(), **(SERVER_OPTIONS | how))
     assert done.count == len(scripts.names())
 
 
 def work(url: str) -> None:
-    """A bit of everything."""
+    """Run one operation of each kind."""
     with mqredis.connect(url, manager="shop") as qm:
         qm.create_queue("orders", transactional=True)
         orders = qm.open("orders")
@@ -83,8 +83,8 @@ def work(url: str) -> None:
 
 
 @pytest.mark.parametrize("functions", [True, False])
-def test_a_worker_does_its_work_once_the_scripts_are_loaded(server: RedisServer, functions: bool) -> None:
-    functions = functions and HOW["functions"]
+def test_worker_runs_only_after_the_scripts_are_loaded(server: RedisServer, functions: bool) -> None:
+    functions = functions and SERVER_OPTIONS["functions"]
     with pytest.raises(ScriptsNotLoaded, match=r"nothing was done.*`mqredis scripts load`"):
         work(login(server, "worker", functions=functions))
     with server.client() as raw:
@@ -101,8 +101,8 @@ def test_a_worker_does_its_work_once_the_scripts_are_loaded(server: RedisServer,
 @pytest.mark.skipif(
     server_version() < (7,), reason="the scripts that a server before Redis 7 keeps have their own test"
 )
-def test_functions_are_there_after_a_restart(start_server: Callable[..., RedisServer]) -> None:
-    # With everysec Redis holds a write back while an earlier one is on its way to the disk, and SIGKILL loses it.
+def test_functions_survive_a_restart(start_server: Callable[..., RedisServer]) -> None:
+    # With everysec Redis delays a write while an fsync is running, and SIGKILL would lose it.
     server = start_server(tcp=True, aof=True, options={"appendfsync": "always"})
     deployed(server)
     url = login(server, "worker")
@@ -110,14 +110,14 @@ def test_functions_are_there_after_a_restart(start_server: Callable[..., RedisSe
         rules = raw.execute_command("ACL", "LIST")
         work(url)
         server.restart(kill=True)
-    with server.client() as raw:  # users that no file holds are gone
+    with server.client() as raw:  # users without an ACL file do not survive the restart
         for rule in rules:
             raw.execute_command("ACL", "SETUSER", *rule.decode().split()[1:])
     work(url)
 
 
-def test_scripts_are_gone_after_a_restart_and_the_error_says_so(server: RedisServer) -> None:
-    """By EVALSHA, the only way before Redis 7, nothing outlasts the process of the server."""
+def test_flushed_scripts_raise_scripts_not_loaded(server: RedisServer) -> None:
+    """Scripts for EVALSHA, which Redis before 7 requires, do not survive the server process."""
     deployed(server, functions=False)
     url = login(server, "worker", functions=False)
     with mqredis.connect(url, manager="shop", settings=Settings(allow_volatile=True)) as qm:
@@ -130,12 +130,12 @@ def test_scripts_are_gone_after_a_restart_and_the_error_says_so(server: RedisSer
         assert qm.queue_info("orders").messages == 0
 
 
-async def test_asyncio_is_told_the_same(server: RedisServer) -> None:
+async def test_async_connect_raises_scripts_not_loaded(server: RedisServer) -> None:
     with pytest.raises(ScriptsNotLoaded, match="mqredis scripts load"):
         await mqredis.asyncio.connect(login(server, "worker"), manager="shop")
 
 
-def test_a_user_who_loads_its_scripts_needs_no_deploy_step(server: RedisServer) -> None:
+def test_worker_with_the_right_to_load_scripts_needs_no_deploy_step(server: RedisServer) -> None:
     work(login(server, "worker", preloaded=False))
 
 
@@ -164,7 +164,7 @@ FORBIDDEN: tuple[tuple[str | bytes, ...], ...] = (
     ("RESTORE", "mq:{shop}:x", "0", b"x"), ("SHUTDOWN",), ("BGSAVE",), ("BGREWRITEAOF",), ("SAVE",),
     ("REPLICAOF", "h", "1"), ("SYNC",), ("PSYNC", "?", "-1"), ("FAILOVER",), ("CLUSTER", "RESET"), ("CLUSTER", "NODES"),
 )  # fmt: skip
-# These a role has for its work; they show nothing of others.
+#: Exceptions: commands that a role needs.
 ALLOWED_TO = {
     "deploy": {("SCRIPT", "LOAD"), ("SCRIPT", "EXISTS"), ("FUNCTION", "LOAD"), ("FUNCTION", "LIST"),
                ("FUNCTION", "DELETE")},
@@ -172,7 +172,7 @@ ALLOWED_TO = {
 
 
 @pytest.mark.parametrize("role", acl.ROLES)
-def test_no_role_reads_a_secret_or_runs_lua_of_its_own(server: RedisServer, role: str) -> None:
+def test_no_role_may_read_secrets_or_run_other_lua(server: RedisServer, role: str) -> None:
     with server.client() as root:
         root.set("secret", "x")
         root.hset("mq:{bank}:meta", "a", "b")
@@ -187,21 +187,21 @@ def test_no_role_reads_a_secret_or_runs_lua_of_its_own(server: RedisServer, role
         known_password = "RootPw123"
     with server.client() as root:
         root.config_set("requirepass", known_password)
-    with redis.Redis.from_url(login_again(server, role, known_password)) as user:
+    with redis.Redis.from_url(login_with_password(server, role, known_password)) as user:
         info = user.execute_command("INFO", "everything")
         assert known_password not in str(info)
         assert known_password not in str(user.execute_command("ROLE"))
 
 
-def login_again(server: RedisServer, role: str, password: str) -> str:
-    """Log in to a server that asks for a password."""
-    command = acl.line(role, "shop", 0, **HOW).split()
+def login_with_password(server: RedisServer, role: str, password: str) -> str:
+    """Create the user on a server that requires a password. Return its URL."""
+    command = acl.line(role, "shop", 0, **SERVER_OPTIONS).split()
     with server.client(password=password) as raw:
         raw.execute_command(*command)
     return server.tcp_url.replace("redis://", f"redis://{command[2]}:{command[4][1:]}@")
 
 
-def test_the_role_deploy_touches_no_key_and_runs_no_script(server: RedisServer) -> None:
+def test_deploy_role_may_not_access_keys_or_run_scripts(server: RedisServer) -> None:
     deployed(server)
     with redis.Redis.from_url(login(server, "deploy")) as user:
         for words in (
@@ -212,14 +212,14 @@ def test_the_role_deploy_touches_no_key_and_runs_no_script(server: RedisServer) 
                 user.execute_command(*words)
 
 
-def test_a_worker_of_another_manager_is_refused(server: RedisServer) -> None:
+def test_worker_of_another_manager_is_refused(server: RedisServer) -> None:
     deployed(server)
     with pytest.raises(BrokerRefused, match=r"permission|may not run|can't"):
         mqredis.connect(login(server, "worker"), manager="other")
 
 
 @pytest.mark.parametrize("database", [0, 11])
-def test_the_rules_hold_in_any_database(server: RedisServer, database: int) -> None:
+def test_channel_rules_apply_to_one_database(server: RedisServer, database: int) -> None:
     deployed(server)
     url = login(server, "worker", database=database)
     work(url)
@@ -234,7 +234,7 @@ def test_the_rules_hold_in_any_database(server: RedisServer, database: int) -> N
             subscription.get_message(timeout=20)
 
 
-def test_the_database_comes_from_the_url(run: Run) -> None:
+def test_database_is_taken_from_option_or_url(run: Run) -> None:
     for arguments in (["--database", "11"], ["--url", "redis://h/11"]):
         found = run("acl", "--role", "worker", "--manager", "shop", "--json", *arguments).rows[0]
         assert found["database"] == 11
@@ -242,8 +242,8 @@ def test_the_database_comes_from_the_url(run: Run) -> None:
         assert "database 11" in run("acl", "--role", "worker", "--manager", "shop", *arguments).err
 
 
-def test_redis_cli_takes_what_is_printed(run: Run, server: RedisServer) -> None:
-    options = [] if HOW["functions"] else ["--no-functions"]
+def test_redis_cli_accepts_the_printed_commands(run: Run, server: RedisServer) -> None:
+    options = [] if SERVER_OPTIONS["functions"] else ["--no-functions"]
     printed = run("acl", "--manager", "shop", *options)
     told = subprocess.run(
         ["redis-cli", "-u", server.tcp_url], input=printed.out, capture_output=True, text=True, check=True
@@ -254,9 +254,12 @@ def test_redis_cli_takes_what_is_printed(run: Run, server: RedisServer) -> None:
     ]
 
 
-def test_workers_of_a_cluster(start_server: Callable[..., RedisServer]) -> None:
+def test_worker_role_works_in_a_cluster_with_moving_slots(start_server: Callable[..., RedisServer]) -> None:
     cluster = Cluster(start_server)
-    deploying = [acl.line("deploy", "shop", 0, **HOW).split(), acl.line("worker", "shop", 0, **HOW).split()]
+    deploying = [
+        acl.line("deploy", "shop", 0, **SERVER_OPTIONS).split(),
+        acl.line("worker", "shop", 0, **SERVER_OPTIONS).split(),
+    ]
     for n in range(2):
         for command in deploying:
             cluster.client(n).execute_command(*command)
@@ -264,7 +267,7 @@ def test_workers_of_a_cluster(start_server: Callable[..., RedisServer]) -> None:
         cluster.url.replace("redis+cluster://", f"redis+cluster://{command[2]}:{command[4][1:]}@")
         for command in deploying
     ]
-    done = deploy.load(urls[0], Settings(), **HOW)
+    done = deploy.load(urls[0], Settings(), **SERVER_OPTIONS)
     assert [found.count for found in done] == [len(scripts.names())] * 2
     work(urls[1])
     with mqredis.connect(urls[1], manager="shop") as qm:
@@ -273,24 +276,24 @@ def test_workers_of_a_cluster(start_server: Callable[..., RedisServer]) -> None:
             queue.send_many([b"1", b"2"])
             slot, owner = cluster.slot("shop"), cluster.owner("shop")
             cluster.move(slot, owner, 1 - owner, finish=False)
-            # The new node is asked while the slot is on its way, and refuses to load the script: that ends no call.
+            # The new node is asked during the migration and refuses to load the script; the call must not fail.
             with ThreadPoolExecutor(1) as pool, cluster.client(1 - owner) as new:
                 received = pool.submit(queue.receive, 0)
                 until(lambda: "cmdstat_asking" in new.info("commandstats"))
                 cluster.finish(slot, 1 - owner)
                 assert received.result().body == b"1"
             assert queue.receive(0).body == b"2"
-    assert all(not found.missing for found in deploy.check(urls[0], Settings(), **HOW))
+    assert all(not found.missing for found in deploy.check(urls[0], Settings(), **SERVER_OPTIONS))
 
 
 def test_the_deploy_step_from_the_command_line(run: Run, redis_server: RedisServer, server_kind: str) -> None:
     if server_kind == "fake":
         assert run("scripts", "check", code=1).out  # a fake keeps scripts for each client apart
         return
-    how = [] if HOW["functions"] else ["--no-functions"]
+    how = [] if SERVER_OPTIONS["functions"] else ["--no-functions"]
     with redis_server.client() as raw:
         raw.script_flush()
-        if HOW["functions"]:
+        if SERVER_OPTIONS["functions"]:
             raw.execute_command("FUNCTION", "FLUSH")
             raw.execute_command("FUNCTION", "LOAD", OLD)
     lacking = run("scripts", "check", "--json", *how, code=1).rows[0]
@@ -298,28 +301,28 @@ def test_the_deploy_step_from_the_command_line(run: Run, redis_server: RedisServ
     loaded = run("scripts", "load", "--json", *how).rows[0]
     assert (loaded["count"], loaded["missing"]) == (len(scripts.names()), [])
     assert run("scripts", "check", "--json", *how).rows[0]["missing"] == []
-    assert run("scripts", "clean", "--json").rows[0]["count"] == HOW["functions"]
+    assert run("scripts", "clean", "--json").rows[0]["count"] == SERVER_OPTIONS["functions"]
     assert run("scripts", "clean", "--json").rows[0]["count"] == 0
     assert run("scripts", "check", *how).out.endswith(f"as {loaded['kind']}\n")
 
 
-# What another release has left.
+#: A library of another release.
 OLD = """#!lua name=mqredis_0123456789ab_send
 redis.register_function('mqredis_0123456789ab_send', function() return 1 end)
 """
 
 
-def test_the_deploy_step_says_what_it_lacks(server: RedisServer) -> None:
+def test_deploy_step_errors_name_the_missing_right_or_server(server: RedisServer) -> None:
     with pytest.raises(BrokerRefused, match="mqredis acl --role deploy"):
-        deploy.load(login(server, "worker"), Settings(), **HOW)
+        deploy.load(login(server, "worker"), Settings(), **SERVER_OPTIONS)
     with pytest.raises(BrokerRefused, match="mqredis acl --role deploy"):
-        deploy.load(server.tcp_url.replace("redis://", "redis://a:wrong@"), Settings(), **HOW)
+        deploy.load(server.tcp_url.replace("redis://", "redis://a:wrong@"), Settings(), **SERVER_OPTIONS)
     server.stop()
     with pytest.raises(BrokerUnavailable):
-        deploy.load(server.tcp_url, Settings(connect_timeout_seconds=0.5), **HOW)
+        deploy.load(server.tcp_url, Settings(connect_timeout_seconds=0.5), **SERVER_OPTIONS)
 
 
-def test_an_admin_may_call_the_doctor(server: RedisServer) -> None:
+def test_admin_role_may_run_the_doctor(server: RedisServer) -> None:
     deployed(server)
     with mqredis.connect(login(server, "admin"), manager="shop") as qm:
         qm.create_queue("orders")
@@ -333,7 +336,7 @@ def test_an_admin_may_call_the_doctor(server: RedisServer) -> None:
     assert unchecked.severity == "notice"
 
 
-def test_a_monitor_reads_and_does_not_write(server: RedisServer) -> None:
+def test_monitor_role_may_read_but_not_write(server: RedisServer) -> None:
     mqredis.connect(server.url, manager="shop").close()
     raw = redis.Redis.from_url(login(server, "monitor"))
     assert raw.hget("mq:{shop}:meta", "schema") == b"6"
@@ -342,8 +345,8 @@ def test_a_monitor_reads_and_does_not_write(server: RedisServer) -> None:
     raw.close()
 
 
-def shown(qm: Any) -> dict[str, Any]:
-    """Everything that a read-only client can be shown."""
+def everything_visible(qm: Any) -> dict[str, Any]:
+    """Return everything that a read-only client can read."""
     (lock,) = qm.locks("orders").items
     return {
         "locks": lock.lookup_id,
@@ -368,7 +371,7 @@ def shown(qm: Any) -> dict[str, Any]:
     }
 
 
-# Everything else that a queue manager can be asked for.
+#: All operations that change something.
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "create_queue": lambda qm: qm.create_queue("x"),
     "update_queue": lambda qm: qm.update_queue("orders", label="x"),
@@ -397,7 +400,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture
 def shop(server: RedisServer) -> Iterator[Any]:
-    """A manager with something of each kind, some of it due."""
+    """A manager with objects of each kind and some due timers."""
     settings = Settings(test_clock=True)
     with mqredis.connect(server.url, manager="shop", settings=settings) as qm:
         qm.create_queue("orders", transactional=False)
@@ -423,7 +426,7 @@ def everything_in(server: RedisServer) -> dict[bytes, bytes | None]:
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["by a deploy step", "by itself"])
 @pytest.mark.parametrize("functions", [True, False])
-def test_a_monitor_sees_everything_and_changes_nothing(
+def test_monitor_role_sees_everything_and_changes_nothing(
     server: RedisServer, shop: Any, functions: bool, loaded: bool
 ) -> None:
     old = server_version() < (7,)
@@ -435,7 +438,7 @@ def test_a_monitor_sees_everything_and_changes_nothing(
     with server.client() as raw:
         raw.config_resetstat()
     with mqredis.connect(url, manager="shop", settings=settings) as qm:
-        found = shown(qm)
+        found = everything_visible(qm)
         assert qm.overview("orders")[0].overdue
         assert qm.queue_info("orders").overdue
         assert qm.statistics("orders").overdue
@@ -453,11 +456,11 @@ def test_a_monitor_sees_everything_and_changes_nothing(
     ran = {name.removeprefix("cmdstat_") for name in used}
     assert not ran & {"fcall", *(() if old else ("evalsha",))}
     with mqredis.connect(server.url, manager="shop", settings=Settings(read_only=True)) as qm:
-        assert shown(qm) == found  # the same as a user with every right sees in this way
+        assert everything_visible(qm) == found  # equal to what a read-only client with all rights sees
 
 
-def test_the_server_refuses_what_a_monitor_asks_for_in_other_ways(server: RedisServer, shop: Any) -> None:
-    """Were the client to ask all the same, the user has no right to it."""
+def test_server_refuses_other_commands_of_the_monitor_role(server: RedisServer, shop: Any) -> None:
+    """The ACL forbids commands that the read-only client would not send."""
     deployed(server)
     url = login(server, "monitor")
     before = everything_in(server)
@@ -465,7 +468,7 @@ def test_the_server_refuses_what_a_monitor_asks_for_in_other_ways(server: RedisS
         mqredis.connect(url, manager="shop")
     raw = redis.Redis.from_url(url)
     for name in scripts.names():
-        form = scripts.get(name).form(HOW["functions"], reading=True)
+        form = scripts.get(name).form(SERVER_OPTIONS["functions"], reading=True)
         with pytest.raises((redis.exceptions.NoPermissionError, redis.exceptions.ResponseError)):
             raw.execute_command("EVAL", scripts.get(name).text, 1, "mq:{shop}:meta", "", "")
         if not scripts.get(name).header.no_writes:
@@ -483,23 +486,23 @@ def test_the_server_refuses_what_a_monitor_asks_for_in_other_ways(server: RedisS
     assert everything_in(server) == before
 
 
-def test_a_read_only_client_creates_no_manager(server: RedisServer) -> None:
+def test_read_only_client_does_not_create_a_manager(server: RedisServer) -> None:
     with pytest.raises(ManagerNotFound, match="creates none"):
         mqredis.connect(server.url, manager="ghost", settings=Settings(read_only=True))
     assert everything_in(server) == {}
 
 
-def test_a_monitor_may_run_what_the_scripts_that_only_read_run() -> None:
+def test_monitor_commands_cover_the_read_only_scripts() -> None:
     used: set[str] = set()
     for name in scripts.names():
         if scripts.get(name).header.no_writes:
-            # What only the other scripts reach stands in the bundle as well; it is not in the entry script's own words.
+            # Only the entry script counts: its bundle also holds code that it never reaches.
             path = scripts.root() / f"{name}.lua"
             used |= set(re.findall(r'redis\.p?call\("([A-Z]+)"', path.read_text()))
     assert {name.lower() for name in used} <= {name.partition("|")[0] for name in acl.MONITOR_COMMANDS}
 
 
-def test_the_list_of_commands_is_what_the_scripts_run() -> None:
+def test_script_commands_equal_those_the_scripts_run() -> None:
     used: set[str] = set()
     for path in scripts.root().rglob("*.lua"):
         if path.stem in ("audit", "repair", "preflight"):
@@ -512,7 +515,7 @@ def test_the_list_of_commands_is_what_the_scripts_run() -> None:
     assert used == set(re.findall(r'\{ "(\w+)"', text))
 
 
-def test_no_manager_can_smuggle_a_pattern_in() -> None:
+def test_manager_name_cannot_inject_a_key_pattern() -> None:
     text = acl.rules("worker", "a b~")
     assert "~mq:{a%20b%7E}:*" in text
     with pytest.raises(ValueError, match="holds one of"):

@@ -1,4 +1,4 @@
-"""Arguments and lines that the command line refuses before anything is done."""
+"""Invalid arguments and input lines are refused before anything is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqredis.cli.exits import Exit
 from tests.cli.conftest import Run
 
 
-def test_a_line_without_a_body_is_not_imported(run: Run) -> None:
+def test_import_refuses_a_line_without_a_body(run: Run) -> None:
     run("queue", "create", "orders")
     told = run("import", "orders", stdin='{"a": 1}\n', code=Exit.USAGE).err
     assert told == "mqredis: line 1: it has neither body nor body_base64, so export did not write it\n"
@@ -21,7 +21,7 @@ def test_a_line_without_a_body_is_not_imported(run: Run) -> None:
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
 @pytest.mark.parametrize("words", ["receive orders", "peek orders", "request orders x"])
-def test_a_time_to_wait_is_not_negative(run: Run, words: str, seconds: str) -> None:
+def test_invalid_timeout_is_a_usage_error(run: Run, words: str, seconds: str) -> None:
     run("queue", "create", "orders")
     assert "--timeout" in run(*words.split(), "--timeout", seconds, code=Exit.USAGE).err
     assert run("browse", "orders", "--json").rows == []
@@ -29,11 +29,11 @@ def test_a_time_to_wait_is_not_negative(run: Run, words: str, seconds: str) -> N
 
 @pytest.mark.parametrize("name", ["console", "exporter"])
 @pytest.mark.parametrize("port", ["80000", "-1", "http"])
-def test_a_port_that_there_is_not(run: Run, name: str, port: str) -> None:
+def test_invalid_port_is_a_usage_error(run: Run, name: str, port: str) -> None:
     assert "--port" in run(name, "--port", port, code=Exit.USAGE).err
 
 
-def test_the_private_server_is_named(
+def test_private_server_is_named_at_first_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("MQREDIS_URL", raising=False)

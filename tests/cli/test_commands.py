@@ -1,4 +1,4 @@
-"""Every command, for people and for machines, on a real server and on fakeredis."""
+"""Every command with text and JSON output, on a real server and on fakeredis."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def orders(run: Run) -> Run:
     return run
 
 
-def test_a_message_goes_in_and_comes_out(orders: Run) -> None:
+def test_sent_message_is_received(orders: Run) -> None:
     sent = orders("send", "orders", "hello", "--json").rows[0]
     assert orders("peek", "orders").out == "hello\n"
     assert orders("receive", "orders", "--json").rows[0]["lookup_id"] == sent["lookup_id"]
     assert "no message is available" in orders("receive", "orders", code=Exit.NOTHING).err
 
 
-def test_all_that_can_be_said_about_a_message(orders: Run) -> None:
+def test_send_options_set_the_message_fields(orders: Run) -> None:
     orders(
         "send", "orders", "b", "--priority", "7", "--label", "l", "--message-id", "m", "--correlation-id", "0x00ff",
         "--group-id", "g", "--content-type", "text/html", "--property", "region=EU", "--property", "n:=12.5",
@@ -43,7 +43,7 @@ def test_all_that_can_be_said_about_a_message(orders: Run) -> None:
     assert row["expires_at"] > row["sent_at"]
 
 
-def test_lines_files_and_standard_input_are_bodies(orders: Run, tmp_path: Path) -> None:
+def test_bodies_are_read_from_lines_files_and_stdin(orders: Run, tmp_path: Path) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     orders("send", "orders", stdin="whole\ntext\n")
     (tmp_path / "body").write_bytes(b"\xff\x00")
@@ -53,7 +53,7 @@ def test_lines_files_and_standard_input_are_bodies(orders: Run, tmp_path: Path) 
     assert orders("receive", "orders", "--count", "2", "--raw").out == "ab"
 
 
-def test_options_stand_before_between_and_behind_arguments(orders: Run) -> None:
+def test_options_may_precede_or_follow_arguments(orders: Run) -> None:
     orders("send", "--priority", "7", "orders", "a")
     orders("send", "orders", "--priority", "7", "b")
     orders("send", "orders", "c", "--priority", "7")
@@ -71,7 +71,7 @@ def test_lines_that_are_not_utf8_are_sent_as_bytes(orders: Run) -> None:
 
 
 @pytest.mark.parametrize("server_kind", ["real"])  # the command is a process of its own
-def test_each_line_of_a_pipe_is_sent_while_the_pipe_is_open(run: Run, start: Any) -> None:
+def test_lines_of_an_open_pipe_are_sent_immediately(run: Run, start: Any) -> None:
     run("queue", "create", "orders")
     process = start("send", "orders", "--lines")
     process.stdin.write("first\n")
@@ -83,19 +83,19 @@ def test_each_line_of_a_pipe_is_sent_while_the_pipe_is_open(run: Run, start: Any
         stream.close()
 
 
-def test_a_lookup_id_goes_with_no_other_choice(orders: Run) -> None:
+def test_lookup_id_excludes_other_selections(orders: Run) -> None:
     (sent,) = orders("send", "orders", "a", "--json").rows
     for more in (["--wait"], ["--timeout", "1"], ["--selector", "label = 'x'"]):
         orders("peek", "orders", "--lookup-id", sent["lookup_id"], *more, code=Exit.USAGE)
     orders("receive", "orders", "--lookup-id", sent["lookup_id"], "--count", "2", code=Exit.USAGE)
 
 
-def test_receive_all(orders: Run) -> None:
+def test_receive_count_0_receives_all(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="".join(f"{n}\n" for n in range(300)))
     assert orders("receive", "orders", "--count", "0").out.split() == [str(n) for n in range(300)]
 
 
-def test_one_particular_message(orders: Run) -> None:
+def test_message_is_read_by_lookup_id(orders: Run) -> None:
     ids = [row["lookup_id"] for row in orders("send", "orders", "--lines", "--json", stdin="a\nb\nc\n").rows]
     assert orders("peek", "orders", "--lookup-id", ids[1]).out == "b\n"
     assert orders("receive", "orders", "--lookup-id", str(int(ids[1], 16))).out == "b\n"
@@ -114,7 +114,7 @@ def test_browse_shows_a_table_without_control_characters(orders: Run) -> None:
     assert len(orders("browse", "orders", "--limit", "1").out.splitlines()) == 2
 
 
-def test_browse_shows_why_messages_have_failed(orders: Run) -> None:
+def test_browse_shows_the_reason_of_dead_letters(orders: Run) -> None:
     with mqredis.connect() as qm, qm.open("orders") as queue:
         queue.send("broken", journal=mqredis.Journal.DEAD_LETTER)
         queue.send("whole")
@@ -126,7 +126,7 @@ def test_browse_shows_why_messages_have_failed(orders: Run) -> None:
     assert "\x1b" not in row
 
 
-def test_queues(run: Run) -> None:
+def test_queue_commands(run: Run) -> None:
     run("queue", "create", "a", "--quota-messages", "1", "--label", "first", "--journaling")
     assert "exists already" in run("queue", "create", "a", code=Exit.REFUSED).err
     run("queue", "create", "a", "--exist-ok")
@@ -149,7 +149,7 @@ def test_queues(run: Run) -> None:
     assert "there is no queue 'a'" in run("queue", "info", "a", code=Exit.REFUSED).err
 
 
-def test_transactional_queues_are_sent_to_in_a_transaction(run: Run) -> None:
+def test_send_to_a_transactional_queue_uses_one_transaction(run: Run) -> None:
     run("queue", "create", "tx", "--transactional")
     run("send", "tx", "--lines", stdin="a\nb\n")
     rows = run("browse", "tx", "--json").rows
@@ -158,7 +158,7 @@ def test_transactional_queues_are_sent_to_in_a_transaction(run: Run) -> None:
     assert rows[1]["last_in_transaction"]
 
 
-def test_moves(orders: Run) -> None:
+def test_move_by_id_and_all(orders: Run) -> None:
     ids = [row["lookup_id"] for row in orders("send", "orders", "--lines", "--json", stdin="a\nb\nc\n").rows]
     assert orders("move", "orders", "orders;retry", ids[1], "--json").rows[0]["moved"] == 1
     assert orders("browse", "orders;retry", "--json").rows[0]["lookup_id"] == ids[1]
@@ -168,7 +168,7 @@ def test_moves(orders: Run) -> None:
     orders("move", "orders", "orders;retry", "0x0400000000000fff", code=Exit.NOTHING)
 
 
-def test_export_and_import_keep_everything_but_the_ids_of_the_broker(orders: Run, tmp_path: Path) -> None:
+def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path: Path) -> None:
     orders("send", "orders", "plain")
     orders(
         "send",
@@ -201,7 +201,7 @@ def test_export_and_import_keep_everything_but_the_ids_of_the_broker(orders: Run
     assert [json.loads(line) for line in orders("export", "orders").out.splitlines()] == after
 
 
-def test_an_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
+def test_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
     done = orders("import", "orders", stdin='{"body": "a"}\n' + "[" * 100_000, code=2)
     assert done.err == "mqredis: line 2: its JSON is nested too deeply\n"
     nested = '{"body": "a", "properties": {"p": ' + '{"p": ' * 900 + "1" + "}" * 902
@@ -210,19 +210,19 @@ def test_an_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
 
 
 @pytest.mark.parametrize("words", ["receive orders --count", "browse orders --limit", "redrive --limit"])
-def test_a_number_of_messages_below_0_is_refused(orders: Run, words: str) -> None:
+def test_negative_number_of_messages_is_refused(orders: Run, words: str) -> None:
     done = orders(*words.split(), "-3", code=2)
     assert f"argument {words.rsplit(maxsplit=1)[-1]}: '-3' is less than 0" in done.err
 
 
-def test_an_import_names_the_line_that_is_wrong(orders: Run) -> None:
+def test_import_error_names_the_line(orders: Run) -> None:
     good = '{"body": "a"}\n'
     for bad in ("hello\n", "[]\n", '{"body": "a", "priority": 9}\n', '{"body_base64": "?"}\n'):
         assert "line 2" in orders("import", "orders", stdin=good + bad, code=Exit.USAGE).err
     assert "line 2" in orders("import", "orders", stdin=good + '{"expires_at": 5}\n', code=Exit.USAGE).err
 
 
-def test_what_expired_meanwhile_is_not_sent_again(orders: Run) -> None:
+def test_import_skips_expired_messages(orders: Run) -> None:
     line = '{"body": "old", "expires_at": "2020-01-01T00:00:00+00:00"}\n'
     assert orders("import", "orders", "--json", stdin=line).rows[0] == {
         "queue": "orders",
@@ -269,18 +269,18 @@ def test_top(orders: Run) -> None:
     assert "oldest" in orders("top", "--count", "1").out
 
 
-def test_resolve_says_what_is_wrong(orders: Run) -> None:
+def test_resolve_errors_name_the_reason(orders: Run) -> None:
     assert "is over" in orders("resolve", "77.1:5", code=Exit.REFUSED).err
     assert "not an operation token" in orders("resolve", "hello", code=Exit.USAGE).err
 
 
-def test_errors_for_machines(run: Run) -> None:
+def test_json_error_has_class_text_and_status(run: Run) -> None:
     error = json.loads(run("receive", "nope", "--json", code=Exit.REFUSED).err)
     assert error == {"error": "QueueNotFound", "text": "there is no queue 'nope'", "status": 0xC00E0003}
 
 
 @pytest.mark.parametrize("words", [[], ["fly"], ["send"], ["queue"], ["throttle", "maybe"]])
-def test_wrong_words_are_usage(run: Run, words: list[str]) -> None:
+def test_invalid_command_line_is_a_usage_error(run: Run, words: list[str]) -> None:
     assert "usage: mqredis" in run(*words, code=Exit.USAGE).err
 
 
@@ -290,7 +290,7 @@ def test_help_names_every_exit_code(run: Run) -> None:
         assert f"{int(code):>3}  {EXITS[code]}" in text
 
 
-def test_what_operators_are_shown(orders: Run) -> None:
+def test_show_commands(orders: Run) -> None:
     orders("send", "orders", "a", "--label", "first")
     (row,) = orders("show", "overview", "ord*", "--json").rows
     assert (row["name"], row["ready"], row["total_in"]) == ("orders", 1, 1)
@@ -311,7 +311,7 @@ def test_what_operators_are_shown(orders: Run) -> None:
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
 
 
-def test_the_trail_of_a_message(orders: Run) -> None:
+def test_trail_lists_the_events_of_a_message(orders: Run) -> None:
     orders("queue", "set", "orders", "--trail", "1")
     number = orders("send", "orders", "a", "--message-id", "m-1").out.strip()
     by_message_id = orders("trail", "orders", "m-1", "--json").rows
@@ -331,7 +331,7 @@ def test_the_trail_of_a_message(orders: Run) -> None:
     assert [line.split()[2] for line in lines[1:]] == ["sent", "moved"]
 
 
-def test_a_message_without_a_trail(orders: Run) -> None:
+def test_missing_trail_is_reported(orders: Run) -> None:
     number = orders("send", "orders", "a").out.strip()
     for message in (number, "nothing"):
         assert "needs the property trail" in orders("trail", "orders", message, code=Exit.NOTHING).err
@@ -340,17 +340,17 @@ def test_a_message_without_a_trail(orders: Run) -> None:
 
 
 def test_every_command_takes_the_common_options() -> None:
-    def walk(parser: object) -> None:
+    def check_options(parser: object) -> None:
         for action in parser._actions:  # type: ignore[attr-defined]
             if hasattr(action, "choices") and isinstance(action.choices, dict):
                 for inner in action.choices.values():
-                    walk(inner)
+                    check_options(inner)
         options = {option for action in parser._actions for option in action.option_strings}  # type: ignore[attr-defined]
         words = ("queue", "topic", "schedules", "scripts", "show", "completion")
         if parser.prog not in {f"mqredis {word}" for word in words}:  # type: ignore[attr-defined]
             assert {"--url", "--manager", "--json"} <= options, parser
 
-    walk(build())
+    check_options(build())
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_every_command_takes_the_common_options() -> None:
     ],
     ids=lambda o: f"{len(o) // 2} {o[0]}",
 )
-def test_options_choose_messages(orders: Run, options: list[str]) -> None:
+def test_match_options_select_messages(orders: Run, options: list[str]) -> None:
     orders("send", "orders", "other", "--correlation-id", "c2", "--property", "n:=2")
     of_all = ("--message-id", "0x0a0b", "--correlation-id", "c1", "--group-id", "0x01", "--property", "n:=1")
     for body in ("a", "b", "c", "d"):
@@ -387,7 +387,7 @@ def test_options_choose_messages(orders: Run, options: list[str]) -> None:
 @pytest.mark.parametrize(
     "command", [["receive"], ["peek"], ["browse"], ["move"], ["queue", "purge"]], ids=" ".join
 )
-def test_what_matches_nothing_touches_nothing(orders: Run, command: list[str]) -> None:
+def test_commands_without_a_match_change_nothing(orders: Run, command: list[str]) -> None:
     orders("send", "orders", "a", "--correlation-id", "c1", "--property", "n:=1")
     more = ["orders;x"] if command == ["move"] else []
     code = Exit.NOTHING if command[0] in ("receive", "peek") else Exit.DONE
@@ -401,7 +401,7 @@ def test_what_matches_nothing_touches_nothing(orders: Run, command: list[str]) -
     assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["a"]
 
 
-def test_a_purge_of_some_is_no_reading(run: Run) -> None:
+def test_purge_by_selector_writes_no_journal(run: Run) -> None:
     run("queue", "create", "orders", "--journaling")
     for n in range(3):
         run("send", "orders", f"{n}", "--property", f"n:={n}")
@@ -410,5 +410,5 @@ def test_a_purge_of_some_is_no_reading(run: Run) -> None:
     assert run("browse", "orders;journal", "--json").rows == []
 
 
-def test_a_selector_that_is_wrong_is_usage(orders: Run) -> None:
+def test_invalid_selector_is_a_usage_error(orders: Run) -> None:
     assert "mqredis:" in orders("peek", "orders", "--selector", "n = = 1", code=Exit.USAGE).err

@@ -1,4 +1,4 @@
-"""What MSMQ has besides sending and receiving, from the command line."""
+"""Command line for topics, statistics, reports, redrive and other features beyond sending and receiving."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def test_statistics_of_a_queue(run: Run) -> None:
     run("stats", "nowhere", code=Exit.REFUSED)
 
 
-def test_the_history_of_a_queue(run: Run) -> None:
+def test_stats_history_of_a_queue(run: Run) -> None:
     run("queue", "create", "orders")
     run("send", "orders", "x")
     run("receive", "orders")
     run("send", "orders", "y")
-    rows = run("stats", "orders", "--history", "--json").rows  # two, if a period of 5 minutes ended meanwhile
+    rows = run(
+        "stats", "orders", "--history", "--json"
+    ).rows  # two rows if a period of 5 minutes ended in between
     assert sum(row["messages_in"] for row in rows) == 2
     assert sum(row["messages_out"] for row in rows) == 1
     assert (rows[-1]["messages"], rows[-1]["failed"], rows[-1]["retried"]) == (1, 0, 0)
@@ -82,12 +84,28 @@ def test_inhibits(run: Run) -> None:
     assert run("receive", "orders").out == "x\n"
 
 
-def test_traces_of_a_message(run: Run) -> None:
+def test_acknowledgements_dead_letters_and_deduplication(run: Run) -> None:
     for name in ("orders", "admin", "letters"):
         run("queue", "create", name)
-    asked = ["--acknowledge", "full-receive", "--administration-queue", "admin", "--response-queue", "admin"]
+    report_options = [
+        "--acknowledge",
+        "full-receive",
+        "--administration-queue",
+        "admin",
+        "--response-queue",
+        "admin",
+    ]
     run(
-        "send", "orders", "x", *asked, "--expires", "0", "--journal", "both", "--dead-letter-queue", "letters"
+        "send",
+        "orders",
+        "x",
+        *report_options,
+        "--expires",
+        "0",
+        "--journal",
+        "both",
+        "--dead-letter-queue",
+        "letters",
     )
     (nack,) = run("receive", "admin", "--json").rows
     assert nack["message_class"] == 0xC002
@@ -98,7 +116,7 @@ def test_traces_of_a_message(run: Run) -> None:
     run("send", "orders", "z", "--acknowledge", "sometimes", code=Exit.USAGE)
 
 
-def test_redrive_of_what_matches(run: Run) -> None:
+def test_redrive_of_matching_messages(run: Run) -> None:
     for name in ("orders", "letters", "other"):
         run("queue", "create", name)
     for n in (1, 2, 3):
@@ -119,14 +137,14 @@ def test_redrive_of_what_matches(run: Run) -> None:
     run("redrive", source, "--selector", "n = = 1", code=Exit.USAGE)
 
 
-def test_several_destinations(run: Run) -> None:
+def test_send_to_several_queues(run: Run) -> None:
     for name in ("a", "b"):
         run("queue", "create", name)
     run("send", "a,b", "x")
     assert [run("receive", name).out for name in "ab"] == ["x\n", "x\n"]
 
 
-def test_request(run: Run, url: str, manager: str) -> None:
+def test_request_waits_for_the_reply(run: Run, url: str, manager: str) -> None:
     run("queue", "create", "service")
 
     def serve() -> None:
@@ -141,7 +159,7 @@ def test_request(run: Run, url: str, manager: str) -> None:
     run("request", "service", "hello", "--timeout", "0.05", code=Exit.NOTHING)
 
 
-def test_a_queue_whose_subqueues_hold_messages_is_not_deleted_without_yes(run: Run) -> None:
+def test_delete_of_a_queue_with_messages_in_subqueues_needs_yes(run: Run) -> None:
     run("queue", "create", "orders", "--journaling", "--retry", '{"immediate": 0, "cycles": 1, "delay": 60}')
     run("queue", "create", "orders2")
     run("send", "orders", "--lines", stdin="a\nb\nc\n")
@@ -150,8 +168,8 @@ def test_a_queue_whose_subqueues_hold_messages_is_not_deleted_without_yes(run: R
     run("send", "orders", "late", "--delay", "60")
     with mqredis.connect() as qm, qm.open("orders") as queue:
         queue.lock(0).abort()
-    told = run("queue", "delete", "orders", code=Exit.USAGE).err
-    assert told == (
+    error = run("queue", "delete", "orders", code=Exit.USAGE).err
+    assert error == (
         "mqredis: orders holds 1 message, orders;journal holds 1 message, orders;retry holds 1 message, "
         "orders;trash holds 1 message: add --yes to delete the queue all the same\n"
     )
@@ -159,7 +177,7 @@ def test_a_queue_whose_subqueues_hold_messages_is_not_deleted_without_yes(run: R
     run("queue", "delete", "orders2")
 
 
-def test_redrive_to_no_queue_changes_nothing(run: Run) -> None:
+def test_redrive_to_a_missing_queue_changes_nothing(run: Run) -> None:
     run("queue", "create", "orders", "--retry", '{"immediate": 0}')
     run("send", "orders", "x")
     with mqredis.connect() as qm, qm.open("orders") as queue:
@@ -176,29 +194,29 @@ def test_redrive_to_no_queue_changes_nothing(run: Run) -> None:
 @pytest.mark.parametrize(
     "words", ["redrive {}", "browse {}", "export {}", "queue purge {}", "move {} orders --all"]
 )
-def test_a_mistyped_subqueue_is_not_taken_for_an_empty_one(run: Run, words: str) -> None:
+def test_unknown_subqueue_name_is_an_error(run: Run, words: str) -> None:
     run("queue", "create", "orders")
-    told = "mqredis: there is no queue 'orders;posion'\n"
-    assert run(*words.format("orders;posion").split(), code=Exit.REFUSED).err == told
+    error = "mqredis: there is no queue 'orders;posion'\n"
+    assert run(*words.format("orders;posion").split(), code=Exit.REFUSED).err == error
     assert run("queue", "list", "--names").out == "orders\n"
     for name in ("journal", "poison", "retry", "trash"):
         run("browse", f"orders;{name}")
 
 
-def test_errors_name_what_the_command_line_has(run: Run) -> None:
+def test_errors_name_options_of_the_command_line(run: Run) -> None:
     run("queue", "create", "orders")
     assert "--exist-ok" in run("queue", "create", "orders", code=Exit.REFUSED).err
-    told = run("queue", "create", "orders", "--transactional", "--exist-ok", code=Exit.REFUSED).err
-    assert "transactional is False" in told
+    error = run("queue", "create", "orders", "--transactional", "--exist-ok", code=Exit.REFUSED).err
+    assert "transactional is False" in error
     for action in ("pause", "resume", "trigger", "remove"):
-        told = run("schedules", action, "nightli", code=Exit.REFUSED).err
-        assert told == "mqredis: there is no schedule 'nightli': see mqredis schedules list\n"
+        error = run("schedules", action, "nightli", code=Exit.REFUSED).err
+        assert error == "mqredis: there is no schedule 'nightli': see mqredis schedules list\n"
     for words in (("orders", "--consumer", "x"), ()):
         for name in ("pause", "resume"):
-            told = run(name, *words, code=Exit.USAGE).err
-            assert told == "mqredis: give either a queue or --consumer\n"
+            error = run(name, *words, code=Exit.USAGE).err
+            assert error == "mqredis: give either a queue or --consumer\n"
     for worker, *options in (["nosuch"], ["no-such", "--cancel", "7"]):
-        told = run("stop-worker", worker, *options, code=Exit.REFUSED).err
+        error = run("stop-worker", worker, *options, code=Exit.REFUSED).err
         assert (
-            told == f"mqredis: there is no running worker with the id '{worker}': see mqredis show workers\n"
+            error == f"mqredis: there is no running worker with the id '{worker}': see mqredis show workers\n"
         )

@@ -1,4 +1,4 @@
-"""What new users of the command line stumbled over."""
+"""Behaviour of the command line that confused new users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_times_name_their_zone(orders: Run, words: str) -> None:
         assert all(time.tzinfo is not None for time in told)
 
 
-def test_a_pause_is_shown(orders: Run) -> None:
+def test_pause_of_a_queue_is_shown(orders: Run) -> None:
     commands = [("queue", "info", "orders"), ("queue", "list"), ("stats", "orders"), ("show", "overview")]
     for words in commands:
         assert orders(*words, "--json").rows[0]["paused"] is False
@@ -45,7 +45,7 @@ def test_a_pause_is_shown(orders: Run) -> None:
 
 
 @pytest.mark.parametrize("words, left", [("orders", 1), ("--consumer handle", 1), ("other", 0)])
-def test_a_worker_in_a_burst_honours_a_pause(
+def test_burst_worker_respects_a_pause(
     orders: Run, words: str, left: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     orders("queue", "create", "other")
@@ -80,7 +80,7 @@ def test_a_worker_in_a_burst_honours_a_pause(
         "scripts clean",
     ],
 )
-def test_a_read_only_client_changes_nothing(orders: Run, words: str) -> None:
+def test_read_only_option_refuses_changes(orders: Run, words: str) -> None:
     before = len(orders("actions", "--json").rows)
     told = orders("--read-only", *words.split(), code=Exit.REFUSED).err
     assert "this client is read-only (Settings.read_only)" in told
@@ -91,12 +91,12 @@ def test_a_read_only_client_changes_nothing(orders: Run, words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["worker app:worker", "broker", "pipeline publications"])
-def test_what_always_changes_something_takes_no_read_only(orders: Run, words: str) -> None:
+def test_commands_that_always_write_refuse_read_only(orders: Run, words: str) -> None:
     told = orders("--read-only", *words.split(), code=Exit.USAGE).err
     assert told == f"mqredis: {words.split(maxsplit=1)[0]} changes what is stored: leave out --read-only\n"
 
 
-def test_figures_have_units(orders: Run) -> None:
+def test_statistics_have_units(orders: Run) -> None:
     orders("send", "orders", "x" * 2000)
     told = dict(line.split("  ", 1) for line in orders("stats", "orders").out.splitlines())
     figures = {name: text.strip() for name, text in told.items()}
@@ -107,7 +107,7 @@ def test_figures_have_units(orders: Run) -> None:
     assert figures["warnings"] == "-"
 
 
-def test_a_trail_that_is_not_kept_says_what_to_do(orders: Run) -> None:
+def test_missing_trail_error_says_how_to_enable_trails(orders: Run) -> None:
     told = orders("trail", "orders", "m-1", code=Exit.NOTHING).err
     assert "(mqredis queue set orders --trail 1)" in told
     orders("queue", "set", "orders", "--trail", "0.5")
@@ -117,7 +117,7 @@ def test_a_trail_that_is_not_kept_says_what_to_do(orders: Run) -> None:
     assert "there was no such message in orders" in told
 
 
-def test_locks_have_no_column_of_unknown_times(orders: Run) -> None:
+def test_locks_table_omits_since_if_unknown(orders: Run) -> None:
     orders("send", "orders", "x")
     assert "since" not in orders("show", "locks", "orders").out
     with mqredis.connect() as qm, qm.open("orders") as queue:

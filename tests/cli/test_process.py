@@ -1,4 +1,4 @@
-"""The command line as processes of their own: pipes, signals, the doctor's exit codes, the private server."""
+"""The command line in separate processes: pipes, signals, exit codes of the doctor, the private server."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.support.server import RedisServer
 Start = Callable[..., subprocess.Popen[str]]
 
 
-# For a process that hangs, in seconds: far more than one takes on a machine that has other things to do.
-PATIENCE = 150
-pytestmark = pytest.mark.timeout(600)  # some tests start half a dozen of them
+#: Seconds after which a process counts as hung.
+PROCESS_TIMEOUT = 150
+pytestmark = pytest.mark.timeout(600)  # some tests start six processes
 
 
 def end(process: subprocess.Popen[str], stdin: str = "") -> tuple[int, str, str]:
-    out, err = process.communicate(stdin, timeout=PATIENCE)
+    out, err = process.communicate(stdin, timeout=PROCESS_TIMEOUT)
     return process.returncode, out, err
 
 
-def test_a_pipe_from_shell_to_shell(start: Start) -> None:
+def test_messages_are_piped_through_processes(start: Start) -> None:
     assert end(start("queue", "create", "orders"))[0] == 0
     code, out, _ = end(start("send", "orders", "--lines"), "a\nb\n")
     assert code == 0
@@ -38,7 +38,9 @@ def test_a_pipe_from_shell_to_shell(start: Start) -> None:
     assert end(start("receive", "orders", "--count", "0")) == (0, "a\nb\n", "")
 
 
-def test_a_reader_that_waits_prints_at_once(start: Start, redis_server: RedisServer, manager: str) -> None:
+def test_waiting_receive_prints_each_message_immediately(
+    start: Start, redis_server: RedisServer, manager: str
+) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders")
         reader = start("receive", "orders", "--wait", "--count", "2")
@@ -50,9 +52,7 @@ def test_a_reader_that_waits_prints_at_once(start: Start, redis_server: RedisSer
             assert end(reader)[:2] == (0, "second\n")
 
 
-def test_an_interrupted_reader_leaves_the_messages(
-    start: Start, redis_server: RedisServer, manager: str
-) -> None:
+def test_interrupted_receive_leaves_no_lock(start: Start, redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders")
         orders = qm.open("orders")
@@ -62,13 +62,13 @@ def test_an_interrupted_reader_leaves_the_messages(
         assert reader.stdout.readline() == "one\n"
         reader.send_signal(signal.SIGINT)
         assert end(reader)[0] == 130
-        assert qm.queue_info("orders").locked == 0  # committed, or given back if the signal was faster
+        assert qm.queue_info("orders").locked == 0  # committed, or released if the signal came first
 
 
-def test_the_doctor_tells_by_its_exit_code(start: Start, redis_server: RedisServer, manager: str) -> None:
+def test_doctor_exit_codes(start: Start, redis_server: RedisServer, manager: str) -> None:
     assert end(start("queue", "create", "orders"))[0] == 0
     assert end(start("doctor"))[0] == 0
-    code, out, _ = end(start("doctor", "--strict"))  # the server of the tests keeps nothing on disk
+    code, out, _ = end(start("doctor", "--strict"))  # the test server has no persistence
     assert code == 6
     assert "server.volatile" in out
     assert "durability=memory         yes: every call\n" in out
@@ -85,14 +85,14 @@ def test_the_doctor_tells_by_its_exit_code(start: Start, redis_server: RedisServ
     assert "[repaired]" in out
 
 
-def test_a_server_that_is_not_there(start: Start) -> None:
+def test_unreachable_server_error_hides_the_password(start: Start) -> None:
     code, out, err = end(start("stats", MQREDIS_URL="redis://u:topsecret@localhost:1"))
     assert (code, out) == (4, "")
     assert "topsecret" not in err
     assert "Traceback" not in err
 
 
-def test_the_private_server_in_the_foreground(start: Start, tmp_path: Path) -> None:
+def test_broker_command_runs_the_private_server_in_the_foreground(start: Start, tmp_path: Path) -> None:
     broker = start("broker", str(tmp_path), "--json")
     assert broker.stdout is not None
     server = json.loads(broker.stdout.readline())
@@ -103,7 +103,7 @@ def test_the_private_server_in_the_foreground(start: Start, tmp_path: Path) -> N
     assert end(broker)[0] == 0
 
 
-def test_a_closed_pipe_is_no_error(start: Start, redis_server: RedisServer, manager: str) -> None:
+def test_closed_output_pipe_is_not_an_error(start: Start, redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders")
         qm.open("orders").send_many([b"x" * 4000] * 256)
@@ -111,11 +111,11 @@ def test_a_closed_pipe_is_no_error(start: Start, redis_server: RedisServer, mana
             assert reader.stdout is not None
             reader.stdout.readline()
             reader.stdout.close()
-            assert reader.wait(PATIENCE) == 0
+            assert reader.wait(PROCESS_TIMEOUT) == 0
         assert 0 < qm.queue_info("orders").messages < 256
 
 
-def test_a_terminal_gets_a_table_and_no_markup_of_strangers(redis_server: RedisServer, manager: str) -> None:
+def test_terminal_output_is_a_table_with_escaped_markup(redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders", label="[bold]x[/bold]")
     ours, theirs = pty.openpty()
@@ -125,7 +125,7 @@ def test_a_terminal_gets_a_table_and_no_markup_of_strangers(redis_server: RedisS
         stdout=theirs,
     )
     os.close(theirs)
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(PROCESS_TIMEOUT) == 0
     shown = os.read(ours, 65536).decode()
     os.close(ours)
     assert "orders" in shown

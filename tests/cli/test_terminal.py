@@ -1,4 +1,4 @@
-"""Escape sequences in bodies, labels and names never reach a terminal as they are."""
+"""Escape sequences in bodies, labels and names are escaped before they reach a terminal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _CONTROL = re.compile("(?!\n)[\x00-\x1f\x7f-\x9f\u202e]")
 
 @pytest.fixture
 def hostile(run: Run, url: str, manager: str) -> str:
-    """A queue whose label, message body, message label, ids and properties hold escape sequences. A name may hold none
-    that begins with ESC, but one of the second set."""
+    """A queue whose label, message body, message label, ids and properties hold escape sequences. Queue
+    names may not contain ESC, so the name has the 8-bit CSI character."""
     name = "jobs\x9b31m\u202e"
     with mqredis.connect(url, manager=manager) as qm:
         qm.create_queue(name, label=f"label{HOSTILE}")
@@ -43,7 +43,9 @@ def hostile(run: Run, url: str, manager: str) -> str:
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_of_one_queue(run: Run, hostile: str, words: tuple[str, ...], json_lines: bool) -> None:
+def test_output_about_a_queue_has_no_control_characters(
+    run: Run, hostile: str, words: tuple[str, ...], json_lines: bool
+) -> None:
     arguments = [hostile if word == "!" else word for word in words]
     if "!" not in words:
         arguments.append(hostile)
@@ -60,7 +62,9 @@ def test_of_one_queue(run: Run, hostile: str, words: tuple[str, ...], json_lines
     [("queue", "list"), ("queue", "list", "--names"), ("stats",), ("top", "--count", "1"), ("doctor",)],
     ids=" ".join,
 )
-def test_of_all_queues(run: Run, hostile: str, words: tuple[str, ...], json_lines: bool) -> None:
+def test_output_about_all_queues_has_no_control_characters(
+    run: Run, hostile: str, words: tuple[str, ...], json_lines: bool
+) -> None:
     found = run(*words, *(["--json"] if json_lines else []))
     assert found.out
     if words[0] != "doctor":
@@ -69,18 +73,20 @@ def test_of_all_queues(run: Run, hostile: str, words: tuple[str, ...], json_line
 
 
 @pytest.mark.parametrize("json_lines", [False, True])
-def test_of_an_error(run: Run, json_lines: bool) -> None:
+def test_error_output_has_no_control_characters(run: Run, json_lines: bool) -> None:
     found = run("peek", "missing\x9b31m\u202e", *(["--json"] if json_lines else []), code=1)
     assert "missing" in found.err
     assert _CONTROL.search(found.err) is None
 
 
-def test_of_a_log_record(run: Run, hostile: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_output_has_no_control_characters(
+    run: Run, hostile: str, caplog: pytest.LogCaptureFixture
+) -> None:
     record = logging.LogRecord("mqredis.worker", logging.ERROR, "", 1, "failed: %s", (HOSTILE,), None)
     assert _CONTROL.search(terminal.Formatter("%(message)s").format(record)) is None
 
 
-def test_text_without_control_characters_stays(run: Run) -> None:
+def test_text_without_control_characters_is_unchanged(run: Run) -> None:
     text = "Zoë\t日本 👩‍👩‍👧\r\nsecond line\n"
     assert terminal.lines(text) == text
     run("queue", "create", "q")
@@ -88,11 +94,11 @@ def test_text_without_control_characters_stays(run: Run) -> None:
     assert run("peek", "q").out == text + "\n"
 
 
-def test_raw_output_is_the_body(run: Run, hostile: str) -> None:
+def test_raw_output_is_the_unchanged_body(run: Run, hostile: str) -> None:
     assert run("peek", hostile, "--raw").out == f"body{HOSTILE}"
 
 
-def test_the_command_line_logs_through_the_filter(
+def test_command_line_logging_escapes_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()
