@@ -1,4 +1,4 @@
-"""Calls that no client of ours makes at such a moment: repeated, by hand, or between two others."""
+"""Calls at moments at which the client never makes them: repeated, or between two calls of an operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGE = codec.encode(Outgoing(body=b"x" * 500_000), "")
 
 @pytest.fixture
 def reader(redis_server: RedisServer) -> Iterator[Reader]:
-    """A manager with a queue ``q``. The doctor must find nothing wrong with it at the end."""
+    """A manager with a queue ``q``, in which the doctor must find nothing at the end."""
     made = Reader(redis_server)
     made.wire.open_session([made.keys])
     made.create("q")
@@ -50,7 +50,7 @@ def sent(reader: Reader, place: Place, *messages: tuple[bytes, bytes | None]) ->
 
 
 @pytest.mark.parametrize("by", ["id", "order"])
-def test_a_repeated_call_that_locked_answers_its_message_again(reader: Reader, by: str) -> None:
+def test_repeated_lock_call_returns_the_same_message(reader: Reader, by: str) -> None:
     place, q = Place("1.1"), reader.address("q")
     [one] = sent(reader, place, BODY)
     if by == "id":
@@ -63,7 +63,7 @@ def test_a_repeated_call_that_locked_answers_its_message_again(reader: Reader, b
 
 
 @pytest.mark.parametrize("by", ["id", "order"])
-def test_a_repeated_call_whose_message_is_gone_since_has_found_nothing(reader: Reader, by: str) -> None:
+def test_repeated_lock_call_whose_message_was_removed_finds_nothing(reader: Reader, by: str) -> None:
     place, other, q = Place("1.1"), Place("1.2"), reader.address("q")
     [one] = sent(reader, place, BODY)
     if by == "id":
@@ -80,7 +80,7 @@ def test_a_repeated_call_whose_message_is_gone_since_has_found_nothing(reader: R
         assert again.value.messages == []
 
 
-def test_a_lock_that_nobody_ever_had_is_lost_and_the_message_available(reader: Reader) -> None:
+def test_commit_of_a_lock_never_granted_is_lost_and_keeps_the_message(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, BODY)
     settled = reader.call(read.settle(reader.address("q"), [("c", "7", one)]), place)
@@ -88,90 +88,88 @@ def test_a_lock_that_nobody_ever_had_is_lost_and_the_message_available(reader: R
     assert reader.ids("q") == {one}
 
 
-def test_a_hint_for_a_wait_that_is_over_does_not_choose_the_next_message(reader: Reader) -> None:
+def test_hint_of_an_earlier_wait_does_not_select_the_next_message(reader: Reader) -> None:
     reader.wire.listen()
     place, other = Place("1.1"), Place("1.2")
-    waiting(reader, place)
+    start_waiting(reader, place)
     [hint] = sent(reader, other, BODY)
-    assert handed(reader, place) == f"h {hint}"
+    assert notification_of(reader, place) == f"h {hint}"
     [first] = sent(reader, other, codec.encode(Outgoing(body=b"urgent", priority=7), ""))
-    [(taken, _, _)] = waiting(reader, place).messages
+    [(taken, _, _)] = start_waiting(reader, place).messages
     assert taken.decode() == first
 
 
-def waiting(reader: Reader, place: Place) -> Found:
-    """What a reader is told that begins to wait."""
+def start_waiting(reader: Reader, place: Place) -> Found:
+    """Register a waiting reader and return the reply."""
     found: Found = reader.call(read.receive(reader.address("q"), "take", waiter=Waiter("D p0 tag")), place)
     return found
 
 
-def handed(reader: Reader, place: Place) -> str:
-    """What was handed to a slot while it waited."""
+def notification_of(reader: Reader, place: Place) -> str:
+    """Return the notification stored for a waiting slot: "h" and the lookup id of its hint, or ""."""
     found = reader.wire.command("HGET", reader.keys.own[0], place.name + "!")
     return "" if found is None else str(found.decode())
 
 
 @pytest.mark.parametrize("quota", [None, 100], ids=["plain queue", "queue with a quota"])
-def test_of_two_readers_rung_together_each_takes_what_it_was_rung_for(
-    reader: Reader, quota: int | None
-) -> None:
+def test_two_notified_readers_take_the_messages_of_their_hints(reader: Reader, quota: int | None) -> None:
     reader.wire.listen()
     older, later, sender, q = Place("1.1"), Place("1.2"), Place("1.3"), reader.address("q")
     reader.call(queues.update(reader.keys, "q", {"quota_messages": quota}), sender)
-    waiting(reader, older)
-    ticket = waiting(reader, later).ticket
+    start_waiting(reader, older)
+    ticket = start_waiting(reader, later).ticket
     one, two = sent(reader, sender, BODY, BODY)
-    assert [handed(reader, older), handed(reader, later)] == [f"h {one}", f"h {two}"]
+    assert [notification_of(reader, older), notification_of(reader, later)] == [f"h {one}", f"h {two}"]
     looked = reader.call(read.receive(q, "take", waiter=Waiter("D p0 tag", ticket)), later)
     assert looked.messages[0][0].decode() == two
 
 
-def three_wait(reader: Reader) -> list[Place]:
-    """Three readers, in the order in which they wait."""
+def three_waiters(reader: Reader) -> list[Place]:
+    """Register three waiting readers, the first one longest."""
     reader.wire.listen()
     places = [Place(f"1.{n}") for n in range(1, 4)]
     for place in places:
-        waiting(reader, place)
+        start_waiting(reader, place)
     return places
 
 
-def test_who_leaves_after_it_was_rung_passes_that_very_message_on(reader: Reader) -> None:
-    _, later, last = three_wait(reader)
+def test_notified_reader_that_leaves_passes_its_message_to_the_next(reader: Reader) -> None:
+    _, later, last = three_waiters(reader)
     _, two = sent(reader, Place("1.4"), BODY, BODY)
-    assert handed(reader, later) == f"h {two}"
+    assert notification_of(reader, later) == f"h {two}"
     reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
-    assert [handed(reader, later), handed(reader, last)] == ["", f"h {two}"]
+    assert [notification_of(reader, later), notification_of(reader, last)] == ["", f"h {two}"]
 
 
-def test_who_leaves_passes_on_what_is_there_if_its_message_is_gone(reader: Reader) -> None:
-    older, later, last = three_wait(reader)
+def test_leaving_reader_whose_message_was_taken_passes_on_the_next_one(reader: Reader) -> None:
+    older, later, last = three_waiters(reader)
     sender = Place("1.4")
     sent(reader, sender, BODY)
     reader.call(read.receive(reader.address("q"), "take"), sender)
     [two] = sent(reader, sender, BODY)
     reader.call(read.leave(reader.address("q"), "D p0 tag"), older)
-    assert [handed(reader, later), handed(reader, last)] == [f"h {two}", f"h {two}"]
+    assert [notification_of(reader, later), notification_of(reader, last)] == [f"h {two}", f"h {two}"]
 
 
-def test_who_leaves_before_it_was_rung_rings_nobody(reader: Reader) -> None:
-    _, later, last = three_wait(reader)
+def test_reader_that_leaves_before_a_notification_notifies_nobody(reader: Reader) -> None:
+    _, later, last = three_waiters(reader)
     sent(reader, Place("1.4"), BODY)
     reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
-    assert [handed(reader, later), handed(reader, last)] == ["", ""]
+    assert [notification_of(reader, later), notification_of(reader, last)] == ["", ""]
 
 
-def test_what_becomes_due_with_a_send_and_what_is_sent_ring_a_reader_each(reader: Reader) -> None:
+def test_due_message_and_sent_message_notify_one_reader_each(reader: Reader) -> None:
     reader.wire.listen()
     older, later, sender = Place("1.1"), Place("1.2"), Place("1.3")
     [due] = sent(reader, sender, codec.encode(Outgoing(body=b"x", delay=1.0), ""))
-    waiting(reader, older)
-    waiting(reader, later)
+    start_waiting(reader, older)
+    start_waiting(reader, later)
     reader.call(manager.update(reader.keys, "clock", "2000"), sender)
     [new] = sent(reader, sender, BODY)
-    assert [handed(reader, older), handed(reader, later)] == [f"h {due}", f"h {new}"]
+    assert [notification_of(reader, older), notification_of(reader, later)] == [f"h {due}", f"h {new}"]
 
 
-def test_what_a_lapsed_transaction_has_noted_goes_when_its_id_is_used_again(reader: Reader) -> None:
+def test_records_of_a_lapsed_transaction_are_removed_when_its_id_is_reused(reader: Reader) -> None:
     for path in ("a", "b"):
         reader.create(path, transactional=True)
     place, item = Place("1.1"), codec.encode(Outgoing(body=b"x"), "x")
@@ -181,7 +179,7 @@ def test_what_a_lapsed_transaction_has_noted_goes_when_its_id_is_used_again(read
     assert sorted(reader.wire.command("HKEYS", reader.keys.own[1])) == [b"x", b"x:1"]
 
 
-def test_a_message_locked_and_shown_to_peeks_between_two_calls_of_a_purge_stays_so(reader: Reader) -> None:
+def test_message_locked_with_allow_peek_between_calls_of_a_purge_stays_visible(reader: Reader) -> None:
     place, q = Place("1.1"), reader.address("q")
     sent(reader, place, *[BODY] * 600)
     locks = [reader.call(read.receive(q, "lock", count, grant="60000"), place) for count in (200, 57)]
@@ -198,7 +196,7 @@ def test_a_message_locked_and_shown_to_peeks_between_two_calls_of_a_purge_stays_
     assert answer.value.messages[0][0] == shown
 
 
-def test_a_large_message_that_is_locked_outlives_a_purge_until_it_is_given_back(reader: Reader) -> None:
+def test_locked_large_message_is_purged_when_it_is_released(reader: Reader) -> None:
     place, q = Place("1.1"), reader.address("q")
     [large] = sent(reader, place, LARGE)
     held = reader.call(read.receive(q, "lock", grant="60000"), place)
@@ -223,7 +221,7 @@ def test_locks_of_a_renewed_transaction_take_its_new_deadline(reader: Reader) ->
     assert reader.wire.command("ZSCORE", reader.store().queues["t"].keys["l"], one) == deadline
 
 
-def test_a_purge_finds_an_old_delayed_message_behind_a_page_of_timers(reader: Reader) -> None:
+def test_purge_finds_a_delayed_message_behind_a_page_of_timers(reader: Reader) -> None:
     place, q = Place("1.1"), reader.address("q")
     [old] = sent(reader, place, codec.encode(Outgoing(body=b"x", delay=900.0), ""))
     sent(reader, place, *[codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), "")] * 255)
@@ -231,50 +229,50 @@ def test_a_purge_finds_an_old_delayed_message_behind_a_page_of_timers(reader: Re
     assert old not in reader.ids("q")
 
 
-def look(reader: Reader) -> int:
-    """The history number that a peek answers."""
+def history_of_peek(reader: Reader) -> int:
+    """Return the history number in the reply to a peek."""
     [answer] = reader.wire.volley([Shot(read.peek(reader.address("q")), "", 0)])
     return history(answer)
 
 
 def test_opening_and_closing_raise_the_history_number(reader: Reader) -> None:
-    place, family, before = Place("1.1"), ("q;s", "q"), look(reader)
+    place, family, before = Place("1.1"), ("q;s", "q"), history_of_peek(reader)
     opened = fire(queues.open_handle(reader.keys, family, "5", "receive", "none"), place)
     closed = fire(queues.close_handle(reader.keys, family, "5"), place)
     [first, last] = reader.wire.volley([opened, closed])
     assert before < history(first) < history(last)
 
 
-def test_a_lock_that_lapses_raises_the_history_number(reader: Reader) -> None:
+def test_lapsed_lock_raises_the_history_number(reader: Reader) -> None:
     place = Place("1.1")
     sent(reader, place, BODY)
     reader.call(read.receive(reader.address("q"), "lock", grant="1000"), place)
     [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
-    assert look(reader) > history(later)
+    assert history_of_peek(reader) > history(later)
 
 
-def test_a_key_that_is_forgotten_raises_the_history_number(reader: Reader) -> None:
+def test_expired_dedup_key_raises_the_history_number(reader: Reader) -> None:
     place = Place("1.1")
     sent(reader, place, codec.encode(Outgoing(body=b"x", dedup_key="k", dedup_window=1.0), ""))
     reader.call(read.receive(reader.address("q"), "take"), place)
     [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
-    assert look(reader) > history(later)
+    assert history_of_peek(reader) > history(later)
 
 
-def test_a_renewal_raises_the_history_number(reader: Reader) -> None:
+def test_transaction_renewal_raises_the_history_number(reader: Reader) -> None:
     place = Place("1.1")
     fence = reader.call(transactions.begin(reader.keys, "x", 1000), place).fence
-    before = look(reader)
+    before = history_of_peek(reader)
     reader.call(transactions.renew(reader.keys, "x", fence, 60_000), place)
-    assert look(reader) > before
+    assert history_of_peek(reader) > before
 
 
-def test_a_queue_knows_its_next_timer_when_it_has_served_one(reader: Reader) -> None:
+def test_due_field_is_the_next_timer_after_a_lapsed_lock(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, codec.encode(Outgoing(body=b"x", time_to_be_received=100.0), ""))
     reader.call(read.receive(reader.address("q"), "lock", grant="1000"), place)
     reader.call(manager.update(reader.keys, "clock", "2000"), place)
-    look(reader)
+    history_of_peek(reader)
     keys = reader.store().queues["q"].keys
     name, ends_at = reader.wire.command("ZRANGE", keys["t"], 0, -1, "WITHSCORES")
     due = int(reader.store().queues["q"].fields["due"])
@@ -283,7 +281,7 @@ def test_a_queue_knows_its_next_timer_when_it_has_served_one(reader: Reader) -> 
     assert due == int(ends_at) or (due < int(ends_at) and due % 300_000 == 0)
 
 
-def test_a_transaction_that_begins_with_a_lookup_has_a_fence_of_its_own(reader: Reader) -> None:
+def test_transaction_begun_by_a_lookup_has_its_own_fence(reader: Reader) -> None:
     reader.create("t", transactional=True)
     place, t, item = Place("1.1"), reader.address("t"), codec.encode(Outgoing(body=b"x"), "x")
     one, two = reader.call(send.send(t, [item] * 2, "x", "+1000"), place).lookup_ids
@@ -295,7 +293,7 @@ def test_a_transaction_that_begins_with_a_lookup_has_a_fence_of_its_own(reader: 
     assert reader.fence == fences[1] != fences[0]
 
 
-def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: Reader) -> None:
+def test_task_staging_during_the_removal_of_its_job_is_refused(reader: Reader) -> None:
     place, late = Place("1.1"), Place("1.2")
 
     def staged(name: str, by: Place) -> Answer:
@@ -310,7 +308,7 @@ def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: 
     sweep = iter(operations.sweep(context, "job", 0, 60_000))
     step, number, refused = next(sweep), 0, 0
     with contextlib.suppress(StopIteration):
-        while True:  # between any two calls of the driver a task of the job comes
+        while True:  # a task of the job stages between any two calls of the driver
             assert isinstance(step, Call)
             [answer] = reader.wire.volley([fire(step, place)])
             number += 1
@@ -321,7 +319,7 @@ def test_a_task_that_stages_while_its_job_is_thrown_away_leaves_nothing(reader: 
     assert [reader.wire.command("HKEYS", key) for key in left] == [[b"closed"]]
 
 
-def test_a_commit_asks_for_the_target_of_a_move_that_it_does_not_bring(reader: Reader) -> None:
+def test_commit_without_the_target_queue_of_a_move_requests_it(reader: Reader) -> None:
     place = Place("1.1")
     reader.create("t", transactional=True)
     opened = reader.call(queues.open_handle(reader.keys, ("t;s", "t"), "handle", "all", "none"), place)

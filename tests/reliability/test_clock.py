@@ -1,4 +1,4 @@
-"""A server's clock that is set forward or back ends no promise, and keeps no work waiting (docs/decisions/time.md)."""
+"""Setting the clock of the server forward or back breaks no guarantee and delays no work (docs/decisions/time.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 HOUR = 3600.0
 # Seconds of a lease, a delay and a pause in these tests.
 SHORT = 1.0
-# Seconds in which what is due has to come, after a step of the clock: docs/decisions/time.md says about ten.
+#: Seconds in which due messages must arrive after a clock change: docs/decisions/time.md says about ten.
 BOUND = 15.0
 
 
@@ -54,14 +54,14 @@ def abandoned_lock(qm: mqredis.QueueManager) -> Any:
     return queue.lock(timeout=0)
 
 
-def test_the_clock_of_the_server_follows_the_test(server: ClockServer) -> None:
+def test_clock_of_the_server_can_be_shifted(server: ClockServer) -> None:
     with server.client() as raw:
         server.shift(-HOUR)
         assert raw.time()[0] - time.time() == pytest.approx(-HOUR, abs=5)
 
 
 @pytest.mark.parametrize("step", [-HOUR, -86_400.0, -5.0])
-def test_what_was_due_before_a_step_back_comes_after_it(server: ClockServer, step: float) -> None:
+def test_due_messages_arrive_after_the_clock_is_set_back(server: ClockServer, step: float) -> None:
     with connect(server) as qm:
         lock = abandoned_lock(qm)
         qm.create_queue("delayed")
@@ -87,7 +87,7 @@ def test_what_was_due_before_a_step_back_comes_after_it(server: ClockServer, ste
             lock.commit()
 
 
-def test_a_reader_that_only_peeks_sees_a_lease_end_after_a_step_back(server: ClockServer) -> None:
+def test_peek_sees_a_lapsed_lease_after_the_clock_is_set_back(server: ClockServer) -> None:
     with connect(server) as qm:
         lock = abandoned_lock(qm)
         server.shift(-HOUR)
@@ -96,7 +96,7 @@ def test_a_reader_that_only_peeks_sees_a_lease_end_after_a_step_back(server: Clo
             lock.commit()
 
 
-def test_time_goes_on_after_a_step_forward_and_back(server: ClockServer) -> None:
+def test_leases_and_delays_end_after_the_clock_is_set_forward_and_back(server: ClockServer) -> None:
     with connect(server) as qm:
         qm.create_queue("q")
         queue = qm.open("q")
@@ -111,7 +111,7 @@ def test_time_goes_on_after_a_step_forward_and_back(server: ClockServer) -> None
         assert queue.receive(timeout=BOUND).text == "delayed"
 
 
-def test_a_dedup_window_and_an_expiry_end_after_a_step_back(server: ClockServer) -> None:
+def test_dedup_window_and_expiry_end_after_the_clock_is_set_back(server: ClockServer) -> None:
     with connect(server) as qm:
         qm.create_queue("q")
         queue = qm.open("q")
@@ -123,7 +123,7 @@ def test_a_dedup_window_and_an_expiry_end_after_a_step_back(server: ClockServer)
         queue.send("second", dedup_key="k", dedup_window=SHORT)
 
 
-def test_times_that_users_see_follow_the_clock_of_the_server(server: ClockServer) -> None:
+def test_reported_times_follow_the_clock_of_the_server(server: ClockServer) -> None:
     with connect(server) as qm:
         qm.create_queue("q")
         queue = qm.open("q")
@@ -141,7 +141,9 @@ def test_times_that_users_see_follow_the_clock_of_the_server(server: ClockServer
         assert abs((moved - servers).total_seconds()) < 10
 
 
-def test_a_replica_whose_clock_is_behind_serves_what_is_due(start_clock: Callable[..., ClockServer]) -> None:
+def test_promoted_replica_with_a_slow_clock_serves_due_messages(
+    start_clock: Callable[..., ClockServer],
+) -> None:
     primary, replica = start_clock(), start_clock(-HOUR)
     with replica.client() as raw, primary.client() as first:
         raw.replicaof("127.0.0.1", primary.port)
@@ -160,7 +162,7 @@ def test_a_replica_whose_clock_is_behind_serves_what_is_due(start_clock: Callabl
             del lock
 
 
-def test_the_doctor_reports_a_clock_that_was_set(server: ClockServer) -> None:
+def test_doctor_reports_a_changed_clock(server: ClockServer) -> None:
     with connect(server) as qm:
         qm.create_queue("q")
         assert "server.clock" not in {item.code for item in qm.doctor().advice}

@@ -1,4 +1,4 @@
-"""The page of the checks is made of lines of several runs, and says which code each ran on."""
+"""The page of the reliability checks is built from the results of several runs and names the commit of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.reliability_doc import page
 catalog.load()
 
 
-def line(name: str, commit: str, seconds: float) -> str:
+def result_line(name: str, commit: str, seconds: float) -> str:
     return json.dumps(
         {
             "check": name,
@@ -29,17 +29,17 @@ def line(name: str, commit: str, seconds: float) -> str:
     )
 
 
-def test_a_later_line_of_a_bar_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+def test_later_result_of_a_check_replaces_an_earlier_one(tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     first.write_text(
-        line("of Spark", "aaaaaaa", 4.0)
+        result_line("of Spark", "aaaaaaa", 4.0)
         + "\n"
-        + line("leaks", "aaaaaaa", 1.0)
+        + result_line("leaks", "aaaaaaa", 1.0)
         + "\n"
-        + line("cuts", "aaaaaaa", 2.0)
+        + result_line("cuts", "aaaaaaa", 2.0)
         + "\n"
     )
-    second.write_text(line("leaks", "bbbbbbb", 3.0) + "\n")
+    second.write_text(result_line("leaks", "bbbbbbb", 3.0) + "\n")
     rows = [text for text in page([first, second]).splitlines() if "| 1.0 |" in text]
     assert [text.split(" | ")[0] for text in rows] == [
         "| cuts",
@@ -51,16 +51,20 @@ def test_a_later_line_of_a_bar_takes_the_place_of_an_earlier_one(tmp_path: Path)
     assert all("| all is well |" in text for text in rows)
 
 
-def test_a_bar_that_did_not_run_keeps_its_row(tmp_path: Path) -> None:
+def test_check_that_did_not_run_keeps_its_row(tmp_path: Path) -> None:
     first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first.write_text(line("of Spark", "aaaaaaa", 4.0) + "\n" + line("leaks", "aaaaaaa", 1.0) + "\n")
-    second.write_text(line("leaks", "bbbbbbb", 3.0) + "\n" + line("cuts", "bbbbbbb", 2.0) + "\n")
+    first.write_text(
+        result_line("of Spark", "aaaaaaa", 4.0) + "\n" + result_line("leaks", "aaaaaaa", 1.0) + "\n"
+    )
+    second.write_text(
+        result_line("leaks", "bbbbbbb", 3.0) + "\n" + result_line("cuts", "bbbbbbb", 2.0) + "\n"
+    )
     before = page([first])
     assert page([], before) == before
     assert page([second], before) == page([first, second])
 
 
-def test_a_line_of_an_older_run_tells_less(tmp_path: Path) -> None:
+def test_result_without_a_commit_is_shown_as_unknown(tmp_path: Path) -> None:
     old = {"check": "leaks", "seed": 1, "scale": 1.0, "counts": {}, "seconds": 1.0, "verdict": "pass"}
     (tmp_path / "a").write_text(json.dumps(old))
     assert f"| leaks | {CHECKS['leaks'].promise} |  | unknown | 1 | 1.0 | 1.0 | pass |" in page(
@@ -68,7 +72,7 @@ def test_a_line_of_an_older_run_tells_less(tmp_path: Path) -> None:
     )
 
 
-def test_a_line_says_what_it_ran_on_and_is_added_to_the_others(tmp_path: Path) -> None:
+def test_results_are_appended_with_their_commit(tmp_path: Path) -> None:
     check.commit.cache_clear()
     output = tmp_path / "lines.jsonl"
     for seed in (1, 2):
@@ -78,7 +82,7 @@ def test_a_line_says_what_it_ran_on_and_is_added_to_the_others(tmp_path: Path) -
     assert {each["commit"] for each in lines} == {check.commit()}
 
 
-def test_the_commit_of_a_changed_tree_has_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_a_modified_tree_has_a_plus(monkeypatch: pytest.MonkeyPatch) -> None:
     for changed, expected in (("", "abc1234"), (" M mqredis/keys.py\n", "abc1234+")):
         told = {"rev-parse": "abc1234\n", "status": changed}
         monkeypatch.setattr(check, "_git", lambda *arguments, told=told: told[arguments[0]])

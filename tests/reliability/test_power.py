@@ -1,4 +1,4 @@
-"""What a power cut leaves: what was synced, and no promise rests on more."""
+"""A power cut keeps synced writes only, and no guarantee relies on more."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_power() -> Iterator[Callable[[str], PowerServer]]:
 
 @needs_compiler
 @pytest.mark.parametrize("policy, cut, left", [("always", True, 1), ("no", True, 0), ("no", False, 1)])
-def test_what_was_not_synced_is_gone(
+def test_power_cut_loses_only_unsynced_writes(
     start_power: Callable[[str], PowerServer], policy: str, cut: bool, left: int
 ) -> None:
     server = start_power(policy)
@@ -42,7 +42,7 @@ def test_what_was_not_synced_is_gone(
     if cut:
         server.cut()
     else:
-        server.kill()  # what was written is in the kernel's memory, and stays
+        server.kill()  # written data is in the page cache and survives
     server.start()
     with server.client() as raw:
         assert raw.exists("x") == left
@@ -50,7 +50,7 @@ def test_what_was_not_synced_is_gone(
 
 
 @needs_compiler
-def test_a_server_that_says_synced_has_synced(start_power: Callable[[str], PowerServer]) -> None:
+def test_send_confirmed_as_synced_survives_a_power_cut(start_power: Callable[[str], PowerServer]) -> None:
     server = start_power("everysec")
     with mqredis.connect(server.url) as qm:
         qm.create_queue("q")
@@ -60,7 +60,7 @@ def test_a_server_that_says_synced_has_synced(start_power: Callable[[str], Power
             with pytest.raises(UnsafeServer, match="appendfsync always"):
                 q.send(b"x", durability="fsync")
             return
-        for _ in range(2):  # the second comes soon after a sync, and has to wait for the next
+        for _ in range(2):  # the second send comes soon after an fsync and has to wait for the next
             q.send(b"x", durability="fsync")
     server.cut()
     server.start()
@@ -69,10 +69,11 @@ def test_a_server_that_says_synced_has_synced(start_power: Callable[[str], Power
 
 
 @needs_compiler
-def test_a_log_that_ends_inside_a_unit_of_work_is_rewritten(
+def test_log_truncated_inside_a_unit_of_work_is_rewritten(
     start_power: Callable[[str], PowerServer],
 ) -> None:
-    """Redis cuts it where the last whole command ends: left as it is, the next start would find half a unit of work."""
+    """Redis truncates the log after the last complete command. Without a rewrite the next start would load half a unit
+    of work."""
     server = start_power("always")
     with mqredis.connect(server.url) as qm:
         qm.create_queue("q")
@@ -95,7 +96,7 @@ def test_a_log_that_ends_inside_a_unit_of_work_is_rewritten(
         assert qm.doctor().healthy
 
 
-def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert "no cc on PATH" in lacking()

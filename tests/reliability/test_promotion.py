@@ -1,4 +1,4 @@
-"""The stage of the promotion check, and what a client is told when the promoted replica has nothing at all."""
+"""Set-up of the promotion check, and the error of a client whose promoted replica has no data."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tests.support.relay import Relay
 from tests.support.server import RedisServer
 
 
-def test_what_the_bar_freezes_is_never_the_manager_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open a queue. Over a slow link its creation may still be under way, so this waits for it."""
+def test_promotion_check_waits_for_replication_of_the_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a slow link the creation of the manager may not be replicated yet when the check begins."""
     in_step, follow = Ring.in_step, Ring.follow
 
     def slow(ring: Ring) -> None:
         follow(ring)
         ring.relay.hold()
 
-    def patient(ring: Ring) -> None:
+    def flow_then_wait(ring: Ring) -> None:
         ring.relay.flow()
         in_step(ring)
 
     monkeypatch.setattr(Ring, "follow", slow)
-    monkeypatch.setattr(Ring, "in_step", patient)
+    monkeypatch.setattr(Ring, "in_step", flow_then_wait)
     line = play(CHECKS["promotion"], 4340118, 0.001, output=None)
     assert line["verdict"] == "pass", line.get("why")
 
 
-def test_a_purge_that_the_server_forgot_tears_no_unit(redis_server: RedisServer) -> None:
-    """What an earlier round left in one of the two queues is none of the next round's units."""
+def test_messages_of_an_earlier_writer_do_not_count_as_units(redis_server: RedisServer) -> None:
+    """Messages that an earlier round left in one queue are no units of the next round."""
     with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
         for name in ("t", "u"):
             qm.create_queue(name, transactional=True)
@@ -47,8 +47,8 @@ def test_a_purge_that_the_server_forgot_tears_no_unit(redis_server: RedisServer)
         assert qm.info().messages == 0
 
 
-def test_nothing_follows_a_gap_in_a_stream() -> None:
-    """Bytes behind the lost ones would be replicated as if they came next."""
+def test_relay_sends_nothing_after_a_gap() -> None:
+    """Bytes after lost ones would be replicated as if nothing were missing."""
     with Relay() as relay, socket.create_server(("127.0.0.1", 0)) as upstream:
         relay.upstream = upstream.getsockname()[1]
         with socket.create_connection(("127.0.0.1", relay.port)) as replica:
@@ -57,13 +57,13 @@ def test_nothing_follows_a_gap_in_a_stream() -> None:
                 relay.freeze(3)
                 primary.sendall(b"abcdef")
                 assert replica.recv(3, socket.MSG_WAITALL) == b"abc"
-                relay._sockets.clear()  # as a cut that comes a moment too late
+                relay._sockets.clear()  # as if the connections were cut too late
                 relay.thaw()
                 primary.sendall(b"ghi")
             assert replica.recv(1) == b""
 
 
-def test_a_promoted_replica_that_never_had_the_manager_is_told_and_gets_no_new_one() -> None:
+def test_promoted_replica_without_the_manager_raises_and_creates_none() -> None:
     with promotion_check.ring_of_two() as ring:
         ring.relay.freeze(0)
         with mqredis.connect(ring.url, settings=SETTINGS) as qm:

@@ -1,4 +1,4 @@
-"""A slice of every check, for each change; `make reliability` runs a tenth of the full size."""
+"""A small run of every reliability check for each change; `make reliability` runs a tenth of the full size."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.reliability
 
 
 @pytest.mark.parametrize("name", sorted([*CHECKS, *catalog.ABSENT]))
-def test_a_slice_of_the_bar(name: str) -> None:
+def test_small_run_of_a_check_passes(name: str) -> None:
     if reason := catalog.ABSENT.get(name):
         pytest.skip(reason)
     line = play(CHECKS[name], SEED, SCALE, output=None)
-    gc.collect()  # what a check left behind is found here, and not in the next test
+    gc.collect()  # unclosed resources of a check must be reported in this test, not in the next
     assert line["verdict"] == "pass", line.get("why")

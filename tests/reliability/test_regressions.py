@@ -1,4 +1,4 @@
-"""Bugs that the checks found, or that were found while they were built. Each stays here."""
+"""Regression tests for bugs that the reliability checks found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sessions(wire: Wire) -> set[str]:
 
 
 def left_behind(wire: Wire, session: str) -> set[str]:
-    """What there is of any session when this one has been closed."""
+    """Close the session and return the fields of sessions that are left."""
     close: Call[int] = Call("session_close", KEYS.admin(), [session], lambda status, _: status, False)
     wire.volley([fire(close, Place(""))])
     return sessions(wire)
@@ -45,14 +45,14 @@ def use(wire: Wire, session: str, place: int) -> None:
     wire.volley([fire(manager.update(KEYS, "throttled", "0"), Place(f"{session}.{place}"))])
 
 
-def test_a_session_goes_with_its_highest_slot_whatever_gaps_there_are(wire: Wire) -> None:
+def test_closed_session_removes_slots_with_gaps(wire: Wire) -> None:
     [session] = wire.open_session([KEYS])
     for place in (3, 40, 700):
         use(wire, session, place)
     assert left_behind(wire, session) == set()
 
 
-def test_a_slot_behind_a_gap_keeps_its_session_alive(wire: Wire) -> None:
+def test_slot_after_a_gap_keeps_its_session_alive(wire: Wire) -> None:
     [session] = wire.open_session([KEYS])
     for _ in range(3):
         wire.volley([fire(manager.update(KEYS, "clock", "50000000"), Place(f"{session}.90", 0))])
@@ -63,7 +63,7 @@ def test_a_slot_behind_a_gap_keeps_its_session_alive(wire: Wire) -> None:
     assert other in sessions(wire)
 
 
-def test_a_resolved_token_of_a_slot_never_used_goes_with_its_session(wire: Wire) -> None:
+def test_closed_session_removes_resolved_tokens_of_unused_slots(wire: Wire) -> None:
     [session] = wire.open_session([KEYS])
     for asking in (f"{session}.2", f"{session}.90"):
         for token in (f"{session}.60:1", f"{session}.80:1"):
@@ -71,19 +71,19 @@ def test_a_resolved_token_of_a_slot_never_used_goes_with_its_session(wire: Wire)
     assert left_behind(wire, session) == set()
 
 
-def test_a_slot_resolved_by_the_first_call_of_a_lower_one_goes_with_its_session(wire: Wire) -> None:
+def test_closed_session_removes_a_slot_resolved_by_a_lower_one(wire: Wire) -> None:
     [session] = wire.open_session([KEYS])
     wire.volley([fire(manager.resolve(KEYS, f"{session}.980:1"), Place(f"{session}.950"))])
     assert left_behind(wire, session) == set()
 
 
 @pytest.mark.parametrize("token", ["1.99999999:1", "1.1:" + "9" * 40, "1.٣:1", "9" * 30 + ".1:1"])
-def test_a_token_that_nobody_ever_had_is_refused(token: str) -> None:
+def test_malformed_token_is_refused(token: str) -> None:
     with pytest.raises(InvalidArgument):
         manager.resolve(KEYS, token)
 
 
-def test_a_lost_manager_is_not_made_anew_by_a_client_that_knew_it(redis_server: RedisServer) -> None:
+def test_client_of_a_lost_manager_does_not_create_it_again(redis_server: RedisServer) -> None:
     qm = mqredis.connect(redis_server.url, manager="lost", settings=Settings(retry_seconds=1))
     qm.create_queue("q")
     with redis_server.client() as raw:
@@ -95,12 +95,12 @@ def test_a_lost_manager_is_not_made_anew_by_a_client_that_knew_it(redis_server: 
     qm.close()
 
 
-def test_a_transaction_that_nobody_ended_and_no_queue_holds_is_forgotten(wire: Wire) -> None:
+def test_lapsed_transaction_without_messages_is_removed(wire: Wire) -> None:
     [session] = wire.open_session([KEYS])
     place = Place(f"{session}.1")
     wire.volley([fire(transactions.begin(KEYS, "chosen", 1000), place)])
     wire.open_session([KEYS])
-    assert wire.command("HLEN", KEYS.own[1]) == 1  # its lease is not over
+    assert wire.command("HLEN", KEYS.own[1]) == 1  # its lease has not ended
     wire.volley([fire(manager.update(KEYS, "clock", "2000"), place)])
     wire.open_session([KEYS])
     assert wire.command("HLEN", KEYS.own[1]) == 0
@@ -111,22 +111,24 @@ def test_a_transaction_that_nobody_ended_and_no_queue_holds_is_forgotten(wire: W
 @pytest.mark.parametrize(
     "name, line",
     [
-        # Client B begins the transaction id again while a queue still holds the first one's message.
+        # Client B reuses the transaction id while a queue still holds a message of the first transaction.
         ("a chosen transaction id used again", "A0 A1 A2 T0 T1 B0 B1 B2"),
-        # The same, and the doctor looks before the queue has taken that message back.
+        # As above, and the doctor runs before the queue has released that message.
         ("a chosen transaction id used again", "B0 B1 T0 A0 A1 A2d B2 T1 A2q A2c"),
-        # The reply that handed a lock over had an older history number than the reply that was kept of that call.
+        # The reply with a handoff had an older history number than the stored reply of that call.
         ("handed over against leaving", "A0 B0 C0 B1 C1 A1l A1r A2 A3 B2"),
     ],
 )
-def test_a_schedule_that_once_broke_a_promise(redis_server: RedisServer, name: str, line: str) -> None:
+def test_schedule_that_once_violated_a_guarantee_passes(
+    redis_server: RedisServer, name: str, line: str
+) -> None:
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
     wire = Wire(redis_server)
     Engine(wire).run(scenario, [parse(line)])
     wire.close()
 
 
-def test_ids_that_were_issued_before_a_rollback_are_never_issued_again(redis_server: RedisServer) -> None:
+def test_ids_issued_before_a_rollback_are_not_issued_again(redis_server: RedisServer) -> None:
     reader = Reader(redis_server)
     [session] = reader.wire.open_session([reader.keys])
     reader.create("q")
@@ -134,7 +136,7 @@ def test_ids_that_were_issued_before_a_rollback_are_never_issued_again(redis_ser
     place = Place(f"{session}.1")
     before = {key: reader.wire.command("DUMP", key) for key in reader.wire.command("KEYS", "*")}
     lost = reader.call(send.send(reader.address("q"), [item] * 9), place).lookup_ids
-    reader.wire.command("FLUSHDB")  # the server comes back with what it had before
+    reader.wire.command("FLUSHDB")  # the server is rolled back to the earlier data
     for key, data in before.items():
         reader.wire.command("RESTORE", key, 0, data)
     arguments = manager.session_arguments(TTL_MS, "another process", True, "", session)
@@ -147,7 +149,7 @@ def test_ids_that_were_issued_before_a_rollback_are_never_issued_again(redis_ser
 
 
 @pytest.mark.parametrize("purged", [False, True])
-def test_a_lapsed_lock_that_nobody_has_served_yet_is_not_taken_over(wire: Wire, purged: bool) -> None:
+def test_lapsed_lock_not_yet_served_cannot_be_taken_over(wire: Wire, purged: bool) -> None:
     """A call serves 32 lapsed locks; the last of 40 is as lapsed as the first."""
     [session] = wire.open_session([KEYS])
     reader = Reader(wire.server, "r")
@@ -161,11 +163,11 @@ def test_a_lapsed_lock_that_nobody_has_served_yet_is_not_taken_over(wire: Wire, 
     last = locked.messages[-1][0].decode()
     take = read.lookup(q, "lock", "current", last, grant="60000", held=locked.fence)
     [answer] = wire.volley([fire(take, place)])
-    if purged:  # it goes when it is given back, which its lapse did
+    if purged:  # a purged message is removed when its lock lapses
         assert answer.refused
         assert answer.value.status == Status.MESSAGE_NOT_FOUND
     else:
         [(_, state, _)] = answer.value.messages
-        assert state.split()[0] == b"2"  # the second delivery, and it counts as one
+        assert state.split()[0] == b"2"  # it counts as a second delivery
     assert reader.faults() == []
     reader.close()
