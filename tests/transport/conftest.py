@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def tcp_server() -> Iterator[RedisServer]:
-    """A server of these tests, reached over TCP as kombu's URLs do."""
+    """A server for these tests, with a TCP port, which kombu's URLs need."""
     with RedisServer(tcp=True) as server:
         yield server
 
@@ -91,7 +91,7 @@ def app(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: 
     sys.modules.pop("celery_app", None)
     celery_app = importlib.import_module("celery_app")
     yield celery_app
-    gc.collect()  # results that are forgotten speak to their server: now, while it is there
+    gc.collect()  # finalizers of results call the server, so they run while it is up
     celery_app.app.close()
 
 
@@ -121,7 +121,7 @@ OPTIONS = {"settings": {"allow_volatile": True}}
 
 @pytest.fixture
 def connect(server: RedisServer) -> Iterator[Callable[..., Any]]:
-    """Makes kombu connections to the server; they are released after the test."""
+    """Return a factory of kombu connections, which are released after the test."""
     import kombu
 
     import mqredis.kombu  # noqa: F401 - for its effect
@@ -153,7 +153,7 @@ def queue() -> Any:
 
 
 def sources(name: str) -> Path:
-    """Where the sources of ``name`` are: a failure if they are not there, never a skip."""
+    """Return the folder of the sources of ``name``. If they are missing, the test fails, it is not skipped."""
     found = sorted(SOURCES.glob(f"{name}-*/t"))
     if not found:
         raise FileNotFoundError(f"no sources of {name} below {SOURCES}: run `make kombu`")
@@ -161,7 +161,7 @@ def sources(name: str) -> Path:
 
 
 def load(name: str, path: Path) -> Any:
-    """Import one file under a name of our own."""
+    """Import a file under the given module name."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

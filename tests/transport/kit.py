@@ -1,4 +1,4 @@
-"""What several of these files do with a connection. Needs kombu: nothing of it belongs into conftest."""
+"""Helpers that use a kombu connection. They are not in conftest, which must not require kombu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Celery workers on the transport, as processes, in each pool; one is killed in the middle of a task."""
+"""Celery worker processes on the transport: each pool, killed workers, restarted servers, Flower."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.transport.kit import WAIT
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
-def test_tasks_and_remote_control(app, worker, pool):
+def test_worker_runs_tasks_and_answers_remote_control(app, worker, pool):
     process = worker("-P", pool)
     assert app.add.delay(1, 2).get(timeout=WAIT) == 3
     results = [app.add.delay(n, n) for n in range(50)]
@@ -36,8 +36,8 @@ def test_tasks_and_remote_control(app, worker, pool):
     assert process.wait(WAIT) == 0
 
 
-def test_an_expired_task_is_revoked(app, worker):
-    """By the worker that takes it, also if it was held for its ETA, as with Celery's Redis transport."""
+def test_expired_task_is_revoked(app, worker):
+    """The worker revokes it, also after an ETA, as with Celery's Redis transport."""
     expired = [app.add.apply_async((1, 2), expires=1e-3) for _ in range(3)]
     expired.append(app.add.apply_async((1, 2), countdown=0.5, expires=0.4))
     in_time = app.add.apply_async((1, 2), expires=WAIT)
@@ -60,15 +60,15 @@ def test_events_arrive(app, worker):
 
         seen: list[str] = []
         receiver.handlers["task-succeeded"] = succeeded
-        with receiver.consumer_context() as (own, _, _):
+        with receiver.consumer_context() as (broker_server, _, _):
             result = app.add.delay(3, 4)
             while not seen:
-                own.drain_events(timeout=WAIT)
+                broker_server.drain_events(timeout=WAIT)
         assert result.get(timeout=WAIT) == 7
     assert seen == ["task-succeeded"]
 
 
-def test_a_killed_worker_loses_no_task(app, worker, tmp_path, server):
+def test_task_of_a_killed_worker_is_redelivered(app, worker, tmp_path, server):
     started = tmp_path / "started"
     first = worker()
     result = app.redelivered.delay(str(started))
@@ -80,7 +80,7 @@ def test_a_killed_worker_loses_no_task(app, worker, tmp_path, server):
     first.wait()
     worker()
     assert result.get(timeout=WAIT) == "again"
-    # Its acknowledgement is on the way when the result is there.
+    # The acknowledgement may arrive after the result.
     settings = mqredis.Settings(allow_volatile=True)
     with mqredis.connect(server.tcp_url, settings=settings) as qm:
         while qm.queue_info("celery").messages:
@@ -88,30 +88,32 @@ def test_a_killed_worker_loses_no_task(app, worker, tmp_path, server):
 
 
 @pytest.fixture
-def own(start_server: Callable[..., RedisServer], environment: dict[str, str], request: Any) -> RedisServer:
+def broker_server(
+    start_server: Callable[..., RedisServer], environment: dict[str, str], request: Any
+) -> RedisServer:
     """A broker that the test restarts; the results stay on the shared server."""
     server = start_server(aof=request.param, tcp=True)
     environment["TEST_BROKER"] = server.tcp_url.replace("redis://", "mqredis://")
     return server
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["durable", "everything-lost"], indirect=True)
+@pytest.mark.parametrize("broker_server", [True, False], ids=["durable", "everything-lost"], indirect=True)
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_worker_is_not_deaf_after_a_restart(own, app, worker, pool):
+def test_worker_consumes_again_after_a_server_restart(broker_server, app, worker, pool):
     def add(x: int, y: int) -> Any:
-        with app.app.connection_for_write() as connection:  # a new one: the sender begins anew too
+        with app.app.connection_for_write() as connection:  # a new connection: the sender starts afresh too
             return app.add.apply_async((x, y), connection=connection)
 
     worker("-P", pool)
     assert add(1, 2).get(timeout=WAIT) == 3
-    own.restart(kill=True)
+    broker_server.restart(kill=True)
     deadline = time.monotonic() + WAIT
     result = add(3, 4)
     while True:
         try:
             assert result.get(timeout=5) == 7
         except celery.exceptions.TimeoutError:
-            # Where everything is lost, the task may have been sent before there was a queue again.
+            # If the server lost its data, the task may have been sent before the queue existed again.
             assert time.monotonic() < deadline
             result = add(3, 4)
         else:
@@ -119,7 +121,7 @@ def test_a_worker_is_not_deaf_after_a_restart(own, app, worker, pool):
 
 
 def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_path):
-    """Flower's own pages of the worker and the tasks, as JSON: all that it shows comes through the broker."""
+    """The JSON of Flower's pages of workers and tasks, whose data come through the broker."""
     worker("-E", "-P", "solo", "-n", "shown@here")
     port = free_port()
     command = [
@@ -138,7 +140,7 @@ def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_pat
     try:
         deadline = time.monotonic() + WAIT
 
-        def ask(path: str) -> Any:
+        def get_json(path: str) -> Any:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/{path}", timeout=WAIT) as answer:
                     return json.load(answer)
@@ -146,12 +148,12 @@ def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_pat
                 assert flower.poll() is None, (tmp_path / "flower.log").read_text()
                 return {}
 
-        # A worker is listed by its first event; the rest are answers to questions of Flower's own.
+        # A worker is listed at its first event; Flower requests the other data by remote control.
         shown: dict[str, Any] = {}
         while not {"registered", "active_queues"} <= shown.keys():
             assert time.monotonic() < deadline
-            shown = ask("workers?refresh=1").get("shown@here", {})
-        # Its tab for the broker knows other brokers only (docs/celery.md).
+            shown = get_json("workers?refresh=1").get("shown@here", {})
+        # Flower's broker page supports other brokers only (docs/celery.md).
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/broker", timeout=WAIT)
         assert refused.value.code == 404
@@ -160,7 +162,7 @@ def test_flower_shows_the_worker_and_its_tasks(app, worker, environment, tmp_pat
         assert [queue["name"] for queue in shown["active_queues"]] == ["celery"]
         result = app.add.delay(1, 2)
         assert result.get(timeout=WAIT) == 3
-        while ask("tasks").get(result.id, {}).get("state") != "SUCCESS":
+        while get_json("tasks").get(result.id, {}).get("state") != "SUCCESS":
             assert time.monotonic() < deadline
     finally:
         flower.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Consumers: prefetch, turns, waiting, kombu's event loop, queues and servers that go away under them."""
+"""Consumers: prefetch, round robin, waiting, kombu's event loop, deleted queues and restarted servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.drivers.kit import until
 from tests.transport.kit import WAIT, get, info, publish
 
 
-def test_prefetch_is_honoured(connection, queue):
+def test_prefetch_count_limits_unacknowledged_messages(connection, queue):
     for body in range(5):
         publish(connection, body, queue)
     seen: list[Any] = []
@@ -32,7 +32,7 @@ def test_prefetch_is_honoured(connection, queue):
         assert [message.payload for message in seen] == [0, 1, 2]
 
 
-def test_a_consumer_that_waits_is_woken(connect, queue):
+def test_waiting_consumer_is_woken(connect, queue):
     reading, sending = connect(), connect()
     arrived = threading.Event()
 
@@ -48,7 +48,7 @@ def test_a_consumer_that_waits_is_woken(connect, queue):
         thread.join(WAIT)
 
 
-def test_many_queues_take_turns(connection):
+def test_queues_are_read_in_turn(connection):
     queues = [kombu.Queue(name, routing_key=name) for name in "abc"]
     for _ in range(2):
         for queue in queues:
@@ -65,7 +65,7 @@ def test_many_queues_take_turns(connection):
     assert seen == ["a", "b", "c"] * 2
 
 
-def test_the_event_loop_delivers(connect, queue):
+def test_event_loop_delivers_messages(connect, queue):
     reading, sending = connect(), connect()
     hub = Hub()
     seen: list[int] = []
@@ -87,7 +87,7 @@ def test_the_event_loop_delivers(connect, queue):
     assert seen == list(range(20))
 
 
-def test_what_the_event_loop_did_not_deliver_is_given_back(connect, queue):
+def test_undelivered_messages_are_released_with_the_connection(connect, queue):
     reading, sending = connect(), connect()
     hub = Hub()
     with kombu.Consumer(reading, [queue], callbacks=[print]):
@@ -100,7 +100,7 @@ def test_what_the_event_loop_did_not_deliver_is_given_back(connect, queue):
     assert info(sending, "q").ready == 1
 
 
-def test_a_queue_that_was_deleted_under_its_consumer(connect):
+def test_consumed_queue_is_recreated_after_its_deletion(connect):
     exchange = kombu.Exchange("x", type="direct")
     queue = kombu.Queue("q", exchange=exchange, routing_key="k")
     reading, sending = connect(), connect()
@@ -121,7 +121,7 @@ def test_a_queue_that_was_deleted_under_its_consumer(connect):
     assert seen == [1]
 
 
-def test_a_restart_of_the_server_is_survived(start_server, queue):
+def test_consumer_continues_after_a_server_restart(start_server, queue):
     server = start_server(aof=True, tcp=True)
     connection = kombu.Connection(server.tcp_url.replace("redis://", "mqredis://"))
     publish(connection, 1, queue)

@@ -1,4 +1,4 @@
-"""The thread that waits at the broker for kombu's event loop: errors, late results, consumers that move."""
+"""The thread that fetches for kombu's event loop: errors, late results, changed consumers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.transport.kit import WAIT, info, publish
 
 @contextlib.contextmanager
 def fetching(connection: Any) -> Iterator[Fetcher]:
-    """The fetcher of a connection, whose hub never runs: the test does what the hub's thread would."""
+    """The fetcher of a connection. Its hub never runs: the test calls what the hub's thread would."""
     hub = Hub()
     connection.register_with_event_loop(hub)
     fetcher: Fetcher = connection.transport._fetcher
@@ -32,7 +32,7 @@ def fetching(connection: Any) -> Iterator[Fetcher]:
         hub.close()
 
 
-def test_any_error_of_the_thread_is_raised_by_the_event_loop(connect, queue, monkeypatch):
+def test_error_in_the_fetcher_thread_is_raised_in_the_event_loop(connect, queue, monkeypatch):
     reading, sending = connect(), connect()
     seen: list[int] = []
     fetch = module.fetch
@@ -57,7 +57,7 @@ def test_any_error_of_the_thread_is_raised_by_the_event_loop(connect, queue, mon
     assert seen == [1]
 
 
-def test_a_deleted_queue_is_recreated_in_the_thread_of_the_event_loop(connect, queue, monkeypatch):
+def test_deleted_queue_is_recreated_in_the_event_loop_thread(connect, queue, monkeypatch):
     reading, sending = connect(), connect()
     threads: list[threading.Thread] = []
     recreate = Transport._recreate
@@ -77,7 +77,7 @@ def test_a_deleted_queue_is_recreated_in_the_thread_of_the_event_loop(connect, q
         assert info(sending, "q").messages == 0
 
 
-def test_a_result_after_the_end_is_given_back(connect, queue, monkeypatch):
+def test_message_fetched_after_close_is_released(connect, queue, monkeypatch):
     reading, sending = connect(), connect()
     fetched, ended = threading.Event(), threading.Event()
     fetch = module.fetch
@@ -101,7 +101,7 @@ def test_a_result_after_the_end_is_given_back(connect, queue, monkeypatch):
         assert (info(sending, "q").ready, info(sending, "q").locked) == (1, 0)
 
 
-def test_the_channel_that_consumes_now_gets_the_message(connect, queue):
+def test_fetched_message_goes_to_the_channel_that_consumes_now(connect, queue):
     reading, sending = connect(), connect()
     seen: list[Any] = []
     one, other = reading.channel(), reading.channel()
@@ -117,7 +117,7 @@ def test_the_channel_that_consumes_now_gets_the_message(connect, queue):
         until(lambda: info(sending, "q").messages == 0)
 
 
-def test_what_nobody_consumes_any_more_is_given_back(connect, queue):
+def test_fetched_message_without_a_consumer_is_released(connect, queue):
     reading, sending = connect(), connect()
     consumer = kombu.Consumer(reading, [queue], callbacks=[print])
     consumer.consume()
@@ -129,7 +129,7 @@ def test_what_nobody_consumes_any_more_is_given_back(connect, queue):
         assert info(sending, "q").ready == 1
 
 
-def test_what_a_callback_that_raises_leaves_is_given_back(connection, queue):
+def test_messages_after_a_failing_callback_are_released(connection, queue):
     for body in range(3):
         publish(connection, body, queue)
 

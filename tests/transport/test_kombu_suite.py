@@ -40,7 +40,7 @@ PRIORITY = {
 
 @pytest.fixture(autouse=True)
 def delivered(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    """Counts the messages that reach a consumer or a basic_get."""
+    """Count the messages that reach a consumer or a basic_get."""
     import mqredis.kombu.channel
 
     channel = mqredis.kombu.channel.Channel

@@ -1,4 +1,4 @@
-"""Addresses, exchanges, bindings, and queues that go by themselves."""
+"""URLs, exchanges, bindings, and queues that are deleted automatically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.transport.kit import get, info
         ),
     ],
 )
-def test_addresses(given, url, shown):
+def test_broker_url_is_translated_and_redacted(given, url, shown):
     connection = kombu.Connection(given)
     assert connection.transport.url() == url
     assert connection.as_uri() == shown
@@ -37,7 +37,7 @@ def test_addresses(given, url, shown):
         assert connection.as_uri(include_password=True) == given
 
 
-def test_the_ssl_setting():
+def test_ssl_setting_becomes_a_rediss_url():
     connection = kombu.Connection("mqredis://h/1", ssl={"ssl_ca_certs": "/ca.pem"})
     assert connection.transport.url() == "rediss://h:6379/1?ssl_ca_certs=%2Fca.pem"
 
@@ -71,13 +71,13 @@ def test_bindings_can_be_removed(connect):
     assert connection.transport.store.table("t") == []
 
 
-def test_what_has_no_queue_is_dropped(connection):
+def test_message_without_a_queue_is_dropped(connection):
     kombu.Producer(connection.default_channel).publish(1, routing_key="nowhere")
     with pytest.raises(mqredis.QueueNotFound):
         info(connection, "nowhere")
 
 
-def test_queues_that_go_by_themselves(connect):
+def test_auto_delete_queue_is_deleted_with_its_consumer(connect):
     connection = connect()
     with kombu.Consumer(connection, [kombu.Queue("own", auto_delete=True, routing_key="own")]):
         assert info(connection, "own").ready == 0
@@ -86,7 +86,7 @@ def test_queues_that_go_by_themselves(connect):
 
 
 @pytest.mark.parametrize("name", ["reply", "re ply[1];%20"])
-def test_queues_that_expire(connect, name):
+def test_expired_queue_is_deleted_with_its_bindings(connect, name):
     first = connect()
     exchange = kombu.Exchange("replies", type="fanout")
     kombu.Queue(name, exchange, expires=0.001)(first.default_channel).declare()

@@ -27,7 +27,7 @@ def _tls(start_server: Start, folder: Path) -> str:
     return f"mqredis+rediss://{address}/0?ssl_ca_certs={authority}"
 
 
-class Watched:
+class SentinelDeployment:
     """A primary, its replica, and a sentinel."""
 
     def __init__(self, start_server: Start, folder: Path) -> None:
@@ -45,9 +45,9 @@ def url(request: pytest.FixtureRequest, start_server: Start, tmp_path: Path) -> 
     elif request.param == "cluster":
         yield "mqredis+" + Cluster(start_server).url
     else:
-        watched = Watched(start_server, tmp_path)
-        yield watched.url
-        watched.sentinel.close()
+        deployment = SentinelDeployment(start_server, tmp_path)
+        yield deployment.url
+        deployment.sentinel.close()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def open_connection() -> Iterator[Callable[[str], Any]]:
 
 
 def consume(connection: Any, queue: kombu.Queue, seen: list[Any], count: int) -> threading.Thread:
-    """A consumer that waits in a thread until it has seen so many."""
+    """Start a thread that consumes until ``seen`` has ``count`` messages."""
 
     def run() -> None:
         def on(body: Any, message: Any) -> None:
@@ -106,7 +106,7 @@ def test_fanout_and_priorities(url, open_connection):
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_celery_worker(url, environment, monkeypatch, request, pool):
+def test_celery_worker_runs_tasks(url, environment, monkeypatch, request, pool):
     environment["TEST_BROKER"] = url
     app, worker = request.getfixturevalue("app"), request.getfixturevalue("worker")
     worker("-P", pool)
@@ -116,14 +116,14 @@ def test_a_celery_worker(url, environment, monkeypatch, request, pool):
     assert list(answer.values()) == [{"ok": "pong"}]
 
 
-def test_a_failover(start_server, tmp_path, open_connection):
-    watched = Watched(start_server, tmp_path)
+def test_producer_and_consumer_survive_a_failover(start_server, tmp_path, open_connection):
+    deployment = SentinelDeployment(start_server, tmp_path)
     try:
         queue = kombu.Queue("q", kombu.Exchange("e", type="direct"), routing_key="q")
-        sender = open_connection(watched.url)
+        sender = open_connection(deployment.url)
         producer = kombu.Producer(sender, exchange=queue.exchange, routing_key="q")
         producer.publish("before", declare=[queue])
-        client = watched.primary.client()
+        client = deployment.primary.client()
         until(
             lambda: (
                 client.info("replication")["slave0"]["offset"]
@@ -131,10 +131,10 @@ def test_a_failover(start_server, tmp_path, open_connection):
             )
         )
         client.close()
-        watched.primary.kill()
+        deployment.primary.kill()
         producer.publish("after", retry=True, retry_policy={"max_retries": 100})
         seen: list[Any] = []
-        consume(open_connection(watched.url), queue, seen, 2).join(WAIT)
+        consume(open_connection(deployment.url), queue, seen, 2).join(WAIT)
         assert seen == ["before", "after"]
     finally:
-        watched.sentinel.close()
+        deployment.sentinel.close()

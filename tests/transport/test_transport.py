@@ -1,4 +1,4 @@
-"""What becomes of messages that kombu's own classes do not look at: leases, delays, limits, dead letters."""
+"""Features that kombu's own test classes do not cover: leases, delays, limits, dead letters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_ten_priorities_in_the_order_of_amqp(connection, queue):
     assert order == [9, 7, 8, 6, 5, 4, 3, 1, 2, 0]
 
 
-def test_a_task_with_an_eta_waits_in_the_broker(connection, connect, queue):
+def test_message_with_an_eta_is_delayed_in_the_broker(connection, connect, queue):
     eta = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     publish(connection, 1, queue, headers={"eta": eta})
     assert get(connection, "q") is None
@@ -31,12 +31,12 @@ def test_a_task_with_an_eta_waits_in_the_broker(connection, connect, queue):
 
 
 @pytest.mark.parametrize("eta", ["soon", "2001-01-01T00:00:00", None, 5, "9999-12-31T23:59:59+00:00"])
-def test_etas_that_make_no_sense(connection, queue, eta):
+def test_invalid_or_past_eta_is_ignored(connection, queue, eta):
     publish(connection, 1, queue, headers={"eta": eta})
     assert (get(connection, "q") is None) == (eta is not None and str(eta).startswith("9999"))
 
 
-def test_time_to_live_of_a_queue(connect):
+def test_message_ttl_of_a_queue_expires_messages(connect):
     connection = connect(settings={"allow_volatile": True, "test_clock": True})
     queue = kombu.Queue("q", routing_key="q", message_ttl=60)
     channel = connection.default_channel
@@ -45,7 +45,7 @@ def test_time_to_live_of_a_queue(connect):
     assert get(connection, "q") is None
 
 
-def test_senders_know_the_time_to_live_of_a_queue(connect):
+def test_message_ttl_applies_to_other_senders(connect):
     options = {"settings": {"allow_volatile": True, "test_clock": True}}
     declaring, sending = connect(**options), connect(**options)
     exchange = kombu.Exchange("news", type="fanout")
@@ -62,11 +62,11 @@ def test_rejected_and_expired_messages_go_to_the_dead_letter_exchange(connect):
     declaring, sending = connect(**options), connect(**options)
     dead = kombu.Exchange("dead", type="direct")
     channel = declaring.default_channel
-    kombu.Queue("graves", exchange=dead, routing_key="work")(channel).declare()
+    kombu.Queue("dead_letters", exchange=dead, routing_key="work")(channel).declare()
     arguments = {"x-dead-letter-exchange": "dead"}
     kombu.Queue("work", routing_key="work", queue_arguments=arguments)(channel).declare()
     kombu.Queue(
-        "by.name", queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "graves"}
+        "by.name", queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead_letters"}
     )(channel).declare()
     producer = kombu.Producer(sending.default_channel)
     producer.publish("rejected", routing_key="work")
@@ -76,16 +76,18 @@ def test_rejected_and_expired_messages_go_to_the_dead_letter_exchange(connect):
     get(declaring, "by.name").reject()
     declaring.transport.store.manager.advance_clock(6)
     assert get(declaring, "work") is None
-    graves = {message.payload: message for message in (get(declaring, "graves") for _ in range(3))}
-    assert {body: m.headers["x-first-death-reason"] for body, m in graves.items()} == {
+    dead_letters = {
+        message.payload: message for message in (get(declaring, "dead_letters") for _ in range(3))
+    }
+    assert {body: m.headers["x-first-death-reason"] for body, m in dead_letters.items()} == {
         "rejected": "rejected",
         "expired": "expired",
         "too": "rejected",
     }
-    assert graves["too"].headers["x-first-death-queue"] == "by.name"
+    assert dead_letters["too"].headers["x-first-death-queue"] == "by.name"
 
 
-def test_a_length_is_a_quota(connection, connect):
+def test_max_length_is_a_quota(connection, connect):
     channel = connection.default_channel
     for length in (1, 2):
         arguments = {"x-max-length": length, "x-max-length-bytes": 5000, "x-overflow": "reject-publish"}
@@ -113,29 +115,29 @@ def test_a_length_is_a_quota(connection, connect):
     ],
     ids=str,
 )
-def test_arguments_that_would_not_be_kept_are_refused(connection, arguments):
+def test_unsupported_queue_arguments_are_refused(connection, arguments):
     queue = kombu.Queue("q", routing_key="q", queue_arguments=arguments)
     with pytest.raises(kombu.exceptions.ChannelError, match="NOT_IMPLEMENTED"):
         queue(connection.default_channel).declare()
 
 
-def test_a_late_acknowledgement_does_no_harm(connect, queue, caplog):
+def test_acknowledgement_after_the_lease_is_ignored(connect, queue, caplog):
     options = {"settings": {"allow_volatile": True, "test_clock": True}, "lease": 100}
     first, second = connect(**options), connect(**options)
     publish(first, 1, queue)
     late = get(first, "q")
     first.transport.store.manager.advance_clock(101)
-    again = get(second, "q")
-    assert (late.payload, again.payload) == (1, 1)
-    assert again.delivery_info["redelivered"]
+    redelivered = get(second, "q")
+    assert (late.payload, redelivered.payload) == (1, 1)
+    assert redelivered.delivery_info["redelivered"]
     late.ack()
     assert "message" in caplog.text
     assert info(second, "q").locked == 1
-    again.ack()
+    redelivered.ack()
     assert info(second, "q").messages == 0
 
 
-def test_long_tasks_keep_their_message(connect, queue, monkeypatch):
+def test_lease_of_an_unacknowledged_message_is_renewed(connect, queue, monkeypatch):
     renewed = threading.Semaphore(0)
     extend = Locks._extend
 
@@ -147,14 +149,14 @@ def test_long_tasks_keep_their_message(connect, queue, monkeypatch):
     holder, other = connect(lease=2), connect()
     publish(holder, 1, queue)
     message = get(holder, "q")
-    for _ in range(4):  # each a third of the lease: more than the lease in all
+    for _ in range(4):  # each after a third of the lease: longer than the lease in total
         assert renewed.acquire(timeout=WAIT)
     assert get(other, "q") is None
     message.ack()
     assert info(other, "q").messages == 0
 
 
-def test_what_was_not_acknowledged_is_back_in_its_place(connect, queue):
+def test_unacknowledged_messages_keep_their_position(connect, queue):
     holder, other = connect(), connect()
     for body in range(3):
         publish(holder, body, queue)
@@ -166,7 +168,7 @@ def test_what_was_not_acknowledged_is_back_in_its_place(connect, queue):
 @pytest.mark.parametrize(
     "envelope", ["", "nonsense", "[1]", '{"headers": 5, "properties": [1]}', "[" * 100_000, '{"text": true}']
 )
-def test_foreign_messages_are_delivered_as_they_are(connection, queue, envelope):
+def test_messages_of_other_senders_are_delivered_unchanged(connection, queue, envelope):
     queue(connection.default_channel).declare()
     with connection.transport.store.manager.open("q") as handle:
         handle.send(b"\xff\x00", properties={"kombu": envelope} if envelope else {})
@@ -175,7 +177,7 @@ def test_foreign_messages_are_delivered_as_they_are(connection, queue, envelope)
     message.ack()
 
 
-def test_a_rejected_message_without_a_dead_letter_exchange_is_kept(connection, queue):
+def test_rejected_message_without_a_dead_letter_exchange_becomes_poison(connection, queue):
     publish(connection, 1, queue)
     get(connection, "q").reject()
     with connection.transport.store.manager.open("q;poison") as poison:
@@ -183,7 +185,7 @@ def test_a_rejected_message_without_a_dead_letter_exchange_is_kept(connection, q
     assert message.properties["failure_reason"] == "rejected"
 
 
-def test_a_connection_that_ends_is_no_failed_attempt(connection, connect, queue):
+def test_closed_connection_does_not_count_as_an_attempt(connection, connect, queue):
     publish(connection, 1, queue)
     manager = connection.transport.store.manager
     manager.update_queue("q", retry=mqredis.RetryPolicy(immediate=0))
@@ -195,9 +197,9 @@ def test_a_connection_that_ends_is_no_failed_attempt(connection, connect, queue)
 
 
 @pytest.mark.parametrize("dead", [False, True])
-def test_a_message_beyond_the_delivery_limit_is_kept_apart(connection, dead):
+def test_message_beyond_the_delivery_limit_is_dead_lettered(connection, dead):
     channel = connection.default_channel
-    kombu.Queue("graves", exchange=kombu.Exchange("dead"), routing_key="work")(channel).declare()
+    kombu.Queue("dead_letters", exchange=kombu.Exchange("dead"), routing_key="work")(channel).declare()
     arguments = {"x-delivery-limit": 2, **({"x-dead-letter-exchange": "dead"} if dead else {})}
     kombu.Queue("work", routing_key="work", queue_arguments=arguments)(channel).declare()
     kombu.Producer(channel).publish(1, routing_key="work")
@@ -205,13 +207,13 @@ def test_a_message_beyond_the_delivery_limit_is_kept_apart(connection, dead):
         get(connection, "work").requeue()
     assert get(connection, "work") is None
     if dead:
-        assert get(connection, "graves").headers["x-first-death-reason"] == "delivery_limit"
+        assert get(connection, "dead_letters").headers["x-first-death-reason"] == "delivery_limit"
     else:
         with connection.transport.store.manager.open("work;poison") as poison:
             assert poison.peek(0).attempts == 3
 
 
-def test_queues_have_a_delivery_limit_which_can_be_changed(connection, queue):
+def test_declared_queue_has_a_changeable_delivery_limit(connection, queue):
     channel = connection.default_channel
     queue(channel).declare()
     assert info(connection, "q").retry == mqredis.RetryPolicy(immediate=20, final="poison")
