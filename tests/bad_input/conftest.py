@@ -1,4 +1,4 @@
-"""A queue manager on a real server and on fakeredis, and the means to see that a refusal wrote nothing."""
+"""A queue manager on a real server and on fakeredis, with a check that a refusal wrote nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Bench:
             self.t.send(b"A", transaction=tx)
 
     def keys(self) -> dict[bytes, Any]:
-        """All that is stored, but for the sessions, which note that they were asked."""
+        """Return all stored data except the sessions, which every call updates."""
         found = dump(self.raw, self.manager)
         for key, (kind, content, _) in found.items():
             if key.endswith(b":meta") and kind == b"hash":
@@ -45,7 +45,7 @@ class Bench:
 
     @contextlib.contextmanager
     def refuses(self, *errors: type[MqError]) -> Iterator[None]:
-        """The block raises one of these, with a text that says what is wrong, and nothing was written."""
+        """Assert that the block raises one of these errors with an explanation and writes nothing."""
         before = self.keys()
         with pytest.raises(errors) as caught:
             yield

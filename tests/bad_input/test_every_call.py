@@ -1,7 +1,7 @@
-"""Every argument of every public call, with every kind of value that it does not take, on both faces.
+"""Every argument of every public call, with every kind of invalid value, on both interfaces.
 
-``KINDS`` says what is wrong for a kind of argument, ``CALLS`` which arguments a call has and of which kind they are. A
-public method or argument without a row fails ``test_every_public_argument_has_a_row``.
+``KINDS`` lists invalid values for each kind of argument, ``CALLS`` the arguments of each call with their kinds. A
+public method or argument without a row fails ``test_every_public_argument_is_tested``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import mqredis
-import mqredis.asyncio as twin
+import mqredis.asyncio as mqredis_asyncio
 from mqredis import Settings
 from mqredis.errors import MqError
 from tests.bad_input.conftest import Bench
@@ -36,7 +36,7 @@ _NOT_SECONDS = [NAN, INF, True, "1", b"1", [1], HUGE, 1e300]
 _NOT_TEXT = [5, b"x", ["x"], True, object()]
 _OTHER_THING = ["x", 5, True, object()]
 
-# What each kind of argument does not take; None where it means that nothing was chosen.
+#: Invalid values of each kind of argument; None is included unless it selects a default.
 KINDS: dict[str, list[Any]] = {
     "name": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "a*", "\ud800", None, 5, b"q", ["q"], True],
     "pattern": [5, b"*", ["*"], True],
@@ -339,7 +339,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 }  # fmt: skip
 # Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
 FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
-# None chooses nothing.
+#: Arguments for which None is valid.
 OPTIONAL = {
     "Operator.begin.queue",
     "Operator.begin.details",
@@ -361,15 +361,15 @@ def public() -> dict[str, list[str]]:
     return {name: arguments for name, arguments in found.items() if name not in FOR_INTEGRATIONS}
 
 
-def test_every_public_argument_has_a_row():
+def test_every_public_argument_is_tested():
     assert public() == {
         name: [a for a in public().get(name, []) if a in row] for name, (_, row) in CALLS.items()
     }
     assert {kind for _, row in CALLS.values() for kind in row.values()} == set(KINDS)
 
 
-async def told(value: Any) -> Any:
-    """What a call of either face answers, to its end."""
+async def result_of(value: Any) -> Any:
+    """Return the complete result of a call of either interface."""
     if inspect.isawaitable(value):
         return await value
     if hasattr(value, "__aiter__"):
@@ -378,7 +378,7 @@ async def told(value: Any) -> Any:
 
 
 class Objects:
-    """One object of each class on a queue manager, of the sync or the asyncio face."""
+    """One object of each class on a queue manager, of the sync or the asyncio interface."""
 
     def __init__(self, made: dict[str, Any]) -> None:
         self.made = made
@@ -386,24 +386,25 @@ class Objects:
     @classmethod
     async def on(cls, connect: Callable[..., Any], url: Any, manager: str) -> Objects:
         settings = Settings(test_clock=True, allow_volatile=True)
-        qm = await told(connect(url, manager=manager, settings=settings))
-        q = await told(qm.open("q"))
-        await told(q.send(b"for the lock", response_queue="q"))
-        lock = await told(q.lock_many(9, 0))
-        browser = await told(q.browser())
-        await told(q.send(b"to be browsed"))
-        await told(browser.first())
+        qm = await result_of(connect(url, manager=manager, settings=settings))
+        q = await result_of(qm.open("q"))
+        await result_of(q.send(b"for the lock", response_queue="q"))
+        lock = await result_of(q.lock_many(9, 0))
+        browser = await result_of(q.browser())
+        await result_of(q.send(b"to be browsed"))
+        await result_of(browser.first())
         return cls(
             {
-                "QueueManager": qm, "Queue": q, "Transaction": await told(qm.transaction()), "LockedMessage": lock[-1],
-                "Cursor": await told(q.cursor()), "Browser": browser, "GroupWriter": await told(q.group()),
+                "QueueManager": qm, "Queue": q, "Transaction": await result_of(qm.transaction()),
+                "LockedMessage": lock[-1],
+                "Cursor": await result_of(q.cursor()), "Browser": browser, "GroupWriter": await result_of(q.group()),
                 "Operator": qm.operator("ada"),
                 "$q": q, "$message": lock[-1].message,
             }
         )  # fmt: skip
 
     async def wrong(self, call: str, argument: str, value: Any) -> str:
-        """What is wrong with how a call refuses this value; "" if nothing."""
+        """Return a complaint about how a call refuses this value, "" if the refusal is correct."""
         name, method = call.split(".")
         given, _ = CALLS[call]
         named = {a: self.made.get(v, v) if isinstance(v, str) else v for a, v in given.items()}
@@ -411,25 +412,25 @@ class Objects:
             value if argument in ("fields", "properties", "changes", "choice") else {argument: value}
         )
         try:
-            answer = await told(getattr(self.made[name], method)(**named))
+            answer = await result_of(getattr(self.made[name], method)(**named))
         except MqError as error:
             text = str(error)
             return "" if 10 < len(text) < 600 and not text.startswith("Traceback") else f"says {text[:80]!r}"
-        except Exception as error:  # noqa: BLE001 - just what must not come
+        except Exception as error:  # noqa: BLE001 - any other error is a finding
             return f"raises {error!r:.120}"
         return f"answers {answer!r:.80}"
 
 
-@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("interface", ["sync", "async"])
 @pytest.mark.parametrize("call", WITH)
-def test_what_a_call_does_not_take(redis_server, face, call):
-    """Nothing is written by any of it, and each refusal is an error of ours with a text that a person can read."""
+def test_invalid_argument_raises_a_typed_error_and_writes_nothing(redis_server, interface, call):
+    """Each refusal is an MqError with a readable text."""
     loop = asyncio.new_event_loop()
     run = loop.run_until_complete
     raw = redis_server.client()
     bench = Bench(raw, "every-call")
     bench.qm.create_queue("topic", topic=True)
-    connect = mqredis.connect if face == "sync" else twin.connect
+    connect = mqredis.connect if interface == "sync" else mqredis_asyncio.connect
     objects = run(Objects.on(connect, redis_server.url, bench.manager))
     before = bench.keys()
     found = []
@@ -443,7 +444,7 @@ def test_what_a_call_does_not_take(redis_server, face, call):
         if bench.keys() != before:
             found.append(f"{argument}: something was written")
             before = bench.keys()
-    run(told(objects.made["QueueManager"].close()))
+    run(result_of(objects.made["QueueManager"].close()))
     loop.close()
     bench.qm.close()
     raw.close()

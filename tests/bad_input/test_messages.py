@@ -1,4 +1,4 @@
-"""Messages that are too large or not messages, and objects of other clients."""
+"""Invalid or oversized messages, closed objects, and objects of other managers or types."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_body_of_another_type(bench, body):
     ],
     ids=lambda f: str(f)[:30].encode("ascii", "backslashreplace").decode(),
 )
-def test_fields(bench, fields):
+def test_invalid_message_field(bench, fields):
     with bench.refuses(InvalidArgument):
         bench.q.send(b"B", **fields)
 
@@ -94,7 +94,7 @@ def test_share_of_another_type(bench, share):
         bench.qm.open("q", Access.ALL, share)
 
 
-def test_closed_things(bench):
+def test_closed_queue_cursor_and_lock(bench):
     cursor, closed = bench.q.cursor(), bench.qm.open("q")
     cursor.close()
     other = closed.cursor()
@@ -122,7 +122,7 @@ def test_closed_manager(bench):
 
 
 @pytest.fixture
-def foreign(bench):
+def other_manager(bench):
     """A handle, a transaction and a lock of another queue manager on the same server."""
     settings = Settings(test_clock=True, allow_volatile=True)
     with mqredis.connect(bench.raw, manager=bench.manager + "-2", settings=settings) as qm:
@@ -132,8 +132,8 @@ def foreign(bench):
         yield qm
 
 
-def test_foreign_transaction(bench, foreign):
-    tx = foreign.transaction()
+def test_foreign_transaction(bench, other_manager):
+    tx = other_manager.transaction()
     with bench.refuses(MqError):
         bench.t.send(b"B", transaction=tx)
     with bench.refuses(MqError):
@@ -142,8 +142,8 @@ def test_foreign_transaction(bench, foreign):
         bench.t.receive_by_lookup_id(1, transaction=tx)
 
 
-def test_foreign_target_of_a_move(bench, foreign):
-    target = foreign.open("t", Access.MOVE)
+def test_foreign_target_of_a_move(bench, other_manager):
+    target = other_manager.open("t", Access.MOVE)
     with bench.refuses(InvalidArgument, InvalidHandle):
         bench.t.move(bench.t.peek(0).lookup_id, target)
 
@@ -165,7 +165,7 @@ def test_foreign_lock_is_not_settled(bench):
 
 
 @pytest.mark.parametrize("transaction", ["t1", 5, True, object()], ids=lambda t: type(t).__name__)
-def test_something_else_as_transaction(bench, transaction):
+def test_transaction_of_another_type(bench, transaction):
     with bench.refuses(InvalidArgument):
         bench.t.send(b"B", transaction=transaction)
     with bench.refuses(InvalidArgument):
@@ -173,13 +173,13 @@ def test_something_else_as_transaction(bench, transaction):
 
 
 @pytest.mark.parametrize("target", ["t", 5, None, object()], ids=lambda t: type(t).__name__)
-def test_something_else_as_target(bench, target):
+def test_move_target_of_another_type(bench, target):
     with bench.refuses(InvalidArgument):
         bench.q.move(bench.id, target)
 
 
 @pytest.mark.parametrize("lock", ["lock", 5, None], ids=lambda t: type(t).__name__)
-def test_something_else_as_lock(bench, lock):
+def test_lock_of_another_type(bench, lock):
     with bench.refuses(InvalidArgument):
         bench.q.lock_many(1, 0, settle=[lock])
 

@@ -32,19 +32,19 @@ BAD = {
     "list": ["q"],
 }
 bad_names = pytest.mark.parametrize("name", BAD.values(), ids=BAD.keys())
-# Where None means that nothing was chosen.
+#: For arguments whose None selects a default.
 CHOSEN = {word: name for word, name in BAD.items() if name is not None}
 chosen_names = pytest.mark.parametrize("name", CHOSEN.values(), ids=CHOSEN.keys())
 
 
 @bad_names
-def test_create(bench, name):
+def test_create_queue_refuses_invalid_names(bench, name):
     with bench.refuses(InvalidName):
         bench.qm.create_queue(name)
 
 
 @bad_names
-def test_every_other_call_that_takes_a_name(bench, name):
+def test_other_calls_refuse_invalid_queue_names(bench, name):
     for call in (
         bench.qm.open,
         bench.qm.queue_info,
@@ -55,8 +55,8 @@ def test_every_other_call_that_takes_a_name(bench, name):
             call(name)
 
 
-def test_a_comma(bench):
-    """It parts the names of several queues, which may be opened together for sending and nothing else."""
+def test_comma_is_refused_outside_open(bench):
+    """A comma separates several queues, which can only be opened together, for sending."""
     for call in (
         bench.qm.create_queue,
         bench.qm.queue_info,
@@ -68,7 +68,7 @@ def test_a_comma(bench):
 
 
 @chosen_names
-def test_manager(bench, name):
+def test_invalid_manager_name_is_refused(bench, name):
     before = bench.raw.dbsize()
     with pytest.raises(InvalidArgument):
         mqredis.connect(bench.raw, manager=name, settings=Settings(allow_volatile=True))
@@ -76,25 +76,25 @@ def test_manager(bench, name):
 
 
 @chosen_names
-def test_transaction(bench, name):
+def test_invalid_transaction_id_is_refused(bench, name):
     with bench.refuses(InvalidArgument):
         bench.qm.transaction(id=name)
 
 
 @pytest.mark.parametrize("path", ["q;", ";s", "q;a;b", "q;" + "s" * 33, "q;a*", "q;\n", "q; s", "t;;s"])
-def test_subqueue(bench, path):
+def test_invalid_subqueue_path_is_refused(bench, path):
     with bench.refuses(InvalidName, QueueNotFound):
         bench.qm.open(path)
 
 
 @pytest.mark.parametrize("path", ["q;s", "q;journal"])
-def test_a_subqueue_is_not_created(bench, path):
+def test_subqueue_cannot_be_created(bench, path):
     with bench.refuses(InvalidName):
         bench.qm.create_queue(path)
 
 
 @pytest.mark.parametrize("tag", [5, b"t", ["t"], 1.5])
-def test_tag(bench, tag):
+def test_tag_of_another_type_is_refused(bench, tag):
     with bench.refuses(InvalidArgument):
         bench.q.receive(0, tag=tag)
     with bench.refuses(InvalidArgument):
@@ -102,19 +102,19 @@ def test_tag(bench, tag):
 
 
 @pytest.mark.parametrize("pattern", [5, b"*", ["*"]])
-def test_pattern(bench, pattern):
+def test_pattern_of_another_type_is_refused(bench, pattern):
     with bench.refuses(InvalidArgument):
         bench.qm.queues(pattern)
 
 
-def test_a_glob_in_a_pattern_finds_no_other_manager(bench):
+def test_glob_pattern_finds_only_queues_of_the_manager(bench):
     assert [i.name for i in bench.qm.queues("*") if "$" not in i.name and not i.name.startswith("system")]
     assert bench.qm.queues("[^") == []
     assert bench.qm.queues("mq:*") == []
 
 
 @pytest.mark.parametrize("name", ["a%20b", "%", "a:b", "q:a", "../q", "a\u202eb", "ﬁ", "🐇" * 124, "-#blob"])
-def test_odd_but_legal_names(bench, name):
+def test_unusual_but_valid_names_are_accepted(bench, name):
     bench.qm.create_queue(name)
     with bench.qm.open(name) as queue:
         queue.send(b"A")
@@ -122,7 +122,7 @@ def test_odd_but_legal_names(bench, name):
     bench.qm.delete_queue(name)
 
 
-def test_composed_and_decomposed_are_the_same_queue(bench):
+def test_composed_and_decomposed_names_are_the_same_queue(bench):
     bench.qm.create_queue("Gr\u00f6\u00dfe")
     with bench.refuses(mqredis.QueueExists):
         bench.qm.create_queue("Gro\u0308\u00dfe")

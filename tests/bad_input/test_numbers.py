@@ -1,4 +1,4 @@
-"""Numbers: negative, NaN, infinite, boolean, fractional, too large, not numbers at all."""
+"""Numeric arguments: negative, NaN, infinite, boolean, fractional, too large, or of another type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAN, INF = math.nan, math.inf
 
 
 @pytest.mark.parametrize("timeout", [NAN, INF, True, "1", b"1", [1], 1e300])
-def test_timeout(bench, timeout):
+def test_invalid_timeout(bench, timeout):
     for read in (
         bench.q.receive,
         bench.q.peek,
@@ -28,7 +28,7 @@ def test_timeout(bench, timeout):
 
 
 @pytest.mark.parametrize("lease", [0, -1, NAN, INF, True, "5", 1e300])
-def test_lease(bench, lease):
+def test_invalid_lease(bench, lease):
     held = bench.t.lock(0)
     for call in (
         lambda: bench.q.lock(0, lease=lease),
@@ -45,7 +45,7 @@ def test_lease(bench, lease):
 
 
 @pytest.mark.parametrize("priority", [-1, 8, 255, True, 3.0, "3", NAN])
-def test_priority(bench, priority):
+def test_invalid_priority(bench, priority):
     with bench.refuses(InvalidArgument):
         bench.q.send(b"B", priority=priority)
 
@@ -54,7 +54,7 @@ def test_priority(bench, priority):
 @pytest.mark.parametrize(
     "field", ["time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window"]
 )
-def test_durations(bench, field, seconds):
+def test_invalid_durations_of_a_message(bench, field, seconds):
     with bench.refuses(InvalidArgument):
         bench.q.send(b"B", **{field: seconds})
 
@@ -72,20 +72,20 @@ def test_durations(bench, field, seconds):
         ("journal", 1000),
     ],
 )
-def test_fields_of_a_message(bench, field, value):
+def test_numeric_message_fields_out_of_range(bench, field, value):
     with bench.refuses(InvalidArgument):
         bench.q.send(b"B", **{field: value})
 
 
 @pytest.mark.parametrize("count", [0, -1, 257, 10**9, True, 1.5, "2", None, NAN])
-def test_count(bench, count):
+def test_invalid_count(bench, count):
     for call in (bench.q.receive_many, bench.q.lock_many):
         with bench.refuses(InvalidArgument):
             call(count, 0)
 
 
 @pytest.mark.parametrize("lookup_id", [-1, 2**64, 2**70, True, 1.5, "1", b"1", None, NAN])
-def test_lookup_id(bench, lookup_id):
+def test_invalid_lookup_id(bench, lookup_id):
     for call in (bench.q.peek_by_lookup_id, bench.q.receive_by_lookup_id, bench.q.lock_by_lookup_id):
         with bench.refuses(InvalidArgument):
             call(lookup_id)
@@ -94,7 +94,7 @@ def test_lookup_id(bench, lookup_id):
 
 
 @pytest.mark.parametrize("seek", ["next", 1, None, True])
-def test_seek(bench, seek):
+def test_invalid_seek(bench, seek):
     with bench.refuses(InvalidArgument):
         bench.q.peek_by_lookup_id(bench.id, seek=seek)
     assert bench.q.peek_by_lookup_id(bench.id, seek=Seek.CURRENT).body == b"A"
@@ -104,7 +104,7 @@ def test_seek(bench, seek):
 @pytest.mark.parametrize(
     "name", ["quota_messages", "quota_bytes", "max_message_bytes", "journal_quota_bytes"]
 )
-def test_quota_of_a_queue(bench, name, value):
+def test_invalid_quota_of_a_queue(bench, name, value):
     with bench.refuses(InvalidArgument):
         bench.qm.create_queue("new", **{name: value})
     with bench.refuses(InvalidArgument):
@@ -128,13 +128,13 @@ def test_quota_of_a_queue(bench, name, value):
     ],
     ids=str,
 )
-def test_properties_of_a_queue(bench, properties):
+def test_invalid_properties_of_a_queue(bench, properties):
     with bench.refuses(InvalidArgument):
         bench.qm.create_queue("new", **properties)
 
 
 @pytest.mark.parametrize("value", [-1, True, 1.5, "5", NAN, INF, 2**60])
-def test_quota_of_the_manager(bench, value):
+def test_invalid_quota_of_the_manager(bench, value):
     with bench.refuses(InvalidArgument):
         bench.qm.set_quota(messages=value)
     with bench.refuses(InvalidArgument):
@@ -142,18 +142,18 @@ def test_quota_of_the_manager(bench, value):
 
 
 @pytest.mark.parametrize("on", [1, 0, "on", None])
-def test_throttle(bench, on):
+def test_invalid_throttle_flag(bench, on):
     with bench.refuses(InvalidArgument):
         bench.qm.throttle(on)
 
 
 @pytest.mark.parametrize("seconds", [-1, NAN, INF, True, "5", 1e300])
-def test_clock(bench, seconds):
+def test_invalid_clock_step(bench, seconds):
     with bench.refuses(InvalidArgument):
         bench.qm.advance_clock(seconds)
 
 
-def test_the_clock_of_a_real_manager_is_not_moved(backend):
+def test_clock_of_a_manager_without_a_test_clock_cannot_be_advanced(backend):
     client = backend.client()
     plain = Settings(allow_volatile=True)
     with mqredis.connect(client, manager="real", settings=plain) as qm, pytest.raises(AccessDenied):
@@ -173,7 +173,7 @@ def test_the_clock_of_a_real_manager_is_not_moved(backend):
     ],
     ids=str,
 )
-def test_settings(settings):
+def test_invalid_settings(settings):
     with pytest.raises((ValueError, MqError)):
         Settings(**settings)
     variable = {f"MQREDIS_{name.upper()}": str(value) for name, value in settings.items() if name != "colour"}

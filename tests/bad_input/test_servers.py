@@ -1,4 +1,4 @@
-"""Servers that refuse us or would lose messages: said at once, with nothing written."""
+"""Servers that refuse the client or would lose messages: connecting fails and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mqredis.settings import Settings
 QUICK = Settings(allow_volatile=True, retry_seconds=0.2, connect_timeout_seconds=0.5, reply_timeout_seconds=1)
 
 
-def both_faces(url, settings=QUICK):
-    """What the sync and the asyncio face raise when they connect and create a queue."""
+def errors_of_both_interfaces(url, settings=QUICK):
+    """Return the errors of the sync and the asyncio interface when they connect and create a queue."""
     found = []
     try:
         with mqredis.connect(url, settings=settings) as qm:
@@ -23,12 +23,12 @@ def both_faces(url, settings=QUICK):
     except MqError as error:
         found.append(error)
 
-    async def twin():
+    async def connect_async():
         async with await mqredis.asyncio.connect(url, settings=settings) as qm:
             await qm.create_queue("q")
 
     try:
-        asyncio.run(twin())
+        asyncio.run(connect_async())
     except MqError as error:
         found.append(error)
     return found
@@ -62,21 +62,21 @@ def size(server):
     ],
     ids=["read-only", "no-scripts", "no-evalsha", "other-keys", "keys-read-only", "nothing"],
 )
-def test_a_user_without_permission(server, rules):
+def test_user_without_permission_is_broker_refused(server, rules):
     url = user(server, "weak", *rules)
-    errors = both_faces(url)
+    errors = errors_of_both_interfaces(url)
     assert [type(e) for e in errors] == [BrokerRefused, BrokerRefused]
     assert all("secret" not in str(e) for e in errors)
     assert size(server) == 0
 
 
-def test_a_wrong_password(server):
+def test_wrong_password_is_broker_refused(server):
     with server.client() as client:
         client.config_set("requirepass", "right")
     wrong = server.tcp_url.replace("redis://", "redis://:wrong@")
     none = server.tcp_url
     for url in (wrong, none):
-        errors = both_faces(url)
+        errors = errors_of_both_interfaces(url)
         assert [type(e) for e in errors] == [BrokerRefused, BrokerRefused]
         assert all("wrong@" not in str(e) for e in errors)
     with server.client(password="right") as client:
@@ -84,40 +84,45 @@ def test_a_wrong_password(server):
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
-def test_an_eviction_policy_that_loses_messages(server, policy):
+def test_eviction_policy_that_loses_messages_is_refused(server, policy):
     with server.client() as client:
         client.config_set("maxmemory-policy", policy)
-    errors = both_faces(server.tcp_url)
+    errors = errors_of_both_interfaces(server.tcp_url)
     assert [type(e) for e in errors] == [UnsafeServer, UnsafeServer]
     assert all("maxmemory-policy" in str(e) for e in errors)
     assert size(server) == 0
-    assert both_faces(server.tcp_url, QUICK.model_copy(update={"allow_eviction": True}))[1:] == []
+    assert (
+        errors_of_both_interfaces(server.tcp_url, QUICK.model_copy(update={"allow_eviction": True}))[1:] == []
+    )
 
 
-def test_a_server_that_keeps_nothing_is_told_by_the_doctor(server):
+def test_doctor_reports_a_server_without_persistence(server):
     with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
         assert any("appendonly" in found.text for found in qm.doctor().advice)
 
 
-def test_nobody_there(start_server):
+def test_unreachable_server_is_broker_unavailable(start_server):
     server = start_server(tcp=True)
     server.kill()
-    assert [type(e) for e in both_faces(server.tcp_url)] == [BrokerUnavailable, BrokerUnavailable]
+    assert [type(e) for e in errors_of_both_interfaces(server.tcp_url)] == [
+        BrokerUnavailable,
+        BrokerUnavailable,
+    ]
 
 
 @pytest.mark.parametrize(
     "url",
     ["http://localhost", "redis://localhost:port/0", "localhost:6379", "redis://h:1/x", "", 5, "ftp://x"],
 )
-def test_an_address_that_is_none(url):
-    errors = both_faces(url)
+def test_invalid_url_is_an_invalid_argument(url):
+    errors = errors_of_both_interfaces(url)
     assert [type(e) for e in errors] == [InvalidArgument, InvalidArgument]
 
 
-def test_another_kind_of_data_under_our_name(server):
+def test_foreign_data_under_the_key_of_the_manager_is_kept(server):
     with server.client() as client:
         client.set("mq:{default}:meta", "mine")
-    errors = both_faces(server.tcp_url)
+    errors = errors_of_both_interfaces(server.tcp_url)
     assert len(errors) == 2
     with server.client() as client:
         assert client.get("mq:{default}:meta") == b"mine"
@@ -133,12 +138,12 @@ def test_another_kind_of_data_under_our_name(server):
         (1, mqredis.SchemaTooOld),
     ],
 )
-def test_another_schema(server, schema, error):
+def test_newer_or_older_schema_is_refused(server, schema, error):
     with mqredis.connect(server.tcp_url, settings=QUICK) as qm:
         qm.create_queue("q")
     with server.client() as client:
         client.hset("mq:{default}:meta", "schema", schema)
         before = client.dump("mq:{default}:queues")
-        errors = both_faces(server.tcp_url)
+        errors = errors_of_both_interfaces(server.tcp_url)
         assert [type(e) for e in errors] == [error, error]
         assert client.dump("mq:{default}:queues") == before
