@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse
 pytestmark = pytest.mark.browser
 
 
-def test_a_purge_is_undone(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_purge_can_be_undone(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     sent = send(broker, "x", "y", "z")
     page = open_page(f"{console}/m/main/act/purge?queue=orders")
     page.get_by_label("Type orders to confirm").fill("orders")
@@ -36,7 +36,7 @@ def test_a_purge_is_undone(console: str, broker: mqredis.QueueManager, open_page
         assert [message.lookup_id for message in queue.browse()] == sent
 
 
-def test_a_form_with_another_token_is_refused(
+def test_form_with_a_wrong_csrf_token_is_refused(
     console: str, broker: mqredis.QueueManager, open_page: Open
 ) -> None:
     page = open_page(f"{console}/m/main/act/send?queue=orders")
@@ -47,25 +47,23 @@ def test_a_form_with_another_token_is_refused(
     assert broker.queue_info("orders").messages == 0
 
 
-def test_a_form_of_another_site_is_refused(
-    console: str, broker: mqredis.QueueManager, open_page: Open
-) -> None:
-    """The site has another port of this machine: the browser sends it the cookie, and Origin alone tells."""
+def test_form_of_another_site_is_refused(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+    """The site is another port of the same host, so the browser sends the cookie and only Origin differs."""
     page = open_page(f"{console}/m/main/act/send?queue=orders")
     token = page.locator("form.act [name=csrf]").input_value()
     fields = {"csrf": token, "token": "t", "queue": "orders", "body": "x"}
     inputs = "".join(f"<input name={name} value='{escape(value)}'>" for name, value in fields.items())
     form = f"<form method=post action={console}/m/main/act/send>{inputs}<button>Win</button></form>"
     with serving(HTMLResponse(form)) as other:
-        lured = page.context.new_page()
-        lured.goto(other)
-        lured.get_by_role("button", name="Win").click()
-        expect(lured.get_by_text("does not come from a page of this console")).to_be_visible()
+        other_page = page.context.new_page()
+        other_page.goto(other)
+        other_page.get_by_role("button", name="Win").click()
+        expect(other_page.get_by_text("does not come from a page of this console")).to_be_visible()
     assert broker.queue_info("orders").messages == 0
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["a visitor", "the whole console"])
-def test_who_may_only_read_finds_nothing_to_press(
+def test_read_only_visitor_sees_no_actions(
     broker: mqredis.QueueManager, redis_server: RedisServer, open_page: Open, whole: bool
 ) -> None:
     (number,) = send(broker, "x")
@@ -85,7 +83,7 @@ def test_who_may_only_read_finds_nothing_to_press(
     assert broker.queue_info("orders").messages == 1
 
 
-def reach(page: Page, label: str) -> None:
+def tab_to(page: Page, label: str) -> None:
     """Press Tab until the link, button or field with this name has the focus."""
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -94,25 +92,25 @@ def reach(page: Page, label: str) -> None:
         )
         if name == label:
             return
-    pytest.fail(f"{label!r} is not reached by keys")
+    pytest.fail(f"{label!r} cannot be reached by the Tab key")
 
 
-def test_a_purge_needs_no_mouse(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_purge_works_with_the_keyboard(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     send(broker, "x", "y")
     page = open_page(f"{console}/m/main/queue?name=orders")
-    reach(page, "Purge")
+    tab_to(page, "Purge")
     page.keyboard.press("Enter")
     expect(page.locator("#preview")).to_be_visible()
-    reach(page, "Keep in ;trash for a day, from where it can be restored")
+    tab_to(page, "Keep in ;trash for a day, from where it can be restored")
     page.keyboard.press("Space")
-    reach(page, "Type orders to confirm")
+    tab_to(page, "Type orders to confirm")
     page.keyboard.type("orders")
     page.keyboard.press("Enter")
     expect(page.locator(".notice")).to_have_text("2 messages of orders removed.")
     assert broker.queue_info("orders").messages == 0
 
 
-def test_pages_of_messages_stay_right_while_the_queue_moves(
+def test_message_pages_show_each_message_once_while_the_queue_changes(
     console: str, broker: mqredis.QueueManager, open_page: Open
 ) -> None:
     send(broker, *(f"body {n}" for n in range(120)))

@@ -34,7 +34,7 @@ def fail(broker: mqredis.QueueManager, name: str = "orders") -> None:
         queue.lock(timeout=0).abort()
 
 
-def test_the_overview_follows_the_queues(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_overview_is_updated_live(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     page = open_page(console)
     row = page.locator("tr", has=page.get_by_role("link", name="orders"))
     expect(row).to_contain_text("0")
@@ -44,7 +44,7 @@ def test_the_overview_follows_the_queues(console: str, broker: mqredis.QueueMana
     expect(page.get_by_role("link", name="invoices")).to_be_visible()
 
 
-def test_the_page_of_a_queue_follows_it(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_queue_page_is_updated_live(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     page = open_page(f"{console}/m/main/queue?name=orders")
     send(broker, "x", "y")
     expect(page.locator(".figures")).to_contain_text("Ready2")
@@ -52,9 +52,7 @@ def test_the_page_of_a_queue_follows_it(console: str, broker: mqredis.QueueManag
     expect(page.locator("#totals")).to_have_count(1)
 
 
-def test_the_page_of_workers_follows_them(
-    console: str, broker: mqredis.QueueManager, open_page: Open
-) -> None:
+def test_workers_page_is_updated_live(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     page = open_page(f"{console}/m/main/workers")
     expect(page.get_by_text("Nothing is paused")).to_be_visible()
     broker.operator("ann").pause("orders", reason="stock-taking")
@@ -63,10 +61,10 @@ def test_the_page_of_workers_follows_them(
     button.focus()
     broker.operator("ann").pause(consumer="pay", reason="the bank is away")
     expect(page.get_by_text("the bank is away")).to_be_visible()
-    expect(button.last).to_be_focused()  # an update leaves the keyboard where it is
+    expect(button.last).to_be_focused()  # an update keeps the focus
 
 
-def test_a_search_goes_on_by_itself_and_is_stopped(
+def test_search_continues_automatically_until_stopped(
     console: str, broker: mqredis.QueueManager, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages_of_messages, "CALLS", 1)  # of 500 messages
@@ -89,7 +87,7 @@ def test_a_search_goes_on_by_itself_and_is_stopped(
     expect(page.get_by_text("1 message on this page.")).to_be_visible()
 
 
-def test_a_restart_of_the_server_is_told_and_survived(
+def test_server_restart_is_shown_and_recovered_from(
     start_server: Callable[..., RedisServer], open_page: Open
 ) -> None:
     server = start_server(aof=True)
@@ -107,7 +105,9 @@ def test_a_restart_of_the_server_is_told_and_survived(
             expect(page.locator("tbody tr").first).to_contain_text("2")
 
 
-def test_a_hidden_console_asks_nothing(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_hidden_page_stops_its_live_updates(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
     page = open_page(console)
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
     with page.expect_event("requestfailed", lambda request: "/events" in request.url):
@@ -118,7 +118,9 @@ def test_a_hidden_console_asks_nothing(console: str, broker: mqredis.QueueManage
     expect(page.locator("tbody tr").first).to_contain_text("3")
 
 
-def test_no_script_from_a_message_runs(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_scripts_in_names_and_messages_do_not_run(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
     name = EVIL.replace("'", "").replace("*", "")[:100]
     broker.create_queue(name, label=EVIL, retry=RetryPolicy(immediate=0))
     message = Outgoing(
@@ -140,7 +142,7 @@ def test_no_script_from_a_message_runs(console: str, broker: mqredis.QueueManage
     assert page.locator("main img, main svg, main script").count() == 0
 
 
-def test_a_purge_asks_for_the_name(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_purge_requires_the_queue_name(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     send(broker, "x", "y")
     page = open_page(f"{console}/m/main/queue?name=orders")
     page.get_by_role("link", name="Purge").click()
@@ -154,9 +156,7 @@ def test_a_purge_asks_for_the_name(console: str, broker: mqredis.QueueManager, o
     assert broker.queue_info("orders").messages == 0
 
 
-def test_a_double_click_sends_one_message(
-    console: str, broker: mqredis.QueueManager, open_page: Open
-) -> None:
+def test_double_click_sends_one_message(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
     page = open_page(f"{console}/m/main/act/send?queue=orders")
     page.get_by_label("Body").fill("once")
     page.get_by_role("button", name="Send a message").dblclick()
@@ -164,7 +164,9 @@ def test_a_double_click_sends_one_message(
     assert broker.queue_info("orders").messages == 1
 
 
-def test_everything_is_reached_by_keys(console: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_overview_works_with_the_keyboard(
+    console: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
     broker.create_queue("invoices")
     page = open_page(console)
     page.keyboard.press("Tab")
@@ -181,12 +183,12 @@ def test_everything_is_reached_by_keys(console: str, broker: mqredis.QueueManage
             break
     send(broker, *["x"] * 17, to="invoices")
     expect(page.locator("tbody tr").first).to_contain_text("17")
-    expect(link).to_be_focused()  # after the live update, too
+    expect(link).to_be_focused()  # the live update keeps the focus
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
 
 
-def test_the_console_works_without_scripts(
+def test_console_works_without_javascript(
     console: str, broker: mqredis.QueueManager, open_page: Open
 ) -> None:
     broker.create_queue("invoices")
@@ -203,7 +205,9 @@ def test_the_console_works_without_scripts(
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_it_works_under_a_prefix(under_prefix: str, broker: mqredis.QueueManager, open_page: Open) -> None:
+def test_console_works_under_a_prefix(
+    under_prefix: str, broker: mqredis.QueueManager, open_page: Open
+) -> None:
     page = open_page(under_prefix + "/")
     send(broker, "x", "y")
     expect(page.locator("tbody tr").first).to_contain_text("2")
@@ -241,7 +245,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_readable(
+def test_pages_have_contrast_and_do_not_overflow(
     console: str, broker: mqredis.QueueManager, open_page: Open, scheme: str
 ) -> None:
     broker.update_queue("orders", retry=RetryPolicy(immediate=0))

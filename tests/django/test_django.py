@@ -1,4 +1,4 @@
-"""Django's tasks on the broker, through Django's own interface and the management command."""
+"""Django tasks on the broker, through Django's interface and the management command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def queue_of(name: str) -> Any:
     return task_backends["default"].client.queue("django." + name)
 
 
-def test_a_task_and_its_result(tasks):
+def test_task_runs_and_its_result_is_stored(tasks):
     result = tasks.add.enqueue(1, y=2)
     assert result.status == TaskResultStatus.READY
     assert result.enqueued_at is not None
@@ -50,7 +50,7 @@ def test_a_task_and_its_result(tasks):
     assert results[0].expires_at is not None
 
 
-async def test_from_asyncio(tasks):
+async def test_task_is_enqueued_and_read_with_asyncio(tasks):
     result = await tasks.mail.aenqueue("me")
     from asgiref.sync import sync_to_async
 
@@ -60,7 +60,7 @@ async def test_from_asyncio(tasks):
     assert result.return_value == {"to": "me"}
 
 
-def test_priorities_and_queues(tasks):
+def test_tasks_run_by_queue_and_priority(tasks):
     for n, priority in enumerate((-100, 0, 100)):
         tasks.add.using(priority=priority).enqueue(n, 0)
     work(queue=["mail"])
@@ -70,7 +70,7 @@ def test_priorities_and_queues(tasks):
     assert [level(p) for p in (-100, -67, -35, -1, 0, 1, 26, 51, 76, 100)] == [0, 1, 1, 2, 3, 4, 5, 6, 7, 7]
 
 
-def test_a_task_may_wait_for_its_time(tasks):
+def test_run_after_delays_the_task(tasks):
     later = timezone.now() + timedelta(hours=1)
     result = tasks.add.using(run_after=later).enqueue(1, 1)
     assert tasks.add.get_result(result.id).task.run_after == later
@@ -79,7 +79,7 @@ def test_a_task_may_wait_for_its_time(tasks):
     assert work() == "1 task\n"
 
 
-def test_a_task_that_fails(tasks):
+def test_failed_task_stores_its_error_and_is_not_repeated(tasks):
     result = tasks.fails.enqueue()
     odd = tasks.not_json.enqueue()
     work()
@@ -94,7 +94,7 @@ def test_a_task_that_fails(tasks):
     assert work() == "0 tasks\n"
 
 
-def test_results_end(tasks, options):
+def test_results_expire(tasks, options):
     result = tasks.add.enqueue(1, 1)
     work()
     task_backends["default"].client.manager.advance_clock(86_401)
@@ -103,7 +103,7 @@ def test_results_end(tasks, options):
             task_backends["default"].get_result(unknown)
 
 
-def test_without_results(tasks, options):
+def test_result_ttl_0_stores_no_results(tasks, options):
     with override_settings(TASKS={"default": {**_backend(options), "OPTIONS": {**options, "RESULT_TTL": 0}}}):
         assert not task_backends["default"].supports_get_result
         result = tasks.add.enqueue(2, 2)
@@ -117,7 +117,7 @@ def _backend(options: dict[str, Any]) -> dict[str, Any]:
     return {"BACKEND": "mqredis.django.MqredisBackend", "QUEUES": ["default", "mail"], "OPTIONS": options}
 
 
-def test_enqueued_at_once_or_on_commit(tasks, options):
+def test_task_is_enqueued_immediately_or_on_commit(tasks, options):
     with transaction.atomic():
         tasks.add.enqueue(1, 1)
         assert queue_of("default").receive(0)
@@ -136,7 +136,7 @@ def test_enqueued_at_once_or_on_commit(tasks, options):
     assert tasks.done == [(2, 2)]
 
 
-def test_signals(tasks):
+def test_signals_are_sent(tasks):
     seen: list[Any] = []
 
     def note(sender, task_result, **_):
@@ -156,15 +156,15 @@ def test_signals(tasks):
 
 
 def lost(message: Message, times: int) -> Message:
-    """Deliver the message as after the loss of so many workers."""
+    """Return the message as delivered after ``times`` workers were lost."""
     return message.replace(attempts=times + 1)
 
 
-def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):
+def test_task_of_lost_workers_runs_again_and_counts_attempts(tasks):
     result = tasks.attempts.enqueue()
     runner = Runner(task_backends["default"], ["default"])
     message = queue_of("default").peek(0)
-    for _ in range(2):  # two workers that began it and died
+    for _ in range(2):  # two workers began it and died
         begun = tasks.attempts.get_result(result.id)
         object.__setattr__(begun, "worker_ids", [*begun.worker_ids, "dead"])
         object.__setattr__(begun, "status", TaskResultStatus.RUNNING)
@@ -172,11 +172,11 @@ def test_a_task_whose_worker_is_lost_is_tried_again_and_then_failed(tasks):
     runner.handle(lost(message, 2))
     result.refresh()
     assert (result.return_value, result.attempts) == (3, 3)
-    runner.handle(message)  # it ended, but its message did not: nothing happens
+    runner.handle(message)  # the task has finished but its message was not committed: it does not run again
     assert tasks.attempts.get_result(result.id).attempts == 3
 
 
-def test_a_task_that_lost_all_its_workers_is_failed_and_kept_as_poison(tasks):
+def test_task_that_lost_its_workers_too_often_fails_and_becomes_poison(tasks):
     result = tasks.add.enqueue(1, 1)
     queue, manager = queue_of("default"), task_backends["default"].client.manager
     for _ in range(5):
@@ -195,7 +195,7 @@ def test_a_task_that_lost_all_its_workers_is_failed_and_kept_as_poison(tasks):
     assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 2)
 
 
-def test_an_orderly_end_of_a_worker_is_no_attempt_of_its_task(tasks):
+def test_release_on_worker_shutdown_does_not_count_as_an_attempt(tasks):
     result = tasks.add.enqueue(1, 1)
     queue = queue_of("default")
     for _ in range(7):
@@ -208,7 +208,7 @@ def test_an_orderly_end_of_a_worker_is_no_attempt_of_its_task(tasks):
 
 
 @pytest.mark.parametrize("path", ["tests.django.tasks.no_task", "os.getcwd", "antigravity.geohash", "x", ""])
-def test_a_message_chooses_no_code(tasks, path):
+def test_message_cannot_select_code_to_run(tasks, path):
     tasks.add.enqueue(1, 1)
     queue = queue_of("default")
     row = json.loads(queue.receive(0).body)
@@ -228,13 +228,13 @@ def test_a_message_chooses_no_code(tasks, path):
     [{"URl": "x", "LEASE": 0}, {"COLOUR": "red"}, {"RESULT_TTL": "never"}],
     ids=["lease", "name", "ttl"],
 )
-def test_wrong_options_are_named(wrong):
+def test_invalid_options_are_refused(wrong):
     chosen = {"default": {"BACKEND": "mqredis.django.MqredisBackend", "OPTIONS": wrong}}
     with override_settings(TASKS=chosen), pytest.raises(ImproperlyConfigured, match="OPTIONS"):
         _ = task_backends["default"]
 
 
-def test_what_the_command_refuses(tasks, options):
+def test_worker_command_without_queues_is_refused(tasks, options):
     with override_settings(TASKS={"default": {**_backend(options), "QUEUES": []}}):
         with pytest.raises(CommandError, match="name the queues"):
             work()

@@ -1,4 +1,4 @@
-"""The servers of docker-compose.yml start with a real server of ours, and the doctor finds them well set up."""
+"""The settings of docker-compose.yml work on a real server, and the doctor accepts them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVERS = [name for name in SERVICES if name != "cluster-init"]
 
 
 def options(service: str) -> tuple[str, dict[str, str]]:
-    """Which program it starts, and with which settings."""
+    """Return the program that the service starts and its settings."""
     words = shlex.split(SERVICES[service]["command"])
     if words[:2] == ["sh", "-c"]:
         words = shlex.split(words[2].removeprefix("exec "))
@@ -30,7 +30,9 @@ def options(service: str) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("service", SERVERS)
-def test_the_doctor_has_nothing_to_say(service: str, start_server: Callable[..., RedisServer]) -> None:
+def test_doctor_accepts_the_settings_of_each_server(
+    service: str, start_server: Callable[..., RedisServer]
+) -> None:
     _, settings = options(service)
     if "cluster-announce-hostname" in settings and server_version() < (7,):
         pytest.skip("nodes have host names since Redis 7")
@@ -47,7 +49,7 @@ def test_the_doctor_has_nothing_to_say(service: str, start_server: Callable[...,
 
 
 @pytest.mark.parametrize("service", SERVERS)
-def test_each_image_is_asked_by_its_own_client(service: str) -> None:
+def test_health_check_uses_the_client_of_the_image(service: str) -> None:
     program, settings = options(service)
     row = SERVICES[service]
     product = "valkey" if "valkey" in row["image"] else "redis"
@@ -59,7 +61,7 @@ def test_each_image_is_asked_by_its_own_client(service: str) -> None:
     assert [p for p in row["ports"] if p.startswith("127.0.0.1:") and p.endswith(f":{port}")] == row["ports"]
 
 
-def test_the_nodes_are_joined_by_their_ports() -> None:
+def test_cluster_is_created_with_the_ports_of_the_nodes() -> None:
     row = SERVICES["cluster-init"]
     nodes = [name for name in SERVICES if name.startswith("node")]
     assert sorted(row["depends_on"]) == nodes

@@ -1,4 +1,4 @@
-"""The documentation is true: generated pages are fresh, links lead somewhere, examples run."""
+"""The documentation is correct: generated pages are up to date, links exist, examples run."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ PROGRAMS = [
 ]
 
 
-def test_the_page_of_scripts_is_up_to_date() -> None:
+def test_scripts_page_is_up_to_date() -> None:
     assert script_docs.TARGET.read_text() == script_docs.render(), "python -m tools.script_docs"
 
 
-def test_the_page_of_settings_is_up_to_date() -> None:
+def test_settings_page_is_up_to_date() -> None:
     assert settings_docs.TARGET.read_text() == settings_docs.render(), "python -m tools.settings_docs"
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target):
@@ -47,11 +47,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_print_the_documented_output(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("MQREDIS_URL", f"memory://docs-{name.replace('/', '-')}")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     assert blocks
-    module = types.ModuleType("example")  # workers look at annotations by the module of a function
+    module = types.ModuleType("example")  # workers resolve annotations through the module of a function
     monkeypatch.setitem(sys.modules, "example", module)
     for block in blocks:
         exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
@@ -63,7 +65,7 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 @pytest.mark.parametrize("page", ["testing.md", "learn/testing.md"])
-def test_a_page_contains_the_module_that_its_tests_test(page: str, tmp_path: Path) -> None:
+def test_module_and_tests_of_the_testing_pages_pass(page: str, tmp_path: Path) -> None:
     files = dict(
         re.findall(r'```python title="(.*?)"\n(.*?)```', (ROOT / "docs" / page).read_text(), re.DOTALL)
     )
@@ -95,7 +97,7 @@ def test_a_page_contains_the_module_that_its_tests_test(page: str, tmp_path: Pat
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 def test_code_blocks_can_be_pasted_into_a_prompt(page: Path) -> None:
-    """Line by line, as the interactive prompt takes them: a block ends with a blank line, and has none inside."""
+    """As in the interactive prompt, a compound statement ends at a blank line and has none inside."""
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         given: list[str] = []
         for line in [*block.splitlines(), ""]:
@@ -105,7 +107,7 @@ def test_code_blocks_can_be_pasted_into_a_prompt(page: Path) -> None:
         assert not "".join(given).strip(), f"{page.name}: an unfinished statement: {given}"
 
 
-def test_files_that_pages_show_are_there_and_their_markers_whole() -> None:
+def test_included_files_exist() -> None:
     marks = [line for page in PAGES for line in page.read_text().splitlines() if re.search(r"8 ?< ?--", line)]
     assert marks
     for mark in marks:
@@ -114,25 +116,25 @@ def test_files_that_pages_show_are_there_and_their_markers_whole() -> None:
         assert (ROOT / named[1]).exists(), mark
 
 
-def test_the_command_line_page_names_every_command() -> None:
+def test_command_line_page_names_every_command() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     actions = [action for action in build()._actions if isinstance(action.choices, dict)]
     for name in actions[0].choices or ():
         assert f"`{name}" in text, name
 
 
-def test_no_page_speaks_of_a_machine() -> None:
+def test_pages_contain_no_local_paths() -> None:
     for page in [ROOT / "README.md", *PAGES]:
         assert not re.search(r"/(work|tmp|home|root)/", page.read_text()), page
 
 
-def test_the_menu_names_each_page_once() -> None:
+def test_menu_names_each_page_once() -> None:
     pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
     named = re.findall(r"^ +- (?:[A-Z]\w*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(pages)
 
 
-def test_the_reference_names_things_that_exist() -> None:
+def test_reference_names_existing_objects_and_covers_the_classes() -> None:
     text = (ROOT / "docs" / "reference.md").read_text()
     named = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
     assert named
@@ -145,7 +147,7 @@ def test_the_reference_names_things_that_exist() -> None:
             assert name in covered, name
 
 
-def test_nothing_leans_on_a_text_that_is_not_here() -> None:
+def test_files_refer_to_no_external_specification() -> None:
     for folder in (
         "mqredis",
         "pyspark_mqredis",
@@ -162,7 +164,7 @@ def test_nothing_leans_on_a_text_that_is_not_here() -> None:
                 assert not re.search(r"(?<!/)\bspec/|\(spec D\d|\bissue \d{1,3}\b", file.read_text()), file
 
 
-def test_the_page_of_errors_has_each_class_once() -> None:
+def test_errors_page_has_each_class_once() -> None:
     rows = [
         line.split("|")[1] for line in (ROOT / "docs" / "errors.md").read_text().splitlines() if "| `" in line
     ]

@@ -22,14 +22,14 @@ def rows() -> list[str]:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.split("|")[1].strip())
-def test_a_row_names_what_shows_it(row: str) -> None:
+def test_row_names_existing_checks_or_tests(row: str) -> None:
     shown = row.split("|")[-2]
     files = re.findall(r"`(tests/[^`]+)`", shown)
     checks = re.findall(r"\[([^\]]+)\]\(reliability\.md\)", shown)
-    assert files or checks, "this promise is shown by nothing"
+    assert files or checks, "no check or test verifies this guarantee"
     assert [name for name in files if not (ROOT / name).exists()] == []
     assert [name for name in checks if name not in CHECKS and name not in catalog.ABSENT] == []
 
 
-def test_the_table_is_there() -> None:
+def test_table_of_failures_is_found() -> None:
     assert len(rows()) > 15

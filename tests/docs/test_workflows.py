@@ -1,4 +1,4 @@
-"""The image, the workflows and the templates of the repository hold together."""
+"""The image, the workflows and the templates of the repository are consistent."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-def test_every_supported_python_is_tried() -> None:
+def test_every_supported_python_is_tested() -> None:
     tried = read(ROOT / ".github/workflows/ci.yml")["jobs"]["all"]["strategy"]["matrix"]["python"]
     said = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
     assert tried == said
     assert tried[0] == PROJECT["requires-python"].removeprefix(">=")
 
 
-def test_spark_is_tried_on_pull_requests() -> None:
+def test_spark_is_tested_on_pull_requests() -> None:
     ci = read(ROOT / ".github/workflows/ci.yml")
-    assert "pull_request" in ci[True]  # YAML 1.1 reads the key `on` so
+    assert "pull_request" in ci[True]  # YAML 1.1 reads the key `on` as true
     assert ci["jobs"]["spark"]["if"] == "github.event_name != 'push'"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_may_read_and_asks_for_more_where_it_needs_it(path: Path) -> None:
+def test_workflows_have_read_permissions_and_existing_targets(path: Path) -> None:
     workflow = read(path)
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in path.read_text()
@@ -47,7 +47,7 @@ def test_a_workflow_may_read_and_asks_for_more_where_it_needs_it(path: Path) -> 
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-def test_only_the_job_that_publishes_may_have_a_token_for_pypi() -> None:
+def test_only_the_publishing_job_may_request_a_pypi_token() -> None:
     jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
     asking = {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})}
     assert asking == {"pypi"}
@@ -55,7 +55,7 @@ def test_only_the_job_that_publishes_may_have_a_token_for_pypi() -> None:
 
 
 @pytest.mark.parametrize("name", ["bug.yml", "feature.yml"])
-def test_a_template_of_issues_is_a_form(name: str) -> None:
+def test_issue_template_is_a_form(name: str) -> None:
     form = read(ROOT / ".github/ISSUE_TEMPLATE" / name)
     assert form["name"]
     assert form["description"]
@@ -65,7 +65,7 @@ def test_a_template_of_issues_is_a_form(name: str) -> None:
     assert all(part["attributes"].get("label") or part["type"] == "markdown" for part in form["body"])
 
 
-def test_the_section_of_a_release() -> None:
+def test_changelog_section_of_a_release() -> None:
     parts = {"[Unreleased]": "- next", "[1.2.0] - 2026-12-01": "- one", "[1.1.0] - 2026-11-01": "- two"}
     text = "# Changelog\n\n" + "\n".join(f"## {title}\n\n{body}\n" for title, body in parts.items())
     assert release_notes.section(text, "1.2.0") == "- one"
@@ -75,11 +75,11 @@ def test_the_section_of_a_release() -> None:
             release_notes.section(text, missing)
 
 
-def test_every_place_names_the_same_version() -> None:
+def test_versions_are_equal() -> None:
     assert set(release_notes.versions().values()) == {PROJECT["version"]}
 
 
-def test_the_build_context_of_the_image_holds_what_the_wheel_needs() -> None:
+def test_build_context_of_the_image_has_the_files_of_the_wheel() -> None:
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
         "wheel"
@@ -95,16 +95,16 @@ def test_the_build_context_of_the_image_holds_what_the_wheel_needs() -> None:
     assert all((ROOT / name).exists() for name in allowed)
 
 
-def test_the_image_does_not_run_as_root() -> None:
+def test_image_does_not_run_as_root() -> None:
     text = (ROOT / "Dockerfile").read_text()
     users = re.findall(r"^USER (\S+)$", text, re.MULTILINE)
     assert users == ["10001"]
     assert text.index("USER") < text.index("ENTRYPOINT")
     assert re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE) == [
         '["mqredis"]'
-    ]  # no shell between it and SIGTERM
+    ]  # exec form: SIGTERM reaches the process without a shell
 
 
-def test_the_image_asks_for_extras_that_exist() -> None:
+def test_extras_of_the_image_exist() -> None:
     (extras,) = re.findall(r"\.whl\)\[(.*?)\]", (ROOT / "Dockerfile").read_text())
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])

@@ -26,7 +26,7 @@ async def client(server_kind, request, monkeypatch) -> AsyncIterator[httpx.Async
     forget_store("fastapi")
 
 
-async def test_an_order_becomes_an_invoice(client):
+async def test_order_is_handled_and_its_invoice_returned(client):
     assert (await client.get("/invoices/ann")).status_code == 404
     answer = await client.post("/orders/ann", json={"item": "tea", "amount": 2})
     assert answer.status_code == 202
@@ -39,7 +39,7 @@ async def test_an_order_becomes_an_invoice(client):
     assert consumer["queues"] == ["orders"]
 
 
-async def test_it_starts_again(client):
+async def test_app_can_be_started_again(client):
     await client.post("/orders/bob", json={"item": "milk", "amount": 1})
     invoice = await client.get("/invoices/bob", params={"wait": 30}, timeout=60)
     assert invoice.json() == {"invoice": "1 milk"}

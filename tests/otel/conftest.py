@@ -26,7 +26,7 @@ def qm(backend: Backend) -> Iterator[mqredis.QueueManager]:
 
 
 class Recorded:
-    """What was recorded so far."""
+    """Recorded spans and metrics."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()

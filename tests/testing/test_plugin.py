@@ -1,4 +1,4 @@
-"""The pytest plugin as its users meet it: each test here runs a pytest of its own."""
+"""The pytest plugin as its users run it: each test here starts its own pytest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUITE = """
         with mqredis_manager.open("orders") as queue:
             yield queue
 
-    def test_send_and_look(orders):
+    def test_assert_sent(orders):
         orders.send(b"one", properties={"n": 1})
         orders.send("two", priority=7)
         assert_sent(orders, "two", priority=7)
@@ -35,10 +35,10 @@ SUITE = """
         assert [m.body for m in drain(orders)] == [b"two", b"one"]
         assert_nothing_sent(orders)
 
-    def test_nothing_is_left_of_other_tests(orders):
+    def test_tests_are_isolated(orders):
         assert_nothing_sent(orders)
 
-    def test_failures_say_what_is_there(orders):
+    def test_failures_list_the_messages(orders):
         orders.send(b"one")
         with pytest.raises(AssertionError, match=r"at least one message with body=b'two'.*\\n.*b'one'"):
             assert_sent(orders, "two")
@@ -49,7 +49,7 @@ SUITE = """
         with pytest.raises(TypeError, match="no field 'colour'"):
             assert_sent(orders, colour="red")
 
-    def test_time(orders, mqredis_clock):
+    def test_clock_advances_delays_and_expiry(orders, mqredis_clock):
         orders.send(b"later", delay=3600)
         orders.send(b"short-lived", time_to_be_received=60)
         mqredis_clock.advance(61)
@@ -59,7 +59,7 @@ SUITE = """
         with pytest.raises(ValueError, match="forward"):
             mqredis_clock.advance(-1)
 
-    def test_lease(orders, mqredis_clock):
+    def test_clock_ends_leases(orders, mqredis_clock):
         orders.send(b"x")
         lock = orders.lock(timeout=0, lease=30)
         mqredis_clock.advance(31)
@@ -67,7 +67,7 @@ SUITE = """
             lock.commit()
         assert orders.lock(timeout=0).message.delivery_count == 2
 
-    def test_transactional(mqredis_manager):
+    def test_drain_of_a_transactional_queue(mqredis_manager):
         mqredis_manager.create_queue("t", transactional=True)
         with mqredis_manager.open("t") as queue:
             with mqredis_manager.transaction() as tx:
@@ -75,7 +75,7 @@ SUITE = """
             assert [m.body for m in drain(queue)] == [b"a", b"b"]
 
     {mark}
-    async def test_async(mqredis_async_manager, orders):
+    async def test_async_manager(mqredis_async_manager, orders):
         async with mqredis_async_manager.open("orders") as queue:
             await queue.send(b"from a coroutine")
             for helper in (assert_sent, assert_nothing_sent, drain):
@@ -86,32 +86,38 @@ SUITE = """
 
 
 @pytest.fixture
-def users(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def pytester_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     pytester.makepyprojecttoml("[tool.pytest.ini_options]\nasyncio_default_fixture_loop_scope = 'function'")
     return pytester
 
 
-def run(users: pytest.Pytester, suite: str, *arguments: str) -> pytest.RunResult:
-    users.makepyfile(suite)
-    return users.runpytest_subprocess("-q", *LOAD, *arguments)
+def run(pytester_project: pytest.Pytester, suite: str, *arguments: str) -> pytest.RunResult:
+    pytester_project.makepyfile(suite)
+    return pytester_project.runpytest_subprocess("-q", *LOAD, *arguments)
 
 
 @pytest.mark.parametrize("mode", ["strict", "auto"])
-def test_on_fakeredis(users, mode):
+def test_suite_passes_on_fakeredis(pytester_project, mode):
     mark = "@pytest.mark.asyncio" if mode == "strict" else ""
-    result = run(users, SUITE.replace("{mark}", mark), f"--asyncio-mode={mode}")
+    result = run(pytester_project, SUITE.replace("{mark}", mark), f"--asyncio-mode={mode}")
     result.assert_outcomes(passed=7)
 
 
-def test_on_a_server(users, redis_server: RedisServer):
-    result = run(users, SUITE.replace("{mark}", ""), "--asyncio-mode=auto", "--mqredis-url", redis_server.url)
+def test_suite_passes_on_a_server_and_leaves_no_keys(pytester_project, redis_server: RedisServer):
+    result = run(
+        pytester_project,
+        SUITE.replace("{mark}", ""),
+        "--asyncio-mode=auto",
+        "--mqredis-url",
+        redis_server.url,
+    )
     result.assert_outcomes(passed=7)
     with redis_server.client() as client:
         assert client.keys("*") == []
 
 
-def test_settings_can_be_overridden(users):
+def test_settings_can_be_overridden(pytester_project):
     suite = """
         import pytest
 
@@ -122,14 +128,14 @@ def test_settings_can_be_overridden(users):
         def test_it(mqredis_manager):
             assert mqredis_manager._context.settings.lease_seconds == 5.0
     """
-    run(users, suite).assert_outcomes(passed=1)
+    run(pytester_project, suite).assert_outcomes(passed=1)
 
 
-def test_help_names_the_option(users):
-    users.runpytest_subprocess(*LOAD, "--help").stdout.fnmatch_lines(["*--mqredis-url*"])
+def test_help_names_the_option(pytester_project):
+    pytester_project.runpytest_subprocess(*LOAD, "--help").stdout.fnmatch_lines(["*--mqredis-url*"])
 
 
-def test_a_run_that_uses_no_fixture_imports_nothing_of_mqredis(pytester: pytest.Pytester) -> None:
+def test_run_without_the_fixtures_does_not_import_mqredis(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import sys
@@ -142,7 +148,7 @@ def test_a_run_that_uses_no_fixture_imports_nothing_of_mqredis(pytester: pytest.
     pytester.runpytest_subprocess(*LOAD, "-p", "no:hypothesispytest").assert_outcomes(passed=1)
 
 
-def test_the_former_name_of_the_plugin_still_loads_it(pytester: pytest.Pytester) -> None:
+def test_former_name_of_the_plugin_still_loads_it(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(mqredis_manager): assert mqredis_manager.name.startswith('test-')")
     without = ("-p", "no:mqredis") if FOUND else ()
     pytester.runpytest_subprocess(*without, "-p", "mqredis.testing.plugin").assert_outcomes(passed=1)
