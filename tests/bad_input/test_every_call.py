@@ -36,7 +36,7 @@ _NOT_SECONDS = [NAN, INF, True, "1", b"1", [1], HUGE, 1e300]
 _NOT_TEXT = [5, b"x", ["x"], True, object()]
 _OTHER_THING = ["x", 5, True, object()]
 
-#: Invalid values of each kind of argument; None is included unless it selects a default.
+# Invalid values of each kind of argument; None is included unless it selects a default.
 KINDS: dict[str, list[Any]] = {
     "name": ["", "x" * 10_000, "a{b", "a\nb", "a\0b", "a*", "\ud800", None, 5, b"q", ["q"], True],
     "pattern": [5, b"*", ["*"], True],
@@ -339,7 +339,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 }  # fmt: skip
 # Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
 FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
-#: Arguments for which None is valid.
+# Arguments for which None is valid.
 OPTIONAL = {
     "Operator.begin.queue",
     "Operator.begin.details",

@@ -32,7 +32,7 @@ BAD = {
     "list": ["q"],
 }
 bad_names = pytest.mark.parametrize("name", BAD.values(), ids=BAD.keys())
-#: For arguments whose None selects a default.
+# For arguments whose None selects a default.
 CHOSEN = {word: name for word, name in BAD.items() if name is not None}
 chosen_names = pytest.mark.parametrize("name", CHOSEN.values(), ids=CHOSEN.keys())
 

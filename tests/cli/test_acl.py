@@ -37,7 +37,7 @@ def server(start_server: Callable[..., RedisServer]) -> RedisServer:
     return start_server(tcp=True)
 
 
-#: Options of ``mqredis acl`` for the server of the tests.
+# Options of ``mqredis acl`` for the server of the tests.
 SERVER_OPTIONS = {"functions": server_version() >= (7,)}
 
 
@@ -164,7 +164,7 @@ FORBIDDEN: tuple[tuple[str | bytes, ...], ...] = (
     ("RESTORE", "mq:{shop}:x", "0", b"x"), ("SHUTDOWN",), ("BGSAVE",), ("BGREWRITEAOF",), ("SAVE",),
     ("REPLICAOF", "h", "1"), ("SYNC",), ("PSYNC", "?", "-1"), ("FAILOVER",), ("CLUSTER", "RESET"), ("CLUSTER", "NODES"),
 )  # fmt: skip
-#: Exceptions: commands that a role needs.
+# Exceptions: commands that a role needs.
 ALLOWED_TO = {
     "deploy": {("SCRIPT", "LOAD"), ("SCRIPT", "EXISTS"), ("FUNCTION", "LOAD"), ("FUNCTION", "LIST"),
                ("FUNCTION", "DELETE")},
@@ -306,7 +306,7 @@ def test_the_deploy_step_from_the_command_line(run: Run, redis_server: RedisServ
     assert run("scripts", "check", *how).out.endswith(f"as {loaded['kind']}\n")
 
 
-#: A library of another release.
+# A library of another release.
 OLD = """#!lua name=mqredis_0123456789ab_send
 redis.register_function('mqredis_0123456789ab_send', function() return 1 end)
 """
@@ -371,7 +371,7 @@ def everything_visible(qm: Any) -> dict[str, Any]:
     }
 
 
-#: All operations that change something.
+# All operations that change something.
 CHANGES: dict[str, Callable[[Any], Any]] = {
     "create_queue": lambda qm: qm.create_queue("x"),
     "update_queue": lambda qm: qm.update_queue("orders", label="x"),

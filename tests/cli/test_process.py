@@ -20,7 +20,7 @@ from tests.support.server import RedisServer
 Start = Callable[..., subprocess.Popen[str]]
 
 
-#: Seconds after which a process counts as hung.
+# Seconds after which a process counts as hung.
 PROCESS_TIMEOUT = 150
 pytestmark = pytest.mark.timeout(600)  # some tests start six processes
 

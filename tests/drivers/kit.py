@@ -185,7 +185,7 @@ async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None
                     await pause.wait()
 
 
-#: Never set: the polled state belongs to another process, which cannot set an event here.
+# Never set: the polled state belongs to another process, which cannot set an event here.
 _PAUSE = threading.Event()
 
 FAST = Settings(

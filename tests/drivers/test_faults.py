@@ -31,7 +31,7 @@ from tests.drivers.kit import FAST, add, aio_until, first, read, take, until
 from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer, server_version
 
-#: Gives up soon if attempts fail at once, but allows each attempt a long time for its reply.
+# Gives up soon if attempts fail at once, but allows each attempt a long time for its reply.
 SHORT_RETRY = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
 
 

@@ -24,7 +24,7 @@ from tests.support.faults import Hold
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
-#: Paths of the modules whose lines are interrupted.
+# Paths of the modules whose lines are interrupted.
 _TRACED_PATHS = ("/mqredis/", "/redis/", "/threading.py")
 
 

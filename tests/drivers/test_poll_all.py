@@ -18,7 +18,7 @@ from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
 from tests.drivers.kit import FAST, TinyScript, aio_until, first, take, until
 
-#: OFTEN polls by itself every 20 ms, NEVER only if a test calls `recheck`.
+# OFTEN polls by itself every 20 ms, NEVER only if a test calls `recheck`.
 OFTEN = FAST.model_copy(update={"recheck_seconds": 0.02})
 NEVER = FAST.model_copy(update={"recheck_seconds": 600.0})
 

@@ -24,7 +24,7 @@ __all__ = ["ignore_unclosed_sockets"]  # a fixture
 
 # A reader that is not notified fetches again only after the test has failed.
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
-#: Called by an operation before or after a wait.
+# Called by an operation before or after a wait.
 Hook = Callable[[], object]
 
 

@@ -21,7 +21,7 @@ pytestmark = [
 HOUR = 3600.0
 # Seconds of a lease, a delay and a pause in these tests.
 SHORT = 1.0
-#: Seconds in which due messages must arrive after a clock change: docs/decisions/time.md says about ten.
+# Seconds in which due messages must arrive after a clock change: docs/decisions/time.md says about ten.
 BOUND = 15.0
 
 

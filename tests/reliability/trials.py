@@ -61,7 +61,7 @@ FOLDERS = (
     "tests/reliability/test_handoff.py",
     "tests/reliability/test_regressions.py",
     # The others of this file take seconds each.
-    "tests/reliability/test_clock.py::test_times_that_users_see_follow_the_clock_of_the_server",
+    "tests/reliability/test_clock.py::test_reported_times_follow_the_clock_of_the_server",
 )
 SELECTOR, SELECTOR_TESTS = "selector/", "tests/selector/"
 # Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.

@@ -24,7 +24,7 @@ from tests.support.counts import messages_of
 CONTEXT = Context(ManagerKeys("together"), Settings())
 CONTEXT.incarnation = "life"
 LIMIT = 100_000
-#: Values of each type and its limits, with characters that are escaped or not ASCII.
+# Values of each type and its limits, with characters that are escaped or not ASCII.
 VALUES: list[Any] = [
     "", "plain", "a\0b\x04", "é\u2028", "\U0001f600", "\x7f", 0, -1, 7, (1 << 63) - 1, -(1 << 63), 0.0, -0.0, 129.95,
     1e300, 5e-324, True, False, None, b"", b"\xff\0",

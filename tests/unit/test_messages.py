@@ -142,7 +142,7 @@ def test_concurrent_threads_get_the_same_properties_dict() -> None:
             assert all(each is outgoing.properties for each in found)
 
 
-#: Record heads with fields that are malformed or misplaced.
+# Record heads with fields that are malformed or misplaced.
 BROKEN = (
     b"loose", b"\x01name", b"\x01name\x02", b"\x01name\x02q1", b"\x01i\x02i1x", b"\x01i\x02i", b"\x01d\x02dnan",
     b"\x01x\x02xabc", b"\x01t\x02tt", b"\x01a\xff\x02s", b"\x01a\x02s\xff", b"\x01i\x02i" + b"1" * 21, b"\x03",
@@ -172,7 +172,7 @@ def test_times_out_of_range_are_clamped() -> None:
 
 # ---- Outgoing ---------------------------------------------------------------------------------------------
 
-#: For each field a value that is not its default, and an equal value of another accepted type.
+# For each field a value that is not its default, and an equal value of another accepted type.
 VALUES: dict[str, tuple[Any, Any]] = {
     "content_type": ("text/plain", "text/plain"),
     "label": ("l\x02", "l\x02"),
@@ -202,7 +202,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "body_type": (1, 1),
     "extension": (b"\0\xff", memoryview(b"\0\xff")),
 }
-#: Fields that no attribute of Message has unchanged.
+# Fields that no attribute of Message has unchanged.
 _NOT_IN_MESSAGE = {
     "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",
     "administration_queue",

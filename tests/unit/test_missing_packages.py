@@ -34,7 +34,7 @@ CASES = {
     "memory": ("import mqredis; mqredis.connect('memory://x')", "fakeredis", "testing"),
     "memory without Lua": ("import mqredis; mqredis.connect('memory://x')", "lupa", "testing"),
 }
-#: Makes the import of a module fail as if its package were not installed.
+# Makes the import of a module fail as if its package were not installed.
 WITHOUT = """
 import sys
 class Without:

@@ -17,7 +17,7 @@ _USUAL = (
 )
 _RECORDS = (PLAIN, FULL, COPY, _USUAL, PLAIN + b"\0\0\xff")
 _STATES = (b"", b"1 0 0 0", b"2 1 3 1763676000002", b"3 1 3 1763676000002 1")
-#: Replacements for a byte of a record or its end, among them half a character.
+# Replacements for a byte of a record or its end, among them half a character.
 _BROKEN = (b"", b"\0", b"\x01", b"\x02", b"\x03", b"\x04", b"-", b"7", b"\xc3", b"\xa9", "é".encode())
 
 

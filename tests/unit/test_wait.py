@@ -24,7 +24,7 @@ from mqredis.operations.wait import Reader, until_any, until_found
 from mqredis.steps import Call, Listen, Wait, Woken
 
 KEYS = ManagerKeys("waits")
-#: Answer of a queue to its n-th registering fetch; n is 0 for a fetch that does not register.
+# Answer of a queue to its n-th registering fetch; n is 0 for a fetch that does not register.
 Answer = Callable[[str, int], "Found | MqError"]
 
 

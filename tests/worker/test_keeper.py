@@ -80,7 +80,7 @@ def test_idle_keeper_is_woken_by_the_next_message():
         keeper.close()
 
 
-#: A handler is cancelled as another thread does it; then a call is traced as by a debugger.
+# A handler is cancelled as another thread does it; then a call is traced as by a debugger.
 _CANCELLED_THEN_TRACED = """
 import sys
 from mqredis.worker.keeper import Held
