@@ -20,7 +20,7 @@ async def ready(manager: QueueManager, name: str = "orders") -> int:
     return (await manager.queue_info(name)).ready
 
 
-async def test_a_test_message_is_sent(browser: Browser, manager: QueueManager) -> None:
+async def test_send_form_sends_a_message(browser: Browser, manager: QueueManager) -> None:
     page = await browser.act(
         "send", queue="orders", body="hello", label="test", priority="6", properties='{"region": "EU"}'
     )
@@ -31,7 +31,7 @@ async def test_a_test_message_is_sent(browser: Browser, manager: QueueManager) -
     assert message.properties == {"region": "EU"}
 
 
-async def test_a_message_is_sent_to_a_transactional_queue(browser: Browser, manager: QueueManager) -> None:
+async def test_send_form_sends_to_a_transactional_queue(browser: Browser, manager: QueueManager) -> None:
     await manager.create_queue("ledger", transactional=True)
     await browser.act("send", queue="ledger", body="x")
     assert await ready(manager, "ledger") == 1
@@ -47,7 +47,7 @@ async def test_a_message_is_sent_to_a_transactional_queue(browser: Browser, mana
         ({"delay": "soon"}, "is not a number of seconds"),
     ],
 )
-async def test_a_wrong_message_is_refused_and_the_form_kept(
+async def test_invalid_message_is_refused_and_the_form_kept(
     browser: Browser, manager: QueueManager, fields: dict[str, str], text: str
 ) -> None:
     page = await browser.act("send", 400, queue="orders", body="keep me", **fields)
@@ -56,7 +56,7 @@ async def test_a_wrong_message_is_refused_and_the_form_kept(
     assert await ready(manager) == 0
 
 
-async def test_a_form_that_is_sent_twice_acts_once(browser: Browser, manager: QueueManager) -> None:
+async def test_form_submitted_twice_acts_once(browser: Browser, manager: QueueManager) -> None:
     form = await browser.get("/m/main/act/send", queue="orders")
     for _ in range(2):
         page = await browser.post("/m/main/act/send", {**form.fields, "body": "once"})
@@ -64,7 +64,9 @@ async def test_a_form_that_is_sent_twice_acts_once(browser: Browser, manager: Qu
     assert await ready(manager) == 1
 
 
-async def test_a_purge_counts_first_and_asks_for_the_name(browser: Browser, manager: QueueManager) -> None:
+async def test_purge_shows_the_count_and_requires_the_queue_name(
+    browser: Browser, manager: QueueManager
+) -> None:
     await fill(manager, [Outgoing("eu", properties={"region": "EU"})] * 3 + ["other"])
     form = await browser.get("/m/main/act/purge", queue="orders", selector="region = 'EU'")
     assert "This affects 3 messages of orders" in form.text
@@ -123,7 +125,7 @@ async def test_delayed_messages_are_run_rescheduled_and_cancelled(
     )
 
 
-async def test_a_lock_is_ended_and_its_reader_refused(browser: Browser, manager: QueueManager) -> None:
+async def test_released_lock_is_lost_for_its_reader(browser: Browser, manager: QueueManager) -> None:
     (number,) = await fill(manager, ["a"])
     async with await manager.open("orders") as queue:
         lock = await queue.lock(timeout=0)
@@ -138,9 +140,7 @@ async def test_a_lock_is_ended_and_its_reader_refused(browser: Browser, manager:
     )
 
 
-async def test_a_transaction_is_aborted_and_its_client_refused(
-    browser: Browser, manager: QueueManager
-) -> None:
+async def test_aborted_transaction_cannot_be_committed(browser: Browser, manager: QueueManager) -> None:
     await manager.create_queue("ledger", transactional=True)
     unit = await manager.transaction()
     async with await manager.open("ledger") as ledger:
@@ -156,7 +156,7 @@ async def test_a_transaction_is_aborted_and_its_client_refused(
     assert (await manager.queue_info("ledger")).messages == 0
 
 
-async def test_a_message_is_moved_and_deleted_once(browser: Browser, manager: QueueManager) -> None:
+async def test_message_is_moved_and_deleted_once(browser: Browser, manager: QueueManager) -> None:
     first, second = await fill(manager, ["a", "b"])
     page = await browser.act("move", queue="orders", id=hex_id(first), target="orders;later")
     assert "1 message of orders moved to orders;later" in page.text
@@ -168,7 +168,7 @@ async def test_a_message_is_moved_and_deleted_once(browser: Browser, manager: Qu
     assert await ready(manager, "orders;later") == 1
 
 
-async def test_failed_messages_are_put_back(browser: Browser, manager: QueueManager) -> None:
+async def test_redrive_returns_failed_messages_to_the_queue(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
     await fill(manager, ["a"])
     await fail(manager, "orders")
@@ -177,7 +177,7 @@ async def test_failed_messages_are_put_back(browser: Browser, manager: QueueMana
     assert await ready(manager) == 1
 
 
-async def test_a_failed_message_is_edited_and_sent_again(browser: Browser, manager: QueueManager) -> None:
+async def test_failed_message_is_edited_and_sent_again(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
     await fill(manager, [Outgoing("wrong", label="order", priority=5, properties={"n": 7})])
     await fail(manager, "orders")
@@ -196,7 +196,7 @@ async def test_a_failed_message_is_edited_and_sent_again(browser: Browser, manag
     assert "Nothing has failed" in (await browser.get("/m/main/failures")).text
 
 
-async def test_sends_and_reads_are_stopped(browser: Browser, manager: QueueManager) -> None:
+async def test_sends_to_a_queue_are_inhibited(browser: Browser, manager: QueueManager) -> None:
     page = await browser.act("inhibit", queue="orders", put_inhibited="on")
     assert "orders: sends are refused, reads are accepted" in page.text
     assert (await manager.queue_info("orders")).put_inhibited
@@ -219,7 +219,9 @@ async def test_limits_are_shown_and_changed(browser: Browser, manager: QueueMana
     assert form.fields["failed_time_to_live"] == "86400"
 
 
-async def test_queues_and_subscriptions_come_and_go(browser: Browser, manager: QueueManager) -> None:
+async def test_queues_and_subscriptions_are_created_and_deleted(
+    browser: Browser, manager: QueueManager
+) -> None:
     await browser.act("create-queue", queue="news", topic="on", label="All news")
     assert (await manager.queue_info("news")).topic
     await browser.act("subscribe", topic="news", queue="orders", selector="region = 'EU'")
@@ -231,7 +233,7 @@ async def test_queues_and_subscriptions_come_and_go(browser: Browser, manager: Q
     assert "news" not in [info.name for info in await manager.queues()]
 
 
-async def test_the_whole_manager_is_limited_and_repaired(browser: Browser, manager: QueueManager) -> None:
+async def test_manager_quota_throttle_and_repair(browser: Browser, manager: QueueManager) -> None:
     await browser.act("quota", messages="1000", bytes="")
     await browser.act("throttle", throttled="on")
     info = await manager.info()
@@ -252,7 +254,7 @@ async def test_the_whole_manager_is_limited_and_repaired(browser: Browser, manag
     assert "0 findings repaired" in (await browser.act("repair")).text
 
 
-async def test_the_log_says_who_did_what(manager: QueueManager) -> None:
+async def test_log_names_the_actor_and_the_action(manager: QueueManager) -> None:
     browser = Browser(app({"main": manager}, access=lambda _: Visitor("ann", "all")))
     await browser.act("send", queue="orders", body="x")
     await browser.act("purge", queue="orders", confirm="orders")
@@ -268,7 +270,7 @@ async def test_the_log_says_who_did_what(manager: QueueManager) -> None:
     await browser.close()
 
 
-async def test_an_action_that_has_not_ended_is_told(browser: Browser, manager: QueueManager) -> None:
+async def test_unfinished_action_is_shown_and_not_repeated(browser: Browser, manager: QueueManager) -> None:
     form = await browser.get("/m/main/act/send", queue="orders")
     operator = manager.operator("127.0.0.1")
     await operator.begin("send", "orders", token=form.fields["token"], details={"label": "a"})
@@ -278,7 +280,7 @@ async def test_an_action_that_has_not_ended_is_told(browser: Browser, manager: Q
     assert await ready(manager) == 0
 
 
-async def test_a_form_that_is_sent_to_two_processes_acts_once(manager: QueueManager) -> None:
+async def test_form_submitted_to_two_processes_acts_once(manager: QueueManager) -> None:
     first, second = (
         Browser(app({"main": manager}, access=everyone, secret=b"shared by both")) for _ in range(2)
     )
@@ -295,7 +297,7 @@ async def test_a_form_that_is_sent_to_two_processes_acts_once(manager: QueueMana
     await second.close()
 
 
-async def test_a_form_that_failed_fails_again(browser: Browser, manager: QueueManager) -> None:
+async def test_form_that_failed_fails_again(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", put_inhibited=True)
     form = await browser.get("/m/main/act/send", queue="orders")
     fields = {**form.fields, "body": "x"}
@@ -305,7 +307,7 @@ async def test_a_form_that_failed_fails_again(browser: Browser, manager: QueueMa
     assert await ready(manager) == 0
 
 
-async def test_every_action_is_tried_here() -> None:
+async def test_every_action_is_tested() -> None:
     tried = {
         *("send", "send-again", "delete", "purge", "restore", "move", "redrive"),
         *("cancel", "reschedule", "run-now", "release", "abort"),
@@ -319,5 +321,5 @@ async def test_every_action_is_tried_here() -> None:
     assert set(REGISTRY) == tried
 
 
-async def test_an_unknown_action_is_no_page(browser: Browser) -> None:
+async def test_unknown_action_is_404(browser: Browser) -> None:
     await browser.get("/m/main/act/explode", 404)

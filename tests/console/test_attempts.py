@@ -18,7 +18,7 @@ TOKEN = "a token of many characters"
 
 
 class Clock:
-    """A clock that stands still until a test moves it."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -29,11 +29,11 @@ class Clock:
 
 @pytest.fixture
 def server_kind() -> str:
-    """The checks of this file stand in front of the broker: one kind of server is enough."""
+    """These checks do not depend on the server, so one kind suffices."""
     return "fake"
 
 
-async def test_after_five_wrong_tokens_an_address_has_to_wait(
+async def test_address_is_blocked_after_five_wrong_tokens(
     manager: QueueManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, application = Clock(), app({"main": manager}, token=TOKEN)
@@ -59,7 +59,7 @@ async def test_after_five_wrong_tokens_an_address_has_to_wait(
     await other.close()
 
 
-def test_wrong_tokens_are_forgotten_after_a_right_one_and_after_the_pause() -> None:
+def test_wrong_tokens_are_reset_by_a_correct_one_and_by_the_pause() -> None:
     clock = Clock()
     attempts = Attempts(clock)
     for _ in range(WRONG - 1):
@@ -81,7 +81,7 @@ def test_one_network_of_ipv6_counts_as_one_address() -> None:
     assert attempts.wait("2001:db8:0:1::1") == 0
 
 
-def test_the_memory_for_addresses_is_bounded() -> None:
+def test_number_of_remembered_addresses_is_bounded() -> None:
     attempts = Attempts(Clock())
     for _ in range(WRONG):
         attempts.wrong("first")
@@ -92,7 +92,7 @@ def test_the_memory_for_addresses_is_bounded() -> None:
     assert (len(attempts), attempts.wait("first")) == (MOST, 0)
 
 
-async def test_a_proxy_that_is_believed_tells_the_address(
+async def test_trusted_proxy_supplies_the_client_address(
     manager: QueueManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     application = app({"main": manager}, token=TOKEN)

@@ -1,4 +1,4 @@
-"""How a page shows bodies."""
+"""How pages show message bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.console.browser import Browser
 
 
 @pytest.mark.parametrize("body", [b'["\\ud800"]', b'{"\\udc00\\ud800": 1}', b'["\\ud83d\\ude00"]'])
-async def test_half_of_a_surrogate_pair_is_shown(
+async def test_body_with_a_lone_surrogate_is_shown(
     browser: Browser, manager: QueueManager, body: bytes
 ) -> None:
     async with await manager.open("orders") as queue:
@@ -32,13 +32,13 @@ def test_indented_json_is_bounded() -> None:
     assert len(wide) < len(shown.text) < bodies.JSON_CHARACTERS
 
 
-def test_json_that_is_too_deep_to_read_is_text() -> None:
+def test_too_deeply_nested_json_is_shown_as_text() -> None:
     assert bodies.view(b"[" * 30_000).kind == "text"
 
 
 @pytest.mark.parametrize("character", ["ä", "€", "😀"])
 @pytest.mark.parametrize("offset", range(4))
-def test_no_character_is_cut(character: str, offset: int) -> None:
+def test_truncation_keeps_whole_characters(character: str, offset: int) -> None:
     text = "x" * offset + character * bodies.PAGE_BYTES
     shown, row = bodies.view(text.encode()), bodies.preview(text.encode())
     assert (shown.kind, shown.truncated) == ("text", True)
@@ -49,12 +49,12 @@ def test_no_character_is_cut(character: str, offset: int) -> None:
     assert len(row.encode()) > bodies.ROW_BYTES - 4
 
 
-def test_what_is_no_text_is_hex() -> None:
+def test_invalid_utf8_is_shown_as_hex() -> None:
     assert bodies.view("ä".encode()[:1]).kinds == ("hex",)
     assert bodies.view(b"\xff" * 200).text.startswith("00000000  ff ff")
     assert bodies.preview(b"\xff" * 2) == "\ufffd\ufffd"
 
 
-def test_an_empty_body() -> None:
+def test_empty_body_is_shown_as_empty_text() -> None:
     assert bodies.view(b"") == bodies.BodyView("text", "", ("text", "hex"), truncated=False)
     assert bodies.preview(b"") == ""

@@ -28,7 +28,7 @@ EVIL = "<svg onload=alert(1)>\"'&"
 
 
 def history(came: Sequence[int], ages: Sequence[int | None] = (), step: int = 300) -> QueueHistory:
-    """A queue that so many messages came to in each period; the last one began at noon."""
+    """History of a queue with the given numbers of messages per period; the last period began at noon."""
     periods = [
         HistoryPeriod(
             start=NOON - timedelta(seconds=step * (len(came) - 1 - at)),
@@ -46,7 +46,7 @@ def history(came: Sequence[int], ages: Sequence[int | None] = (), step: int = 30
 
 
 def corners(chart: Chart, line: int = 0) -> list[list[tuple[float, float]]]:
-    """The points of each piece of a line."""
+    """Return the points of each segment of a line."""
     found = []
     for piece in chart.lines[line].pieces:
         pairs = (point.split(",") for point in piece.split())
@@ -54,12 +54,12 @@ def corners(chart: Chart, line: int = 0) -> list[list[tuple[float, float]]]:
     return found
 
 
-def test_nothing_is_drawn_of_an_empty_history() -> None:
+def test_empty_history_has_no_charts() -> None:
     assert charts_of(history([]), HOUR) == ()
     assert sparkline(history([])) is None
 
 
-def test_a_single_period_is_a_step_at_the_right_edge() -> None:
+def test_single_period_is_drawn_at_the_right_edge() -> None:
     messages, age = charts_of(history([4], [90]), HOUR)
     assert messages.top == "5"
     assert corners(messages) == [[(923.1, 20.0), (1000.0, 20.0)]]
@@ -69,7 +69,7 @@ def test_a_single_period_is_a_step_at_the_right_edge() -> None:
     assert corners(age) == [[(923.1, 25.0), (1000.0, 25.0)]]
 
 
-def test_each_period_is_as_wide_as_the_others_and_as_high_as_its_value() -> None:
+def test_periods_have_equal_width_and_the_height_of_their_value() -> None:
     messages, _ = charts_of(history(range(13)), HOUR)
     (steps,) = corners(messages)
     assert messages.top == "20"
@@ -79,7 +79,7 @@ def test_each_period_is_as_wide_as_the_others_and_as_high_as_its_value() -> None
     assert all(end[0] == begin[0] for end, begin in zip(steps[1::2], steps[2::2], strict=False))
 
 
-def test_a_day_has_dates_on_its_axis() -> None:
+def test_axis_of_a_day_has_dates() -> None:
     messages, _ = charts_of(history([1] * 49, step=1800), DAY)
     assert messages.times == ("02-28 12:00", "03-01 00:15", "03-01 12:30")
     assert len(corners(messages)[0]) == 98
@@ -97,7 +97,7 @@ def test_a_day_has_dates_on_its_axis() -> None:
         (10**15 + 1, "2,000,000,000,000,000"),
     ],
 )
-def test_the_axis_of_messages_ends_at_a_round_number(highest: int, top: str) -> None:
+def test_axis_of_messages_ends_at_a_round_number(highest: int, top: str) -> None:
     messages, _ = charts_of(history([0, highest, 7 if highest > 7 else 0]), HOUR)
     assert messages.top == top
     assert all(0 <= y <= 100 for _, y in corners(messages)[0])
@@ -115,12 +115,12 @@ def test_the_axis_of_messages_ends_at_a_round_number(highest: int, top: str) -> 
         (10**9, "11575 d"),
     ],
 )
-def test_the_axis_of_ages_ends_at_a_whole_unit(oldest: int, top: str) -> None:
+def test_axis_of_ages_ends_at_a_whole_unit(oldest: int, top: str) -> None:
     _, age = charts_of(history([1], [oldest]), HOUR)
     assert age.top == top
 
 
-def test_the_line_of_ages_is_interrupted_where_no_message_was_available() -> None:
+def test_line_of_ages_has_gaps_without_available_messages() -> None:
     _, age = charts_of(history([1] * 5, [10, None, None, 20, 5]), HOUR)
     assert [len(piece) for piece in corners(age)] == [2, 4]
     _, age = charts_of(history([0, 0]), HOUR)
@@ -128,21 +128,21 @@ def test_the_line_of_ages_is_interrupted_where_no_message_was_available() -> Non
     assert "\u2013 at most" in age.description
 
 
-def test_less_than_zero_is_drawn_as_zero() -> None:
+def test_negative_counts_are_drawn_as_zero() -> None:
     messages, _ = charts_of(history([-3, 2]), HOUR)
     assert [y for _, y in corners(messages)[0]] == [100.0, 100.0, 0.0, 0.0]
     assert "-1 in" in messages.description
 
 
 def drawings(html: str, style: str) -> list[ET.Element]:
-    """The charts on a page, which have to be well-formed."""
+    """Return the charts of a page, parsed as XML."""
     return [
         ET.fromstring(found)  # noqa: S314 - it is the page of the console
         for found in re.findall(rf'<svg class="{style}".*?</svg>', html, re.DOTALL)
     ]
 
 
-async def test_a_queue_shows_the_last_hour_and_the_last_day(url: str) -> None:
+async def test_queue_page_charts_the_last_hour_and_day(url: str) -> None:
     async with mqredis.asyncio.connect(settings=Settings(url=url, test_clock=True)) as manager:
         await manager.advance_clock(BUCKET - time.time() % BUCKET + 1)  # to the beginning of a period
         await manager.create_queue("orders", retry=RetryPolicy(immediate=1, cycles=0))
@@ -170,14 +170,14 @@ async def test_a_queue_shows_the_last_hour_and_the_last_day(url: str) -> None:
         await browser.close()
 
 
-async def test_an_update_of_the_live_part_leaves_the_charts_out(browser: Browser) -> None:
+async def test_live_update_omits_the_charts(browser: Browser) -> None:
     browser.client.headers["hx-request"] = "true"
     page = await browser.get("/m/main/queue", name="orders")
     assert 'id="live"' in page.html
     assert 'id="charts"' not in page.html
 
 
-async def test_a_queue_without_figures_says_so(
+async def test_queue_without_statistics_says_so(
     browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(name: str, **_: object) -> QueueHistory:
@@ -189,7 +189,7 @@ async def test_a_queue_without_figures_says_so(
     assert drawings(page.html, "chart") == []
 
 
-async def test_names_are_escaped_beside_charts(browser: Browser, manager: QueueManager) -> None:
+async def test_queue_names_are_escaped_in_charts(browser: Browser, manager: QueueManager) -> None:
     await manager.create_queue(EVIL)
     async with await manager.open(EVIL) as queue:
         await queue.send("x")
@@ -201,7 +201,7 @@ async def test_names_are_escaped_beside_charts(browser: Browser, manager: QueueM
         assert drawings(page.html, style)
 
 
-async def test_the_overview_has_the_last_hour_and_reads_it_once(
+async def test_overview_reads_the_history_once(
     browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[str]] = []

@@ -17,7 +17,9 @@ from tests.support.server import RedisServer
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "192.0.2.1"])  # noqa: S104 - nothing listens
-def test_it_does_not_listen_to_others_without_a_token(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_public_address_without_a_token_is_a_usage_error(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["console", "--host", host, "--url", "memory://x"]) == Exit.USAGE
     assert "give a token" in capsys.readouterr().err
 
@@ -25,20 +27,18 @@ def test_it_does_not_listen_to_others_without_a_token(host: str, capsys: pytest.
 @pytest.mark.parametrize(
     "pair", ["no-sign:secret", "=redis://:secret@h", "name=", "default=redis://:secret@h"]
 )
-def test_a_further_manager_has_a_new_name_and_an_address(
-    pair: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_also_option_is_a_usage_error(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "--url", "memory://x", "--also", pair]) == Exit.USAGE
     shown = capsys.readouterr().err
     assert ("--also takes NAME=URL" in shown) != ("of this name already" in shown)
     assert "secret" not in shown
 
 
-def test_only_this_machine_can_connect_to_a_loopback_address() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8")] == [True] * 4
 
 
-def test_it_serves_until_it_is_interrupted(redis_server: RedisServer) -> None:
+def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "mqredis", "console", "--port", "0", "--url", redis_server.url, "--json"],
         stdout=subprocess.PIPE,

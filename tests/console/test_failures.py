@@ -28,7 +28,7 @@ async def poison(manager: QueueManager, *errors: str | None) -> None:
 
 
 async def looked_at(browser: Browser, page: Page) -> list[int]:
-    """How many messages the search of each group finds."""
+    """Return the number of messages that the search of each group finds."""
     found = []
     for address in [each for each in page.addresses if "/messages?" in each and "selector" in each]:
         text = (await browser.get(address)).text
@@ -38,7 +38,7 @@ async def looked_at(browser: Browser, page: Page) -> list[int]:
     return found
 
 
-async def test_errors_that_differ_in_numbers_are_one_group(browser: Browser, manager: QueueManager) -> None:
+async def test_errors_differing_only_in_numbers_are_grouped(browser: Browser, manager: QueueManager) -> None:
     await poison(
         manager,
         "ValueError: card 17 is unknown",
@@ -61,7 +61,7 @@ async def test_errors_that_differ_in_numbers_are_one_group(browser: Browser, man
     assert await looked_at(browser, page) == [3, 2, 2, 1, 1]
 
 
-async def test_an_action_on_a_group_leaves_the_others(browser: Browser, manager: QueueManager) -> None:
+async def test_action_on_a_group_affects_no_other(browser: Browser, manager: QueueManager) -> None:
     await poison(manager, "E: 1", "E: 2", None)
     page = await browser.get(PAGE)
     group = next(each for each in page.addresses if "/act/purge" in each and "LIKE" in each)
@@ -73,13 +73,13 @@ async def test_an_action_on_a_group_leaves_the_others(browser: Browser, manager:
     assert "This affects 1 message of orders;poison." in (await browser.get(group)).text
 
 
-async def test_groups_that_are_not_shown_are_counted(browser: Browser, manager: QueueManager) -> None:
+async def test_omitted_groups_are_counted(browser: Browser, manager: QueueManager) -> None:
     names = [f"{chr(97 + n)}Error: x" for n in range(failures.GROUPS + 2)]
     await poison(manager, *names)
     assert "2 smaller groups of other errors are not shown." in (await browser.get(PAGE)).text
 
 
-async def test_a_message_without_an_error_says_so(browser: Browser, manager: QueueManager) -> None:
+async def test_message_without_an_error_says_so(browser: Browser, manager: QueueManager) -> None:
     await poison(manager, None)
     page = await browser.get(PAGE)
     page = await browser.get(next(each for each in page.addresses if "/messages?" in each))

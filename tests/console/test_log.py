@@ -55,11 +55,11 @@ LOG = "/m/main/actions"
         ("delete", {"cut": '{"selector": "'}, "began delete on q."),
     ],
 )  # fmt: skip
-def test_an_entry_is_a_sentence(action: str, told: dict[str, Any], text: str) -> None:
+def test_log_entry_is_a_sentence(action: str, told: dict[str, Any], text: str) -> None:
     assert sentence("ann", action, "q", 1200, True, told) == f"ann {text}"
 
 
-def test_a_sentence_tells_a_result_a_failure_and_what_has_not_finished() -> None:
+def test_sentence_names_result_failure_or_unfinished_state() -> None:
     assert (
         sentence("ann", "delete_queue", "q", 0, True, {"result": "It is gone."})
         == "ann, delete queue: It is gone."
@@ -71,7 +71,7 @@ def test_a_sentence_tells_a_result_a_failure_and_what_has_not_finished() -> None
     assert sentence("ann", "resume", "q", 0, True, {}) == "ann resumed q for workers, which changed nothing."
 
 
-async def test_an_action_of_many_calls_is_one_entry(browser: Browser, manager: QueueManager) -> None:
+async def test_action_of_many_calls_is_one_entry(browser: Browser, manager: QueueManager) -> None:
     await fill(manager, ["x"] * 700)
     operator = manager.operator("ann")
     assert (await operator.delete("orders")).changed == 700
@@ -85,7 +85,7 @@ async def test_an_action_of_many_calls_is_one_entry(browser: Browser, manager: Q
     assert "ann deleted 700 messages of orders. done" in page.text
 
 
-async def test_a_match_and_a_time_are_told(browser: Browser, manager: QueueManager) -> None:
+async def test_sentence_names_match_and_time(browser: Browser, manager: QueueManager) -> None:
     await fill(manager, [Outgoing("x", correlation_id="c", delay=60)])
     at = datetime(2100, 1, 1, tzinfo=UTC)
     await manager.operator("ann").reschedule("orders", at=at, match=Match(correlation_id="c"))
@@ -94,7 +94,7 @@ async def test_a_match_and_a_time_are_told(browser: Browser, manager: QueueManag
     assert said.replace("delayed message", "message") in page.text or said in page.text
 
 
-async def test_older_entries_are_a_page_of_their_own(
+async def test_older_entries_are_on_the_next_page(
     browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(53):
@@ -115,7 +115,7 @@ async def test_older_entries_are_a_page_of_their_own(
     assert [address for address in page.addresses if "before=" in address]
 
 
-async def test_an_entry_leads_to_its_message(browser: Browser, manager: QueueManager) -> None:
+async def test_entry_links_to_its_message(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=1.0)
     ids = await fill(manager, ["x"] * 5)
     await manager.operator("ann").delete("orders", lookup_ids=ids[:1])

@@ -49,14 +49,16 @@ asyncio.run(visit())
 
 
 def example(mark: str) -> str:
-    """The block of Python on the page that contains this text."""
+    """Return the Python block of the page that contains this text."""
     (found,) = [
         block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if mark in block
     ]
     return str(found)
 
 
-async def test_the_example_for_fastapi(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fastapi_example_serves_the_console(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mqredis.connect(redis_server.url) as manager:
         manager.create_queue("orders")
     text = example("FastAPI(")
@@ -76,7 +78,7 @@ async def test_the_example_for_fastapi(redis_server: RedisServer, monkeypatch: p
     await names["app"].routes[-1].app.state.console.managers.close()
 
 
-def test_the_example_for_django(redis_server: RedisServer) -> None:
+def test_django_example_serves_the_console(redis_server: RedisServer) -> None:
     with mqredis.connect(redis_server.url) as manager:
         manager.create_queue("orders")
     done = subprocess.run(
@@ -90,7 +92,7 @@ def test_the_example_for_django(redis_server: RedisServer) -> None:
     assert done.returncode == 0, done.stderr
 
 
-async def test_several_managers(redis_server: RedisServer) -> None:
+async def test_example_with_several_managers(redis_server: RedisServer) -> None:
     async with mqredis.asyncio.connect(redis_server.url, manager="bank") as opened:
         await opened.create_queue("accounts")
         async with mqredis.asyncio.connect(redis_server.url) as shop:

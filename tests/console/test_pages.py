@@ -30,14 +30,14 @@ async def fill(
 
 
 async def fail(manager: QueueManager, name: str) -> None:
-    """Receive a message and give it back, which makes it poison."""
+    """Lock a message and abort, which makes it poison."""
     queue: Queue
     async with await manager.open(name) as queue:
         lock = await queue.lock(timeout=0)
         await lock.abort()
 
 
-async def test_the_overview_sorts_and_filters(browser: Browser, manager: QueueManager) -> None:
+async def test_overview_sorts_and_filters(browser: Browser, manager: QueueManager) -> None:
     await manager.create_queue("invoices")
     await fill(manager, [b"x"] * 1200)
     page = await browser.get("/")
@@ -51,7 +51,7 @@ async def test_the_overview_sorts_and_filters(browser: Browser, manager: QueueMa
     assert "No queue matches" in (await browser.get("/m/main/", q="absent")).text
 
 
-async def test_a_queue_shows_counts_limits_and_subqueues(browser: Browser, manager: QueueManager) -> None:
+async def test_queue_page_shows_counts_limits_and_subqueues(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue(
         "orders", retry=RetryPolicy(immediate=0), quota_messages=5000, put_inhibited=False
     )
@@ -67,7 +67,7 @@ async def test_a_queue_shows_counts_limits_and_subqueues(browser: Browser, manag
     assert "there is no queue 'absent'" in (await browser.get("/m/main/queue", 404, name="absent")).text
 
 
-async def test_a_page_of_messages_begins_where_the_page_before_ended(
+async def test_message_page_continues_after_the_previous_page(
     browser: Browser, manager: QueueManager
 ) -> None:
     ids = await fill(manager, [f"body {n}" for n in range(120)])
@@ -100,7 +100,7 @@ async def test_messages_are_found_by_selector_and_identifier(browser: Browser, m
     assert "No available message matches" in page.text
 
 
-async def test_a_search_goes_on_where_it_stopped(
+async def test_search_continues_where_it_stopped(
     browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages_of_messages, "CALLS", 1)  # of 500 messages
@@ -134,17 +134,17 @@ async def test_a_search_goes_on_where_it_stopped(
         ({"queue": "absent"}, "there is no queue"),
     ],
 )
-async def test_a_wrong_search_says_what_is_wrong(browser: Browser, query: dict[str, str], text: str) -> None:
+async def test_invalid_search_shows_the_error(browser: Browser, query: dict[str, str], text: str) -> None:
     status = 404 if "queue" in query else 400
     assert text in (await browser.get("/m/main/messages", status, **{"queue": "orders", **query})).text
 
 
-async def test_a_subqueue_is_not_created_by_looking_at_it(browser: Browser, manager: QueueManager) -> None:
+async def test_viewing_a_subqueue_does_not_create_it(browser: Browser, manager: QueueManager) -> None:
     await browser.get("/m/main/messages", 404, queue="orders;later")
     assert [info.name for info in await manager.queues()] == ["orders"]
 
 
-async def test_a_message_shows_body_header_and_properties(browser: Browser, manager: QueueManager) -> None:
+async def test_message_page_shows_body_header_and_properties(browser: Browser, manager: QueueManager) -> None:
     body = '{"order": 7, "name": "caf\u00e9"}'
     message = Outgoing(
         body, label="invoice", correlation_id="c-1", priority=5, properties={"amount": 12.5, "raw": b"\x01"}
@@ -164,7 +164,7 @@ async def test_a_message_shows_body_header_and_properties(browser: Browser, mana
     assert response.headers["content-disposition"].startswith("attachment")
 
 
-async def test_a_message_shows_what_has_happened_to_it(browser: Browser, manager: QueueManager) -> None:
+async def test_message_page_shows_the_trail(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=True)
     (number,) = await fill(manager, ["a"])
     async with await manager.open("orders") as queue:
@@ -187,7 +187,7 @@ async def test_a_message_shows_what_has_happened_to_it(browser: Browser, manager
         assert ("What happened" in page.text) is shown
 
 
-async def test_a_trail_says_how_many_entries_are_not_kept(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_shows_the_number_of_omitted_entries(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=True)
     (number,) = await fill(manager, ["a"])
     async with await manager.open("orders") as queue:
@@ -197,7 +197,7 @@ async def test_a_trail_says_how_many_entries_are_not_kept(browser: Browser, mana
     assert f"Entries that are not kept: {1 + 2 * 40 - 32}" in page.text
 
 
-async def test_the_reason_in_a_trail_is_escaped(browser: Browser, manager: QueueManager) -> None:
+async def test_reason_in_a_trail_is_escaped(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=True)
     await fill(manager, [Outgoing("a", journal=Journal.DEAD_LETTER)])
     async with await manager.open("orders") as queue:
@@ -211,7 +211,7 @@ async def test_the_reason_in_a_trail_is_escaped(browser: Browser, manager: Queue
     assert "<script>alert" not in page.html
 
 
-async def test_a_locked_or_missing_message_is_explained(browser: Browser, manager: QueueManager) -> None:
+async def test_locked_or_missing_message_is_explained(browser: Browser, manager: QueueManager) -> None:
     (number,) = await fill(manager, ["a"])
     async with await manager.open("orders") as queue:
         lock = await queue.lock(timeout=0)
@@ -222,9 +222,7 @@ async def test_a_locked_or_missing_message_is_explained(browser: Browser, manage
     assert "it was received, moved, deleted, or has expired" in page.text
 
 
-async def test_failures_are_grouped_and_each_group_can_be_looked_at(
-    browser: Browser, manager: QueueManager
-) -> None:
+async def test_failures_are_grouped_with_a_link_per_group(browser: Browser, manager: QueueManager) -> None:
     assert "Nothing has failed" in (await browser.get("/m/main/failures")).text
     await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
     await fill(manager, ["a", "b"])
@@ -236,7 +234,9 @@ async def test_failures_are_grouped_and_each_group_can_be_looked_at(
     assert "2 messages on this page" in (await browser.get(look)).text
 
 
-async def test_holders_and_clients_are_told(browser: Browser, manager: QueueManager) -> None:
+async def test_lock_holders_transactions_and_clients_are_shown(
+    browser: Browser, manager: QueueManager
+) -> None:
     assert "No message is locked. Open transactions" in (await browser.get("/m/main/in-flight")).text
     await manager.create_queue("ledger", transactional=True)
     await fill(manager, [Outgoing("a", label="first")])
@@ -260,7 +260,7 @@ async def test_holders_and_clients_are_told(browser: Browser, manager: QueueMana
     assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
 
 
-async def test_readers_that_wait_are_told(browser: Browser, manager: QueueManager) -> None:
+async def test_waiting_readers_are_shown(browser: Browser, manager: QueueManager) -> None:
     assert "No reader waits" in (await browser.get("/m/main/in-flight")).text
     async with await manager.open("orders") as queue:
         reader = asyncio.create_task(queue.receive(timeout=30))
@@ -276,7 +276,7 @@ async def test_readers_that_wait_are_told(browser: Browser, manager: QueueManage
     assert "No reader waits" in (await browser.get("/m/main/in-flight")).text
 
 
-async def test_the_overview_tells_rates(browser: Browser, manager: QueueManager) -> None:
+async def test_overview_shows_rates(browser: Browser, manager: QueueManager) -> None:
     assert re.search(r"orders 0 0 0 0 \u2013 \u2013", (await browser.get("/m/main/")).text)
     await fill(manager, ["x"] * 100)
     while "orders 100 " not in (shown := (await browser.get("/m/main/")).text):
@@ -295,7 +295,7 @@ async def test_topics_doctor_server_and_actions_have_pages(browser: Browser, man
     assert "Nothing was done yet" in (await browser.get("/m/main/actions")).text
 
 
-async def test_everything_that_comes_from_outside_is_escaped(browser: Browser, manager: QueueManager) -> None:
+async def test_external_text_is_escaped(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", label=EVIL)
     message = Outgoing(EVIL, label=EVIL, properties={EVIL: EVIL}, correlation_id=EVIL, content_type=EVIL)
     (number,) = await fill(manager, [message])
@@ -318,7 +318,7 @@ async def test_everything_that_comes_from_outside_is_escaped(browser: Browser, m
 
 
 @pytest.mark.parametrize("prefix", ["", "/ops/mq"])
-async def test_every_address_is_under_the_prefix(manager: QueueManager, prefix: str) -> None:
+async def test_links_are_under_the_prefix(manager: QueueManager, prefix: str) -> None:
     console = app({"main": manager}, access=everyone)
     browser = Browser(mounted(console, prefix) if prefix else console, prefix)
     (number,) = await fill(manager, ["a"])
@@ -345,7 +345,9 @@ async def test_several_managers_are_shown_by_name(url: str, manager: QueueManage
     await browser.close()
 
 
-async def test_the_server_is_told_in_words(manager: QueueManager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_page_uses_words_and_units(
+    manager: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     facts = ServerFacts(
         {
             "uptime_in_seconds": "3661",

@@ -1,4 +1,4 @@
-"""One reading for all viewers, and none when nobody looks."""
+"""All viewers share one reading, and nothing is read without viewers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_all_viewers_share_one_reading() -> None:
     assert poller.viewers == 0
 
 
-async def test_nothing_is_read_when_nobody_looks() -> None:
+async def test_nothing_is_read_without_viewers() -> None:
     reading = Reading()
     poller = Poller(reading, 0.01)
     async with aclosing(poller.follow()) as viewer:
@@ -49,7 +49,7 @@ async def test_nothing_is_read_when_nobody_looks() -> None:
         assert await anext(viewer) == "tick"
 
 
-async def test_viewers_learn_that_the_broker_is_gone_and_back() -> None:
+async def test_viewers_are_notified_of_a_lost_and_recovered_broker() -> None:
     reading = Reading()
     poller = Poller(reading, 0.01)
     async with aclosing(poller.follow()) as viewer:
@@ -62,13 +62,13 @@ async def test_viewers_learn_that_the_broker_is_gone_and_back() -> None:
             pass
 
 
-async def test_pages_are_made_from_the_latest_reading() -> None:
+async def test_pages_use_the_latest_reading() -> None:
     reading = Reading()
     poller = Poller(reading, 3600.0)
     assert set(await asyncio.gather(poller.state(), poller.state(), poller.state())) == {1}
 
 
-async def test_the_overview_of_many_queues_takes_few_calls(redis_server: RedisServer) -> None:
+async def test_overview_of_many_queues_takes_few_calls(redis_server: RedisServer) -> None:
     def calls() -> int:
         found = redis_server.client().info("commandstats")
         return sum(

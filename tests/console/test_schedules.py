@@ -1,4 +1,4 @@
-"""The page of schedules, and what its buttons do."""
+"""The schedules page and its actions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ async def ready(manager: QueueManager) -> int:
     return (await manager.queue_info("orders")).ready
 
 
-async def test_a_page_without_schedules_says_so(browser: Browser) -> None:
+async def test_page_without_schedules_says_so(browser: Browser) -> None:
     page = await browser.get(PAGE)
     assert "There is no schedule" in page.text
     assert 'href="/m/main/schedules" aria-current="page"' in page.html
 
 
-async def test_a_schedule_is_created_once_and_shown(browser: Browser, manager: QueueManager) -> None:
+async def test_schedule_is_created_once_and_shown(browser: Browser, manager: QueueManager) -> None:
     form = await browser.get("/m/main/act/create-schedule")
     assert "by any worker that runs" in form.text
     fields = {
@@ -69,19 +69,19 @@ async def test_a_schedule_is_created_once_and_shown(browser: Browser, manager: Q
         ({"every": "60", "body": "x" * 4097}, "takes at most 4096 bytes"),
     ],
 )
-async def test_what_is_wrong_is_told_and_nothing_is_created(
+async def test_invalid_schedule_is_refused(
     browser: Browser, manager: QueueManager, values: dict[str, str], message: str
 ) -> None:
     assert message in await create(browser, 400, **values)
     assert await manager.schedules() == []
 
 
-async def test_a_name_that_is_taken(browser: Browser) -> None:
+async def test_schedule_name_in_use_is_refused(browser: Browser) -> None:
     await create(browser, every="60")
     assert "there is a schedule 'nightly' already" in await create(browser, 400, every="60")
 
 
-async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manager: QueueManager) -> None:
+async def test_schedule_is_paused_resumed_and_triggered(browser: Browser, manager: QueueManager) -> None:
     await create(browser, every="3600", body="go")
     form = await browser.get("/m/main/act/pause-schedule", schedule="nightly")
     assert "It sends nothing until somebody resumes it" in form.text
@@ -104,7 +104,7 @@ async def test_a_schedule_is_paused_resumed_and_sent_now(browser: Browser, manag
     assert found.last_at is not None
 
 
-async def test_forms_say_what_holds_already(browser: Browser) -> None:
+async def test_forms_show_the_present_state(browser: Browser) -> None:
     await create(browser, every="3600")
     form = await browser.get("/m/main/act/resume-schedule", schedule="nightly")
     assert "The schedule nightly is not paused: it sends its next message at" in form.text
@@ -115,7 +115,7 @@ async def test_forms_say_what_holds_already(browser: Browser) -> None:
     assert "never" not in form.text
 
 
-async def test_a_removal_asks_for_the_name(browser: Browser, manager: QueueManager) -> None:
+async def test_removal_requires_the_schedule_name(browser: Browser, manager: QueueManager) -> None:
     await create(browser, every="3600", paused="on")
     form = await browser.get("/m/main/act/remove-schedule", schedule="nightly")
     assert "Type nightly to confirm" in form.text
@@ -138,7 +138,9 @@ async def test_a_removal_asks_for_the_name(browser: Browser, manager: QueueManag
         assert log.count(f"127.0.0.1 {done}") == 1
 
 
-async def test_a_reader_sees_schedules_and_no_buttons(browser: Browser, manager: QueueManager) -> None:
+async def test_read_only_visitor_sees_schedules_without_buttons(
+    browser: Browser, manager: QueueManager
+) -> None:
     await create(browser, every="3600")
     reader = Browser(app({"main": manager}, access=lambda _: Visitor("bob")))
     page = await reader.get(PAGE)

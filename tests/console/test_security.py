@@ -1,4 +1,4 @@
-"""Who gets in, what is refused, and what browsers are told."""
+"""Authentication, authorization, refused requests and security headers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ TOKEN = "a token of many characters"
 
 
 def known(visitor: Visitor, _: Request) -> Visitor:
-    """An ``access=`` that always finds this visitor."""
+    """Return an ``access=`` function that always returns this visitor."""
     return visitor
 
 
 @pytest.fixture
 def server_kind() -> str:
-    """The checks of this file stand in front of the broker: one kind of server is enough."""
+    """These checks do not depend on the server, so one kind suffices."""
     return "fake"
 
 
-async def test_the_token_is_asked_for_once(manager: QueueManager) -> None:
+async def test_token_is_requested_once(manager: QueueManager) -> None:
     browser = Browser(app({"main": manager}, token=TOKEN))
     assert "Token" in (await browser.get("/m/main/", 401)).text
     assert "This is not the token" in (await browser.post("/login", {"token": TOKEN + "x"}, 401)).text
@@ -44,7 +44,7 @@ async def test_the_token_is_asked_for_once(manager: QueueManager) -> None:
     await browser.close()
 
 
-async def test_the_cookie_is_signed_strict_and_hidden_from_scripts(manager: QueueManager) -> None:
+async def test_cookie_is_signed_same_site_strict_and_http_only(manager: QueueManager) -> None:
     browser = Browser(app({"main": manager}, token=TOKEN))
     response = await browser.client.post(
         "/login", data={"token": TOKEN}, headers={"origin": HOST}, follow_redirects=False
@@ -67,7 +67,7 @@ async def test_the_cookie_is_signed_strict_and_hidden_from_scripts(manager: Queu
     await browser.close()
 
 
-def test_a_cookie_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cookie_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     signer = Signer(b"key")
     value = signer.new_cookie(admitted=True)
     assert signer.read_cookie(value) is not None
@@ -77,7 +77,7 @@ def test_a_cookie_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert signer.read_cookie(value) is None
 
 
-async def test_a_form_of_another_site_is_refused(browser: Browser, manager: QueueManager) -> None:
+async def test_form_of_another_site_is_refused(browser: Browser, manager: QueueManager) -> None:
     form = await browser.get("/m/main/act/send", queue="orders")
     fields = {**form.fields, "body": "x"}
     path = "/m/main/act/send"
@@ -93,7 +93,7 @@ async def test_a_form_of_another_site_is_refused(browser: Browser, manager: Queu
     assert (await manager.queue_info("orders")).messages == 0
 
 
-async def test_no_other_page_can_have_the_console_tell_something(browser: Browser) -> None:
+async def test_notice_text_cannot_be_forged_in_a_link(browser: Browser) -> None:
     page = await browser.act("send", queue="orders", body="x")
     value = page.response.url.params["done"]
     assert "was sent to orders" in page.text
@@ -108,7 +108,7 @@ async def test_no_other_page_can_have_the_console_tell_something(browser: Browse
     assert 'class="notice' not in (await browser.get("/m/main/", done=value)).html
 
 
-async def test_every_answer_forbids_scripts_frames_and_other_hosts(browser: Browser) -> None:
+async def test_every_response_has_security_headers(browser: Browser) -> None:
     for path, status in (
         ("/m/main/", 200),
         ("/m/main/queue?name=x", 404),
@@ -127,7 +127,7 @@ async def test_every_answer_forbids_scripts_frames_and_other_hosts(browser: Brow
 
 
 @pytest.mark.parametrize("access", [lambda _: Visitor("bob"), everyone])
-async def test_a_reader_sees_no_buttons_and_cannot_act(manager: QueueManager, access) -> None:
+async def test_read_only_visitor_has_no_buttons_and_cannot_act(manager: QueueManager, access) -> None:
     browser = Browser(app({"main": manager}, access=access, read_only=access is everyone))
     page = await browser.get("/m/main/queue", name="orders")
     assert not [address for address in page.addresses if "/act/" in address]
@@ -139,7 +139,7 @@ async def test_a_reader_sees_no_buttons_and_cannot_act(manager: QueueManager, ac
     await browser.close()
 
 
-async def test_a_visitor_has_the_actions_that_were_granted(manager: QueueManager) -> None:
+async def test_visitor_has_only_the_granted_actions(manager: QueueManager) -> None:
     async def access(request: Request) -> Visitor | None:
         return Visitor("ann", {"send"}) if request.headers.get("x-user") == "ann" else None
 
@@ -151,7 +151,7 @@ async def test_a_visitor_has_the_actions_that_were_granted(manager: QueueManager
     await browser.close()
 
 
-async def test_bodies_are_hidden_until_they_are_asked_for(manager: QueueManager) -> None:
+async def test_bodies_are_hidden_until_requested(manager: QueueManager) -> None:
     (number,) = await fill(manager, ["secret"])
     where = {"queue": "orders", "id": hex_id(number)}
     for actions in (("bodies",), ()):
@@ -166,7 +166,7 @@ async def test_bodies_are_hidden_until_they_are_asked_for(manager: QueueManager)
         await browser.close()
 
 
-async def test_forms_are_bounded(browser: Browser) -> None:
+async def test_form_size_is_limited(browser: Browser) -> None:
     form = await browser.get("/m/main/act/send", queue="orders")
     page = await browser.post("/m/main/act/send", {**form.fields, "body": "x" * MAX_FORM_BYTES}, 400)
     assert "the form is larger than" in page.text
@@ -175,7 +175,7 @@ async def test_forms_are_bounded(browser: Browser) -> None:
     assert (page.status, "a form is expected" in page.text) == (400, True)
 
 
-async def test_the_colours_are_remembered_and_lead_back_to_the_console(browser: Browser) -> None:
+async def test_theme_is_stored_and_redirects_only_to_the_console(browser: Browser) -> None:
     page = await browser.get("/m/main/topics")
     assert "data-theme" not in page.html
     page = await browser.post("/theme", {**page.fields, "theme": "dark"})
@@ -187,7 +187,7 @@ async def test_the_colours_are_remembered_and_lead_back_to_the_console(browser: 
     assert "data-theme" not in page.html
 
 
-async def test_a_console_without_a_token_answers_to_the_name_of_this_machine_alone(
+async def test_console_without_a_token_accepts_only_loopback_host_names(
     manager: QueueManager,
 ) -> None:
     browser = Browser(local({"main": manager}))
@@ -208,6 +208,6 @@ async def test_a_console_without_a_token_answers_to_the_name_of_this_machine_alo
         ({"access": everyone, "managers": {"a/b": "redis://"}}, "letters, digits"),
     ],
 )
-def test_a_console_that_cannot_be_right_is_not_made(wrong, text: str) -> None:
+def test_invalid_configuration_is_refused(wrong, text: str) -> None:
     with pytest.raises(InvalidArgument, match=text):
         app(**wrong)

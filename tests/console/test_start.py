@@ -1,4 +1,4 @@
-"""What the console says at its start about queue managers that it cannot show."""
+"""Messages of the console at startup about queue managers that it cannot show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.server import RedisServer, server_version
 UNREACHABLE = "redis://ann:secret@127.0.0.1:1/0"
 
 
-def test_an_unreachable_manager_is_named_at_the_start(redis_server: RedisServer) -> None:
+def test_unreachable_manager_is_named_at_startup(redis_server: RedisServer) -> None:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "mqredis", "console", "--port", "0"),
@@ -48,7 +48,7 @@ def test_an_unreachable_manager_is_named_at_the_start(redis_server: RedisServer)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-async def test_a_user_who_may_only_read_needs_a_console_that_only_reads(
+async def test_monitor_user_needs_a_read_only_console(
     start_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture, read_only: bool
 ) -> None:
     server = start_server(tcp=True)
@@ -72,14 +72,14 @@ async def test_a_user_who_may_only_read_needs_a_console_that_only_reads(
         assert line.endswith("If its user may only read, start the console with --read-only")
 
 
-async def test_the_console_can_end_before_it_knows(caplog: pytest.LogCaptureFixture) -> None:
+async def test_console_can_shut_down_before_the_startup_check_ends(caplog: pytest.LogCaptureFixture) -> None:
     application = app({"bank": UNREACHABLE}, access=everyone)
     async with application.router.lifespan_context(application):
         pass
     assert caplog.messages == []
 
 
-async def test_an_error_leads_to_the_other_managers(redis_server: RedisServer) -> None:
+async def test_error_page_links_to_the_other_managers(redis_server: RedisServer) -> None:
     browser = Browser(app({"bank": UNREACHABLE, "shop": redis_server.url}, access=everyone))
     page = await browser.get("/", 503)
     assert "The broker cannot be reached redis://127.0.0.1:1/0" in page.text
@@ -93,7 +93,7 @@ async def test_an_error_leads_to_the_other_managers(redis_server: RedisServer) -
     await browser.close()
 
 
-async def test_a_right_that_is_missing_is_told_with_what_to_do(
+async def test_missing_permission_error_says_what_to_do(
     start_server: Callable[..., RedisServer],
 ) -> None:
     server = start_server(tcp=True)

@@ -1,4 +1,4 @@
-"""Messages that have left their queue, and what happened to them."""
+"""The trail page, also of messages that have left their queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.console.test_pages import EVIL, fail, fill
 TRAIL = "/m/main/trail"
 
 
-async def test_a_message_that_left_shows_its_trail(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_of_a_removed_message_is_shown(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=1.0)
     received, deleted = await fill(manager, ["a", "b"])
     async with await manager.open("orders") as queue:
@@ -47,7 +47,7 @@ async def test_a_message_that_left_is_found_by_the_id_that_its_sender_chose(
     assert "purged orders;poison" in page.text
 
 
-async def test_a_message_that_is_there_is_shown(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_page_shows_a_present_message(browser: Browser, manager: QueueManager) -> None:
     (lookup_id,) = await fill(manager, [Outgoing("here", message_id="mine")])
     page = await browser.get(TRAIL, queue="orders", id=hex_id(lookup_id))
     assert "here" in page.html
@@ -62,7 +62,7 @@ async def test_a_message_that_is_there_is_shown(browser: Browser, manager: Queue
     assert "1 message on this page" in page.text
 
 
-async def test_a_message_that_moved_is_found_where_it_is(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_page_finds_a_moved_message(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", trail=1.0, retry=RetryPolicy(immediate=0))
     (lookup_id,) = await fill(manager, ["x"])
     await fail(manager, "orders")
@@ -72,7 +72,7 @@ async def test_a_message_that_moved_is_found_where_it_is(browser: Browser, manag
     assert "Why it failed" in page.text
 
 
-async def test_a_trail_outlives_its_queue(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_outlives_its_queue(browser: Browser, manager: QueueManager) -> None:
     await manager.create_queue("gone", trail=1.0)
     (lookup_id,) = await fill(manager, ["x"], "gone")
     await browser.act("delete-queue", queue="gone", confirm="gone")
@@ -81,7 +81,7 @@ async def test_a_trail_outlives_its_queue(browser: Browser, manager: QueueManage
     assert "deleted gone" in page.text
 
 
-async def test_no_trail_says_how_to_keep_one(browser: Browser, manager: QueueManager) -> None:
+async def test_missing_trail_says_how_to_enable_trails(browser: Browser, manager: QueueManager) -> None:
     (lookup_id,) = await fill(manager, ["x"])
     assert (
         "keeps no trail of this message"
@@ -99,7 +99,7 @@ async def test_no_trail_says_how_to_keep_one(browser: Browser, manager: QueueMan
     assert "id is missing" in (await browser.get(TRAIL, 400, queue="orders")).text
 
 
-async def test_a_trail_is_escaped(manager: QueueManager) -> None:
+async def test_trail_is_escaped(manager: QueueManager) -> None:
     reader = Browser(app({"main": manager}, access=lambda _: Visitor("bob")))
     await manager.update_queue("orders", trail=1.0)
     (lookup_id,) = await fill(manager, ["x"])

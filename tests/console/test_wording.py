@@ -1,4 +1,4 @@
-"""What pages offer and say to a person who knows no programming interface."""
+"""Pages speak of pages and actions, not of methods and settings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def actions_of(page: Page) -> set[str]:
     return {each.partition("/act/")[2].partition("?")[0] for each in page.addresses if "/act/" in each}
 
 
-async def test_a_form_with_the_trash_does_not_say_that_all_is_lost(
-    browser: Browser, manager: QueueManager
-) -> None:
+async def test_purge_form_with_trash_does_not_warn_of_loss(browser: Browser, manager: QueueManager) -> None:
     await fill(manager, ["a"])
     for action, words in (
         ("purge", "Without the trash, what is removed cannot be brought back."),
@@ -30,9 +28,7 @@ async def test_a_form_with_the_trash_does_not_say_that_all_is_lost(
         assert f'<small id="lost">{words}</small>' in form.html
 
 
-async def test_a_console_that_reads_says_where_the_doctor_and_the_log_are(
-    manager: QueueManager, url: str
-) -> None:
+async def test_read_only_console_says_where_doctor_and_log_are(manager: QueueManager, url: str) -> None:
     settings = Settings(url=url, read_only=True)
     browser = Browser(app({"main": settings}, access=everyone, read_only=True))
     for path, command in (("/doctor", "mqredis doctor"), ("/actions", "mqredis actions")):
@@ -42,7 +38,7 @@ async def test_a_console_that_reads_says_where_the_doctor_and_the_log_are(
     await browser.close()
 
 
-async def test_an_error_of_a_read_only_client_names_no_setting(manager: QueueManager, url: str) -> None:
+async def test_error_of_a_read_only_client_names_no_setting(manager: QueueManager, url: str) -> None:
     assert manager.name
     async with mqredis.asyncio.connect(url, settings=Settings(url=url, read_only=True)) as reader:
         browser = Browser(app({"main": reader}, access=everyone))
@@ -61,7 +57,7 @@ async def test_an_error_of_a_read_only_client_names_no_setting(manager: QueueMan
         ("/absent", "The address is wrong, or what it names is gone."),
     ],
 )
-async def test_an_address_of_nothing_is_answered_plainly(browser: Browser, path: str, words: str) -> None:
+async def test_unknown_address_has_a_plain_404_page(browser: Browser, path: str, words: str) -> None:
     page = await browser.get(path, 404)
     assert "There is no page here" in page.text
     assert words in page.text
@@ -69,7 +65,7 @@ async def test_an_address_of_nothing_is_answered_plainly(browser: Browser, path:
     assert "/" in page.addresses
 
 
-async def test_what_is_offered_for_each_kind_of_queue(browser: Browser, manager: QueueManager) -> None:
+async def test_actions_offered_for_each_kind_of_queue(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
     await fill(manager, ["a", "b"])
     await fail(manager, "orders")
@@ -91,7 +87,7 @@ async def test_what_is_offered_for_each_kind_of_queue(browser: Browser, manager:
         assert found & {"send", "restore", "redrive"} == {action}
 
 
-async def test_the_share_with_a_trail_is_set_in_forms(browser: Browser, manager: QueueManager) -> None:
+async def test_trail_share_is_set_in_forms(browser: Browser, manager: QueueManager) -> None:
     form = await browser.get("/m/main/act/create-queue")
     await browser.post("/m/main/act/create-queue", {**form.fields, "queue": "traced", "trail": "1"})
     assert (await manager.queue_info("traced")).trail == 1
@@ -112,7 +108,7 @@ async def test_rates_are_per_second(browser: Browser) -> None:
     assert "Out per second" in page.text
 
 
-async def test_the_schedule_of_a_form_that_is_gone(browser: Browser) -> None:
+async def test_form_of_a_removed_schedule(browser: Browser) -> None:
     form = await browser.get("/m/main/act/create-schedule")
     fields = {**form.fields, "schedule": "nightly", "queue": "orders", "every": "5000", "paused": "on"}
     page = await browser.post("/m/main/act/create-schedule", fields)
@@ -127,7 +123,7 @@ async def test_the_schedule_of_a_form_that_is_gone(browser: Browser) -> None:
     assert "()" not in page.text
 
 
-def test_words_in_place_of_calls() -> None:
+def test_errors_name_pages_in_place_of_methods() -> None:
     told = in_words("no worker with the id 'x' lives; workers() lists them")
     assert told == "no worker with the id 'x' lives; the page Workers lists those that run"
 
@@ -142,5 +138,5 @@ def test_words_in_place_of_calls() -> None:
         (0.0, "0 s"),
     ],
 )
-def test_an_interval_is_exact(seconds: float, text: str) -> None:
+def test_interval_is_shown_exactly(seconds: float, text: str) -> None:
     assert exact(seconds) == text

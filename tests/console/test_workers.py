@@ -1,4 +1,4 @@
-"""The page of workers, and what its buttons tell them."""
+"""The workers page and its actions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.console.test_pages import fill
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    """Ask the broker until something holds."""
+    """Poll the broker until the condition holds."""
     deadline = monotonic() + 30
     while not await condition():
-        assert monotonic() < deadline, "it did not come true"
+        assert monotonic() < deadline, "the condition did not become true"
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def actions_of(page: Page, name: str) -> list[str]:
     return [address for address in page.addresses if f"/act/{name}?" in address]
 
 
-async def test_a_page_without_workers_says_so(browser: Browser) -> None:
+async def test_page_without_workers_says_so(browser: Browser) -> None:
     page = await browser.get("/m/main/workers")
     for text in (
         "No worker has sent a heartbeat",
@@ -77,7 +77,9 @@ async def test_a_page_without_workers_says_so(browser: Browser) -> None:
         assert text in page.text
 
 
-async def test_workers_show_what_they_do(browser: Browser, manager: QueueManager, worker: Worker) -> None:
+async def test_workers_page_shows_their_activity(
+    browser: Browser, manager: QueueManager, worker: Worker
+) -> None:
     await listed(manager)
     await fill(manager, ["good", "bad"])
     await until(lambda: failed(manager))
@@ -90,7 +92,7 @@ async def test_workers_show_what_they_do(browser: Browser, manager: QueueManager
     assert "<b>it is bad" not in page.html
 
 
-async def test_a_queue_is_paused_and_resumed_once(
+async def test_queue_is_paused_and_resumed_once(
     browser: Browser, manager: QueueManager, worker: Worker
 ) -> None:
     await listed(manager)
@@ -115,7 +117,7 @@ async def test_a_queue_is_paused_and_resumed_once(
     assert "is not paused" in (await browser.get("/m/main/act/resume", 400, queue="orders")).text
 
 
-async def test_a_consumer_is_paused_and_resumed(
+async def test_consumer_is_paused_and_resumed(
     browser: Browser, manager: QueueManager, worker: Worker
 ) -> None:
     await listed(manager)
@@ -131,7 +133,7 @@ async def test_a_consumer_is_paused_and_resumed(
         assert "either a queue or a consumer" in (await browser.get("/m/main/act/pause", 400, **wrong)).text
 
 
-async def test_one_handler_is_cancelled(browser: Browser, manager: QueueManager, worker: Worker) -> None:
+async def test_running_handler_is_cancelled(browser: Browser, manager: QueueManager, worker: Worker) -> None:
     await listed(manager)
     (number,) = await fill(manager, ["long"])
     await until(lambda: running(manager))
@@ -145,7 +147,7 @@ async def test_one_handler_is_cancelled(browser: Browser, manager: QueueManager,
     assert "any more" in (await browser.get(address, 400)).text
 
 
-async def test_a_worker_is_stopped_once(browser: Browser, manager: QueueManager, worker: Worker) -> None:
+async def test_worker_is_stopped_once(browser: Browser, manager: QueueManager, worker: Worker) -> None:
     await listed(manager)
     (address,) = actions_of(await browser.get("/m/main/workers"), "stop-worker")
     form = await browser.get(address)
@@ -160,7 +162,7 @@ async def test_a_worker_is_stopped_once(browser: Browser, manager: QueueManager,
     assert "has ended" in (await browser.get(address, 400)).text
 
 
-async def test_a_reader_sees_workers_and_no_buttons(manager: QueueManager, worker: Worker) -> None:
+async def test_read_only_visitor_sees_workers_without_buttons(manager: QueueManager, worker: Worker) -> None:
     await listed(manager)
     browser = Browser(app({"main": manager}, access=lambda _: Visitor("bob")))
     page = await browser.get("/m/main/workers")
@@ -170,7 +172,9 @@ async def test_a_reader_sees_workers_and_no_buttons(manager: QueueManager, worke
     await browser.close()
 
 
-async def test_a_queue_names_its_consumers(browser: Browser, manager: QueueManager, worker: Worker) -> None:
+async def test_queue_page_names_its_consumers(
+    browser: Browser, manager: QueueManager, worker: Worker
+) -> None:
     await listed(manager)
     assert worker.name == "shop"
     page = await browser.get("/m/main/queue", name="orders", done="x")
