@@ -1,4 +1,4 @@
-"""A streaming reader without a session: what Spark would call, called directly, with exact counts."""
+"""Streaming readers without a Spark session, called directly as Spark would call them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make(options: dict[str, str], **more: str) -> Any:
 
 
 def rows(reader: Any, start: dict[str, Any], end: dict[str, Any], column: str = "body") -> list[Any]:
-    """What the tasks of one micro-batch read."""
+    """Return what the tasks of one micro-batch read."""
     found = []
     for part in reader.partitions(start, end):
         for batch in reader.read(part):

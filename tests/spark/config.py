@@ -58,7 +58,7 @@ def spark_home() -> str:
 
 
 def patiently(work: Callable[[], R]) -> R:
-    """Do it again where Spark gave up on a Python process of its own that did not start within ten seconds, as happens
+    """Repeat the work if Spark gave up on a Python process that did not start within ten seconds, as happens
     on a machine that is busy with other things. Nothing of ours has run then; a query goes on from its checkpoint."""
     for _ in range(5):
         try:

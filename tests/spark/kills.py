@@ -1,6 +1,6 @@
-"""``kill -9`` of a Spark driver, at named places and at random: what comes out is what went in, no more and no less.
+"""``kill -9`` of a Spark driver, at named places and at random: the output equals the input.
 
-The tests run a slice of this, the checks of tests/reliability all of it.
+The tests run a few kills, the reliability checks all of them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TRIGGER = 1_200
 
 @dataclass
 class Pipeline:
-    """A driver that is started until it ends by itself. ``kind``: what of it is ours: source, sink or both."""
+    """A driver that is started until it ends by itself. ``kind``: whether mqredis is its source, sink or both."""
 
     kind: str
     folder: Path

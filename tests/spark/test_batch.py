@@ -22,7 +22,7 @@ def read(spark: Any, options: dict[str, str], **more: str) -> Any:
     return spark.read.format("mqredis").options(**options, **more).load()
 
 
-def test_a_read_shows_what_a_browse_shows_and_takes_nothing(spark, qm, options, fill):
+def test_batch_read_equals_a_browse_and_removes_nothing(spark, qm, options, fill):
     queue = fill(count=5000)
     queue.send(
         Outgoing(
@@ -61,20 +61,23 @@ def test_locked_and_delayed_messages_have_their_state(spark, qm, options, fill):
     lock.abort()
 
 
-def test_what_was_locked_together_since_the_look_is_locked(qm, fill):
-    """Whoever looks at a queue unpacks its locks; others may be packed before the ids are read."""
+def test_packed_and_single_locks_are_both_found(qm, fill):
+    """Reading a queue expands its packed locks, but others may be packed before the ids are read."""
     queue = fill(count=10)
-    queue.receive(0)  # the first call of a session is not plain
+    queue.receive(0)  # the first call of a session takes another path
     locks = queue.lock_many(4)
     locks.append(queue.lock(0))
     entries = command(qm, "HGET", context_of(qm).keys.own[0], part(qm, "orders", "q")).split(b" ")[7:]
-    assert [b"," in entry for entry in entries] == [False, True]  # several stand beside the line, one in it
+    assert [b"," in entry for entry in entries] == [
+        False,
+        True,
+    ]  # packed locks, then a single one
     assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
     assert qm.queue_info("orders").locked == 5
     assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
 
 
-def test_what_a_pipeline_has_claimed_is_locked(spark, qm, options, fill):
+def test_claimed_messages_have_the_state_locked(spark, qm, options, fill):
     queue = fill(count=2300)
     again = queue.lock(0)
     again.abort()
@@ -89,7 +92,7 @@ def test_what_a_pipeline_has_claimed_is_locked(spark, qm, options, fill):
     assert sum(row.state == "available" for row in rows) == 200 == len(rows) - 2100
 
 
-def test_filters_are_pushed_down_and_true(spark, options, fill):
+def test_filters_are_pushed_down_with_correct_results(spark, options, fill):
     queue = fill(count=300)
     for n in range(8):
         queue.send(b"p", priority=n, label=f"label {n}")
@@ -109,7 +112,7 @@ def test_filters_are_pushed_down_and_true(spark, options, fill):
     assert frame.where("arrived > timestamp'2020-01-01' and correlation_id is null").count() == 308
 
 
-def test_a_selector_selects_as_the_broker_does(spark, options, fill):
+def test_selector_option_selects_messages(spark, options, fill):
     queue = fill(count=5)
     queue.send(b"eu", properties={"region": "EU", "amount": 12.5}, priority=6)
     queue.send(b"us", properties={"region": "US", "amount": 99.0})
@@ -120,7 +123,7 @@ def test_a_selector_selects_as_the_broker_does(spark, options, fill):
         read(spark, options, queue="orders", selector="region = = 1").count()
 
 
-def test_a_schema_of_fewer_columns_is_honoured(spark, options, fill):
+def test_schema_with_fewer_columns_is_respected(spark, options, fill):
     fill(count=20)
     frame = (
         spark.read.format("mqredis")
@@ -132,7 +135,7 @@ def test_a_schema_of_fewer_columns_is_honoured(spark, options, fill):
     assert rows[0].asDict().keys() == {"queue", "lookup_id"}
 
 
-def test_several_queues_and_a_pattern(spark, qm, options, fill):
+def test_read_of_several_queues_and_of_a_pattern(spark, qm, options, fill):
     fill("a1", 10)
     fill("a2", 20)
     fill("b", 40)
@@ -154,7 +157,7 @@ def write(frame: Any, options: dict[str, str], mode: str = "append", **more: str
     frame.write.format("mqredis").options(**options, **more).mode(mode).save()
 
 
-def test_a_write_arrives_whole_and_in_order(spark, qm, options):
+def test_written_rows_arrive_completely_and_in_order(spark, qm, options):
     qm.create_queue("target")
     frame = spark.range(2500).selectExpr("cast(id as string) as body")
     write(frame.repartition(1).sortWithinPartitions("body"), options, queue="target")
@@ -202,7 +205,7 @@ def test_every_field_of_a_message_can_be_written(spark, qm, options):
 
 
 @pytest.mark.parametrize("limit", ["100000", "300"])
-def test_a_transactional_queue_takes_one_unit_of_work(spark, qm, options, limit):
+def test_write_to_a_transactional_queue_is_one_transaction(spark, qm, options, limit):
     qm.create_queue("target", transactional=True)
     write(
         spark.range(1000).selectExpr("cast(id as string) as body"),
@@ -216,7 +219,7 @@ def test_a_transactional_queue_takes_one_unit_of_work(spark, qm, options, limit)
     assert [m.last_in_transaction for m in found] == [False] * 999 + [True]
 
 
-def test_a_rerun_with_the_same_version_writes_nothing(spark, qm, options):
+def test_rerun_with_the_same_version_writes_nothing(spark, qm, options):
     qm.create_queue("target")
     frame = spark.range(50).selectExpr("cast(id as string) as body")
     for version in ("1", "1", "2", "1"):
@@ -224,7 +227,7 @@ def test_a_rerun_with_the_same_version_writes_nothing(spark, qm, options):
     assert qm.queue_info("target").messages == 100
 
 
-def test_a_failed_job_leaves_nothing(spark, qm, options):
+def test_failed_job_leaves_nothing(spark, qm, options):
     qm.create_queue("target")
     frame = spark.range(0, 4000, 1, 4).selectExpr(
         "if(id = 3999, raise_error('boom'), cast(id as string)) as body"
@@ -235,7 +238,7 @@ def test_a_failed_job_leaves_nothing(spark, qm, options):
     assert keys_left(qm) == []
 
 
-def test_a_quota_fails_the_job_cleanly(spark, qm, options):
+def test_exceeded_quota_fails_the_job_and_leaves_nothing(spark, qm, options):
     qm.create_queue("target", quota_messages=99)
     frame = spark.range(100).selectExpr("cast(id as string) as body")
     with pytest.raises(Exception, match="ENQUEUE_QUEUE_QUOTA"):
@@ -246,7 +249,7 @@ def test_a_quota_fails_the_job_cleanly(spark, qm, options):
     assert qm.queue_info("target").messages == 99
 
 
-def test_errors_come_before_a_job_starts(spark, qm, options, fill):
+def test_errors_are_raised_before_a_job_starts(spark, qm, options, fill):
     fill(count=1)
     ok = spark.range(1).selectExpr("cast(id as string) as body")
     for make, text in [
@@ -281,7 +284,7 @@ def test_errors_come_before_a_job_starts(spark, qm, options, fill):
         ({"queue": "orders", "subQueue": "journal"}, "body STRING", "belongs to reading"),
     ],
 )
-def test_bad_writes_are_refused_before_a_job(spark, qm, options, given, columns, text):
+def test_invalid_writes_are_refused_before_a_job(spark, qm, options, given, columns, text):
     from mqredis.spark.source import DefaultSource
 
     qm.create_queue("orders")

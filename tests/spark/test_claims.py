@@ -1,4 +1,4 @@
-"""What a claim takes, and what is received of it when."""
+"""Which messages a claim takes, and when they are received."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 def mixed(number: int) -> Outgoing:
-    """Messages of every kind that a claim treats in its own way."""
+    """Return a message of each kind that claims treat differently, by number."""
     body = b"%d" % number
     more: dict[str, Any] = {}
     if number % 11 == 3:
@@ -67,8 +67,8 @@ def test_claims_of_all_kinds_of_messages(options, qm, kinds, bounded):
 
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("count", [1000, 1001])
-def test_a_limit_of_bytes_that_ends_with_a_page(options, qm, count, bounded):
-    """The call behind a full page finds no room for one more message: it takes none, and loses none."""
+def test_byte_limit_reached_at_the_end_of_a_page_loses_no_message(options, qm, count, bounded):
+    """The call after a full page has no bytes left for a message: it claims none and loses none."""
     qm.create_queue("orders")
     for _ in range(5):
         qm.open("orders").send_many(
@@ -85,7 +85,7 @@ def test_a_limit_of_bytes_that_ends_with_a_page(options, qm, count, bounded):
     assert qm.doctor().findings == ()
 
 
-def test_a_claim_wakes_nobody_and_what_it_gives_back_does(options, qm, fill):
+def test_claim_notifies_nobody_but_its_release_does(options, qm, fill):
     queue = fill(count=1500)
     reader = make(options, queue="orders")
     start = reader.initialOffset()
@@ -98,7 +98,7 @@ def test_a_claim_wakes_nobody_and_what_it_gives_back_does(options, qm, fill):
     assert qm.doctor().findings == ()
 
 
-def test_groups_that_take_turns_make_no_empty_batches(options, qm):
+def test_exclusive_groups_cause_no_empty_batches(options, qm):
     qm.create_queue("orders", group_exclusive=True)
     queue = qm.open("orders")
     for n in range(9):
@@ -129,7 +129,7 @@ def test_groups_that_take_turns_make_no_empty_batches(options, qm):
 
 @pytest.fixture
 def held(monkeypatch):
-    """A reader whose removal of what it has received waits for the event beside it."""
+    """Return a function that blocks a reader's removal of received messages until the returned event is set."""
 
     def hold(reader: ReceiveReader) -> Event:
         let = Event()
@@ -145,7 +145,9 @@ def holds(qm, messages, locked):
     assert qm.doctor().findings == ()
 
 
-def test_what_is_done_is_received_before_the_next_claim_and_removed_beside_it(options, qm, fill, held):
+def test_finished_messages_are_received_before_the_next_claim_and_removed_concurrently(
+    options, qm, fill, held
+):
     fill(count=6500)
     reader = make(options, queue="orders")
     end, _ = take(reader, reader.initialOffset(), ReadMaxRows(500))
@@ -169,7 +171,7 @@ def test_what_is_done_is_received_before_the_next_claim_and_removed_beside_it(op
     holds(qm, 1300, 0)
 
 
-def test_an_idle_query_leaves_nothing_behind(options, qm, fill):
+def test_idle_query_leaves_nothing_behind(options, qm, fill):
     fill(count=3000)
     reader = make(options, queue="orders")
     end, _ = take(reader, reader.initialOffset(), ReadMaxRows(100))
@@ -180,7 +182,7 @@ def test_an_idle_query_leaves_nothing_behind(options, qm, fill):
 
 
 @pytest.mark.parametrize("replanned", [False, True])
-def test_a_restarted_query_removes_what_is_left(options, qm, fill, held, replanned):
+def test_restarted_query_removes_received_messages(options, qm, fill, held, replanned):
     fill(count=4000)
     reader = make(options, queue="orders")
     end, _ = take(reader, reader.initialOffset(), ReadMaxRows(100))
@@ -201,7 +203,7 @@ def test_a_restarted_query_removes_what_is_left(options, qm, fill, held, replann
     holds(qm, 500, 0)
 
 
-def test_a_new_checkpoint_removes_what_the_lost_one_has_received(options, qm, fill, held):
+def test_new_checkpoint_removes_messages_received_by_the_lost_one(options, qm, fill, held):
     fill(count=1500)
     lost = make(options, queue="orders", consumerName="lake")
     end, _ = take(lost, lost.initialOffset(), ReadMaxRows(100))
@@ -221,7 +223,7 @@ def test_a_new_checkpoint_removes_what_the_lost_one_has_received(options, qm, fi
     lost.stop()
 
 
-def test_what_is_urgent_goes_first():
+def test_urgent_work_runs_first():
     beside, steps, way = Beside(), Queue[str](), Event()
 
     def rest() -> None:
@@ -242,7 +244,7 @@ def test_what_is_urgent_goes_first():
     assert not beside.settle()
 
 
-def test_what_fails_first_ends_the_work():
+def test_first_failure_ends_the_work():
     beside, steps = Beside(), []
 
     def first() -> None:
@@ -256,7 +258,7 @@ def test_what_fails_first_ends_the_work():
     assert not steps
 
 
-def test_a_claim_that_cannot_be_received_ends_the_query(options, qm, fill):
+def test_claim_that_cannot_be_received_ends_the_query(options, qm, fill):
     fill(count=3000)
     reader = make(options, queue="orders")
     end, _ = take(reader, reader.initialOffset(), ReadMaxRows(1000))

@@ -1,4 +1,4 @@
-"""A query that has nothing to do, and what it reports."""
+"""Idle queries and the progress that they report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> list[str]:
-    """The scripts that readers of this process call from now on."""
+    """Records the scripts that readers of this process call."""
     driver = manager_of(options["url"], options["queueManager"])._driver
     called: list[str] = []
     call = driver.call
@@ -28,8 +28,8 @@ def calls(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> list[str]
     return called
 
 
-def test_an_idle_query_costs_a_long_poll(mode, options, fill, monkeypatch):
-    """However long it waits, an idle query asks once for its queues, looks, registers, and leaves."""
+def test_idle_query_makes_one_long_poll(mode, options, fill, monkeypatch):
+    """However long it waits, an idle query lists its queues once, polls, registers and removes its registration."""
     queue = fill(count=3)
     reader = make(options, queue="orders", readMode=mode)
     end, bodies = take(reader, reader.initialOffset())
@@ -54,7 +54,7 @@ def test_an_idle_query_costs_a_long_poll(mode, options, fill, monkeypatch):
     assert take(reader, end)[1] == [b"x"]
 
 
-def test_an_idle_query_is_woken(mode, options, fill, redis_server, qm):
+def test_idle_query_is_woken_by_a_message(mode, options, fill, redis_server, qm):
     queue = fill(count=1)
     reader = make(options, queue="orders", readMode=mode, pollTimeoutMs="60000")
     end, _ = take(reader, reader.initialOffset())
@@ -71,7 +71,7 @@ def test_an_idle_query_is_woken(mode, options, fill, redis_server, qm):
     assert rows(reader, end, found[0]) == [b"wake"]
 
 
-def test_a_query_waits_while_every_group_is_held_elsewhere(options, qm, monkeypatch):
+def test_query_waits_while_every_group_is_locked(options, qm, monkeypatch):
     qm.create_queue("orders", group_exclusive=True)
     queue = qm.open("orders")
     for n in range(2):
@@ -86,7 +86,7 @@ def test_a_query_waits_while_every_group_is_held_elsewhere(options, qm, monkeypa
     assert take(reader, start)[1] == [b"1"]
 
 
-def test_progress_tells_backlog_and_age(redis_server, clocked, mode):
+def test_progress_reports_backlog_and_age(redis_server, clocked, mode):
     clocked.create_queue("aged")
     clocked.open("aged").send_many([b"x"] * 10)
     clocked.advance_clock(90)

@@ -26,7 +26,7 @@ def frame(spark: Any, qm: mqredis.QueueManager, options: dict[str, str]) -> Any:
     return spark.read.format("mqredis").options(**options, queue="orders").load()
 
 
-def test_a_body_that_is_not_json_does_not_harm_the_other_rows(qm, frame):
+def test_body_that_is_not_json_gives_nulls_in_its_row_only(qm, frame):
     queue = qm.open("orders")
     queue.send_many([GOOD, b"not json", b"", b"\xff\xfe", b"[1]", b'{"id": "many"}'])
     rows = json_columns(frame, ORDER).orderBy("lookup_id").collect()
@@ -37,13 +37,13 @@ def test_a_body_that_is_not_json_does_not_harm_the_other_rows(qm, frame):
     assert [bytes(row.body) for row in rows] == [message.body for message in queue.browse()]
 
 
-def test_each_body_is_parsed_for_itself(qm, frame):
+def test_bodies_are_parsed_separately(qm, frame):
     qm.open("orders").send_many([b'{"id": 1', b"}", b'{"id": 2}', b'{"id": 3}{"id": 4}', b'\n{"id":\n5}\n'])
     rows = json_columns(frame, "id BIGINT").orderBy("lookup_id").collect()
     assert [row.id for row in rows] == [None, None, 2, 3, 5]
 
 
-def test_the_options_of_spark_apply(qm, frame):
+def test_json_options_of_spark_apply(qm, frame):
     qm.open("orders").send_many([b'{"id": 1, "due": "01.02.2026"}', b"not json"])
     wanted = json_columns(
         frame, "id INT, due DATE, bad STRING", dateFormat="dd.MM.yyyy", columnNameOfCorruptRecord="bad"
@@ -57,7 +57,7 @@ def test_the_options_of_spark_apply(qm, frame):
         json_columns(frame, "id INT, due DATE", mode="FAILFAST").collect()
 
 
-def test_a_field_with_the_name_of_a_column_is_refused(frame):
+def test_field_named_like_a_column_is_refused(frame):
     with pytest.raises(InvalidArgument, match="has a column 'priority', 'Label' already"):
         json_columns(frame, "id INT, priority STRING, Label STRING")
     found = json_columns(frame.select("body", "arrived"), "priority STRING")
@@ -68,7 +68,7 @@ def test_a_field_with_the_name_of_a_column_is_refused(frame):
         json_columns(frame, "ARRAY<INT>")
 
 
-def test_a_stream_has_json_columns(spark, qm, options, tmp_path):
+def test_stream_has_json_columns(spark, qm, options, tmp_path):
     qm.create_queue("orders")
     qm.open("orders").send_many([b'{"n": 7, "who": {"name": "a"}}', b"none"])
     frame = json_columns(stream(spark, options, queue="orders"), "n INT, who STRUCT<name: STRING>")

@@ -1,4 +1,4 @@
-"""Options and figures that people know from Spark's Kafka source."""
+"""Options and metrics known from Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.spark.test_stream import Collected, drain, stream
 pytestmark = pytest.mark.spark
 
 
-def test_a_micro_batch_waits_for_enough_messages(mode, options, fill):
+def test_micro_batch_waits_for_the_minimum_of_messages(mode, options, fill):
     queue = fill(count=3)
     given = {"queue": "orders", "readMode": mode, "pollTimeoutMs": "1"}
     reader = make(options, **given, minOffsetsPerTrigger="5", maxTriggerDelay="1h")
@@ -30,7 +30,7 @@ def test_a_micro_batch_waits_for_enough_messages(mode, options, fill):
     assert len(take(late, late.initialOffset())[1]) == (1 if mode == "receive" else 6)
 
 
-def test_an_available_now_query_does_not_wait_for_enough_messages(spark, options, fill, tmp_path):
+def test_available_now_query_does_not_wait_for_the_minimum_of_messages(spark, options, fill, tmp_path):
     fill(count=3)
     sink = Collected()
     drain(stream(spark, options, queue="orders", minMessagesPerTrigger="50"), tmp_path, sink)
@@ -43,12 +43,12 @@ def low(lookup_id: int) -> int:
 
 
 def bodies(spark, options, **more):
-    """Bodies that a batch read shows."""
+    """Return the bodies of a batch read, sorted."""
     frame = spark.read.format("mqredis").options(**options, **more).load().select("body").collect()
     return sorted(int(bytes(row.body)) for row in frame)
 
 
-def test_a_batch_read_between_positions(spark, options, qm, fill):
+def test_batch_read_between_positions(spark, options, qm, fill):
     queue = fill(count=10)
     other = fill("other", count=4)
     queue.send(b"10", priority=6)
@@ -65,7 +65,7 @@ def test_a_batch_read_between_positions(spark, options, qm, fill):
     lock.abort()
 
 
-def test_a_batch_read_between_moments(spark, redis_server, clocked):
+def test_batch_read_between_timestamps(spark, redis_server, clocked):
     clocked.create_queue("orders")
     queue = clocked.open("orders")
     for n in range(3):
@@ -78,7 +78,7 @@ def test_a_batch_read_between_moments(spark, redis_server, clocked):
     assert bodies(spark, given, endingTimestamp=moments[0]) == [0]
 
 
-def test_a_stream_begins_by_queue(mode, options, fill):
+def test_stream_starts_at_a_position_per_queue(mode, options, fill):
     ids = [low(m.lookup_id) for m in fill("a", 5).browse()]
     fill("b", 5)
     reader = make(
@@ -89,7 +89,7 @@ def test_a_stream_begins_by_queue(mode, options, fill):
     assert rows(reader, start, end) == [b"4"]
 
 
-def test_metrics_tell_lag_and_age(spark, options, qm, fill, tmp_path):
+def test_metrics_report_lag_and_age(spark, options, qm, fill, tmp_path):
     fill(count=10)
     fill("other", count=2)
 
@@ -107,7 +107,7 @@ def test_metrics_tell_lag_and_age(spark, options, qm, fill, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["system$;deadletter", "orders;poison", "orders;journal"])
-def test_a_queue_of_copies_without_a_copy_is_empty(spark, mode, options, qm, path):
+def test_journal_or_poison_queue_without_messages_is_empty(spark, mode, options, qm, path):
     qm.create_queue("orders", retry=mqredis.RetryPolicy(immediate=0), journaling=True)
     assert spark.read.format("mqredis").options(**options, queue=path).load().count() == 0
     reader = make(options, queue=path, readMode=mode, pollTimeoutMs="1")
@@ -117,7 +117,7 @@ def test_a_queue_of_copies_without_a_copy_is_empty(spark, mode, options, qm, pat
         make(options, queue="none;poison", readMode=mode).initialOffset()
 
 
-def test_a_stream_takes_up_a_queue_that_its_first_copy_creates(options, qm):
+def test_stream_includes_a_journal_created_by_its_first_message(options, qm):
     qm.create_queue("orders", journaling=True)
     queue = qm.open("orders")
     reader = make(options, queue="orders;journal")
@@ -144,7 +144,7 @@ def test_a_stream_takes_up_a_queue_that_its_first_copy_creates(options, qm):
         ({"startingPosition": '{"orders": "soon"}'}, "earliest, latest or a SequentialID"),
     ],
 )
-def test_bad_options_are_refused(more, text):
+def test_invalid_options_are_refused(more, text):
     from mqredis.spark.schema import SCHEMA
     from mqredis.spark.source import DefaultSource
 

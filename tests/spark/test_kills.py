@@ -1,4 +1,4 @@
-"""A slice of the kills; `make reliability-full` dies at every place, and at a hundred random moments."""
+"""A few kills; `make reliability-full` kills the driver at every place and at a hundred random moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLICE = ("mid-claim", "mid-publish")
 SEED = 20261120
 
 
-def test_named_places_and_a_random_moment(qm, redis_server, tmp_path):
+def test_driver_killed_at_named_places_and_a_random_moment(qm, redis_server, tmp_path):
     pipeline = Pipeline("both", tmp_path, qm, redis_server.url)
     for place in SLICE:
         pipeline.die(place)

@@ -1,4 +1,4 @@
-"""Queues, messages and checkpoints that are not what they were."""
+"""Deleted queues, lost messages, and checkpoints that do not match."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.spark.calls import make, rows, take
 pytestmark = pytest.mark.spark
 
 
-def test_data_loss_stops_a_query_unless_it_is_told_to_go_on(mode, options, fill, qm):
+def test_data_loss_stops_a_query_unless_fail_on_data_loss_is_off(mode, options, fill, qm):
     fill("a", 5)
     fill("b", 5)
     strict = make(options, queues="a,b", readMode=mode)
@@ -32,7 +32,7 @@ def test_data_loss_stops_a_query_unless_it_is_told_to_go_on(mode, options, fill,
         take(make(options, queue="a", readMode=mode, failOnDataLoss="false"), end)
 
 
-def test_lost_messages_stop_a_query_unless_it_is_told_to_go_on(options, fill, qm, redis_server):
+def test_lost_messages_stop_a_query_unless_fail_on_data_loss_is_off(options, fill, qm, redis_server):
     fill(count=10)
     reader = make(options, queue="orders")
     start = reader.initialOffset()
@@ -47,7 +47,7 @@ def test_lost_messages_stop_a_query_unless_it_is_told_to_go_on(options, fill, qm
     assert len(rows(careless, start, end)) == 9
 
 
-def test_a_checkpoint_of_another_query_is_refused(options, fill):
+def test_checkpoint_of_another_query_is_refused(options, fill):
     fill(count=5)
     fill("other", 5)
     receive = make(options, queue="orders")
@@ -69,8 +69,8 @@ def test_a_checkpoint_of_another_query_is_refused(options, fill):
             call()
 
 
-def test_a_checkpoint_older_than_the_queue_is_refused(options, fill, qm):
-    """A checkpoint was restored from a copy: what it would read was received long ago."""
+def test_checkpoint_older_than_the_received_messages_is_refused(options, fill, qm):
+    """A checkpoint restored from a copy refers to messages that were received since."""
     fill(count=30)
     reader = make(options, queue="orders")
     offsets = [reader.initialOffset()]

@@ -1,4 +1,4 @@
-"""Checkpoints that are deleted in the middle: the recipes of docs/spark.md lose and double nothing."""
+"""After a deleted checkpoint the recipes of docs/spark.md neither lose nor duplicate messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_table(spark: Any, name: str, table: str) -> list[int]:
 
 
 class Fails:
-    """Calls a recipe, and fails before or after the call in the batch that is numbered so."""
+    """Calls a recipe, and fails before or after the call in the batch with this number."""
 
     def __init__(self, write: Callable[[Any, int], None], batch: int, after: bool) -> None:
         self.write, self.batch, self.after = write, batch, after
@@ -66,7 +66,7 @@ class Fails:
 
 
 @pytest.mark.parametrize("name", ["write_parquet", "write_delta"])
-def test_a_named_reader_loses_its_checkpoint_again_and_again(spark, options, qm, tmp_path, name):
+def test_named_reader_survives_repeated_loss_of_its_checkpoint(spark, options, qm, tmp_path, name):
     dice, sent = Random(SEED), 0
     for queue in ("a", "b"):
         qm.create_queue(queue)
@@ -87,7 +87,7 @@ def test_a_named_reader_loses_its_checkpoint_again_and_again(spark, options, qm,
     assert (qm.queue_info("a").messages, qm.queue_info("b").messages) == (0, 0)
 
 
-def test_a_reader_without_a_name_is_continued_by_the_id_of_its_checkpoint(spark, options, fill, qm, tmp_path):
+def test_unnamed_reader_is_continued_by_the_id_of_its_checkpoint(spark, options, fill, qm, tmp_path):
     fill(count=100)
     table, given = str(tmp_path / "table"), {"queue": "orders", "maxMessagesPerTrigger": "40"}
     failing = Fails(recipe("write_parquet", table), 1, True)
@@ -100,7 +100,7 @@ def test_a_reader_without_a_name_is_continued_by_the_id_of_its_checkpoint(spark,
     assert qm.queue_info("orders").messages == 0
 
 
-def test_a_file_sink_that_skips_batches_is_an_error_and_takes_nothing(spark, options, fill, qm, tmp_path):
+def test_file_sink_that_skips_batches_is_an_error_and_removes_nothing(spark, options, fill, qm, tmp_path):
     fill(count=100)
 
     def run(name: str, checkpoint: str, folder: str) -> None:
@@ -122,7 +122,7 @@ def test_a_file_sink_that_skips_batches_is_an_error_and_takes_nothing(spark, opt
         fill(count=100)
 
 
-def test_a_batch_keeps_its_id_where_its_messages_are_delivered_again(options, fill, qm):
+def test_redelivered_batch_keeps_its_id(options, fill, qm):
     fill("a", 20)
     fill("b", 20)
     given = {"queues": "a,b", "consumerName": "nightly"}
@@ -149,7 +149,7 @@ def test_a_batch_keeps_its_id_where_its_messages_are_delivered_again(options, fi
 
 
 @pytest.mark.parametrize("how", ["forget", "recreate"])
-def test_an_id_is_never_used_again(options, fill, qm, how):
+def test_batch_ids_are_not_reused(options, fill, qm, how):
     queue = fill(count=30)
     given = {"queue": "orders", "consumerName": "nightly"}
     reader = make(options, **given)

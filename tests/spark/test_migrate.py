@@ -33,7 +33,7 @@ def source(redis_server: Any) -> Iterator[Any]:
         yield client
 
 
-def test_a_list_a_stream_and_a_celery_queue(qm, where, source, redis_server, capsys):
+def test_list_stream_and_celery_queue_are_migrated(qm, where, source, redis_server, capsys):
     target = qm.open("target")
     if client := source:
         client.lpush("work", *[f"w{n}" for n in range(2_500)])
@@ -85,7 +85,7 @@ def test_pops_between_two_runs_skip_nothing(qm, where, source, newest_left):
     assert migrate("list", "work", "target", name="again", **where) == 15
 
 
-def test_a_list_of_items_that_are_alike_is_refused(where, source):
+def test_list_of_equal_items_is_refused(where, source):
     source.lpush("work", *["tick"] * 40)
     assert migrate("list", "work", "target", **where) == 40
     source.lpush("work", "tick")
@@ -102,7 +102,7 @@ def test_pops_while_a_list_is_copied_skip_nothing(source):
     assert found == [b"w%d" % n for n in range(100)]
 
 
-def test_bytes_that_are_no_text_are_taken_as_they_are(qm, where, source):
+def test_bytes_that_are_not_utf8_are_kept(qm, where, source):
     source.lpush("work", b"\xff\xfe")
     source.xadd("log", {b"body": b"\xff", b"raw": b"\xfe\x00", b"na\xffme": "x"})
     assert migrate("list", "work", "target", **where) == 1
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_text_are_taken_as_they_are(qm, where, source):
         ("table", "work", "must be list, stream or celery"),
     ],
 )
-def test_a_wrong_source_is_refused_in_words(qm, where, source, kind, key, text):
+def test_invalid_source_is_refused_with_an_explanation(qm, where, source, kind, key, text):
     source.lpush("work", "x")
     source.xadd("log", {"body": "x"})
     source.set("plain", "x")
@@ -132,14 +132,14 @@ def test_a_wrong_source_is_refused_in_words(qm, where, source, kind, key, text):
     assert qm.queue_info("target").messages == 0
 
 
-def test_a_source_that_is_empty_by_now(where, source):
+def test_emptied_source_migrates_nothing(where, source):
     source.lpush("work", "x")
     assert migrate("list", "work", "target", **where) == 1
     source.delete("work")
     assert migrate("list", "work", "target", **where) == 0
 
 
-def test_a_stream_that_was_made_again_is_refused(where, source):
+def test_recreated_stream_is_refused(where, source):
     source.xadd("log", {"body": "x"}, id="5000-0")
     assert migrate("stream", "log", "target", **where) == 1
     source.delete("log")

@@ -1,4 +1,4 @@
-"""Options that are refused, and those that say how much of which queues a micro-batch takes."""
+"""Invalid options, and those that select queues and limit a micro-batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
         ({"body.schema": "id INT"}, "unknown option"),
     ],
 )
-def test_bad_options_are_refused_before_a_job(more, text):
+def test_invalid_options_are_refused_before_a_job(more, text):
     from mqredis.spark.source import DefaultSource
 
     given = {
@@ -44,7 +44,7 @@ def test_bad_options_are_refused_before_a_job(more, text):
         DefaultSource(given).streamReader(SCHEMA)
 
 
-def test_a_reader_without_headers_or_bodies(options, fill):
+def test_reader_without_headers_or_bodies(options, fill):
     from mqredis.spark.schema import full
 
     assert "`properties`" not in full(False, True)
@@ -59,7 +59,7 @@ def test_a_reader_without_headers_or_bodies(options, fill):
     assert "`lookup_id`" in names
 
 
-def test_queues_share_the_bytes_of_a_trigger(options, qm):
+def test_queues_share_the_byte_limit_of_a_trigger(options, qm):
     for name, count in (("a", 30), ("b", 10)):
         qm.create_queue(name)
         qm.open(name).send_many([b"x" * 985] * count)  # 1,000 bytes with what stands before the body
@@ -70,7 +70,7 @@ def test_queues_share_the_bytes_of_a_trigger(options, qm):
     assert sorted(rows(reader, start, end, "queue")) == ["a"] * 6 + ["b"] * 2
 
 
-def test_a_pattern_takes_new_queues_in(mode, options, fill, qm):
+def test_pattern_includes_new_queues(mode, options, fill, qm):
     fill("a1", 2)
     reader = make(options, queuePattern="a*", readMode=mode)
     end, bodies = take(reader, reader.initialOffset())

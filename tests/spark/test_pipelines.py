@@ -1,4 +1,4 @@
-"""The ready pipelines."""
+"""The predefined pipelines."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     assert analyse(spark, url=redis_server.url, manager=qm.name, queues=["bad"])["queues"] == []
 
 
-def test_a_report_says_what_it_leaves_out_and_escapes_names():
+def test_report_counts_omitted_rows_and_escapes_names():
     rows = [
         {
             "queue": f"<q{n}>",
@@ -102,13 +102,11 @@ def test_a_report_says_what_it_leaves_out_and_escapes_names():
 
 
 @pytest.mark.parametrize("seconds, width", [(0, 1), (95, 1), (96, 5), (3_600, 60), (86_400 * 30, 86_400)])
-def test_a_time_axis_has_few_steps(seconds, width):
+def test_time_axis_has_few_steps(seconds, width):
     assert step_width(seconds) == width
 
 
-def test_archive_takes_in_queues_that_appear_and_counts_all_batches(
-    spark, qm, options, fill, tmp_path, redis_server
-):
+def test_archive_includes_new_queues_and_counts_all_batches(spark, qm, options, fill, tmp_path, redis_server):
     where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
     fill(count=13, journaling=True).receive_many(13, 0)
     known = "spark.sql.streaming.numRecentProgressUpdates"
@@ -129,7 +127,7 @@ def test_archive_takes_in_queues_that_appear_and_counts_all_batches(
         archive(spark, lake, queues=["none"], **where)
 
 
-def test_archive_says_what_to_do_without_a_deleted_queue(spark, qm, options, fill, tmp_path, redis_server):
+def test_archive_error_for_a_deleted_queue_says_what_to_do(spark, qm, options, fill, tmp_path, redis_server):
     where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
     for name in ("orders", "later"):
         fill(name, count=5, journaling=True).receive_many(5, 0)
@@ -164,7 +162,7 @@ def send_rich(queue: mqredis.Queue) -> None:
 
 
 def kept(message: mqredis.Message) -> tuple[object, ...]:
-    """What a copy of a message keeps."""
+    """Return the fields that a copy of a message keeps."""
     names = (
         "body", "label", "priority", "content_type", "message_id", "correlation_id", "group_id", "sequence", "offset",
         "last_in_group", "properties", "response_queue", "app_tag", "body_type", "extension", "recoverable",
@@ -183,7 +181,7 @@ def test_replay_keeps_types_and_identifiers(spark, qm, options, fill, tmp_path, 
     assert [kept(message) for message in queue.browse()] == sent
 
 
-def test_a_frame_that_was_read_can_be_written_back(spark, qm, options, fill):
+def test_frame_that_was_read_can_be_written(spark, qm, options, fill):
     queue = fill(count=3)
     send_rich(queue)
     qm.create_queue("copy")
@@ -203,7 +201,7 @@ def test_a_frame_that_was_read_can_be_written_back(spark, qm, options, fill):
     assert (message.message_id, message.properties, message.body_type) == ("new", TYPED, 8)
 
 
-def test_replay_reads_the_lake_once_and_goes_on_where_it_was_killed(
+def test_replay_reads_the_lake_once_and_resumes_after_a_kill(
     spark, qm, options, fill, tmp_path, redis_server, monkeypatch
 ):
     where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
@@ -226,7 +224,7 @@ def test_replay_reads_the_lake_once_and_goes_on_where_it_was_killed(
 
 
 def dies_in(place: str, times: int) -> Callable[[str], None]:
-    """A crash point that ends the process when it comes by for the so-many-th time."""
+    """Return a crash point that ends the process at its n-th call."""
     left = iter(range(times - 1))
 
     def point(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes of more messages than appear in one instant, whose driver stops in between."""
+"""Writes that are published in several steps and whose driver stops between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(options: dict[str, str], rows: int = ROWS, **more: str) -> None:
 
 @pytest.fixture
 def broken_off(qm: mqredis.QueueManager, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes until the driver stops behind the first step; without a wait it counts as stopped at once."""
+    """Return a function that writes until the driver stops after the first step; it counts as stopped immediately."""
 
     def dies(place: str) -> None:
         if place == "mid-publish":
@@ -56,7 +56,7 @@ def bodies(qm: mqredis.QueueManager) -> list[int]:
     return [int(message.body) for message in qm.open("target").browse()]
 
 
-def test_the_steps_are_said_before_the_first_one(qm, options, caplog, monkeypatch):
+def test_number_of_steps_is_logged_before_the_first(qm, options, caplog, monkeypatch):
     qm.create_queue("target")
     seen: list[tuple[int, int]] = []
 
@@ -77,7 +77,7 @@ def test_the_steps_are_said_before_the_first_one(qm, options, caplog, monkeypatc
     assert caplog.records == []
 
 
-def test_an_open_publication_is_listed_and_finished_by_name(qm, options, broken_off, capsys):
+def test_open_publication_is_listed_and_finished_by_name(qm, options, broken_off, capsys):
     broken_off()
     (one,) = publications(qm)
     assert one.name.startswith("job-target-")
@@ -94,7 +94,7 @@ def test_an_open_publication_is_listed_and_finished_by_name(qm, options, broken_
     assert qm.doctor().findings == ()
 
 
-def test_an_abort_does_not_let_the_rest_expire_before_its_registry(qm, options, broken_off, redis_server):
+def test_aborted_stages_do_not_expire_before_their_registry(qm, options, broken_off, redis_server):
     broken_off()
     (one,) = publications(qm)
     stages = f"mq:{{{qm.name}}}:stage:*"
@@ -107,7 +107,7 @@ def test_an_abort_does_not_let_the_rest_expire_before_its_registry(qm, options, 
     assert max(left) <= 3_600_000
 
 
-def test_a_rerun_with_a_name_finishes_it_and_doubles_nothing(qm, options, broken_off):
+def test_rerun_with_a_name_finishes_the_publication_without_duplicates(qm, options, broken_off):
     broken_off(**NAMED)
     write(options, **NAMED)
     write(options, **NAMED)
@@ -115,7 +115,7 @@ def test_a_rerun_with_a_name_finishes_it_and_doubles_nothing(qm, options, broken
     assert publications(qm) == []
 
 
-def test_a_rerun_without_a_name_is_refused_until_an_operator_has_decided(qm, options, broken_off):
+def test_rerun_without_a_name_is_refused_until_an_operator_decides(qm, options, broken_off):
     broken_off()
     (one,) = publications(qm)
     said = (
@@ -133,7 +133,7 @@ def test_a_rerun_without_a_name_is_refused_until_an_operator_has_decided(qm, opt
     assert bodies(qm) == [*range(ROWS), 0]
 
 
-def test_a_publication_is_withdrawn_by_name(qm, options, broken_off):
+def test_publication_is_withdrawn_by_name(qm, options, broken_off):
     broken_off(**NAMED)
     assert [(each.name, each.version) for each in publications(qm)] == [("app-load", 1)]
     assert withdraw(qm, "app-load") == ROWS - 100
@@ -149,7 +149,7 @@ def test_a_publication_is_withdrawn_by_name(qm, options, broken_off):
     assert qm.doctor().findings == ()
 
 
-def test_a_publication_at_work_is_not_withdrawn(qm, broken_off, monkeypatch):
+def test_running_publication_cannot_be_withdrawn(qm, broken_off, monkeypatch):
     broken_off(**NAMED)
     monkeypatch.setattr("mqredis.operations.publications.ABANDONED_SECONDS", 3600.0)
     with pytest.raises(mqredis.ClaimLost, match="is being published"):
@@ -157,7 +157,7 @@ def test_a_publication_at_work_is_not_withdrawn(qm, broken_off, monkeypatch):
     assert [each.abandoned for each in publications(qm)] == [False]
 
 
-def test_a_publication_expires_with_its_stage(qm, options, broken_off, redis_server: RedisServer):
+def test_publication_expires_with_its_stage(qm, options, broken_off, redis_server: RedisServer):
     broken_off(**NAMED)
     broken_off()
     expire(redis_server, qm)
@@ -172,7 +172,7 @@ def test_a_publication_expires_with_its_stage(qm, options, broken_off, redis_ser
     assert publications(qm) == []
 
 
-def test_a_publication_of_a_stream_does_not_expire(qm, options, redis_server, monkeypatch):
+def test_publication_of_a_stream_does_not_expire(qm, options, redis_server, monkeypatch):
     qm.create_queue("target")
     given = parsing.parse({**options, "queue": "target", "atomicPublishLimit": "100"})
     staged = Stager(given, "query-q1", 3, "q1").write(
@@ -194,7 +194,7 @@ def test_a_publication_of_a_stream_does_not_expire(qm, options, redis_server, mo
 
 
 def expire(server: RedisServer, qm: mqredis.QueueManager) -> None:
-    """Let all stages expire that ever do."""
+    """Expire every stage that has a time to live."""
     with server.client() as client:
         for key in client.keys(f"mq:{{{qm.name}}}:stage:*"):
             if client.ttl(key) > 0:

@@ -1,4 +1,4 @@
-"""Readers and writers without a session: what Spark would call, called directly."""
+"""Readers and writers without a Spark session, called directly."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_several_queue_managers(redis_server, options):
         assert take(waiting, end)[1] == [b"late"]
 
 
-def test_what_is_received_goes_to_the_journal(qm, options, fill):
+def test_received_messages_go_to_the_journal(qm, options, fill):
     fill(count=600, journaling=True)
     reader = make(options, queue="orders")
     end, bodies = take(reader, reader.initialOffset())
@@ -69,7 +69,7 @@ def test_what_is_received_goes_to_the_journal(qm, options, fill):
     assert qm.doctor().findings == ()
 
 
-def test_a_purge_leaves_claims_readable_and_ends_with_them(qm, options, fill):
+def test_purged_claims_stay_readable_and_are_removed_when_received(qm, options, fill):
     queue = fill(count=300)
     reader = make(options, queue="orders")
     start = reader.initialOffset()
@@ -82,7 +82,7 @@ def test_a_purge_leaves_claims_readable_and_ends_with_them(qm, options, fill):
     assert qm.queue_info("orders").messages == 0
 
 
-def test_a_deleted_queue_is_data_loss(qm, options, fill):
+def test_deleted_queue_is_data_loss(qm, options, fill):
     fill(count=10)
     fill("other", 10)
     reader = make(options, queue="orders")
@@ -96,7 +96,7 @@ def test_a_deleted_queue_is_data_loss(qm, options, fill):
     assert [row for part in careless.partitions(start, end) for row in careless.read(part)] == []
 
 
-def test_claims_are_healthy_and_outlive_their_client(qm, options, fill):
+def test_claims_pass_the_doctor_and_outlive_their_client(qm, options, fill):
     fill(count=1000)
     reader = make(options, queue="orders")
     start = reader.initialOffset()
@@ -111,7 +111,7 @@ def test_claims_are_healthy_and_outlive_their_client(qm, options, fill):
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_a_publication_is_healthy(qm, options, transactional):
+def test_publication_passes_the_doctor(qm, options, transactional):
     qm.create_queue("target", transactional=transactional)
     given = {**options, "queue": "target", "atomicPublishLimit": "100", "txnAppId": "load", "txnVersion": "0"}
     writer = BatchWriter(parsing.parse(given))
@@ -140,7 +140,7 @@ def test_messages_are_published_with_their_priorities(qm, options):
     assert found == [(b"\x03p7", 7, 0), (b"", 3, 4), (b"\x03p7\0", 3, 4), (b"\0\x03p0\0", 1, 6)]
 
 
-def test_an_operator_finishes_a_publication_that_was_begun(qm, options, monkeypatch):
+def test_operator_finishes_an_open_publication(qm, options, monkeypatch):
     qm.create_queue("target")
     given = {**options, "queue": "target", "atomicPublishLimit": "100", "txnAppId": "load", "txnVersion": "0"}
     writer = BatchWriter(parsing.parse(given))
@@ -162,8 +162,8 @@ def test_an_operator_finishes_a_publication_that_was_begun(qm, options, monkeypa
     assert qm.doctor().findings == ()
 
 
-def test_a_task_that_ran_several_times_writes_once(qm, options):
-    """One try died on its way, two ended (a speculative twin): what Spark reports is published, the rest goes."""
+def test_task_that_ran_several_times_writes_once(qm, options):
+    """One attempt died and two finished (speculation): only the one that Spark reports is published."""
     qm.create_queue("target")
     writer = BatchWriter(parsing.parse({**options, "queue": "target"}))
     bodies = [b"%d" % n for n in range(3000)]
@@ -185,7 +185,7 @@ def test_a_task_that_ran_several_times_writes_once(qm, options):
     assert qm.doctor().findings == ()
 
 
-def test_an_aborted_job_takes_no_late_task(qm, options):
+def test_aborted_job_refuses_late_tasks(qm, options):
     qm.create_queue("target")
     writer = BatchWriter(parsing.parse({**options, "queue": "target"}))
     rows = [pa.RecordBatch.from_pydict({"body": [b"x"]})]
@@ -198,7 +198,7 @@ def test_an_aborted_job_takes_no_late_task(qm, options):
     assert qm.queue_info("target").messages == 0
 
 
-def test_a_trigger_is_shared_by_backlog():
+def test_trigger_limit_is_shared_by_backlog():
     assert share({"a": 300, "b": 100}, 100) == {"a": 75, "b": 25}
     assert share({"a": 1, "b": 0, "c": 2}, 2) == {"a": 1, "b": 0, "c": 1}
     assert share({"a": 5}, 0) == {"a": 5}
@@ -214,8 +214,8 @@ def test_a_trigger_is_shared_by_backlog():
         ([("In", (3, 203))], 1, 2),
     ],
 )
-def test_filters_on_ids_spare_reading(options, fill, condition, calls, count, monkeypatch):
-    """Of 1,000 messages only those pages are fetched that can match, by 250."""
+def test_filters_on_ids_reduce_the_calls(options, fill, condition, calls, count, monkeypatch):
+    """Of 1,000 messages only pages of 250 that can match are fetched."""
     fill(count=1000)
     given = {**options, "queue": "orders", "fetchSize": "250"}
     whole = batch.PushingReader(parsing.parse(given), SCHEMA)

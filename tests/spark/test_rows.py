@@ -1,4 +1,4 @@
-"""Rows of a DataFrame and messages: both have the same records, and are read from them alike."""
+"""Rows of a DataFrame are encoded to and decoded from the same records as messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def one_by_one(rows: Rows, unit: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("unit", ["", "sink.1"])
-def test_a_row_becomes_the_record_of_its_message(unit: str) -> None:
+def test_row_is_encoded_as_the_record_of_its_message(unit: str) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -81,7 +81,7 @@ def test_a_row_becomes_the_record_of_its_message(unit: str) -> None:
         assert encoded(rows, TYPES, unit=unit) == one_by_one(rows, unit)
 
 
-def test_a_correlation_id_of_bytes_is_kept_as_bytes() -> None:
+def test_correlation_id_of_bytes_stays_bytes() -> None:
     rows: Rows = {
         "queue": ["q"] * 4,
         "body": [b"x"] * 4,
@@ -90,17 +90,17 @@ def test_a_correlation_id_of_bytes_is_kept_as_bytes() -> None:
     assert encoded(rows, {**TYPES, "correlation_id": pa.binary()}) == one_by_one(rows, "")
 
 
-def test_a_correlation_id_that_is_too_long_is_refused() -> None:
+def test_too_long_correlation_id_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="correlation_id is longer than 255 bytes"):
         encoded({"body": [b"x"], "correlation_id": ["x" * 256]}, TYPES, "orders")
 
 
-def test_a_row_without_a_queue_is_refused() -> None:
+def test_row_without_a_queue_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="a row has no queue"):
         encoded({"queue": ["orders", None], "body": [b"x", b"y"]}, TYPES)
 
 
-def test_a_message_with_nothing_but_a_correlation_id_asks_the_broker_for_nothing() -> None:
+def test_message_with_only_a_correlation_id_has_no_special_flag() -> None:
     rows: Rows = {"body": [b"x", b"x"], "correlation_id": ["order-1", "order-2"]}
     assert not any_special(bytes({line[0] for _, line, _ in encoded(rows, TYPES, "orders")}))
     rows = {"body": [b"x", b"x"], "time_to_be_received": [None, 1.0]}
@@ -109,7 +109,7 @@ def test_a_message_with_nothing_but_a_correlation_id_asks_the_broker_for_nothing
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("special", [0.0, 0.1])
-def test_a_correlation_id_is_read_from_its_record(share: float, special: float) -> None:
+def test_correlation_id_is_decoded_from_its_record(share: float, special: float) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)

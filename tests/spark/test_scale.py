@@ -1,4 +1,4 @@
-"""Beyond one process and one server: Spark Connect, executors of their own, a Redis Cluster."""
+"""Several processes and servers: Spark Connect, separate executors, a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOTS = 16384
 
 @pytest.mark.spark_sessions
 @pytest.mark.parametrize("kind", ["connect", "local-cluster[2,1,1024]"])
-def test_other_sessions(kind, qm, options, fill, tmp_path):
+def test_spark_connect_and_separate_executors(kind, qm, options, fill, tmp_path):
     """Source and sink where the driver's Python is not Spark's, and where executors share nothing with it."""
     fill("in", 1000)
     for name in ("out", "more"):
@@ -56,7 +56,7 @@ def test_other_sessions(kind, qm, options, fill, tmp_path):
 
 @pytest.mark.spark_sessions
 def test_pipelines_through_spark_submit(qm, options, fill, tmp_path):
-    """The scripts in a driver of spark-submit, as an operator starts them: there and back again."""
+    """Archive and replay through spark-submit."""
     fill(count=30, journaling=True).receive_many(20, 0)
     qm.create_queue("again")
     home, script = Path(pyspark.__file__).parent, Path(command.__file__)

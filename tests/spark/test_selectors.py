@@ -1,4 +1,4 @@
-"""Streams that take only what a selector selects."""
+"""Streams with a selector."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def coloured(qm: mqredis.QueueManager, count: int, **more: Any) -> mqredis.Queue
     return queue
 
 
-def test_a_selector_takes_only_what_it_selects(options, qm):
+def test_selector_receives_only_matching_messages(options, qm):
     coloured(qm, 3000)
     red = [b"%d" % n for n in range(0, 3000, 7)]
     reader = make(options, queue="orders", selector="colour = 'red'")
@@ -45,7 +45,7 @@ def test_a_selector_takes_only_what_it_selects(options, qm):
     assert take(reader, end)[1] == [b"late"]
 
 
-def test_a_selector_and_available_now(options, qm):
+def test_selector_with_available_now(options, qm):
     queue = coloured(qm, 100)
     reader = make(options, queue="orders", selector="n < 50")
     reader.prepareForTriggerAvailableNow()
@@ -56,7 +56,7 @@ def test_a_selector_and_available_now(options, qm):
     assert qm.queue_info("orders").messages == 51
 
 
-def test_a_selector_respects_groups_with_one_active_message(options, qm):
+def test_selector_respects_exclusive_groups(options, qm):
     qm.create_queue("orders", group_exclusive=True)
     queue = qm.open("orders")
     for n in range(6):
@@ -69,7 +69,7 @@ def test_a_selector_respects_groups_with_one_active_message(options, qm):
     assert qm.doctor().findings == ()
 
 
-def test_a_browse_shows_what_its_selector_selects(options, qm):
+def test_browse_stream_applies_its_selector(options, qm):
     coloured(qm, 70)
     reader = make(options, queue="orders", readMode="browse", selector="colour = 'red'")
     end, bodies = take(reader, reader.initialOffset())

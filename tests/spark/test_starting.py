@@ -1,4 +1,4 @@
-"""Where a query without a checkpoint begins."""
+"""Starting positions of a query without a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spark.calls import make, rows, take
 pytestmark = pytest.mark.spark
 
 
-def test_a_query_begins_at_a_moment(mode, redis_server, clocked):
+def test_query_starts_at_a_timestamp(mode, redis_server, clocked):
     clocked.create_queue("orders")
     queue = clocked.open("orders")
     moments = []
@@ -40,7 +40,7 @@ def test_a_query_begins_at_a_moment(mode, redis_server, clocked):
     assert late.latestOffset(late.initialOffset(), ReadAllAvailable()) == late.initialOffset()
 
 
-def test_a_query_begins_at_the_end_or_behind_an_id(mode, options, qm, fill):
+def test_query_starts_at_the_end_or_after_an_id(mode, options, qm, fill):
     queue = fill(count=20)
     ids = [m.lookup_id for m in queue.browse()]
     latest = make(options, queue="orders", readMode=mode, startingPosition="latest", pollTimeoutMs="50")
@@ -61,7 +61,7 @@ def test_a_query_begins_at_the_end_or_behind_an_id(mode, options, qm, fill):
     assert qm.doctor().findings == ()
 
 
-def test_a_query_of_groups_begins_at_the_front(options, qm):
+def test_query_of_exclusive_groups_starts_at_the_front(options, qm):
     qm.create_queue("orders", group_exclusive=True)
     qm.open("orders").send(b"x", group_id="g")
     reader = make(options, queue="orders", startingPosition="latest")

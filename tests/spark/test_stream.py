@@ -20,7 +20,7 @@ def stream(spark: Any, options: dict[str, str], **more: str) -> Any:
 
 
 class Collected:
-    """A sink that keeps the batches it was given: their bodies, by batch id."""
+    """A sink that records the bodies of its batches by batch id."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[str]] = {}
@@ -51,7 +51,7 @@ def finish(writer: Any) -> Any:
     return patiently(run)
 
 
-def test_a_stream_receives_everything_once_in_batches(spark, qm, options, fill, tmp_path):
+def test_stream_receives_every_message_once_in_batches(spark, qm, options, fill, tmp_path):
     queue = fill(count=1000)
     sink = Collected()
     query = drain(stream(spark, options, queue="orders", maxMessagesPerTrigger="300"), tmp_path, sink)
@@ -67,7 +67,7 @@ def test_a_stream_receives_everything_once_in_batches(spark, qm, options, fill, 
     assert qm.queue_info("orders").messages == 0
 
 
-def test_a_failed_batch_is_read_again_identically(spark, qm, options, fill, tmp_path):
+def test_failed_batch_is_read_again_identically(spark, qm, options, fill, tmp_path):
     queue = fill(count=50)
     seen: list[list[str]] = []
 
@@ -145,7 +145,7 @@ def test_claims_do_not_lapse_and_an_operator_can_release_them(redis_server, fill
         assert qm.queue_info("orders").ready == 10
 
 
-def test_a_named_consumer_survives_the_loss_of_its_checkpoint(spark, qm, options, fill, tmp_path):
+def test_named_consumer_survives_the_loss_of_its_checkpoint(spark, qm, options, fill, tmp_path):
     fill(count=100)
 
     def fail(frame: Any, batch: int) -> None:
@@ -166,7 +166,7 @@ def test_a_named_consumer_survives_the_loss_of_its_checkpoint(spark, qm, options
         drain(stream(spark, options, **named), tmp_path / "lost", sink)
 
 
-def test_a_second_query_with_the_same_name_is_fenced_out(spark, qm, options, fill, tmp_path):
+def test_second_query_with_the_same_name_is_fenced(spark, qm, options, fill, tmp_path):
     queue = fill(count=10)
     sink = Collected()
     named = {"queue": "orders", "consumerName": "lake", "pollTimeoutMs": "200"}
@@ -187,7 +187,7 @@ def test_a_second_query_with_the_same_name_is_fenced_out(spark, qm, options, fil
         first.stop()
 
 
-def test_a_running_query_takes_what_comes(spark, qm, options, fill, tmp_path):
+def test_running_query_receives_new_messages(spark, qm, options, fill, tmp_path):
     queue = fill(count=1)
     sink = Collected()
     query = (
@@ -206,7 +206,7 @@ def test_a_running_query_takes_what_comes(spark, qm, options, fill, tmp_path):
         query.stop()
 
 
-def test_several_queues_share_a_trigger(spark, qm, options, fill, tmp_path):
+def test_queues_share_the_limit_of_a_trigger(spark, qm, options, fill, tmp_path):
     fill("a", 300)
     fill("b", 100)
     sink = Collected()
@@ -220,7 +220,7 @@ def test_several_queues_share_a_trigger(spark, qm, options, fill, tmp_path):
         drain(stream(spark, options, queues="a"), tmp_path, sink)
 
 
-def test_bytes_limit_a_trigger(spark, qm, options, tmp_path):
+def test_byte_limit_bounds_a_trigger(spark, qm, options, tmp_path):
     qm.create_queue("orders")
     qm.open("orders").send_many([b"x" * 985] * 10)
     sink = Collected()
@@ -228,7 +228,7 @@ def test_bytes_limit_a_trigger(spark, qm, options, tmp_path):
     assert [len(batch) for batch in sink.batches.values()] == [3, 3, 3, 1]
 
 
-def test_a_browse_takes_nothing(spark, qm, options, fill, tmp_path):
+def test_browse_stream_removes_nothing(spark, qm, options, fill, tmp_path):
     queue = fill(count=30)
     queue.send(b"first", priority=7)
     sink = Collected()
@@ -245,7 +245,7 @@ def test_a_browse_takes_nothing(spark, qm, options, fill, tmp_path):
     assert sink.all == ["urgent"]
 
 
-def test_queue_to_queue(spark, qm, options, fill, tmp_path):
+def test_stream_from_queue_to_queue(spark, qm, options, fill, tmp_path):
     fill("in", 500)
     qm.create_queue("out")
     frame = stream(spark, options, queue="in", maxMessagesPerTrigger="200").selectExpr(
@@ -259,7 +259,7 @@ def test_queue_to_queue(spark, qm, options, fill, tmp_path):
     assert qm.queue_info("in").messages == 0
 
 
-def test_bad_streams_are_refused_clearly(spark, qm, options, fill, tmp_path):
+def test_invalid_streams_are_refused(spark, qm, options, fill, tmp_path):
     fill(count=3)
     with pytest.raises(Exception, match="has no queue 'none'"):
         drain(stream(spark, options, queue="none"), tmp_path / "1", Collected())
