@@ -1,4 +1,4 @@
-"""The checks, in the order in which they run."""
+"""All reliability checks, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every check shares: a seed, a size, a verdict, one line of JSON."""
+"""Common parts of the checks: seed, size, verdict, one line of JSON for the result."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Run:
     counts: Counts = field(default_factory=dict)
 
     def size(self, full: int, least: int = 1) -> int:
-        """How many of something that the full run does ``full`` times."""
+        """Return how many repetitions this run makes if the full run makes ``full``."""
         return max(least, round(full * self.scale))
 
     def dice(self, *names: object) -> random.Random:
-        """Randomness of this check, the same for the same seed."""
+        """Return a random generator that is the same for the same seed."""
         return random.Random(f"{self.seed}/{'/'.join(map(str, names))}")
 
     def add(self, name: str, amount: int = 1) -> None:
-        """Count something."""
+        """Add to a counter of the result."""
         self.counts[name] = int(self.counts.get(name, 0)) + amount
 
 
 @dataclass(frozen=True)
 class Check:
-    """A promise and the test that tries to break it."""
+    """A guarantee and the function that tries to violate it."""
 
     name: str
     promise: str
@@ -62,7 +62,7 @@ def check(name: str, promise: str) -> Callable[[Callable[[Run], None]], Callable
 
 @cache
 def commit() -> str:
-    """What runs: the short hash, with "+" if files differ from it; "unknown" outside a repository."""
+    """Return the short hash of the commit, with "+" if files differ from it; "unknown" outside a repository."""
     try:
         head = _git("rev-parse", "--short", "HEAD").strip()
         changed = _git(
@@ -83,7 +83,7 @@ def merged(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def play(chosen: Check, seed: int, scale: float, output: Path | None = OUTPUT) -> dict[str, object]:
-    """Run a check, print its line and keep it."""
+    """Run a check, print its result and append it to the output file."""
     run = Run(seed, scale)
     began = time.monotonic()
     line: dict[str, object] = {"check": chosen.name, "commit": commit(), "seed": seed, "scale": scale}

@@ -1,4 +1,4 @@
-"""What a data pipeline does in a schedule: claim, commit, give back (docs/decisions/pipelines.md)."""
+"""Steps of a data pipeline in a schedule: claim, commit, release (docs/decisions/pipelines.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOREVER = 1 << 60
 
 
 def _available(world: World, queue: str, now: int) -> list[str]:
-    """What a claim finds, in delivery order."""
+    """Return the messages that a claim finds, in delivery order."""
     ledger = world.ledger
     return sorted(
         lid
@@ -104,7 +104,7 @@ class CommitClaim(Step):
 
 @dataclass
 class ReleaseClaim(Step):
-    """An operator gives a page of the owner's claim back."""
+    """An operator releases a page of the owner's claim."""
 
     queue: str
     forget: bool = False

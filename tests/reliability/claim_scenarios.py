@@ -1,4 +1,4 @@
-"""Situations in which the claims of a data pipeline meet readers, operators and each other."""
+"""Scenarios in which claims of a data pipeline compete with readers, operators and each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANY = 257
 
 
 def _journalled(world: World, store: Store) -> None:
-    """Each message that was received is in the journal, once, and no other is."""
+    """The journal has each received message once and no other."""
     taken = sum(state == "taken" for state in world.ledger.state.values())
     there = len(store.queues[JOURNAL].records) if JOURNAL in store.queues else 0
     if there != taken:

@@ -25,7 +25,7 @@ WAYS = ("locked", "delayed", "retried", "received")
     "nothing is lost or delivered twice, and late holders are refused",
 )
 def clock(run: Run) -> None:
-    """Each round leaves one message waiting in each way, sets the clock, and receives all of them."""
+    """Each round leaves one message in each waiting state, sets the clock, and receives all of them."""
     dice, worst = run.dice("clock"), 0.0
     with ClockServer() as server, mqredis.connect(server.url, settings=Settings(lease_seconds=SHORT)) as qm:
         queues = _queues(qm)

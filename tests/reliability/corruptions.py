@@ -23,7 +23,7 @@ Act = Callable[[Any], object]
 
 @dataclass(frozen=True)
 class Corruption:
-    """One thing that is wrong. ``keeps``: no message is touched by it."""
+    """One corruption. ``keeps``: it affects no message."""
 
     name: str
     plant: Act
@@ -39,7 +39,7 @@ _MANAGER = {"schema", "incarnation", "throttled", "clock", "counters"}
 
 
 def corruptions(raw: Any, tag: str) -> Iterator[Corruption]:
-    """All of them, for what stands in the store now."""
+    """Return all corruptions of the present store."""
     for key in sorted(key.decode() for key in raw.keys(tag + "*")):
         part = key.rpartition(":")[2]
         kind = raw.type(key).decode()

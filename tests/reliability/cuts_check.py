@@ -1,4 +1,4 @@
-"""Checks: the connection cut at every byte of every public call, on both faces; tasks cancelled at any moment."""
+"""Checks: the connection cut at every byte of every public call, on both interfaces; tasks cancelled at any moment."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 FULL = 30_000
-# Patient: each cut is followed by a repetition. Impatient: the first lost reply is an unknown outcome.
-PATIENT = Settings(retry_seconds=20, retry_pause_seconds=0.001, reply_timeout_seconds=10, wake="publish")
-IMPATIENT = PATIENT.model_copy(update={"retry_seconds": 0})
+# LONG_RETRY repeats a call after each cut. With NO_RETRY the first lost reply is an unknown outcome.
+LONG_RETRY = Settings(retry_seconds=20, retry_pause_seconds=0.001, reply_timeout_seconds=10, wake="publish")
+NO_RETRY = LONG_RETRY.model_copy(update={"retry_seconds": 0})
 
 
 class Player:
-    """Plays stories on one face, through the proxy or beside it."""
+    """Runs sequences of calls on one interface, through the proxy or directly."""
 
     def __init__(self, server: RedisServer, proxy: Proxy, loop: asyncio.AbstractEventLoop | None) -> None:
         self.proxy, self.loop = proxy, loop
-        self.plain = mqredis.connect(server.url, settings=PATIENT)
-        self.settings = PATIENT
+        self.plain = mqredis.connect(server.url, settings=LONG_RETRY)
+        self.settings = LONG_RETRY
         self.number = 0
         self.expected: dict[str, tuple[Any, list[Any]]] = {}
         self.qm: Any = None
-        self.connect(PATIENT)
+        self.connect(LONG_RETRY)
 
     def connect(self, settings: Settings) -> None:
         self.disconnect()
@@ -70,7 +70,7 @@ class Player:
         return drive(Stage(self.plain, stage.name).state())
 
     def measure(self, name: str) -> list[tuple[int, int]]:
-        """Play it undisturbed: what it answers and leaves behind, and the sizes of its requests and answers."""
+        """Run it without a fault. Return its results, the store, and the sizes of requests and replies."""
         warm = self.stage()
         self.run(STORIES[name](warm))  # so that its scripts are loaded
         self.clear(warm)
@@ -84,7 +84,7 @@ class Player:
         return sizes
 
     def cut(self, name: str, fault: Fault, skip: int) -> None:
-        """Play it with one fault; with patience it must answer and leave behind the same."""
+        """Run it with one fault; with retries the results and the store must be the same."""
         stage = self.stage()
         before = self.state(stage)
         rule = self.proxy.add(fault, skip=skip)
@@ -94,7 +94,7 @@ class Player:
         except OutcomeUnknown as error:
             unknown = error
         except MqError as error:
-            if self.settings is PATIENT:
+            if self.settings is LONG_RETRY:
                 raise AssertionError(f"{type(error).__name__}: {error}") from error
             unknown = error  # type: ignore[assignment]
         finally:
@@ -114,7 +114,7 @@ class Player:
         self.clear(stage)
 
 
-# Stories of several calls: after an unknown outcome in the middle the state is neither the first nor the last.
+# Sequences of several calls: after an unknown outcome in the middle the state is neither the first nor the last.
 SEVERAL = frozenset({"cursor", "open_and_close", "create_queue", "update_queue", "maintain"})
 
 
@@ -132,7 +132,7 @@ def _faults(sizes: list[tuple[int, int]]) -> list[tuple[Fault, int]]:
     "the connection cut at any byte of any public call: repeated, resolved or given up, never lost or doubled",
 )
 def cuts(run: Run) -> None:
-    """Cut requests and answers at each byte, sync and asyncio, with and without patience."""
+    """Cut requests and replies at each byte, sync and asyncio, with and without retries."""
     with RedisServer() as server, Proxy(server.socket_path, seed=run.seed) as proxy:
         for face in ("sync", "asyncio"):
             loop = asyncio.new_event_loop() if face == "asyncio" else None
@@ -143,13 +143,13 @@ def cuts(run: Run) -> None:
             budget = run.size(FULL, 2 * len(STORIES)) // 2
             chosen = list(places) if len(places) <= budget else dice.sample(places, budget)
             for number, (name, fault, skip) in enumerate(chosen):
-                patient = number // 30 % 3 != 2
-                if patient is not (player.settings is PATIENT):
-                    player.connect(PATIENT if patient else IMPATIENT)
+                retrying = number // 30 % 3 != 2
+                if retrying is not (player.settings is LONG_RETRY):
+                    player.connect(LONG_RETRY if retrying else NO_RETRY)
                 try:
                     player.cut(name, fault, skip)
                 except AssertionError as error:
-                    how = "patient" if player.settings is PATIENT else "impatient"
+                    how = "with retries" if player.settings is LONG_RETRY else "without retries"
                     raise AssertionError(f"{face}, {how}, {name}, call {skip}, {fault}: {error}") from error
                 run.add(f"cuts {face}")
             report = player.plain.doctor()
@@ -165,7 +165,7 @@ def cuts(run: Run) -> None:
 
 
 async def _cancelled(task: asyncio.Task[Any], after: int) -> None:
-    """Cancel a task after the loop has turned so many times."""
+    """Cancel a task after the given number of loop iterations."""
     for _ in range(after):
         if task.done():
             return
@@ -237,7 +237,7 @@ def _account(found: Any, sent: Counter[bytes], got: Counter[bytes]) -> None:
     "tasks cancelled at any moment: no reply reaches the wrong one, nothing is lost, no socket leaks",
 )
 def cancellations(run: Run) -> None:
-    """Cancel tasks after random numbers of turns of the loop; resolve what is unknown; count."""
+    """Cancel tasks after random numbers of loop iterations, resolve unknown outcomes, and count messages."""
     with RedisServer() as server, server.client() as raw:
         before = len(raw.client_list())
         found = asyncio.run(_cancel_many(server.url, run.size(100_000, 400), run.dice("cancel")))

@@ -1,4 +1,4 @@
-"""Check: the doctor finds whatever is planted, mends without losing a message, and never accuses a healthy store."""
+"""Check: the doctor finds each planted corruption, repairs without losing a message, and reports no healthy store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.reliability.wire import Shot, Wire
 from tests.support.server import RedisServer
 
 SETTINGS = Settings(test_clock=True, allow_volatile=True, wake="poll")
-# States of one manager, one after each step of a random walk.
-WALK = 100
+# Random steps, and states checked, per store.
+STEPS_PER_STORE = 100
 
 
-class Patient:
-    """A manager in which everything happens, one random step at a time."""
+class RandomUser:
+    """A manager whose features are used in random steps."""
 
     def __init__(self, server: RedisServer, name: str, dice: random.Random) -> None:
         self.qm = mqredis.connect(server.url, manager=name, settings=SETTINGS)
@@ -43,7 +43,7 @@ class Patient:
         self.number = 0
 
     def step(self) -> None:
-        """Something; what is refused by rule is part of life."""
+        """Run a random operation; refusals are expected."""
         names = [name for name in dir(self) if name.startswith("do_")]
         with contextlib.suppress(MqError):
             getattr(self, self.dice.choice(names))()
@@ -131,14 +131,14 @@ class Patient:
             q.peek(0)
 
 
-class Doctor:
-    """The doctor without a session of its own: looking changes nothing."""
+class SessionlessDoctor:
+    """Runs the doctor without a session, so that the store does not change."""
 
     def __init__(self, server: RedisServer) -> None:
         self.wire = Wire(server)
 
     def faults(self, name: str) -> list[Fault]:
-        """What it finds; a store that its script cannot even read is a fault too."""
+        """Return the findings; a store that the script cannot read is one, too."""
         operation = iter(snapshot.take(ManagerKeys(name)))
         answer: Any = None
         try:
@@ -159,26 +159,26 @@ class Doctor:
 
 @check("doctor, healthy", "10,000 states of stores in use: the doctor finds nothing wrong with any of them")
 def healthy(run: Run) -> None:
-    """Look after every step of random walks."""
+    """Run the doctor after every step of random runs."""
     states = run.size(10_000, 60)
     with RedisServer() as server:
-        look = Doctor(server)
-        for walk in range(-(-states // WALK)):
-            patient = Patient(server, f"w{walk}", run.dice("walk", walk))
-            with patient.qm:
-                for step in range(min(WALK, states - walk * WALK)):
-                    patient.step()
-                    faults = look.faults(f"w{walk}")
+        checker = SessionlessDoctor(server)
+        for walk in range(-(-states // STEPS_PER_STORE)):
+            user = RandomUser(server, f"w{walk}", run.dice("walk", walk))
+            with user.qm:
+                for step in range(min(STEPS_PER_STORE, states - walk * STEPS_PER_STORE)):
+                    user.step()
+                    faults = checker.faults(f"w{walk}")
                     assert not faults, f"walk {walk}, step {step}: {faults[:2]}"
                     run.add("states")
-        look.wire.close()
+        checker.wire.close()
 
 
 def _store(server: RedisServer, run: Run) -> dict[bytes, bytes]:
-    """A manager with a bit of everything, kept as the server would write it down."""
-    patient = Patient(server, "d", run.dice("patient"))
+    """Return the dumped keys of a manager that has used every feature."""
+    user = RandomUser(server, "d", run.dice("patient"))
     for _ in range(60):
-        patient.step()
+        user.step()
     for name in (
         "send",
         "dedup",
@@ -193,10 +193,10 @@ def _store(server: RedisServer, run: Run) -> dict[bytes, bytes]:
         "lock",
     ):
         with contextlib.suppress(MqError):
-            getattr(patient, f"do_{name}")()
+            getattr(user, f"do_{name}")()
     with server.client() as raw:
         kept = {key: raw.dump(key) for key in raw.keys("mq:{d}:*")}
-    patient.qm.close()
+    user.qm.close()
     return kept
 
 
@@ -221,15 +221,15 @@ def _bodies(raw: Any) -> set[bytes]:
     "doctor, planted", "whatever is dropped, altered or added in any key is found; repairs lose no message"
 )
 def planted(run: Run) -> None:
-    """Plant one corruption at a time in the same store, look, repair, look again."""
+    """Apply one corruption at a time to the same store, run the doctor, repair, run it again."""
     missed: list[str] = []
     lost: list[str] = []
     mended = 0
     with RedisServer() as server, server.client() as raw:
         kept = _store(server, run)
         _restore(raw, kept)
-        look = Doctor(server)
-        assert not look.faults("d"), "the store was not healthy to begin with"
+        checker = SessionlessDoctor(server)
+        assert not checker.faults("d"), "the store was not healthy to begin with"
         _restore(raw, kept)  # the doctor has expanded packed locks, which no fault below would meet
         messages = _bodies(raw)
         every = list(corruptions(raw, "mq:{d}:"))
@@ -238,14 +238,14 @@ def planted(run: Run) -> None:
         for one in run.dice("planted").sample(every, min(len(every), run.size(len(every), 30))):
             _restore(raw, kept)
             one.plant(raw)
-            faults = look.faults("d")
+            faults = checker.faults("d")
             run.add("planted")
             codes.update({fault.code for fault in faults})
             if not faults:
                 missed.append(one.name)
                 continue
-            mended += _mend(server, raw, look, one, messages, lost)
-        look.wire.close()
+            mended += _repair(server, raw, checker, one, messages, lost)
+        checker.wire.close()
     run.counts.update({"found": int(run.counts["planted"]) - len(missed), "mended": mended})
     run.counts["kinds of findings"] = len(codes)
     assert not missed, f"{len(missed)} were not found: {missed[:40]}"
@@ -254,14 +254,19 @@ def planted(run: Run) -> None:
         assert len(every) >= 400, f"only {len(every)} corruptions"
 
 
-def _mend(
-    server: RedisServer, raw: Any, look: Doctor, one: Corruption, messages: set[bytes], lost: list[str]
+def _repair(
+    server: RedisServer,
+    raw: Any,
+    checker: SessionlessDoctor,
+    one: Corruption,
+    messages: set[bytes],
+    lost: list[str],
 ) -> bool:
-    """Repair; True if the store is healthy then."""
+    """Repair the store. Return whether it is healthy then."""
     with contextlib.suppress(MqError):
         before = _bodies(raw)
         with mqredis.connect(server.url, manager="d", settings=SETTINGS) as qm:
             qm.doctor(repair=True)
         if before - _bodies(raw) or (one.keeps and messages - _bodies(raw)):
             lost.append(one.name)
-    return not look.faults("d")
+    return not checker.faults("d")

@@ -1,4 +1,4 @@
-"""Runs schedules on a real server, many at a time: each in a manager of its own, all in one pipeline."""
+"""Runs schedules on a real server, many at a time, each in its own manager, all in one pipeline."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Scenario:
 
 
 class Failed(AssertionError):
-    """A schedule that broke a promise, with the line that reproduces it."""
+    """A schedule that violated a guarantee, with the line that reproduces it."""
 
     def __init__(self, scenario: Scenario, events: Sequence[Event], why: str) -> None:
         super().__init__(f"scenario {scenario.name!r}, schedule {text(events)!r}: {why}")
@@ -57,8 +57,8 @@ class Failed(AssertionError):
 
 
 @dataclass
-class Ride:
-    """One schedule on its way."""
+class Execution:
+    """The state of one running schedule."""
 
     scenario: Scenario
     world: World
@@ -70,7 +70,7 @@ class Ride:
 
 
 class Engine:
-    """Schedules in, faults out."""
+    """Runs schedules and raises at the first violation."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -99,7 +99,7 @@ class Engine:
             world = World(own, session, {})
             for name in ("setup", "end", *scenario.clients):
                 world.clients[name] = Client(name, world.new_place())
-            rides.append(Ride(scenario, world, events))
+            rides.append(Execution(scenario, world, events))
         for step in scenario.setup:
             self._all(rides, "setup", step)
         live = rides
@@ -117,7 +117,7 @@ class Engine:
 
     # ---- one step of every schedule --------------------------------------------------------------
 
-    def _all(self, rides: Sequence[Ride], who: str, step: Step) -> None:
+    def _all(self, rides: Sequence[Execution], who: str, step: Step) -> None:
         waiting = []
         for ride in rides:
             me = ride.world.clients[who]
@@ -130,8 +130,8 @@ class Engine:
                 self._enter(ride, step, me, shot, answer)
                 step.told(ride.world, me, answer)
 
-    def _round(self, live: Sequence[Ride]) -> None:
-        waiting: list[tuple[Ride, Event, Shot]] = []
+    def _round(self, live: Sequence[Execution]) -> None:
+        waiting: list[tuple[Execution, Event, Shot]] = []
         for ride in live:
             event = ride.events[ride.at]
             ride.at += 1
@@ -143,7 +143,7 @@ class Engine:
             with _blame(ride):
                 self._answered(ride, event, shot, answer)
 
-    def _shot(self, ride: Ride, event: Event) -> Shot | None:
+    def _shot(self, ride: Execution, event: Event) -> Shot | None:
         name, number, how = event
         me = ride.world.clients[name]
         if how in ("", "l", "d"):
@@ -160,7 +160,7 @@ class Engine:
         me.place = ride.world.new_place()
         return fire(manager_commands.resolve(ride.world.keys, token), me.place)
 
-    def _answered(self, ride: Ride, event: Event, shot: Shot, answer: Answer) -> None:
+    def _answered(self, ride: Execution, event: Event, shot: Shot, answer: Answer) -> None:
         name, number, how = event
         me, step = ride.world.clients[name], ride.scenario.clients[name][number]
         if how == "q":
@@ -178,7 +178,7 @@ class Engine:
         if how in ("", "r"):
             step.told(ride.world, me, answer)
 
-    def _enter(self, ride: Ride, step: Step, me: Client, shot: Shot, answer: Answer) -> None:
+    def _enter(self, ride: Execution, step: Step, me: Client, shot: Shot, answer: Answer) -> None:
         step.enter(ride.world, me, shot.call, answer)
 
     def _repeated(self, shot: Shot, answer: Answer, how: str) -> None:
@@ -192,7 +192,7 @@ class Engine:
         if _flat(answer.raw) != _flat(first.raw) and not _again(first.raw, answer.raw):
             raise Broken(f"{shot.call.script} repeated answered {answer.raw}, first {first.raw}")
 
-    def _resolved(self, ride: Ride, event: Event, answer: Answer) -> None:
+    def _resolved(self, ride: Execution, event: Event, answer: Answer) -> None:
         name, number, _ = event
         shot = ride.shots[name, number]
         assert shot is not None
@@ -215,9 +215,9 @@ class Engine:
 
     # ---- the state at the end --------------------------------------------------------------------
 
-    def _picture(self, rides: Sequence[Ride], final: bool) -> None:
-        """Take a picture of every store, have the doctor look at it, and compare it with the ledger."""
-        looks: list[tuple[Ride, Any, Call[Any]]] = []
+    def _picture(self, rides: Sequence[Execution], final: bool) -> None:
+        """Take a snapshot of every store, run the doctor on it, and compare it with the ledger."""
+        looks: list[tuple[Execution, Any, Call[Any]]] = []
         for ride in rides:
             operation = iter(snapshot.take(ride.world.keys))
             looks.append((ride, operation, next(operation)))  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ class Engine:
                         self._judge(ride, stop.value, final)
             looks = further
 
-    def _judge(self, ride: Ride, store: Store, final: bool) -> None:
+    def _judge(self, ride: Execution, store: Store, final: bool) -> None:
         faults = [fault for fault in doctor.find(store) if fault.severity == "error"]
         if faults:
             raise Broken("; ".join(f"{f.code} {f.where} {f.text}" for f in faults[:3]))
@@ -247,8 +247,8 @@ class Engine:
         if ride.scenario.check is not None:
             ride.scenario.check(ride.world, store)
 
-    def _place(self, ride: Ride, store: Store) -> None:
-        """Is each message where the ledger says?"""
+    def _place(self, ride: Execution, store: Store) -> None:
+        """Check that each message is where the ledger says."""
         apart = set[str]()
         for path in ride.scenario.apart:
             apart.update(store.queues[path].records if path in store.queues else ())
@@ -272,9 +272,9 @@ class Engine:
 
 
 class _blame:  # noqa: N801 - reads as a word of the language
-    """Say of which schedule a broken promise is."""
+    """Add the schedule to the error of a violated guarantee."""
 
-    def __init__(self, ride: Ride) -> None:
+    def __init__(self, ride: Execution) -> None:
         self.ride = ride
 
     def __enter__(self) -> None:
@@ -300,6 +300,6 @@ def _again(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Slices of this size."""
+    """Split into slices of this size."""
     for at in range(0, len(items), size):
         yield items[at : at + size]

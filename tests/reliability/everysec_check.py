@@ -1,4 +1,4 @@
-"""Check: what ``appendfsync everysec`` loses, measured and said."""
+"""Check: losses with ``appendfsync everysec``, measured."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def load(writer: Writer, least: int, strike: Callable[[], object]) -> dict[int, 
 
 
 def _kill_behind(server: RedisServer) -> None:
-    """``kill -9`` when its log is behind, or at any rate after a while."""
+    """``kill -9`` when its log is behind, at the latest after some polls."""
     with server.client() as raw:
         for _ in range(LOOKS):
             if _behind(raw):
@@ -96,7 +96,7 @@ def _kill_behind(server: RedisServer) -> None:
 
 
 def _behind(raw: redis.Redis) -> bool:
-    """Has the server acknowledged what it has not written, because it waits for the disk?"""
+    """Return whether the server has acknowledged writes that wait for the disk."""
     state = raw.info("persistence")
     return bool(int(state.get("aof_buffer_length", 0)) > 0 and int(state.get("aof_pending_bio_fsync", 0)) > 0)
 

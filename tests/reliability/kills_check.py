@@ -44,7 +44,7 @@ class Child:
         self.pipe = reader
 
     def end(self) -> None:
-        """Kill it, whatever it does, and wait for it."""
+        """Kill the process and wait for it."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -52,7 +52,7 @@ class Child:
 
 
 def _work(url: str, pipe: int) -> None:
-    """Receive and send in one transaction until nothing comes for a while."""
+    """Receive and send in one transaction until no message arrives for a while."""
     with mqredis.connect(url, settings=Settings(lease_seconds=LEASE)) as qm:
         source, target = qm.open("in"), qm.open("out")
         while True:
@@ -151,7 +151,7 @@ def _load(reader: Reader, session: str, first: int, pipe: int) -> None:
 
 
 def _settle_round(reader: Reader, session: str, number: int, present: set[str]) -> None:
-    """Ask for a round again (or for the first time): its answers say what it did."""
+    """Repeat the calls of a round: their replies tell what it did."""
     for answer in reader.wire.volley(_round(reader, session, number)):
         if answer.refused:
             raise AssertionError(f"a repeated call was refused: {answer.value}")
@@ -163,7 +163,7 @@ def _settle_round(reader: Reader, session: str, number: int, present: set[str]) 
 
 @check("killed server", "kill -9 under appendfsync always: nothing acknowledged is lost, nothing is torn")
 def killed_server(run: Run) -> None:
-    """Kill it under load; what was acknowledged is there, and what was not is whole."""
+    """Kill the server under load: acknowledged units are there, the others completely or not at all."""
     kills, dice = run.size(200, 3), run.dice("server")
     with RedisServer(aof=True, options={"appendfsync": "always"}) as server:
         reader = Reader(server)

@@ -1,4 +1,4 @@
-"""What became of each mutant, kept from run to run in build/: a run that was interrupted goes on where it stopped."""
+"""Verdicts of the mutants, stored in build/, so that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Ledger:
         return self._verdicts.get(mutant)
 
     def add(self, mutant: str, killed: str) -> None:
-        """Keep a verdict."""
+        """Store a verdict."""
         line = {"lua": self.lua, "tests": self.tests, "mutant": mutant, "killed": killed}
         self.lines.parent.mkdir(exist_ok=True)
         with self.lines.open("a") as file:
@@ -79,7 +79,7 @@ class Ledger:
         return None
 
     def keep_uses(self, scripts: dict[str, list[str]], seconds: dict[str, float]) -> None:
-        """Keep that run."""
+        """Store that run."""
         self.map.parent.mkdir(exist_ok=True)
         line = {"lua": self.lua, "tests": self.tests, "scripts": scripts, "seconds": seconds}
         self.map.write_text(json.dumps(line))

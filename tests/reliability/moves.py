@@ -27,17 +27,17 @@ class Step(ABC):
 
     @abstractmethod
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        """What is sent; None: there is nothing to do."""
+        """Return the call to make, None if there is nothing to do."""
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:  # noqa: B027 - nothing to learn from some
-        """The broker has done this."""
+        """Record the effect on the broker."""
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
         """Run a step, and return its call, too."""
         self.learn(world, me, answer)
 
     def told(self, world: World, me: Client, answer: Answer) -> None:  # noqa: B027
-        """The client knows it."""
+        """Record what the client knows."""
 
 
 def settle(world: World, call: Call[Any], answer: Answer, at: int) -> None:
@@ -348,7 +348,7 @@ class Maintain(Step):
 
 @dataclass
 class Clock(Step):
-    """Time passes."""
+    """Advance the clock."""
 
     ms: int
 

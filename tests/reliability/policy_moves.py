@@ -1,4 +1,4 @@
-"""More steps of a schedule: messages that ask for something, particular messages, waiting, topics."""
+"""More steps of a schedule: messages with policies, reads by id, waiting, topics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Beside(Step):
 
 @dataclass
 class SendWith(Send):
-    """Messages that ask for something: ``fields`` are those of Outgoing."""
+    """Send messages with policies: ``fields`` are those of Outgoing."""
 
     fields: dict[str, Any] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class TakeMatch(Take):
 
 @dataclass
 class Await(Take):
-    """Take a message, or register as a waiting reader; the next look of the same client shows its ticket."""
+    """Take a message, or register as a waiting reader; the next fetch of the same client sends its ticket."""
 
     member = "D p0 -"
 
@@ -106,7 +106,7 @@ class Await(Take):
 
 @dataclass
 class AwaitLock(Await):
-    """Lock a message, or register as a reader to whom it may be handed."""
+    """Lock a message, or register as a reader for a direct handoff."""
 
     mode: str = "lock"
 
@@ -115,7 +115,7 @@ class AwaitLock(Await):
 
 @dataclass
 class Leave(Step):
-    """Wait no longer for a lock."""
+    """End a wait for a lock."""
 
     queue: str
 

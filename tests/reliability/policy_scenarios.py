@@ -1,4 +1,4 @@
-"""Situations in which messages ask for something: dead letters, journals, retries, dedup keys, topics, waiting."""
+"""Scenarios with dead letters, journals, retries, dedup keys, topics and waiting."""
 
 from __future__ import annotations
 

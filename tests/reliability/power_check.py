@@ -1,4 +1,4 @@
-"""Check: the power fails, and what the server had not synced is gone."""
+"""Check: a power cut loses writes that the server had not synced."""
 
 from __future__ import annotations
 

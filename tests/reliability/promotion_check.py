@@ -66,7 +66,7 @@ class Ring:
         raise AssertionError("the replica does not follow")
 
     def fail_over(self) -> None:
-        """The primary dies, the replica is promoted."""
+        """Kill the primary and promote the replica."""
         self.primary.kill()
         self.relay.thaw()
         self.first = 1 - self.first
@@ -75,7 +75,7 @@ class Ring:
         self.compass.primary = self.primary.port
 
     def rejoin(self) -> None:
-        """The dead one comes back empty, as a replica."""
+        """Restart the killed server empty, as a replica."""
         self.servers[1 - self.first].start()
         self.follow()
 
@@ -109,7 +109,7 @@ class Writer:
         self.acknowledged: set[int] = set()
 
     def commit(self) -> None:
-        """One unit of work."""
+        """Commit one unit of work."""
         self.unit += 1
         body = b"%d" % self.unit + self.ballast
         unit = self.qm.transaction()

@@ -1,4 +1,4 @@
-"""Check: a server that answers anything at all."""
+"""Check: a server with arbitrary replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAP = 20
 
 
 def spoil(dice: random.Random, payload: Payload) -> Payload:
-    """An answer as a broken or hostile server may give it."""
+    """Return a reply as a broken or hostile server may give it."""
     spoilt: list[Any] = list(payload)
     at = dice.randrange(len(spoilt) + 1)
     item = dice.choice(ODD)

@@ -46,7 +46,7 @@ class Worker:
             self.error = error
 
     def end(self) -> None:
-        """Let it finish what it is doing."""
+        """Stop after the operation in progress."""
         self.stop.set()
         self.thread.join(LONG)
         if self.thread.is_alive():
@@ -56,7 +56,7 @@ class Worker:
 
 
 def _produce(self: Worker, qm: QueueManager) -> None:
-    """Into the first queue."""
+    """Send to the first queue."""
     body = b"%d" % len(self.sent)
     with qm.open("q") as q:
         q.send(body)
@@ -144,7 +144,7 @@ def resharding(run: Run) -> None:
 
 
 def _turn(workers: list[Worker], turns: int) -> None:
-    """Wait until each has done some work since now."""
+    """Wait until each client has made some calls."""
     before = [worker.turns for worker in workers]
     for _ in range(int(LONG / 0.005)):
         for worker in workers:

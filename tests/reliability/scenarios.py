@@ -1,4 +1,4 @@
-"""The situations in which two or three clients meet. Each is run in every order, with every crash and lost message."""
+"""Scenarios of two or three concurrent clients, each run in every order, with every crash and lost message."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FULL = 260_000
 
 
 def variants_of(scenario: Scenario) -> list[Variant]:
-    """Everything that can go wrong in a scenario."""
+    """Return all fault variants of a scenario."""
     return list(variants([(name, len(steps)) for name, steps in scenario.clients.items()]))
 
 

@@ -17,15 +17,19 @@ from tests.support.faults import Refuse, Request
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, server_version
 
-PATIENT = Settings(retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
-HASTY = PATIENT.model_copy(update={"retry_seconds": 0.3})
+LONG_RETRY = Settings(retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
+SHORT_RETRY = LONG_RETRY.model_copy(update={"retry_seconds": 0.3})
 
 
 @check("full server", "at maxmemory every send is refused and everything can still be received and committed")
 def full_server(run: Run) -> None:
-    """Fill, cut the memory, drain by every way of reading."""
+    """Fill the server, lower maxmemory, and drain it by each way of reading."""
     messages = run.size(100_000, 600)
-    with RedisServer() as server, mqredis.connect(server.url, settings=HASTY) as qm, server.client() as raw:
+    with (
+        RedisServer() as server,
+        mqredis.connect(server.url, settings=SHORT_RETRY) as qm,
+        server.client() as raw,
+    ):
         qm.create_queue("q")
         qm.create_queue("t", transactional=True)
         q, t = qm.open("q"), qm.open("t")
@@ -37,7 +41,7 @@ def full_server(run: Run) -> None:
         raw.config_set("maxmemory", 1_000_000)
         got: list[list[bytes]] = [[], []]
         raw.script_flush()
-        with mqredis.connect(server.url, settings=HASTY) as late, late.open("q") as newcomer:
+        with mqredis.connect(server.url, settings=SHORT_RETRY) as late, late.open("q") as newcomer:
             got[0].append(newcomer.receive(0).body)  # a late reader helps to drain the queue
             assert late.info().messages == 2 * half - 1
             assert late.doctor().healthy
@@ -90,7 +94,7 @@ def _meanwhile(condition: Callable[[], Any], action: Callable[[], Any]) -> threa
     "READONLY, BUSY, LOADING, a full disk, an evicting policy: typed, retried where it is safe, once",
 )
 def refusing_server(run: Run) -> None:
-    """Each fault once while the client is patient, and once while it is not."""
+    """Inject each fault once with a long and once with a short retry time."""
     # Redis 7 protects what fills our disk; older ones have no such setting.
     protected = {"enable-protected-configs": "yes"} if server_version() >= (7,) else {}
     for _ in range(run.size(20)):
@@ -141,12 +145,12 @@ def _refusals(raw: redis.Redis) -> int:
 def _during(
     run: Run, server: RedisServer, raw: redis.Redis, begin: Callable[[], Any], end: Callable[[], Any]
 ) -> None:
-    """Send while the server refuses: hasty calls are told, patient ones are carried out when it is over."""
+    """Send while the server refuses: calls with a short retry time fail, those with a long one succeed afterwards."""
     with (
-        mqredis.connect(server.url, settings=HASTY) as hasty,
-        mqredis.connect(server.url, settings=PATIENT) as patient,
+        mqredis.connect(server.url, settings=SHORT_RETRY) as short_retry,
+        mqredis.connect(server.url, settings=LONG_RETRY) as long_retry,
     ):
-        q, p = hasty.open("q"), patient.open("q")
+        q, p = short_retry.open("q"), long_retry.open("q")
         begin()
         try:
             q.send(b"x")
@@ -173,7 +177,7 @@ def _read_only(run: Run, server: RedisServer, raw: redis.Redis) -> None:
 
 def _busy(run: Run, server: RedisServer, raw: redis.Redis) -> None:
     raw.config_set("lua-time-limit", 5)
-    with mqredis.connect(server.url, settings=PATIENT) as qm, qm.open("q") as q:
+    with mqredis.connect(server.url, settings=LONG_RETRY) as qm, qm.open("q") as q:
         spinning = threading.Thread(target=lambda: _spin(server))
         spinning.start()
         busy = threading.Event()
@@ -206,7 +210,7 @@ def _spin(server: RedisServer) -> None:
 def _loading(run: Run, server: RedisServer) -> None:
     with (
         Proxy(server.socket_path) as proxy,
-        mqredis.connect(proxy.url(), settings=PATIENT) as qm,
+        mqredis.connect(proxy.url(), settings=LONG_RETRY) as qm,
         qm.open("q") as q,
     ):
         for error in (
@@ -236,7 +240,9 @@ def _disk_full(run: Run, server: RedisServer, raw: redis.Redis) -> None:
     try:
         raw.bgsave()
         _meanwhile(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err", lambda: None).join(60)
-        with mqredis.connect(server.url, settings=HASTY.model_copy(update={"allow_volatile": True})) as qm:
+        with mqredis.connect(
+            server.url, settings=SHORT_RETRY.model_copy(update={"allow_volatile": True})
+        ) as qm:
             raise AssertionError(f"a server that cannot write was accepted: {qm}")
     except BrokerUnavailable:
         run.add("told that it was not done")
@@ -244,4 +250,4 @@ def _disk_full(run: Run, server: RedisServer, raw: redis.Redis) -> None:
         raw.config_set("dir", str(server.directory))
         raw.save()  # it writes again
         raw.config_set("save", server.options["save"])
-    _once(run, server.url, PATIENT)
+    _once(run, server.url, LONG_RETRY)

@@ -1,4 +1,4 @@
-"""Checks: nothing is left behind by messages that are gone; hostile names, properties, selectors and tokens."""
+"""Checks: removed messages leave nothing behind; hostile names, properties, selectors and tokens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _lap(
     unit: mqredis.Queue,
     dice: random.Random,
 ) -> None:
-    """Every way in which a message can leave."""
+    """Remove messages in every possible way."""
     for q in queues:
         ways = [dice.choice("ttreaplxmdj") for _ in range(LAP // len(queues))]
         for way in set(ways):
@@ -142,7 +142,7 @@ def _item(way: str, dice: random.Random) -> Outgoing:
 
 @check("leaks", "after any number of messages the key space is as before, and so is the memory")
 def leaks(run: Run) -> None:
-    """Laps over all queues; the store after each lap must look like the store after the first."""
+    """Repeat a round over all queues; the store after each must equal the store after the first."""
     messages = run.size(2_000_000, 3 * LAP)
     settings = Settings(test_clock=True, allow_volatile=True, wake="poll")
     with RedisServer(options={"rdbcompression": "no"}) as server:  # else DUMP depends on the digits, too
@@ -215,7 +215,7 @@ def _hostile(dice: random.Random) -> str:
     "names, properties, selectors and tokens of any kind: typed errors, no foreign key, no slow one",
 )
 def hostile(run: Run) -> None:
-    """Random texts made of everything that has a meaning somewhere."""
+    """Random texts of characters with a special meaning somewhere."""
     parse("a = 1")  # its grammar is built on first use
     cases, dice, slowest = run.size(2_000_000, 3000), run.dice("hostile"), 0.0
     with RedisServer() as server:
@@ -245,7 +245,7 @@ def hostile(run: Run) -> None:
 
 
 def _try(qm: mqredis.QueueManager, q: mqredis.Queue, text: str, case: int) -> str:
-    """One use of a text; what came of it."""
+    """Use a text in one way and return the outcome."""
     if case % 50 == 0:
         qm.create_queue(text)
         assert qm.queue_info(text).messages == 0

@@ -1,4 +1,4 @@
-"""Checks: ``kill -9`` of a Spark driver. They need Java and PySpark; without them they are not there."""
+"""Checks: ``kill -9`` of a Spark driver. They are registered only if Java and PySpark are installed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def places(run: Run) -> None:
 
 @check("spark kills", "the driver is killed at random moments, queue to queue: output equals input")
 def moments(run: Run) -> None:
-    """From the first moment of the session to the end of the last batch, any moment."""
+    """Kill at random moments from the start of the session to the end of the last batch."""
     dice, wanted = run.dice("moments"), run.size(100, 2)
     with pipeline("both") as killed:
         while int(run.counts.get("kills", 0)) < wanted:

@@ -1,4 +1,4 @@
-"""Looking at a store from outside the product's faces: calls, digests, the doctor's judgement."""
+"""Raw access to a store: calls, digests and findings of the doctor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reader:
         self.addresses[path] = Address(self.keys, path, answer[0].value)
 
     def call(self, call: Call[Any], place: Place) -> Any:
-        """Make a call that must succeed; the fence that it answers is kept."""
+        """Make a call that must succeed and remember the fence in its reply."""
         [answer] = self.wire.volley([fire(call, place)])
         if isinstance(answer.value, Refusal):
             raise AssertionError(f"{call.script} was refused: {answer.value}")

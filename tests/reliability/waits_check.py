@@ -28,7 +28,7 @@ FAST = Settings(recheck_seconds=0.1, retry_pause_seconds=0.005, retry_pause_max_
 
 @check("fences", "a lock whose lease is over is refused, whatever its holder wants, and changes nothing")
 def fences(run: Run) -> None:
-    """Holders sleep through their lease; others take over and finish; then the first ones wake up."""
+    """Lock holders exceed their lease, others take over and commit, then the first ones try to commit."""
     holders = run.size(10_000, 256)
     with RedisServer() as server:
         reader = Reader(server)
@@ -106,7 +106,7 @@ def storms(run: Run) -> None:
 
 
 class Readers:
-    """One reader of every kind, each with a queue of its own and its own client."""
+    """One reader of each kind, with its own queue and client."""
 
     def __init__(self, server: RedisServer) -> None:
         self.settings = FAST.model_copy(update={"retry_seconds": 60})
@@ -169,7 +169,7 @@ class Readers:
 
 @check("restarts", "a server that restarts never leaves a consumer deaf")
 def restarts(run: Run) -> None:
-    """Kill and start the server under waiting readers of both faces, a worker and, where it is there, kombu."""
+    """Kill and start the server under waiting readers of both interfaces, a worker and, if installed, kombu."""
     count = run.size(50, 2)
     with RedisServer(aof=True, tcp=True, options={"appendfsync": "always"}) as server:
         readers = Readers(server)

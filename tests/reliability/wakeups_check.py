@@ -26,8 +26,8 @@ from tests.support.server import RedisServer
 
 RECHECK = 0.1
 # How much longer than the re-check period a message may wait, in seconds. A message waits from the reply of its send
-# until a reader has it; a look that began before that cannot see the message. Judged at full size, where nothing else
-# runs.
+# until a reader has it; a re-check that began before that cannot see the message. Asserted at full size only, where
+# nothing else runs.
 SLACK = 0.2
 # Within so many re-checks of its client, begun after the message was sent, a reader must have taken it. One is enough;
 # on a busy machine some more may begin between a re-check and the read that it causes. Without them it would be 300.
@@ -37,8 +37,8 @@ READERS = 12
 FAST = Settings(recheck_seconds=RECHECK, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 
 
-class Nursery:
-    """A process that was forked before there were threads, and forks waiters that are to be killed."""
+class WaiterForker:
+    """A process forked before any thread started, which forks waiters to be killed."""
 
     def __init__(self, url: str) -> None:
         orders, self._orders = os.pipe()
@@ -80,34 +80,36 @@ class Arrivals:
     """Which reader got which message, and when; and when each client began its last re-checks."""
 
     queue: queues.SimpleQueue[tuple[int, int, float]] = field(default_factory=queues.SimpleQueue)
-    looks: list[deque[float]] = field(default_factory=lambda: [deque(maxlen=100) for _ in range(2 * READERS)])
+    rechecks: list[deque[float]] = field(
+        default_factory=lambda: [deque(maxlen=100) for _ in range(2 * READERS)]
+    )
     gates: list[threading.Semaphore] = field(
         default_factory=lambda: [threading.Semaphore(0) for _ in range(2 * READERS)]
     )
     """A reader that got a message waits for the next round, so that one reader does not take all."""
 
     def count(self, number: int, qm: Any) -> None:
-        """Note the re-checks of this client."""
-        hub = qm._driver._waiters
-        plain: Callable[[], Any] = hub.recheck
+        """Record the re-checks of this client."""
+        registry = qm._driver._waiters
+        plain: Callable[[], Any] = registry.recheck
 
-        def look() -> Any:
-            self.looks[number].append(time.monotonic())
+        def recheck() -> Any:
+            self.rechecks[number].append(time.monotonic())
             return plain()
 
-        hub.recheck = look
+        registry.recheck = recheck
 
     def tell(self, number: int, message: int) -> None:
-        """A reader has a message."""
+        """Record that a reader received a message."""
         self.queue.put((number, message, time.monotonic()))
 
     def since(self, number: int, sent: float, taken: float) -> int:
         """How many re-checks of this client began between these two times."""
-        return sum(sent <= began <= taken for began in list(self.looks[number]))
+        return sum(sent <= began <= taken for began in list(self.rechecks[number]))
 
 
 def _settings(number: int) -> Settings:
-    """Both ways to be woken; not tried out first, for a trial that is swallowed would end in polling."""
+    """Return settings for a wake mode that is not tested first, since a lost test notification would select polling."""
     return FAST.model_copy(update={"wake": ("keyspace", "publish")[number % 2]})
 
 
@@ -146,7 +148,7 @@ def lost_wakeups(run: Run) -> None:
     with RedisServer() as server, contextlib.ExitStack() as stack:
         with mqredis.connect(server.url) as qm:
             qm.create_queue("q")
-        nursery = Nursery(server.url)
+        nursery = WaiterForker(server.url)
         stack.callback(nursery.close)
         proxy = stack.enter_context(Proxy(server.socket_path, seed=run.seed))
         rule = proxy.add(DropPush(), times=None, chance=0.5)
