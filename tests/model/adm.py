@@ -40,7 +40,7 @@ class State(Enum):
 
 
 class Reason(StrEnum):
-    """Why a message left, or was refused; a copy of it tells."""
+    """Why a message left or was refused, as recorded in its copy."""
 
     RECEIVED = "receive"
     REJECTED = "receive_rejected"
@@ -68,7 +68,7 @@ DEDUP = {"dedup_key", "dedup_window"}
 
 @dataclass(frozen=True)
 class Failure:
-    """What a message tells of the failure that ended its attempts."""
+    """The failure that ended the attempts of a message, as its properties record it."""
 
     attempts: int
     time: float
@@ -109,7 +109,7 @@ class Stored:
     due: float = 0.0
     expires: float | None = None
     asleep: frozenset[str] = frozenset()
-    """Requests that are shown and not acted upon."""
+    """Requests that are reported but have no effect."""
     transaction_id: str | None = None
     deliveries: int = 0
     aborts: int = 0
@@ -125,19 +125,19 @@ class Stored:
     failure: Failure | None = None
 
     def forgive(self) -> None:
-        """A failed message begins anew, or fails again: what it told of its failure is forgotten."""
+        """Remove the record of the failure, since the message is tried again or has failed again."""
         if self.failure is not None and str(self.origin.get("reason", "")).startswith("poison"):
             del self.origin["reason"]
         self.failure = None
 
     @property
     def asks(self) -> Outgoing:
-        """The message with those requests only that are in force."""
+        """Return the message with only those requests that have an effect."""
         return self.out.replace(**{name: getattr(PLAIN, name) for name in self.asleep})
 
     @property
     def size(self) -> int:
-        """Bytes it counts for: what the codec writes, and the marks that a copy has besides."""
+        """Bytes that it counts for in quotas: its record, and the additional fields of a copy."""
         marks = {k: v for k, v in self.origin.items() if v is not None}
         out = self.out
         if self.origin:
@@ -205,7 +205,7 @@ class UnitOfWork:
 
 @dataclass(eq=False)
 class Lock:
-    """A two-phase read that is not ended yet."""
+    """A two-phase read that has not ended."""
 
     position: Position
     deadline: float
@@ -281,7 +281,7 @@ class Queue:
         return self.properties.quota_messages, self.properties.quota_bytes
 
     def full(self, more: Sequence[Stored], leaving: Position | None = None) -> bool:
-        """Would these messages be more than the queue's quota, without one that goes?"""
+        """Return whether these messages would exceed the quota, not counting one that leaves."""
         held = (p.stored for q in self.family() for p in q.positions.values() if p is not leaving)
         return exceeds(held, more, *self.quota)
 
@@ -302,14 +302,14 @@ class Queue:
         return None
 
     def acceptable(self, position: Position, *, peek: bool) -> bool:
-        """Is it Available, or Locked and open to peeks?"""
+        """Return whether it is available, or locked but visible to peeks."""
         if position.state is State.AVAILABLE:
             return position.stored.due <= self.store.now()
         return peek and position.state is State.LOCKED and position.allow_peek
 
 
 def exceeds(held: Iterable[Stored], more: Sequence[Stored], messages: int | None, octets: int | None) -> bool:
-    """Would more messages be more than a quota? Exact fit is no excess."""
+    """Return whether the messages would exceed a quota; reaching it exactly is allowed."""
     if messages is None and octets is None:
         return False
     both = [*held, *more]
@@ -330,7 +330,7 @@ def violates(old_access: Access, old_share: Share, access: Access, share: Share)
 
 
 def as_message(position: Position) -> Message:
-    """What a reader gets to see of a position."""
+    """Return the message of a position as a reader sees it."""
     stored, out = position.stored, position.stored.out
     hidden = {
         "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window",

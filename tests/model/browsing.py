@@ -18,7 +18,7 @@ _NUMBERS = itertools.count(1)
 
 
 class ModelBrowser:
-    """A place in a queue that moves only when a call succeeds."""
+    """A cursor that moves only if a call succeeds."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ModelBrowser:
             return self._joined([as_message(p) for p in self._under(peek=True)])
 
     def take(self, *, transaction: Any = None) -> Message:
-        """Off the queue, or into a transaction; what this browser had locked is taken over."""
+        """Receive the current message, also in a transaction; a lock of this browser is taken over."""
         self._browsed()
         with self._step("receive", transaction) as store:
             unit = self.handle.unit(transaction)
@@ -155,7 +155,7 @@ class ModelBrowser:
             return self._joined(messages)
 
     def _release(self) -> None:
-        """Give the lock back that is held."""
+        """Release the held lock."""
         held, self.lock = self.lock, None
         for lock in [held, *held.parts] if held else []:
             if lock.lock.held:

@@ -1,4 +1,4 @@
-"""The cursor state machine (MS-MQDMPR 3.2.7), with the face of the product.
+"""The cursor state machine (MS-MQDMPR 3.2.7), with the public interface.
 
 A cursor keeps the lookup id it stands on; the next message is the one with the smallest greater id (D35).
 """

@@ -1,4 +1,4 @@
-"""Dedup keys: one message with a key at a time, and none until the window since its arrival is over."""
+"""Dedup keys: one message per key at a time, and none before the window since its arrival ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def taken(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> bool:
-    """Is one of these a duplicate, of a message that is there or of another one of the batch?"""
+    """Return whether one of these duplicates a stored message or another one of the batch."""
     seen: set[str] = set()
     for key in (out.dedup_key for out in outs if out.dedup_key is not None):
         if key in seen or queue.main.dedup.get(key, -math.inf) > store.now():
@@ -32,7 +32,7 @@ def hold(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> None:
 
 
 def gone(store: Store, position: Position, reason: Reason) -> None:
-    """The message is gone; one that was never sent frees its key at once."""
+    """The message has left; one whose send was aborted frees its key immediately."""
     asked = position.stored.asks
     if asked.dedup_key is None:
         return

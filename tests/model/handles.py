@@ -1,4 +1,4 @@
-"""An open queue of the model (OpenQueueDescriptor, 3.1.1.16), with the face of the product."""
+"""An open queue of the model (OpenQueueDescriptor, 3.1.1.16), with the public interface."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def outgoing(body: Any, fields: dict[str, Any]) -> Outgoing:
-    """A checked message from what ``send`` was given."""
+    """Return a validated message from the arguments of ``send``."""
     made = body if isinstance(body, Outgoing) else Outgoing(body=body, **fields)
     if made.segment and not made.last_segment and not made.body:
         raise InvalidArgument("only the last segment of a message may be empty")
@@ -237,7 +237,7 @@ class ModelQueue(Reads):
     def usable(
         self, need: str, transaction: ModelTransaction | None = None, *, reading: bool = False
     ) -> None:
-        """Of several errors the text puts none first: what the caller did comes before what others did."""
+        """Check for errors of the caller before those that others caused; the specification gives no order."""
         if self.closed:
             raise InvalidHandle()
         if need not in ALLOWS[self.access] or (need == "send" and ";" in self.name):

@@ -1,4 +1,4 @@
-"""One client of a model queue manager, with the face of the product."""
+"""One client of a model queue manager, with the public interface."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NUMBERS = itertools.count(1)
 def connect(
     url: str | None = None, *, manager: str = "default", settings: Settings | None = None
 ) -> ModelManager:
-    """A client of the model manager of this name; it is made when it is new."""
+    """Return a client of the model manager of this name, which is created if it does not exist."""
     store = _STORES.setdefault(manager, Store(manager))
     return ModelManager(store, settings or Settings())
 
@@ -69,7 +69,7 @@ def checked(given: dict[str, Any]) -> QueueProperties:
 
 
 class ModelManager:
-    """The face of ``mqredis.QueueManager`` over a :class:`~tests.model.store.Store`."""
+    """The interface of ``mqredis.QueueManager`` over a :class:`~tests.model.store.Store`."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store
@@ -80,7 +80,7 @@ class ModelManager:
 
     @contextmanager
     def step(self, check: Callable[[], None] | None = None) -> Iterator[Store]:
-        """One atomic step: serve what is due, check, act."""
+        """One atomic step: serve due timers, check, act."""
         with self.store.changed:
             if self.closed:
                 raise InvalidHandle()
@@ -136,7 +136,7 @@ class ModelManager:
         *,
         selector: str | None = None,
     ) -> Any:
-        """Open Queue (3.1.7.1.5); a subqueue comes to be when it is first opened."""
+        """Open Queue (3.1.7.1.5); a subqueue is created when it is first opened."""
         if "," in name:
             if access is not Access.SEND:
                 raise UnsupportedAccess()
@@ -291,7 +291,7 @@ class ModelManager:
             timers.serve(store)
 
     def maintain(self) -> None:
-        """All that is due is served by any step; besides, subqueues that are empty and not open go."""
+        """Every step serves due timers; this also removes subqueues that are empty and not open."""
         with self.step() as store:
             for queue in list(store.queues.values()):
                 if not kept(queue.name):

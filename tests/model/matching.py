@@ -24,10 +24,10 @@ NONE: Id = ("", b"")
 
 @dataclass
 class Particular:
-    """What a queue remembers for readers of particular messages."""
+    """State of a queue for reads with match options, groups and marks."""
 
     turns: dict[int, Id] = field(default_factory=dict)
-    """Which group of a priority class had its turn last."""
+    """The group that was served last, per priority class."""
     handle_marks: set[tuple[int, int]] = field(default_factory=set)
     """Browser and lookup id."""
     shared_marks: dict[int, float | None] = field(default_factory=dict)
@@ -59,18 +59,18 @@ class Wanted:
 
     @property
     def plain(self) -> bool:
-        """Is every message good enough?"""
+        """Return whether the read accepts any message."""
         return not (self.named or self.grouping or self.whole or self.unmarked or self.selectors)
 
     @property
     def named(self) -> bool:
-        """Does the match name anything?"""
+        """Return whether the match has any option."""
         given = self.match.model_dump() if self.match else {}
         return any(v is not None and (isinstance(v, int) or normal(v) != NONE) for v in given.values())
 
 
 def selectors(*given: Any) -> list[Selector]:
-    """Those that select anything less than everything."""
+    """Return the selectors that do not select everything."""
     parsed = [parse(item, refuse_never=True) for item in given if item is not None]
     return [item for item in parsed if not item.always]
 
@@ -93,7 +93,7 @@ def place_of(position: Position) -> tuple[int, int]:
 
 
 def agrees(position: Position, match: Match | None, chosen: Sequence[Selector]) -> bool:
-    """Does the message itself agree, whatever group it is in?"""
+    """Return whether the message matches, without regard to its group."""
     from tests.model.adm import as_message
 
     message = as_message(position)
@@ -153,7 +153,7 @@ def whole(queue: Queue, group: Id) -> list[Position] | None:
 
 
 def admits(queue: Queue, position: Position, wanted: Wanted) -> bool:
-    """Do groups and segments allow that this message is had now?"""
+    """Return whether groups and segments allow reading this message now."""
     group, (sequence, offset), how = group_of(position), place_of(position), wanted.grouping
     if group == NONE or not (how or wanted.whole):
         return True
@@ -169,7 +169,7 @@ def admits(queue: Queue, position: Position, wanted: Wanted) -> bool:
 
 
 def together(queue: Queue, position: Position, wanted: Wanted) -> list[Position]:
-    """What is had with this message."""
+    """Return the messages that are read together with this one."""
     group = group_of(position)
     if group == NONE:
         return [position]
@@ -189,7 +189,7 @@ def exclusive(queue: Queue) -> bool:
 
 
 def busy(queue: Queue, group: Id) -> bool:
-    """Is a message of the group active?"""
+    """Return whether a message of the group is active."""
     from tests.model.adm import State
 
     held = (State.LOCKED, State.PURGE_PENDING)
@@ -247,7 +247,7 @@ def search(queue: Queue, wanted: Wanted, count: int = 1) -> list[list[Position]]
 
 
 def inside(queue: Queue, wanted: Wanted, turn: bool) -> list[list[Position]]:
-    """In a group that was begun only its next message may be had."""
+    """In a group that was begun only its next message may be read."""
     member = wanted.member
     assert member is not None
     position = members(queue, member.group).get((member.sequence, member.offset))
@@ -265,7 +265,7 @@ def inside(queue: Queue, wanted: Wanted, turn: bool) -> list[list[Position]]:
 
 @dataclass(eq=False)
 class Logical:
-    """Where a handle is inside a group, and how it came there."""
+    """The position of a handle in a group, with the reads that may be undone."""
 
     member: Member | None = None
     in_unit: bool = False
@@ -288,14 +288,14 @@ class Logical:
         self.member, self.in_unit = following(taken[-1]), unit is not None
 
     def back(self, reader: object) -> None:
-        """What this reader had is back: so is the place, unless an earlier read was undone already."""
+        """A read was undone: restore the position, unless an earlier read was undone already."""
         at = next((n for n, entry in enumerate(self.log) if entry[0] is reader), None)
         if at is not None:
             _, self.member, self.in_unit = self.log[at]
             del self.log[at:]
 
     def settle(self, reader: object) -> None:
-        """What this reader had is gone for good."""
+        """A read is final."""
         self.log = [entry for entry in self.log if entry[0] is not reader]
 
 
@@ -310,7 +310,7 @@ def following(position: Position) -> Member | None:
 
 
 def one_message(messages: Sequence[Message]) -> Message:
-    """Segments as the message that they were."""
+    """Join segments to their message."""
     first = messages[0]
     if not first.segment:
         return first

@@ -1,4 +1,4 @@
-"""Reads of the model: the first message in delivery order that agrees, groups, browsers."""
+"""Reads of the model: the first matching message in delivery order, groups, browsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Reads:
-    """What a handle of the model reads with."""
+    """The read methods of a handle of the model."""
 
     manager: ModelManager
     queue: Queue

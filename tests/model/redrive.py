@@ -1,4 +1,4 @@
-"""Redrive: dead letters and journal copies back to where they came from, as new messages."""
+"""Redrive: send dead letters and journal copies back to their original queue as new messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def redrive(
     store: Store, source: Queue, wanted: Callable[[Position], bool], to: str | None, limit: int | None
 ) -> int:
-    """Times count anew and what the message asked for is in force again, but no dedup key is taken twice."""
+    """Times restart and the requests of the message apply again, but a dedup key in use is not taken twice."""
     went = 0
     for position in list(source.walk(None)):
         if limit is not None and went >= limit:

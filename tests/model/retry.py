@@ -26,7 +26,7 @@ def judges(position: Position) -> bool:
 
 
 def delivered(position: Position) -> bool:
-    """A reader has it: it is neither an uncommitted send nor an open move."""
+    """Return whether a reader holds it: it is neither an uncommitted send nor an open move."""
     holder = position.holder
     moved = isinstance(holder, UnitOfWork) and any(
         o.position is position and o.kind == "move" for o in holder.operations
@@ -80,7 +80,7 @@ def full(to: Queue, position: Position, messages: int | None, octets: int | None
 
 
 def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> None:
-    """Its attempts are over: from now on it tells why."""
+    """Its attempts are exhausted: record the reason."""
     stored = position.stored
     stored.forgive()
     why = "the lease lapsed" if lapsed else "given back"
@@ -91,7 +91,7 @@ def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> Non
 
 
 def judge(store: Store, position: Position, lapsed: bool) -> None:
-    """Where does a message go that no reader holds any more?"""
+    """Return where a message goes that its reader has released."""
     queue, due = position.queue, fate(store, position)
     queue.retried += due in ("again", "rest")
     position.state, position.holder, position.allow_peek = State.AVAILABLE, None, False
@@ -116,7 +116,7 @@ def judge(store: Store, position: Position, lapsed: bool) -> None:
 
 
 def rest(position: Position) -> float:
-    """How long it rests before the next round, in seconds."""
+    """Return the delay before the next cycle, in seconds."""
     policy = position.queue.own.retry
     assert policy is not None
     count = attempts(position.stored)

@@ -1,4 +1,4 @@
-"""Statistics of a queue. Ages and rates are left at nothing: they are of the clock and not of the rules."""
+"""Statistics of a queue, without ages and rates, which depend on the clock."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Store:
             raise DuplicateMessage()
 
     def check_form(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
-        """Is this the queue for such messages, and are they well?"""
+        """Check that the queue accepts messages of this kind and that they are valid."""
         if (unit is not None) != queue.properties.transactional:
             raise TransactionUsage()
         if queue.properties.put_inhibited:
@@ -118,7 +118,7 @@ class Store:
                 raise MessageTimedOut()
 
     def full(self, more: Sequence[Stored]) -> bool:
-        """Would the manager's quota be exceeded? It is tested before that of the queue."""
+        """Return whether the quota of the manager would be exceeded, which is checked before that of the queue."""
         every = (p for q in self.queues.values() for p in q.positions.values())
         held = (p.stored for p in every if p is not self.leaving)
         return exceeds(held, more, self.quota_messages, self.quota_bytes)
@@ -200,7 +200,7 @@ class Store:
                 self.feed(position)
 
     def feed(self, position: Position) -> None:
-        """Hand a message to those who wait: peekers in turn, until a destructive reader takes it."""
+        """Give a message to waiters in order: to peeks, until a destructive read takes it."""
         for waiter in list(position.queue.waiters):
             if position.state is not State.AVAILABLE:
                 break

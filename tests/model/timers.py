@@ -19,7 +19,7 @@ PORTION = 32
 
 
 def serve(store: Store) -> None:
-    """Serve all that is due."""
+    """Serve all due timers."""
     for name in sorted(store.queues):
         while name in store.queues and portion(store, store.queues[name]):
             pass
@@ -50,7 +50,7 @@ def portion(store: Store, queue: Queue) -> bool:
 
 
 def leases(store: Store, positions: list[Position]) -> None:
-    """Readers that are gone give back what they had; what was never committed goes."""
+    """End lapsed leases: release locks and remove uncommitted sends."""
     for position in positions:
         if position.holder in store.locks:
             position.holder.held = False

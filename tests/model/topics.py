@@ -1,4 +1,4 @@
-"""Topics: a message sent to one goes to every queue that subscribed; the topic keeps none."""
+"""Topics: a message sent to a topic goes to every subscribed queue; the topic stores none."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def publish(store: Store, topic: Queue, outs: list[Outgoing], unit: UnitOfWork |
 
 
 def refuse(store: Store, to: Queue, drafts: list[Stored], before: list[Stored]) -> None:
-    """Raise if a subscriber would refuse what it is to get."""
+    """Raise if a subscriber would refuse its copy."""
     if not drafts:
         return
     if to.properties.put_inhibited:

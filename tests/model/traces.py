@@ -1,4 +1,4 @@
-"""What messages leave behind: journal copies, dead letters, acknowledgements (docs/semantics.md)."""
+"""Journal copies, dead letters and acknowledgements (docs/semantics.md)."""
 
 from __future__ import annotations
 

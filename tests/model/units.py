@@ -1,4 +1,4 @@
-"""Transaction and locked message of the model, with the face of the product."""
+"""Transaction and locked message of the model, with the public interface."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ModelTransaction:
 
 
 class ModelLocked:
-    """A two-phase read: commit deletes, abort puts the message back, reject sends it away as rejected."""
+    """A two-phase read: commit deletes the message, abort releases it, reject dead-letters it."""
 
     def __init__(self, handle: ModelQueue, message: Message, lock: Lock) -> None:
         self.handle = handle

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def commit(store: Store, unit: UnitOfWork) -> None:
-    """What was sent appears, what was received is gone, what was moved is there."""
+    """Commit: sent messages appear, received ones are removed, moves take effect."""
     close(store, unit)
     sends = [o.position for o in unit.operations if o.kind == "enqueue"]
     if sends:
@@ -39,7 +39,7 @@ def commit(store: Store, unit: UnitOfWork) -> None:
 
 
 def abort(store: Store, unit: UnitOfWork) -> None:
-    """Every message back in its place, uncommitted sends gone without a trace."""
+    """Abort: release every message and remove uncommitted sends."""
     close(store, unit)
     for operations in by_queue(unit):
         store.deleted(kind_of(operations, "enqueue"), Reason.ABORTED)
@@ -49,7 +49,7 @@ def abort(store: Store, unit: UnitOfWork) -> None:
 
 
 def close(store: Store, unit: UnitOfWork) -> None:
-    """Nothing can be done in it any more."""
+    """Close the unit of work."""
     if not unit.open:
         raise TransactionSequence()
     unit.open = False
@@ -57,7 +57,7 @@ def close(store: Store, unit: UnitOfWork) -> None:
 
 
 def by_queue(unit: UnitOfWork) -> Iterator[list[Operation]]:
-    """Its operations, those of one queue together."""
+    """Return its operations, grouped by queue."""
     queues = dict.fromkeys(o.position.queue for o in unit.operations)
     for queue in queues:
         yield [o for o in unit.operations if o.position.queue is queue]
