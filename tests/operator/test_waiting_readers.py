@@ -13,8 +13,9 @@ from tests.matching.kit import Pending
 from tests.operator.test_workers import until
 from tests.support.backend import Backend
 
-# Without a notification a reader would find the message after this time, in which the test fails.
+# Without a notification a reader would find the message after half a minute.
 LATE = Settings(test_clock=True, allow_volatile=True, recheck_seconds=60)
+SOON = 20.0
 
 ACTS: dict[str, Callable[[Operator], object]] = {
     "trigger": lambda operator: operator.trigger_schedule("nightly"),
@@ -32,4 +33,68 @@ def test_it_is_notified(backend: Backend, qm: QueueManager, operator: Operator, 
         waiting = Pending(lambda: reader.peek(timeout=600))
         until(lambda: qm.queue_info(queue).waiters == 1)
         ACTS[act](operator)
-        assert waiting.result().text
+        assert waiting.future.result(SOON).text
+
+
+def _aside(qm: QueueManager, subqueue: str) -> None:
+    qm.open("orders").move(qm.open("orders").send(b"x").lookup_id, qm.open(f"orders;{subqueue}"))
+
+
+def _move(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    _aside(qm, "aside")
+    return lambda: operator.move("orders;aside", "orders")
+
+
+def _redrive(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    _aside(qm, "poison")
+    return lambda: operator.redrive("orders;poison")
+
+
+def _restore(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    qm.open("orders").send(b"x")
+    operator.delete("orders", trash=600)
+    return lambda: operator.restore("orders")
+
+
+def _run_now(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    qm.open("orders").send(b"x", delay=600)
+    return lambda: operator.run_now("orders")
+
+
+def _release(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    qm.open("orders").send(b"x")
+    lock = qm.open("orders").lock(0)
+    return lambda: operator.release("orders", [lock.lookup_id])
+
+
+def _abort(qm: QueueManager, operator: Operator) -> Callable[[], object]:
+    qm.create_queue("ledger", transactional=True)
+    queue, unit = qm.open("ledger"), qm.transaction()
+    with qm.transaction() as sending:
+        queue.send(b"x", transaction=sending)
+    queue.receive(0, transaction=unit)
+    return lambda: operator.abort(unit.id)
+
+
+RETURNS = {
+    "move": (_move, "orders"),
+    "redrive": (_redrive, "orders"),
+    "restore": (_restore, "orders"),
+    "run_now": (_run_now, "orders"),
+    "release": (_release, "orders"),
+    "abort": (_abort, "ledger"),
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_it_gets_what_becomes_available(
+    backend: Backend, qm: QueueManager, operator: Operator, name: str
+) -> None:
+    prepare, queue = RETURNS[name]
+    act = prepare(qm, operator)
+    with mqredis.connect(backend.client(), settings=LATE) as other:
+        reader = other.open(queue)
+        waiting = Pending(lambda: reader.receive(timeout=600))
+        until(lambda: qm.queue_info(queue).waiters == 1)
+        act()
+        assert waiting.future.result(SOON).body == b"x"
