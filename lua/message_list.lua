@@ -1,5 +1,5 @@
 -- Shows messages of a queue, a page at a time, whatever their state. Changes nothing and serves no timers, so it also shows
--- what is due and not served yet.
+-- what is due and not served yet. All times are as users are shown them (context.shown).
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
 -- KEYS message
@@ -13,13 +13,14 @@
 -- ARGV[7] until  ms: timed messages up to then, "" all
 -- ARGV[8] filter  which messages match, "" all (matching/filter)
 -- ARGV[9] whole  "1": with bodies of more than 4096 bytes, which are kept apart; else without them
--- RETURNS OK now in ms, lead of the broker's clock in ms (core/context), "1" if there may be more, score and place behind which the
---   next page begins; then of each message: id, state (ready, delayed, retry, locked, claimed), when it becomes available in ms or
---   -1, when it expires in ms or -1, what is told of its state (core/message), its bytes, its record
+-- RETURNS OK now in ms, "1" if there may be more, score and place behind which the next page begins; then of each message: id,
+--   state (ready, delayed, retry, locked, claimed), when it becomes available in ms or -1, when it expires in ms or -1, what is
+--   told of its state (core/message), its bytes, its record
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
+--- require "core/message"
 --- require "core/message_state"
 --- require "core/position"
 --- require "core/record"
@@ -38,7 +39,9 @@ if wanted ~= "" then
   filter.load()
   f = filter.parse(wanted)
 end
-reply = { status.OK, "", 0, context.now, context.lead, "0", score, place }
+if score ~= "" then score = string.format("%.0f", score + context.lead) end
+upto = upto and upto + context.lead
+reply = { status.OK, "", 0, context.shown(context.now), "0", score, place }
 
 -- Tells of a message, if it is there and matches. True if the page is full.
 local function tell(from, id, state, due)
@@ -52,14 +55,15 @@ local function tell(from, id, state, due)
     if state == "locked" and (st and string.sub(st.kind, 1, 1) == "C" or not st and q.locks == "") then
       state = "claimed"
     end
-    due = state == "delayed" and delay or -1
+    due = delay
   end
-  reply[at + 1], reply[at + 2], reply[at + 3] = id, state, string.format("%.0f", due)
-  reply[at + 4] = record.flag(rec, 1) and record.expires(rec) or -1
-  reply[at + 5] = st and message_state.counts(st) or ""
+  local expires = record.flag(rec, 1) and record.expires(rec)
+  reply[at + 1], reply[at + 2], reply[at + 3] = id, state, due and string.format("%.0f", context.shown(due)) or -1
+  reply[at + 4] = expires and context.shown(expires) or -1
+  reply[at + 5] = st and message.shown(message_state.shown(st)) or ""
   reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
   if whole and record.flag(rec, 8) then rec = rec .. (redis.call("HGET", from.m, "^" .. id) or "") end
-  reply[at + 7] = rec
+  reply[at + 7] = record.shown(rec, context.lead)
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end
@@ -77,7 +81,7 @@ while which ~= "one" and not full and not done and looks > 0 do
     looks = looks - 1
     if which == "ready" then
       place = page[n]
-      full = tell(q, place, "ready", -1)
+      full = tell(q, place, "ready", nil)
     else
       local at, letter, id = tonumber(page[n + 1]), string.sub(page[n], 1, 1), string.sub(page[n], 2)
       done = upto and at > upto
@@ -93,5 +97,6 @@ while which ~= "one" and not full and not done and looks > 0 do
   end
 end
 if which == "one" then tell(q, place, nil, nil) end
-reply[6], reply[7], reply[8] = not done and which ~= "one" and "1" or "0", score, place
+if score ~= "" then score = string.format("%.0f", context.shown(score)) end
+reply[5], reply[6], reply[7] = not done and which ~= "one" and "1" or "0", score, place
 return context.close(reply)

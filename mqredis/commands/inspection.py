@@ -242,8 +242,8 @@ def _messages(
 ) -> Call[Page[StoredRow]]:
     def parse(status: int, payload: Payload) -> Page[StoredRow]:
         check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
-        now, lead, more, score, at = (text(item) for item in payload[:5])
-        rows = tuple(_row(int(now), int(lead), whole, payload[n : n + 7]) for n in range(5, len(payload), 7))
+        now, more, score, at = (text(item) for item in payload[:4])
+        rows = tuple(_row(int(now), whole, payload[n : n + 7]) for n in range(4, len(payload), 7))
         return Page(rows, following(score, at) if more == "1" else None)
 
     name = queue.path.partition(";")[0]
@@ -251,13 +251,13 @@ def _messages(
     return Call("message_list", keys_, [*args, "1" if whole else ""], parse, changes=False)
 
 
-def _row(now: int, lead: int, whole: bool, row: Payload) -> StoredRow:
+def _row(now: int, whole: bool, row: Payload) -> StoredRow:
     lookup_id, state, due, expires, told, size, record = row
     due_ms, expires_ms = number(due), number(expires)
     return StoredRow(
         raw=(lookup_id, told, record),
         state=text(state),  # type: ignore[arg-type]  # the script says one of these
-        due_at=time_at(due_ms - lead) if due_ms >= 0 else None,
+        due_at=time_at(due_ms) if due_ms >= 0 else None,
         bytes=number(size),
         complete=whole or record[13] not in LARGE,
         overdue=0 <= due_ms <= now or 0 <= expires_ms <= now,

@@ -53,8 +53,10 @@ def test_every_read_shows_the_attempts(qm, background):
         q.peek(0),
         next(iter(q.browse())),
         q.peek_by_lookup_id(lock.message.lookup_id),
+        qm.message("q", lock.message.lookup_id).message,
+        qm.messages("q").items[0].message,
     ]
-    assert [(message.delivery_count, message.attempts) for message in shown] == [(1, 0)] * 4
+    assert [(message.delivery_count, message.attempts) for message in shown] == [(1, 0)] * 6
     tx, (received,) = received_in(qm, q)
     assert (received.delivery_count, received.attempts) == (2, 1)
     tx.abort()

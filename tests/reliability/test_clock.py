@@ -141,6 +141,35 @@ def test_reported_times_follow_the_clock_of_the_server(server: ClockServer) -> N
         assert abs((moved - servers).total_seconds()) < 10
 
 
+def test_listed_times_follow_the_clock_of_the_server(server: ClockServer) -> None:
+    with mqredis.connect(server.url) as qm:
+        qm.create_queue("q", trail=True)
+        qm.create_queue("t", transactional=True)
+        queue = qm.open("q")
+        queue.send("before")
+        server.shift(-HOUR)
+        now = datetime.now(UTC) - timedelta(seconds=HOUR)
+        sent = queue.send("after")
+        delayed = queue.send("delayed", delay=60.0)
+        queue.lock(timeout=0, lease=60)
+        (lock,) = qm.locks("q")
+        unit = qm.transaction()
+        qm.open("t").send("x", transaction=unit)
+        (transaction,), (session,), (held_back,) = qm.transactions(), qm.sessions(), qm.scheduled("q")
+        assert not lock.overdue
+        times = [lock.since, transaction.since, session.last_seen, qm.trail("q", sent.lookup_id)[0].time]
+        stored = qm.message("q", delayed.lookup_id)
+        assert qm.scheduled("q", since=now, until=now + timedelta(seconds=120)).items == (held_back,)
+        assert not qm.scheduled("q", since=now + timedelta(seconds=120))
+        times += [stored.message.arrived_at]
+        assert [time and abs((time - now).total_seconds()) < 30 for time in times] == [True] * 5
+        ends = [lock.lease_until, transaction.lease_until, held_back.due_at]
+        assert [time and 0 < (time - now).total_seconds() < 120 for time in ends] == [True] * 3
+        ages = {depth.name: depth.oldest_seconds for depth in qm.overview()}
+        assert ages["q"] is not None
+        assert ages["q"] < 30
+
+
 def test_promoted_replica_with_a_slow_clock_serves_due_messages(
     start_clock: Callable[..., ClockServer],
 ) -> None:
