@@ -148,7 +148,7 @@ def _quota(arguments: Arguments, output: Output) -> Exit:
             found |= {name: None if value == "none" else value for name, value in changes.items()}
             with logged(arguments, qm, "quota", **changes):
                 qm.set_quota(**found)
-    output.fields({f"quota_{name}": value for name, value in found.items()})
+    output.fields({f"quota_{name}": value for name, value in found.items()}, figure)
     return Exit.DONE
 
 
@@ -178,7 +178,7 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
             raise InvalidArgument("--history needs the name of a queue")
         with open_manager(arguments) as qm:
             periods = qm.history(arguments.queue)
-        output.rows([{name: getattr(each, name) for name in HISTORY} for each in periods], HISTORY)
+        output.rows([{name: getattr(each, name) for name in HISTORY} for each in periods], HISTORY, figure)
         return Exit.DONE
     if arguments.queue is not None:
         with open_manager(arguments) as qm:
@@ -191,9 +191,9 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
     if output.json_lines:
         output.line("", manager=manager, queues=rows, warnings=warnings)
     else:
-        output.fields(manager)
+        output.fields(manager, figure)
         print()
-        output.rows(rows, COLUMNS)
+        output.rows(rows, COLUMNS, figure)
         for text in warnings:
             output.line(f"warning: {text}")
     return Exit.DONE

@@ -25,6 +25,8 @@ from mqredis.settings import Settings
 Arguments = argparse.Namespace
 Subparsers = Any  # argparse keeps the class private
 T = TypeVar("T")
+#: What people see of the value of a field with this name.
+Show = Callable[[str, Any], str]
 
 
 def common_options() -> argparse.ArgumentParser:
@@ -239,21 +241,22 @@ class Output:
         """One result: ``text`` for people, ``fields`` for machines."""
         print(self.encode(fields) if self.json_lines else terminal.lines(text))
 
-    def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    def rows(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[str],
+        show: Show = lambda _, value: shown(value),
+    ) -> None:
         """A table of these columns; machines get every field of each row."""
         if self.json_lines:
             for row in rows:
                 print(self.encode(row))
-        elif not self._rich(rows, columns):
-            cells = [[shown(row[name]) for name in columns] for row in rows]
+        elif not self._rich(rows, columns, show):
+            cells = [[show(name, row[name]) for name in columns] for row in rows]
             print(aligned([[name.replace("_", " ") for name in columns], *cells]), end="")
 
-    def fields(
-        self,
-        fields: Mapping[str, Any],
-        show: Callable[[str, Any], str] = lambda _, value: shown(value),
-    ) -> None:
-        """One thing with its fields; ``show`` tells what people see of the value of a field."""
+    def fields(self, fields: Mapping[str, Any], show: Show = lambda _, value: shown(value)) -> None:
+        """One thing with its fields."""
         if self.json_lines:
             print(self.encode(fields))
         else:
@@ -321,7 +324,7 @@ class Output:
         return terminal.json_line(json.dumps(fields, default=plain, ensure_ascii=False, allow_nan=False))
 
     @staticmethod
-    def _rich(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bool:
+    def _rich(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], show: Show) -> bool:
         if not sys.stdout.isatty():
             return False
         try:
@@ -335,7 +338,7 @@ class Output:
             number = all(isinstance(row[name], int | float) for row in rows)
             table.add_column(name.replace("_", " "), justify="right" if number and rows else "left")
         for row in rows:
-            table.add_row(*(Text(shown(row[name])) for name in columns))  # Text: no markup of strangers
+            table.add_row(*(Text(show(name, row[name])) for name in columns))  # Text: no markup of strangers
         Console().print(table)
         return True
 

@@ -9,7 +9,7 @@ from mqredis.cli.common import shown
 
 
 def figure(name: str, value: Any) -> str:
-    """A field of QueueStatistics as its table shows it. A mapping has one value for each priority."""
+    """A field of a manager or a queue as tables show it. A mapping has one value for each priority."""
     if isinstance(value, Mapping):
         return ", ".join(f"{figure(name, each)} (priority {key})" for key, each in value.items()) or "-"
     if isinstance(value, list | tuple):

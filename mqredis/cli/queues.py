@@ -25,6 +25,7 @@ from mqredis.cli.common import (
     with_pauses,
 )
 from mqredis.cli.exits import Exit
+from mqredis.cli.figures import figure
 from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.keys import ACTIONS
 from mqredis.models import Access, QueueProperties
@@ -136,7 +137,7 @@ def _list(arguments: Arguments, output: Output) -> Exit:
         for row in rows:
             output.line(row["name"])
     else:
-        output.rows(rows, COLUMNS)
+        output.rows(rows, COLUMNS, figure)
     return Exit.DONE
 
 

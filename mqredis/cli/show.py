@@ -24,6 +24,7 @@ from mqredis.cli.common import (
     with_pauses,
 )
 from mqredis.cli.exits import Exit
+from mqredis.cli.figures import figure
 from mqredis.cli.form import hex_id, to_json
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
@@ -173,7 +174,7 @@ def _show(output: Output, items: Iterator[Any] | Sequence[Any], columns: Sequenc
 def _overview(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         rows = with_pauses(qm, map(_row, qm.overview(arguments.pattern)))
-    output.rows(rows, DEPTHS)
+    output.rows(rows, DEPTHS, figure)
     return Exit.DONE
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from datetime import UTC, datetime
 
 # Control characters of both sets (ESC is in C0, the one-byte CSI in C1), and what turns the direction of text around.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -39,7 +40,12 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class Formatter(logging.Formatter):
-    """Formats log records, whose texts may come from messages, for a terminal."""
+    """Formats log records, whose texts may come from messages, for a terminal. Times are in UTC, as in tables."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802, ARG002 - logging's
+        """The time of the record in UTC, with milliseconds."""
+        text = datetime.fromtimestamp(record.created, UTC).isoformat(sep=" ", timespec="milliseconds")
+        return text.removesuffix("+00:00") + "Z"
 
     def format(self, record: logging.LogRecord) -> str:
         """The formatted record, with tracebacks on lines of their own."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, shown
+from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
+from mqredis.cli.figures import figure
 from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
 from mqredis.models import QueueStatistics
@@ -36,8 +37,8 @@ def _top(arguments: Arguments, output: Output) -> Exit:
             if output.json_lines:
                 output.line("", **head, queues=rows)
             else:
-                output.line("  ".join(f"{name} {shown(value)}" for name, value in head.items()))
-                output.rows(rows, COLUMNS)
+                output.line("  ".join(f"{name} {figure(name, value)}" for name, value in head.items()))
+                output.rows(rows, COLUMNS, figure)
             print(end="", flush=True)
             if arguments.count and number >= arguments.count:
                 break

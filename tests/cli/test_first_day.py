@@ -107,6 +107,14 @@ def test_statistics_have_units(orders: Run) -> None:
     assert figures["warnings"] == "-"
 
 
+@pytest.mark.parametrize("words", ["stats", "queue list", "top --count 1", "show overview"])
+def test_tables_write_numbers_with_separators(orders: Run, words: str) -> None:
+    orders("send", "orders", "x" * 2000)
+    told = orders(*words.split()).out
+    (row,) = (line for line in told.splitlines() if line.startswith("orders "))
+    assert re.search(r" 2,0\d\d " if words != "show overview" else r" [\d.,]+ s ", row), row
+
+
 def test_missing_trail_error_says_how_to_enable_trails(orders: Run) -> None:
     told = orders("trail", "orders", "m-1", code=Exit.NOTHING).err
     assert "(mqredis queue set orders --trail 1)" in told

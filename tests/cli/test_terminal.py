@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 
 import pytest
 
@@ -84,6 +85,18 @@ def test_log_output_has_no_control_characters(
 ) -> None:
     record = logging.LogRecord("mqredis.worker", logging.ERROR, "", 1, "failed: %s", (HOSTILE,), None)
     assert _CONTROL.search(terminal.Formatter("%(message)s").format(record)) is None
+
+
+def test_log_times_are_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        record = logging.makeLogRecord({"created": 1_750_000_000.25, "msg": "started"})
+        told = terminal.Formatter("%(asctime)s %(message)s").format(record)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert told == "2025-06-15 15:06:40.250Z started"
 
 
 def test_text_without_control_characters_is_unchanged(run: Run) -> None:

@@ -1,9 +1,10 @@
-"""A server that accepts connections and does not reply: calls fail within a bounded time."""
+"""A server that accepts connections and does not reply, or only greets: calls fail within a bounded time."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import BrokerUnavailable, OutcomeUnknown, Settings
+from tests.support.faults import BlackHole
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 RETRY, REPLY = 0.3, 0.2
@@ -21,6 +24,8 @@ SETTINGS = Settings(retry_seconds=RETRY, reply_timeout_seconds=REPLY, allow_vola
 # Seconds that a busy machine may add to the bound.
 SLACK = 1.5
 TIMEOUT = 0.2
+# Commands that run a script.
+SCRIPTS = {"EVALSHA", "FCALL", "FCALL_RO"}
 
 
 @pytest.fixture
@@ -43,14 +48,46 @@ CALLS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
 
 
 @contextmanager
-def unanswered(server: RedisServer, timeout: float) -> Iterator[None]:
+def in_time(timeout: float) -> Iterator[None]:
     """Check that the call in the block, which gets no reply, fails in time."""
-    os.kill(server.pid, signal.SIGSTOP)
     began = time.monotonic()
     with pytest.raises((BrokerUnavailable, OutcomeUnknown), match="no reply came in time"):
         yield
     assert time.monotonic() - began < timeout + RETRY + REPLY + SLACK
+
+
+@contextmanager
+def unanswered(server: RedisServer, timeout: float) -> Iterator[None]:
+    """Check that the call in the block, which gets no reply, fails in time."""
+    os.kill(server.pid, signal.SIGSTOP)
+    with in_time(timeout):
+        yield
     os.kill(server.pid, signal.SIGCONT)
+
+
+@contextmanager
+def greeted_only(proxy: Proxy, timeout: float) -> Iterator[None]:
+    """Check that the call in the block, whose connections are greeted but whose scripts get no reply, fails in time."""
+    proxy.cut_all()
+    rule = proxy.add(BlackHole(), where=lambda request: request.command in SCRIPTS, times=None)
+    with in_time(timeout):
+        yield
+    assert rule.hits
+    proxy.clear()
+    proxy.cut_all()
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(server.socket_path) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """The URL of a server that never replies."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -75,6 +112,41 @@ async def test_asyncio_call_without_reply_fails_in_time(server: RedisServer, nam
         lock = await queue.lock(0)
         with unanswered(server, timeout):
             await call(queue, lock)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
+    call, timeout = CALLS[name]
+    with mqredis.connect(proxy.url(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        queue = qm.open("q")
+        queue.send(b"x")
+        lock = queue.lock(0)
+        with greeted_only(proxy, timeout):
+            call(queue, lock)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_asyncio_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
+    call, timeout = CALLS[name]
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        queue = await qm.open("q")
+        await queue.send(b"x")
+        lock = await queue.lock(0)
+        with greeted_only(proxy, timeout):
+            await call(queue, lock)
+
+
+def test_first_call_without_reply_fails_in_time(mute: str) -> None:
+    with in_time(0), mqredis.connect(mute, settings=SETTINGS) as qm:
+        qm.open("q").receive(0)
+
+
+async def test_first_asyncio_call_without_reply_fails_in_time(mute: str) -> None:
+    with in_time(0):
+        async with mqredis.asyncio.connect(mute, settings=SETTINGS) as qm, qm.open("q") as queue:
+            await queue.receive(0)
 
 
 def test_close_does_not_wait_for_an_unresponsive_server(server: RedisServer) -> None:

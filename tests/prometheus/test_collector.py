@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+import mqredis
 from mqredis.prometheus import Collector, Meter, render
 from mqredis.worker import Worker
 from mqredis.worker.metrics import figures, worker_metrics
@@ -97,15 +98,43 @@ def test_series_are_unique(qm, meter, worker):
     assert worker.health().keys() == consumers
 
 
+def use_every_kind_of_queue(qm: Any) -> None:
+    """Queues of each kind, with messages in each state."""
+    qm.create_queue("news", topic=True)
+    qm.subscribe("news", "q")
+    qm.create_queue('a "quoted" \\ näme', transactional=True, quota_messages=5)
+    qm.create_queue("groups", group_exclusive=True, journaling=True, trail=True)
+    qm.create_queue("poisoned", retry=mqredis.RetryPolicy(immediate=0, cycles=0))
+    with qm.transaction() as tx, qm.open('a "quoted" \\ näme') as queue:
+        queue.send(b"x", transaction=tx)
+    with qm.open("groups") as groups, qm.open("poisoned") as poisoned, qm.open("news") as news:
+        groups.send(b"x", group_id="a")
+        groups.receive(0)
+        groups.send(b"locked", group_id="a")
+        groups.lock(0)
+        groups.send(b"delayed", delay=3600)
+        news.send(b"x", journal=mqredis.Journal.DEAD_LETTER)
+        poisoned.send(b"x")
+        poisoned.lock(0).abort()
+    with qm.open("other") as other:
+        other.send(b"rejected", journal=mqredis.Journal.DEAD_LETTER)
+        other.lock(0).reject("no paper")
+
+
 def test_promtool_accepts_the_metrics(qm, meter, worker):
-    """Names, types, units and labels are as Prometheus recommends."""
+    """Names, types, units and labels are as Prometheus recommends, in the text of the exporter and of the Collector."""
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (apt-get install prometheus)")
-    text = everything(qm, meter, worker)
+    use_every_kind_of_queue(qm)
+    registry = CollectorRegistry()
+    registry.register(Collector(qm, sources=[meter.metrics, lambda: worker_metrics(worker.consumers)]))
     command = [promtool, "check", "metrics"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    for text in (everything(qm, meter, worker), generate_latest(registry).decode()):
+        for name in ("news", "groups", "poisoned", "system$;deadletter"):
+            assert f'queue="{name}"' in text
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_promtool_accepts_the_rules(tmp_path):
