@@ -1,4 +1,4 @@
-"""The published cases for IBM MQ: all of them, and for each without a test the reason."""
+"""The ids of the published cases for IBM MQ, and the reason for each case without a test."""
 
 from __future__ import annotations
 

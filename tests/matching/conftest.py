@@ -1,4 +1,4 @@
-"""The ``broker`` of a test: real and fake server, sync and asyncio face; the doctor looks at each in the end."""
+"""Fixture ``broker``: real and fake server, blocking and asyncio interface; the doctor checks each at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis import Settings
-from tests.matching.asking import Kit
+from tests.matching.index_kit import Kit
 from tests.matching.kit import Broker, Loop
 from tests.support.backend import Backend
 
@@ -31,10 +31,10 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    server, face = request.param.split("-")
+    server, interface = request.param.split("-")
     manager = f"matching-{os.getpid()}-{next(_numbers)}"
     url = request.getfixturevalue("redis_server").url if server == "real" else f"memory://{manager}"
-    made = Broker(url, manager, request.getfixturevalue("loop") if face == "async" else None)
+    made = Broker(url, manager, request.getfixturevalue("loop") if interface == "async" else None)
     yield made
     try:
         findings = made.qm.doctor().findings

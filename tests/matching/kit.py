@@ -1,4 +1,4 @@
-"""One synchronous-looking face for both clients, so that a case is written once and runs on each."""
+"""A blocking wrapper for both interfaces, so that a case is written once and runs on each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import mqredis
 import mqredis.asyncio as twin
 from mqredis import Outgoing, Settings
 
-# Nothing in these tests takes longer unless it hangs, in seconds.
+# Timeout in seconds; a call that takes longer hangs.
 PATIENCE = 30.0
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -41,7 +41,7 @@ class Loop:
 
 
 class Twin:
-    """An object of the asyncio face behind the names of the sync face."""
+    """An object of the asyncio interface with blocking methods."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
         self._target, self._loop = target, loop
@@ -59,9 +59,9 @@ class Twin:
         return call
 
     def _wrap(self, value: Any) -> Any:
-        faces = (twin.Queue, twin.Transaction, twin.LockedMessage)
+        handles = (twin.Queue, twin.Transaction, twin.LockedMessage)
         more = (twin.Browser, twin.Cursor, twin.GroupWriter)
-        return Twin(value, self._loop) if isinstance(value, (*faces, *more)) else value
+        return Twin(value, self._loop) if isinstance(value, (*handles, *more)) else value
 
     def __iter__(self) -> Iterator[Any]:
         async def collect() -> list[Any]:
@@ -78,7 +78,7 @@ class Twin:
 
 
 class Pending:
-    """A call that runs in a thread beside the test."""
+    """A call that runs in another thread than the test."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.future: Future[Any] = Future()
@@ -88,7 +88,7 @@ class Pending:
     def _run(self, function: Callable[[], Any]) -> None:
         try:
             self.future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - raised by result()
             self.future.set_exception(error)
 
     def result(self) -> Any:
@@ -99,7 +99,7 @@ class Pending:
 
 
 class Broker:
-    """A queue manager for one test, behind one face."""
+    """A queue manager for one test, with clients of one interface."""
 
     def __init__(self, url: str, manager: str, loop: Loop | None) -> None:
         self.url, self.manager, self.loop = url, manager, loop
@@ -124,11 +124,11 @@ class Broker:
         return self.qm.open(name)
 
     def handle(self, name: str = "q", **settings: Any) -> Any:
-        """A handle of another client."""
+        """A queue handle of a new client."""
         return self.client(**settings).open(name)
 
     def beside(self, function: Callable[[], Any], name: str = "q") -> Pending:
-        """Start a read in a thread and come back when it waits."""
+        """Start a read in a thread; return once it is registered as a waiter."""
         before = self.qm.queue_info(name).waiters
         pending = Pending(function)
         pause = threading.Event()
@@ -149,7 +149,7 @@ def bodies(messages: Iterable[Any]) -> list[str]:
 
 
 def drain(queue: Any, **wanted: Any) -> list[str]:
-    """Receive until nothing is left."""
+    """Receive until the queue is empty; return the bodies."""
     found: list[str] = []
     while True:
         try:
@@ -159,7 +159,7 @@ def drain(queue: Any, **wanted: Any) -> list[str]:
 
 
 def in_group(text: str) -> Outgoing:
-    """``Y2/3``: group Y, sequence 2 of 3; without ``/n`` nothing says that it is the last."""
+    """``Y2/3``: group Y, sequence 2 of 3; without ``/n`` the message is not marked as the last."""
     name, _, size = text.partition("/")
     group, sequence = name[0].lower(), int(name[1:])
     return Outgoing(
@@ -168,7 +168,7 @@ def in_group(text: str) -> Outgoing:
 
 
 def put(queue: Any, *items: str, **how: Any) -> None:
-    """``A`` plain, ``A:c1`` with a correlation id, ``Y2/3`` in a group."""
+    """Send ``A`` plain, ``A:c1`` with a correlation id, ``Y2/3`` in a group."""
     for item in items:
         if item[1:2].isdigit():
             queue.send(in_group(item), **how)

@@ -1,4 +1,4 @@
-"""Published cases for IBM MQ, D to G: order, the browse cursor, under the cursor, locks, marks."""
+"""Published cases for IBM MQ, D to G: order, browse cursor, message under the cursor, locks, marks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def at_end(browser, **how):
 
 
 @ibm("D3")
-def test_the_highest_priority_among_the_matches(broker):
+def test_receive_with_match_takes_the_highest_priority_first(broker):
     q = broker.queue()
     for body, priority, correlation in (("A", 1, "c1"), ("B", 7, "c2"), ("C", 5, "c1")):
         q.send(body.encode(), priority=priority, correlation_id=correlation)
@@ -38,7 +38,7 @@ def test_the_highest_priority_among_the_matches(broker):
 
 
 @ibm("D8")
-def test_a_backed_out_message_goes_back_to_its_place(broker):
+def test_aborted_message_returns_to_its_place(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "A", "B", "C", transaction=tx)
@@ -49,7 +49,7 @@ def test_a_backed_out_message_goes_back_to_its_place(broker):
 
 
 @ibm("D9")
-def test_the_place_is_taken_when_the_message_is_sent(broker):
+def test_order_is_that_of_the_sends_not_of_the_commits(broker):
     t = broker.queue("t", transactional=True)
     first, second = broker.qm.transaction(), broker.qm.transaction()
     put(t, "A", transaction=first)
@@ -63,7 +63,7 @@ def test_the_place_is_taken_when_the_message_is_sent(broker):
 
 
 @ibm("E1", "E2", "E4", "E5")
-def test_first_next_end(broker):
+def test_browser_first_next_and_end(broker):
     q = broker.queue()
     put(q, "A", "B", "C")
     with q.browser() as browser, broker.handle().browser() as other:
@@ -75,7 +75,7 @@ def test_first_next_end(broker):
 
 
 @ibm("E7", "E8")
-def test_arrivals_before_and_behind_the_cursor(broker):
+def test_next_sees_only_arrivals_after_the_cursor(broker):
     q = broker.queue()
     q.send(b"A", priority=5)
     with q.browser() as browser:
@@ -89,7 +89,7 @@ def test_arrivals_before_and_behind_the_cursor(broker):
 
 
 @ibm("E10", "E11")
-def test_the_search_runs_forward(broker):
+def test_next_with_match_searches_forward_only(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2", "C:c2")
     with q.browser() as browser:
@@ -102,7 +102,7 @@ def test_the_search_runs_forward(broker):
 
 
 @ibm("E13", "E28")
-def test_removal_under_the_cursor_keeps_the_place(broker):
+def test_cursor_keeps_its_place_when_its_message_is_removed(broker):
     q = broker.queue()
     put(q, "A", "B", "C")
     with q.browser() as browser:
@@ -116,7 +116,7 @@ def test_removal_under_the_cursor_keeps_the_place(broker):
 
 
 @ibm("E14", "F10")
-def test_access(broker):
+def test_browser_needs_peek_access_and_take_needs_receive_access(broker):
     put(broker.queue(), "A")
     with pytest.raises(AccessDenied):
         broker.qm.open("q", Access.SEND).browser().first()
@@ -129,7 +129,7 @@ def test_access(broker):
 
 
 @ibm("E16", "E23")
-def test_units_of_work_are_not_seen(broker):
+def test_browser_skips_uncommitted_messages(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "B", "C", "D", transaction=tx)
@@ -146,7 +146,7 @@ def test_units_of_work_are_not_seen(broker):
 
 
 @ibm("E17")
-def test_an_expired_message_is_never_browsed(broker):
+def test_expired_message_is_not_browsed(broker):
     q = broker.queue()
     q.send(b"A", time_to_be_received=5)
     put(q, "B")
@@ -157,7 +157,7 @@ def test_an_expired_message_is_never_browsed(broker):
 
 
 @ibm("E19")
-def test_browse_next_waits(broker):
+def test_next_waits_for_an_arrival(broker):
     q = broker.queue()
     put(q, "A")
     with q.browser() as browser:
@@ -169,7 +169,7 @@ def test_browse_next_waits(broker):
 
 
 @ibm("E20")
-def test_what_arrives_behind_the_cursor_ends_no_wait(broker):
+def test_arrival_before_the_cursor_does_not_end_a_wait(broker):
     q = broker.queue()
     q.send(b"A", priority=5)
     with q.browser() as browser:
@@ -181,7 +181,7 @@ def test_what_arrives_behind_the_cursor_ends_no_wait(broker):
 
 
 @ibm("E22")
-def test_one_getter_and_any_browsers(broker):
+def test_message_ends_the_wait_of_one_receive_and_of_all_peeks(broker):
     q = broker.queue()
     browsers = [broker.beside(lambda: q.peek(None)) for _ in range(2)]
     getters = [broker.beside(lambda: q.receive(None)) for _ in range(2)]
@@ -195,7 +195,7 @@ def test_one_getter_and_any_browsers(broker):
 
 
 @ibm("E25", "E26", "Q5")
-def test_browse_between_receives_and_with_a_selector(broker):
+def test_browse_with_a_selector_and_between_receives(broker):
     q = broker.queue()
     for n in range(4):
         q.send(str(n), properties={"odd": bool(n % 2)})
@@ -212,7 +212,7 @@ def test_browse_between_receives_and_with_a_selector(broker):
 
 
 @ibm("F1", "F3", "F4", "F7")
-def test_take_and_look_again(broker):
+def test_take_and_current_use_the_message_under_the_cursor(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2", "C:c2")
     with q.browser() as browser:
@@ -230,7 +230,7 @@ def test_take_and_look_again(broker):
                 under()
 
 
-def test_take_in_a_unit_of_work(broker):
+def test_take_in_an_aborted_transaction_returns_the_message(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "A", "B", transaction=tx)
@@ -249,7 +249,7 @@ def test_take_in_a_unit_of_work(broker):
 
 
 @ibm("F6", "F12", "F13")
-def test_lock_take_unlock(broker):
+def test_browser_locks_takes_and_unlocks_the_message_under_the_cursor(broker):
     q = broker.queue()
     put(q, "A", "B")
     with q.browser() as browser, broker.handle().browser() as other:
@@ -270,7 +270,7 @@ def test_lock_take_unlock(broker):
 
 
 @ibm("F15", "F16")
-def test_one_lock_per_browser(broker):
+def test_browser_releases_its_lock_when_it_locks_the_next_message(broker):
     q = broker.queue()
     put(q, "A", "B")
     with q.browser() as browser:
@@ -283,7 +283,7 @@ def test_one_lock_per_browser(broker):
 
 
 @ibm("F18")
-def test_the_lock_of_a_dead_reader_lapses(broker):
+def test_browser_lock_ends_with_its_lease(broker):
     q = broker.queue()
     put(q, "A")
     broker.handle().browser().first(lock=True, lease=10)
@@ -294,7 +294,7 @@ def test_the_lock_of_a_dead_reader_lapses(broker):
 
 
 @ibm("F21", "F22")
-def test_a_locking_browse_counts_as_a_get(broker):
+def test_message_goes_to_one_of_locking_browsers_and_receivers(broker):
     q = broker.queue()
     with q.browser() as one, q.browser() as two:
         waiting = [broker.beside(lambda: one.first(None, lock=True)), broker.beside(lambda: q.receive(None))]
@@ -313,47 +313,47 @@ def test_a_locking_browse_counts_as_a_get(broker):
 # ---- marks ---------------------------------------------------------------------------------------------------
 
 
-def once_each(browser, mark):
+def mark_first(browser, mark):
     return browser.first(unmarked=True, mark=mark).body.decode()
 
 
 @ibm("G1", "G2", "G10")
-def test_handle_marks(broker):
+def test_handle_marks_hide_messages_from_their_browser_only(broker):
     q = broker.queue()
     put(q, "A", "B", "C")
     with q.browser() as browser:
-        assert [once_each(browser, Mark.HANDLE) for _ in range(2)] == ["A", "B"]
+        assert [mark_first(browser, Mark.HANDLE) for _ in range(2)] == ["A", "B"]
         q.send(b"D", priority=7)
-        assert [once_each(browser, Mark.HANDLE) for _ in range(2)] == ["D", "C"]
+        assert [mark_first(browser, Mark.HANDLE) for _ in range(2)] == ["D", "C"]
         with pytest.raises(IoTimeout):
-            once_each(browser, Mark.HANDLE)
+            mark_first(browser, Mark.HANDLE)
         browser.unmark(q.peek(0, match=Match(message_id=browser.current().message_id)))
-        assert once_each(browser, Mark.HANDLE) == "C"
+        assert mark_first(browser, Mark.HANDLE) == "C"
     with q.browser() as again:
-        assert once_each(again, Mark.HANDLE) == "D"
+        assert mark_first(again, Mark.HANDLE) == "D"
 
 
 @ibm("G4", "G5", "G11")
-def test_co_operative_marks(broker):
+def test_co_operative_marks_hide_messages_from_all_co_operating_browsers(broker):
     q = broker.queue()
     put(q, "A", "B", "C")
     with q.browser(co_op=True) as one, broker.handle().browser(co_op=True) as two, q.browser() as outside:
-        assert [once_each(b, Mark.CO_OP) for b in (one, two, one)] == ["A", "B", "C"]
+        assert [mark_first(b, Mark.CO_OP) for b in (one, two, one)] == ["A", "B", "C"]
         with pytest.raises(IoTimeout):
-            once_each(two, Mark.CO_OP)
+            mark_first(two, Mark.CO_OP)
         assert outside.first(unmarked=True).body == b"A"
         one.unmark(q.peek(0), Mark.CO_OP)
-        assert once_each(two, Mark.CO_OP) == "A"
+        assert mark_first(two, Mark.CO_OP) == "A"
     assert q.receive(0).body == b"A"
 
 
 @ibm("G7", "G8")
 @pytest.mark.parametrize("interval", [5.0, -1.0])
-def test_only_co_operative_marks_lapse(broker, interval):
+def test_only_co_operative_marks_expire(broker, interval):
     put(broker.queue(), "A", "B")
     q = broker.client(mark_interval_seconds=interval).open("q")
     with q.browser(co_op=True) as browser:
-        once_each(browser, Mark.CO_OP)
+        mark_first(browser, Mark.CO_OP)
         browser.first(unmarked=True, mark=Mark.HANDLE)
         broker.qm.advance_clock(6)
         if interval < 0:
@@ -366,7 +366,7 @@ def test_only_co_operative_marks_lapse(broker, interval):
 
 
 @ibm("G13")
-def test_co_operative_marks_need_the_set(broker):
+def test_co_operative_mark_needs_a_co_operating_browser(broker):
     q = broker.queue()
     with q.browser() as browser, pytest.raises(MatchOptionsError) as caught:
         browser.first(mark=Mark.CO_OP)
@@ -376,7 +376,7 @@ def test_co_operative_marks_need_the_set(broker):
 
 
 @ibm("G14")
-def test_dispatchers_share_a_queue(broker):
+def test_co_operating_browsers_dispatch_each_message_once(broker):
     q = broker.queue()
     q.send_many([str(n) for n in range(40)])
 
@@ -394,12 +394,12 @@ def test_dispatchers_share_a_queue(broker):
     assert sorted(n for f in found for n in f.result()) == list(range(40))
 
 
-def test_a_closed_browser_leaves_no_marks(broker):
+def test_closed_browser_refuses_calls_and_ends_its_wait(broker):
     q = broker.queue()
     put(q, "A", "B")
     waiting = None
     with q.browser() as browser:
-        once_each(browser, Mark.HANDLE)
+        mark_first(browser, Mark.HANDLE)
         assert bodies(browser) == ["B"]
         waiting = broker.beside(lambda: browser.next(10))
     assert waiting.error() is not None

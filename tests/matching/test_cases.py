@@ -1,4 +1,4 @@
-"""Every published case has a test or a reason."""
+"""Checks that every published case has a test, or a reason for having none."""
 
 from __future__ import annotations
 

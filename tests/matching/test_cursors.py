@@ -1,4 +1,4 @@
-"""Cursors of MSMQ with a match or a selector: each step goes to the next message that agrees."""
+"""MSMQ cursors with a match or a selector: each step goes to the next matching message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def of(queue, **wanted):
     return queue.cursor(**wanted)
 
 
-def test_it_stops_at_what_agrees(broker):
+def test_cursor_visits_only_matching_messages(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2", "C:c1", "D:c2")
     cursor = of(q, match=Match(correlation_id="c2"))
@@ -40,7 +40,7 @@ def test_it_stops_at_what_agrees(broker):
     assert [m.body for m in q.browse()] == [b"A", b"C"]
 
 
-def test_selectors_of_the_cursor_and_of_the_handle(broker):
+def test_cursor_and_handle_selectors_both_apply(broker):
     broker.queue()
     q = broker.qm.open("q", selector="n > 1")
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(6)])
@@ -49,7 +49,7 @@ def test_selectors_of_the_cursor_and_of_the_handle(broker):
     assert of(q).peek(0).body == b"3"
 
 
-def test_what_is_under_the_cursor_is_not_matched_again(broker):
+def test_call_on_a_removed_current_message_is_refused(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2")
     cursor = of(q, match=Match(correlation_id="c2"))
@@ -61,7 +61,7 @@ def test_what_is_under_the_cursor_is_not_matched_again(broker):
         cursor.peek(0)
 
 
-def test_it_goes_on_over_as_many_pages_as_it_takes(broker):
+def test_cursor_searches_across_pages(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(1400)])
     cursor = of(q, selector="n = 1 OR n = 1300 OR n = 1399")
@@ -75,7 +75,7 @@ def test_it_goes_on_over_as_many_pages_as_it_takes(broker):
         cursor.receive(0)
 
 
-def test_it_waits_for_what_agrees_wherever_it_arrives(broker):
+def test_cursor_waits_for_a_matching_message_of_any_priority(broker):
     q = broker.queue()
     put(q, "A:c1")
     cursor = of(q, match=Match(correlation_id="c1"))
@@ -90,7 +90,7 @@ def test_it_waits_for_what_agrees_wherever_it_arrives(broker):
     assert waiting.result().body == b"E"
 
 
-def test_what_is_wrong_is_said_when_it_is_opened(broker):
+def test_invalid_cursor_arguments_are_refused(broker):
     q = broker.queue()
     with pytest.raises(SelectorSyntaxError):
         of(q, selector="n =")

@@ -1,4 +1,4 @@
-"""Published cases for IBM MQ, H to J: sending and getting groups, segments."""
+"""Published cases for IBM MQ, H to J: sending and receiving groups and segments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEGMENTS = Grouping.ALL_SEGMENTS_AVAILABLE
 W = ("A", "Y1/3", "Z2/2", "Y2/3", "Y3/3", "Z1/2", "B")
 
 
-def nothing(queue, **how):
+def assert_none(queue, **how):
     with pytest.raises(IoTimeout):
         queue.receive(0, **how)
 
@@ -37,7 +37,7 @@ nones = pytest.mark.parametrize("none", [bytes(24), b"", ""], ids=repr)
 
 @ibm("H9")
 @nones
-def test_none_as_a_group_id_asks_for_one(broker, none):
+def test_null_group_id_with_a_group_flag_is_generated(broker, none):
     """MQGI_NONE and a flag: as if no group id were given; without a flag there is no group."""
     q = broker.queue()
     ids = [q.send(b"g", group_id=none, last_in_group=True).group_id for _ in range(2)]
@@ -55,14 +55,14 @@ def test_none_as_a_group_id_asks_for_one(broker, none):
 
 @ibm("J3")
 @nones
-def test_a_segment_in_a_group_that_is_none_lacks_the_others(broker, none):
+def test_segment_with_a_null_group_id_is_an_incomplete_message(broker, none):
     q = broker.queue()
     q.send(b"ab", group_id=none, segment=True)
-    nothing(q, grouping=COMPLETE)
+    assert_none(q, grouping=COMPLETE)
 
 
 @ibm("H2", "H12", "I26")
-def test_a_writer_numbers_the_messages(broker):
+def test_group_writer_numbers_the_messages(broker):
     q = broker.queue()
     with q.group() as first:
         first.send("1")
@@ -75,7 +75,7 @@ def test_a_writer_numbers_the_messages(broker):
 
 
 @ibm("H5", "H6")
-def test_leaving_a_group_open(broker):
+def test_close_of_an_open_group_is_refused(broker):
     q = broker.queue()
     group = q.group("g")
     group.send("1")
@@ -99,7 +99,7 @@ def test_leaving_a_group_open(broker):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_one_persistence_for_a_group(broker, first):
+def test_group_members_must_agree_in_recoverable(broker, first):
     q = broker.queue()
     group = q.group("g")
     group.send("1", recoverable=first)
@@ -113,7 +113,7 @@ def test_one_persistence_for_a_group(broker, first):
     assert [(m.body, m.sequence) for m in q.browse()] == [(b"1", 1), (b"2", 2)]
 
 
-def test_in_a_transaction_every_member_is_recoverable(broker):
+def test_group_members_in_a_transaction_are_recoverable(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx, t.group("g") as group:
         group.send("1", transaction=tx, recoverable=False)
@@ -132,7 +132,7 @@ def test_in_a_transaction_every_member_is_recoverable(broker):
         ("priority", 8, None),
     ],
 )
-def test_a_place_that_is_out_of_range(broker, field, value, mqrc):
+def test_out_of_range_position_is_refused(broker, field, value, mqrc):
     q = broker.queue()
     with pytest.raises(InvalidArgument, match=f"{field}: must be from") as caught:
         q.send("x", group_id="g", **{field: value})
@@ -141,7 +141,7 @@ def test_a_place_that_is_out_of_range(broker, field, value, mqrc):
 
 
 @ibm("H8", "H15")
-def test_a_group_and_its_unit_of_work(broker):
+def test_group_begun_in_a_transaction_must_stay_in_it(broker):
     t = broker.queue("t", transactional=True)
     tx = broker.qm.transaction()
     group = t.group("g")
@@ -159,7 +159,7 @@ def test_a_group_and_its_unit_of_work(broker):
 
 
 @ibm("H9", "H11")
-def test_groups_by_hand_in_any_order(broker):
+def test_group_sent_by_explicit_sequences_in_any_order_is_received(broker):
     q = broker.queue()
     sent = q.send("1", last_in_group=False, segment=False, sequence=1, group_id="g")
     assert sent.group_id == "g"
@@ -173,22 +173,22 @@ def test_groups_by_hand_in_any_order(broker):
 
 
 @ibm("H17")
-def test_a_place_may_be_taken_twice(broker):
+def test_duplicate_sequence_in_a_group_is_accepted_and_left_over(broker):
     q = broker.queue()
     put(q, "G1", "G2/2")
     q.send("again", group_id="g", sequence=2, last_in_group=True)
     assert q.peek(0, match=Match(group_id="g", sequence=2)).body == b"G2"
     assert bodies(q.receive_group(0)) == ["G1", "G2"]
-    nothing(q, grouping=ALL)
+    assert_none(q, grouping=ALL)
 
 
 @ibm("H18")
-def test_a_group_appears_with_its_commit(broker):
+def test_group_is_visible_after_its_commit(broker):
     t = broker.queue("t", transactional=True)
     other = broker.handle("t")
     tx = broker.qm.transaction()
     t.send_group(["1", "2"], transaction=tx)
-    nothing(other, grouping=ALL)
+    assert_none(other, grouping=ALL)
     waiting = broker.beside(lambda: other.peek(10, selector="JMSXGroupSeq = 2"), "t")
     tx.commit()
     assert waiting.result().body == b"2"
@@ -200,7 +200,7 @@ def test_a_group_appears_with_its_commit(broker):
 
 
 @ibm("I2")
-def test_physical_and_logical_order(broker):
+def test_browse_and_receive_in_physical_and_logical_order(broker):
     q = broker.queue()
     put(q, *W)
     assert bodies(q.browse()) == ["A", "Y1", "Z2", "Y2", "Y3", "Z1", "B"]
@@ -209,20 +209,20 @@ def test_physical_and_logical_order(broker):
 
 
 @ibm("I3")
-def test_only_the_first_message_begins_a_group(broker):
+def test_logical_order_begins_a_group_at_its_first_message(broker):
     q = broker.queue()
     put(q, "Z2/2", "A", "Z1/2")
     assert drain(q, grouping=LOGICAL) == ["A", "Z1", "Z2"]
     put(q, "Z2/2")
-    nothing(q, grouping=LOGICAL)
+    assert_none(q, grouping=LOGICAL)
 
 
 @ibm("I5", "I6", "I8", "I9")
-def test_inside_a_group_only_the_next_member(broker):
+def test_reader_inside_a_group_gets_only_the_next_member(broker):
     q = broker.queue()
     put(q, "Y1", "A", "Y3/3", "Z1/1")
     assert q.receive(0, grouping=LOGICAL).body == b"Y1"
-    nothing(q, grouping=LOGICAL)
+    assert_none(q, grouping=LOGICAL)
     assert q.receive(0).body == b"A"
     waiting = broker.beside(lambda: q.receive(10, grouping=LOGICAL))
     put(q, "B", "Y2")
@@ -237,7 +237,7 @@ def test_inside_a_group_only_the_next_member(broker):
 
 
 @ibm("I11", "I12")
-def test_abort_brings_the_place_in_the_group_back(broker):
+def test_abort_restores_the_position_in_the_group(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "Y1/3", "Y2/3", "Y3/3", transaction=tx)
@@ -254,7 +254,7 @@ def test_abort_brings_the_place_in_the_group_back(broker):
         assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y2"
 
 
-def test_a_lock_given_back_brings_the_place_back(broker):
+def test_aborted_lock_restores_the_position_in_the_group(broker):
     q = broker.queue()
     put(q, "Y1", "Y2/2")
     q.lock(0, grouping=LOGICAL).abort()
@@ -263,22 +263,22 @@ def test_a_lock_given_back_brings_the_place_back(broker):
 
 
 @ibm("I14", "I17", "I18")
-def test_all_messages_available(broker):
+def test_all_messages_available_waits_for_the_complete_group(broker):
     q = broker.queue()
     put(q, "Y1", "Y2")
-    nothing(q, grouping=ALL)
+    assert_none(q, grouping=ALL)
     waiting = broker.beside(lambda: q.receive(10, grouping=ALL | LOGICAL))
     put(q, "Y3/3")
     assert waiting.result().body == b"Y1"
     assert broker.handle().receive(0, match=Match(sequence=3)).body == b"Y3"
     assert q.receive(0, grouping=ALL | LOGICAL).body == b"Y2"
-    nothing(q, grouping=ALL | LOGICAL)
+    assert_none(q, grouping=ALL | LOGICAL)
     put(q, "A")
     assert broker.handle().receive(0, grouping=ALL).body == b"A"
 
 
 @ibm("I15")
-def test_incomplete_groups_are_passed_over(broker):
+def test_incomplete_groups_are_skipped(broker):
     q = broker.queue()
     put(q, "A1", "B1", "B2/2")
     with q.browser(grouping=ALL | LOGICAL) as browser:
@@ -290,7 +290,7 @@ def test_incomplete_groups_are_passed_over(broker):
 
 
 @ibm("I20", "I21")
-def test_nothing_reserves_a_group(broker):
+def test_reading_a_group_does_not_reserve_it(broker):
     q = broker.queue()
     put(q, "Y1/2", "Z1/2", "Z2/2", "Y2/2")
     with q.browser(grouping=LOGICAL) as browser:
@@ -300,36 +300,36 @@ def test_nothing_reserves_a_group(broker):
         assert q.receive(0, grouping=LOGICAL).body == b"Z2"
     assert q.receive(0, grouping=LOGICAL).body == b"Y1"
     broker.handle().receive(0, match=Match(sequence=2))
-    nothing(q, grouping=LOGICAL)
+    assert_none(q, grouping=LOGICAL)
 
 
 @ibm("I23")
-def test_an_expired_member_leaves_the_group_incomplete(broker):
+def test_expired_member_leaves_the_group_incomplete(broker):
     q = broker.queue()
     put(q, "Y1")
     q.send(in_group("Y2").replace(time_to_be_received=5))
     put(q, "Y3/3")
     assert q.peek(0).body == b"Y1"
     broker.qm.advance_clock(6)
-    nothing(q, grouping=ALL)
+    assert_none(q, grouping=ALL)
     assert broker.qm.queue_info("q").messages == 2
 
 
 @ibm("I24", "M14")
-def test_the_group_of_a_dead_reader(broker):
+def test_group_of_a_reader_whose_lease_ended_begins_again(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "Y1/2", "Y2/2", transaction=tx)
     dead = broker.client()
     assert dead.open("t").receive(0, transaction=dead.transaction(lease=5), grouping=LOGICAL).body == b"Y1"
-    nothing(t, grouping=LOGICAL)
+    assert_none(t, grouping=LOGICAL)
     broker.qm.advance_clock(6)
     with broker.qm.transaction() as tx:
         found = t.receive(0, transaction=tx, grouping=LOGICAL)
         assert (found.body, found.delivery_count, found.abort_count) == (b"Y1", 2, 1)
 
 
-def test_whole_groups(broker):
+def test_groups_yields_whole_groups(broker):
     q = broker.queue()
     put(q, *W, "X1")
     assert [bodies(group) for group in q.groups()] == [["A"], ["Y1", "Y2", "Y3"], ["Z1", "Z2"], ["B"]]
@@ -338,7 +338,7 @@ def test_whole_groups(broker):
     assert bodies(waiting.result()) == ["X1", "X2"]
 
 
-def test_ten_readers_of_whole_groups(broker):
+def test_ten_readers_receive_each_group_whole_and_once(broker):
     q = broker.queue()
     for group in range(20):
         q.send_group([f"{group}-{n}" for n in range(3)])
@@ -348,13 +348,13 @@ def test_ten_readers_of_whole_groups(broker):
 
 
 @ibm("Q11")
-def test_a_selector_is_asked_about_the_first_message_of_a_group(broker):
+def test_selector_applies_to_the_first_message_of_a_group(broker):
     q = broker.queue()
     q.send("Y1", group_id="y", properties={"k": 1})
     put(q, "Y2/2", "A")
     chosen = broker.qm.open("q", selector="k = 1")
     assert [chosen.receive(0, grouping=LOGICAL).body for _ in range(2)] == [b"Y1", b"Y2"]
-    nothing(chosen, grouping=LOGICAL)
+    assert_none(chosen, grouping=LOGICAL)
 
 
 # ---- segments ------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_segments_are_joined_or_delivered_one_by_one(broker):
 
 
 @ibm("J3", "J6")
-def test_a_missing_segment(broker):
+def test_message_with_a_missing_segment_is_skipped(broker):
     q = broker.queue()
     segments(q, 0, 30)
     put(q, "A")
@@ -400,7 +400,7 @@ def test_a_missing_segment(broker):
     assert len(waiting.result().body) == 35
 
 
-def test_a_complete_message_is_locked_and_settled_as_one(broker):
+def test_segmented_message_is_locked_and_settled_as_one(broker):
     q = broker.queue()
     sent = q.send_group([b"x" * 5000 + b"y" * 5000 + b"z", b"tail"], segment_bytes=5000)
     assert len(sent) == 4
@@ -421,7 +421,7 @@ def test_a_complete_message_is_locked_and_settled_as_one(broker):
     assert q.lock_many(1, 0, settle=[first])[0].body == b"last"
 
 
-def test_bad_groups(broker):
+def test_invalid_group_arguments_are_refused(broker):
     q = broker.queue()
     for call in (
         lambda: q.send_group([]),
@@ -433,7 +433,7 @@ def test_bad_groups(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_a_group_of_many(broker):
+def test_group_of_700_messages_is_received_whole(broker):
     q = broker.queue()
     q.send_group([str(n) for n in range(700)])
     assert len(q.receive_group(0)) == 700

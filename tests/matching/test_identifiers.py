@@ -36,7 +36,7 @@ def named(queue, *names):
 
 
 @ibm("A1")
-def test_by_message_id(broker):
+def test_receive_by_message_id(broker):
     q = broker.queue()
     named(q, "A m1 -", "B m2 -")
     assert q.receive(0, match=Match(message_id="m2")).body == b"B"
@@ -44,7 +44,7 @@ def test_by_message_id(broker):
 
 
 @ibm("A2", "A7", "A8")
-def test_no_id_and_the_zero_id_mean_any(broker):
+def test_missing_and_null_ids_match_any_message(broker):
     q = broker.queue()
     named(q, "A - c1", "B - -", "C - -")
     assert q.receive(0, match=Match()).body == b"A"
@@ -53,7 +53,7 @@ def test_no_id_and_the_zero_id_mean_any(broker):
 
 
 @ibm("A4", "A5", "A26")
-def test_both_ids_must_agree(broker):
+def test_message_id_and_correlation_id_must_both_match(broker):
     q = broker.queue()
     named(q, "A m1 c1", "B m1 c2", "C m2 c2")
     missing(q, match=Match(message_id="m2", correlation_id="c1"))
@@ -62,14 +62,14 @@ def test_both_ids_must_agree(broker):
 
 
 @ibm("A10", "A11")
-def test_ids_need_not_be_unique(broker):
+def test_duplicate_message_ids_are_both_received(broker):
     q = broker.queue()
     named(q, "A m1 -", "B m1 -")
     assert drain(q, match=Match(message_id="m1")) == ["A", "B"]
 
 
 @ibm("A13", "A14")
-def test_bytes_are_filled_with_zeros_and_never_a_prefix(broker):
+def test_byte_ids_match_with_zero_padding_and_not_by_prefix(broker):
     q = broker.queue()
     for _ in range(2):
         q.send(b"A", correlation_id=b"12345")
@@ -81,7 +81,7 @@ def test_bytes_are_filled_with_zeros_and_never_a_prefix(broker):
 
 
 @ibm("A16", "A17")
-def test_generated_ids(broker):
+def test_generated_message_ids_are_unique_and_searchable(broker):
     q = broker.queue()
     sent = [q.send(b"A"), q.send(b"B"), q.send(b"C", message_id="m1")]
     assert len({s.message_id for s in sent}) == 3
@@ -96,7 +96,7 @@ nones = pytest.mark.parametrize("none", NONES, ids=repr)
 
 @ibm("A16")
 @nones
-def test_none_as_a_message_id_asks_for_one(broker, none):
+def test_null_message_id_is_generated(broker, none):
     q = broker.queue()
     sent = [q.send(b"A", message_id=none), q.send(b"B", message_id=none)]
     sent += q.send_many([Outgoing(body=b"C", message_id=none), Outgoing(body=b"D", message_id=none)])
@@ -108,7 +108,7 @@ def test_none_as_a_message_id_asks_for_one(broker, none):
 
 @ibm("A8")
 @nones
-def test_none_as_a_correlation_id_is_no_correlation_id(broker, none):
+def test_null_correlation_id_is_stored_as_none(broker, none):
     q = broker.queue()
     q.send(b"A", correlation_id=none)
     q.send("B", correlation_id=none)
@@ -123,8 +123,7 @@ def test_none_as_a_correlation_id_is_no_correlation_id(broker, none):
         assert {m.correlation_id for m in found} == {None}
 
 
-def test_what_only_ends_in_zeros_is_an_id(broker):
-    """An identifier is read as it was sent."""
+def test_id_with_trailing_zeros_is_returned_as_sent(broker):
     q = broker.queue()
     given = b"a" + bytes(23)
     q.send(b"A", message_id=given, correlation_id=given, group_id="\0")
@@ -132,7 +131,7 @@ def test_what_only_ends_in_zeros_is_an_id(broker):
     assert (message.message_id, message.correlation_id, message.group_id) == (given, given, "\0")
 
 
-def test_a_reply_to_a_request_that_passes_a_correlation_id_which_is_none(broker):
+def test_request_passing_a_null_correlation_id_gets_the_reply(broker):
     q = broker.queue()
     how = {"correlation_id": bytes(24), "acknowledge": Acknowledge.PASS_CORRELATION_ID}
     asking = Pending(lambda: broker.qm.request(q, b"ask", timeout=30, **how))
@@ -142,15 +141,15 @@ def test_a_reply_to_a_request_that_passes_a_correlation_id_which_is_none(broker)
     assert reply.message_id == f"mq-{reply.lookup_id:016x}"
 
 
-def test_an_id_that_looks_generated_and_one_that_is(broker):
+def test_given_id_equal_to_a_generated_one_matches_both_messages(broker):
     q = broker.queue()
     first = q.send(b"A")
     q.send(b"B", message_id=first.message_id)
     assert drain(q, match=Match(message_id=first.message_id)) == ["A", "B"]
 
 
-def test_a_message_whose_given_id_is_its_generated_one_is_there_once(broker):
-    """What mirrors one manager to another and keeps the ids meets this: both count from 1."""
+def test_given_id_equal_to_the_own_generated_id_is_found_once(broker):
+    """This happens when messages are copied between managers with their ids, since every manager counts from 1."""
     q = broker.queue()
     spare = q.send(b"-")
     q.receive(0)
@@ -173,8 +172,8 @@ def test_a_message_whose_given_id_is_its_generated_one_is_there_once(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_pages_of_an_id_that_is_a_generated_one(broker):
-    """It ends a page, begins one or stands in between, given by the sender or not: each message is there once."""
+def test_id_equal_to_a_generated_one_is_found_once_at_every_page_position(broker):
+    """The message is the first, the last or another one of a page, and its id is given or generated."""
     q = broker.queue()
     for place in (0, 63, 64, 129):
         for given in (True, False):
@@ -192,7 +191,7 @@ def test_pages_of_an_id_that_is_a_generated_one(broker):
 
 
 @ibm("A20")
-def test_request_and_reply(broker):
+def test_reply_is_received_by_the_request_message_id(broker):
     requests, replies = broker.queue("requests"), broker.queue("replies")
     ids = [requests.send(b"one").message_id, requests.send(b"two").message_id]
     for request in (requests.receive(0), requests.receive(0)):
@@ -202,7 +201,7 @@ def test_request_and_reply(broker):
 
 
 @ibm("A22")
-def test_fifty_getters_one_message(broker):
+def test_one_of_fifty_concurrent_receives_gets_the_message(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2")
     getters = [Pending(lambda: q.receive(0, match=Match(correlation_id="c1"))) for _ in range(50)]
@@ -223,21 +222,21 @@ def test_fifty_getters_one_message(broker):
         ({"message_id": 7}, 2247),
     ],
 )
-def test_bad_match_options(fields, mqrc):
+def test_invalid_match_options_are_refused(fields, mqrc):
     with pytest.raises(MatchOptionsError) as caught:
         Match(**fields)
     assert caught.value.mqrc == mqrc
     assert isinstance(caught.value, InvalidArgument)
 
 
-def test_a_match_is_a_match(broker):
+def test_match_that_is_not_a_match_object_is_refused(broker):
     q = broker.queue()
     with pytest.raises(MatchOptionsError):
         q.receive(0, match={"message_id": "m1"})
 
 
 @ibm("A25", "C10", "C11")
-def test_what_a_unit_of_work_holds_is_not_there(broker):
+def test_message_received_in_an_open_transaction_does_not_match(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         token = t.send(b"A", correlation_id="c1", transaction=tx).token
@@ -253,7 +252,7 @@ def test_what_a_unit_of_work_holds_is_not_there(broker):
 
 
 @ibm("B2", "B3", "B6", "B9")
-def test_group_and_sequence(broker):
+def test_match_by_group_and_sequence(broker):
     q = broker.queue()
     put(q, "A", "Y1/2", "Y2/2", "Z1/1", "Z2")
     assert q.receive(0, match=Match(group_id="z", sequence=2)).body == b"Z2"
@@ -265,14 +264,14 @@ def test_group_and_sequence(broker):
 
 
 @ibm("B5")
-def test_one_segment(broker):
+def test_match_by_group_sequence_and_offset(broker):
     q = broker.queue()
     q.send_group([b"a" * 10 + b"b" * 10 + b"c" * 5], group_id="y", segment_bytes=10)
     assert q.receive(0, match=Match(group_id="y", sequence=1, offset=10)).body == b"b" * 10
 
 
 @ibm("C1", "C2", "C8")
-def test_token(broker):
+def test_match_by_token(broker):
     q = broker.queue()
     put(q, "A")
     token = q.send(b"B").token
@@ -284,7 +283,7 @@ def test_token(broker):
 
 
 @ibm("C4")
-def test_a_token_does_not_wait(broker):
+def test_receive_by_token_with_a_timeout_is_refused(broker):
     q = broker.queue()
     for timeout in (None, 1):
         with pytest.raises(MatchOptionsError) as caught:
@@ -293,7 +292,7 @@ def test_a_token_does_not_wait(broker):
 
 
 @ibm("C5")
-def test_token_and_another_field(broker):
+def test_token_and_correlation_id_must_both_match(broker):
     q = broker.queue()
     token = q.send(b"B", correlation_id="c1").token
     missing(q, match=Match(token=token, correlation_id="c2"))
@@ -301,7 +300,7 @@ def test_token_and_another_field(broker):
 
 
 @ibm("C7")
-def test_under_the_cursor_nothing_is_matched(broker):
+def test_take_does_not_match_again(broker):
     q = broker.queue()
     put(q, "A", "B")
     with q.browser(match=Match(token=q.peek(0).token)) as browser:
@@ -312,7 +311,7 @@ def test_under_the_cursor_nothing_is_matched(broker):
             browser.take()
 
 
-def test_move_purge_and_expiry_keep_the_index(broker):
+def test_index_follows_moves_purges_and_expiry(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c1", "C:c2")
     q.send(b"D", correlation_id="c1", time_to_be_received=5)
@@ -325,7 +324,7 @@ def test_move_purge_and_expiry_keep_the_index(broker):
     missing(q, match=Match(correlation_id="c1"))
 
 
-def test_delayed_messages_match_when_their_time_has_come(broker):
+def test_delayed_message_matches_after_its_delay(broker):
     q = broker.queue()
     q.send(b"A", correlation_id="c1", delay=5)
     missing(q, match=Match(correlation_id="c1"))
@@ -334,7 +333,7 @@ def test_delayed_messages_match_when_their_time_has_come(broker):
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\4@", "x" * 255, "é", "c1\1", b"\0\1", b"\xff" * 200])
-def test_odd_identifiers(broker, odd):
+def test_identifiers_with_unusual_characters_match(broker, odd):
     q = broker.queue()
     q.send(b"no", correlation_id="a")
     q.send(b"A", correlation_id=odd, message_id=odd, group_id=odd)
@@ -342,7 +341,7 @@ def test_odd_identifiers(broker, odd):
     assert q.receive(0, match=wanted).correlation_id == odd
 
 
-def test_many_of_a_kind(broker):
+def test_match_of_1200_messages_returns_the_requested_number(broker):
     q = broker.queue()
     q.send_many([in_group("Y1")] * 1200)
     assert len(q.receive_many(200, 0, match=Match(group_id="y"))) == 200

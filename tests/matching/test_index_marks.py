@@ -1,4 +1,5 @@
-"""In the index of identifiers stands what comes before the mark, however it comes or goes (lua/core/queue.lua)."""
+"""The index of identifiers has exactly the messages up to its mark, however they arrive or leave
+(lua/core/queue.lua)."""
 
 from __future__ import annotations
 
@@ -10,41 +11,41 @@ from mqredis import Journal, Match, Outgoing
 from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Order
 from mqredis.operations import pipelines
-from tests.matching.asking import SPECIAL, C, Kit, named, numbered
+from tests.matching.index_kit import SPECIAL, C, Kit, named, numbered
 from tests.matching.kit import drain
 from tests.support.counts import set_reach
 
 
 def claim(kit: Kit, count: int) -> None:
-    """The first of queue q, for a data pipeline."""
+    """Claim the first messages of queue q for a data pipeline."""
     context = kit.qm._context
     address = Address(context.keys, "q", kit.qm._run(pipelines.look(context, "q")).generation)
     assert kit.qm._run(pipelines.claim(address, "lake", "first", 1, Order(count), True)).count == count
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_what_comes_before_the_mark_enters_at_once(kit: Kit, special: dict[str, Any]) -> None:
-    """Of a higher priority, or sent in a transaction."""
+def test_message_that_arrives_before_the_mark_is_indexed_at_once(kit: Kit, special: dict[str, Any]) -> None:
+    """It has a higher priority, or was sent in a transaction that began earlier."""
     q, t = kit.qm.open("q"), kit.qm.open("t")
-    for _ in range(2):  # the long way and the short one
+    for _ in range(2):  # the first call of a session takes another path than the second
         q.send_many(named("a", **special))
-        kit.ask()
+        kit.build_index()
         q.send(b"b", correlation_id="b", priority=4, **special)
         q.send_many(named("c", "d", priority=7, **special))
         q.send_many(named("e", priority=2, **special))
-        assert (kit.reach(), kit.indexed()) == ("a", ["a", "b", "c", "d"])
+        assert (kit.indexed_up_to(), kit.indexed()) == ("a", ["a", "b", "c", "d"])
         assert drain(q) == ["c", "d", "b", "a", "e"]
         assert kit.indexed() == []
-    for _ in range(2):  # what was sent in a transaction that others have passed
+    for _ in range(2):  # a transaction that is committed after later ones
         one, two, three = (kit.qm.transaction() for _ in range(3))
         t.send(b"a", correlation_id="a", transaction=one, **special)
         t.send_many(named("b", "c", **special), transaction=two)
         t.send(b"d", correlation_id="d", transaction=three, **special)
         three.commit()
-        kit.ask("t")
+        kit.build_index("t")
         one.commit()
         two.commit()
-        assert (kit.reach("t"), kit.indexed("t")) == ("d", ["a", "b", "c", "d"])
+        assert (kit.indexed_up_to("t"), kit.indexed("t")) == ("d", ["a", "b", "c", "d"])
         with kit.qm.transaction() as unit:
             assert t.receive(0, transaction=unit).body == b"a"
             assert t.receive(0, match=Match(correlation_id="b"), transaction=unit).body == b"b"
@@ -52,8 +53,8 @@ def test_what_comes_before_the_mark_enters_at_once(kit: Kit, special: dict[str, 
             assert kit.indexed("t") == []
 
 
-def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
-    """Locked singly or together, in a transaction, delayed, moved away: none was available when the search ran."""
+def test_message_that_becomes_available_before_the_mark_is_indexed(kit: Kit) -> None:
+    """Locked, in a transaction, delayed or moved messages were not available when the index was built."""
     q, t, sub = kit.qm.open("q"), kit.qm.open("t"), kit.qm.open("q;s")
     q.send_many(named("p1", "p2", "l"))
     with kit.qm.transaction() as unit:
@@ -69,7 +70,7 @@ def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
     with kit.qm.transaction() as last:
         t.send_many(named("z"), transaction=last)
     for queue in ("q", "t", "q;s"):
-        kit.ask(queue)
+        kit.build_index(queue)
     sub_q = "q%3Bs"
     assert (kit.indexed(), kit.indexed("t"), kit.indexed(sub_q)) == (["z"], ["z"], ["m"])
     single.abort()
@@ -79,31 +80,35 @@ def test_what_comes_back_later_is_in_it(kit: Kit) -> None:
     other.abort()
     kit.qm.advance_clock(61)
     kit.qm.maintain()
-    assert (kit.reach(), kit.indexed()) == ("z", ["d", "l", "p1", "p2", "z"])
-    assert (kit.reach("t"), kit.indexed("t")) == ("z", ["r1", "r2", "s1", "s2", "z"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("z", ["d", "l", "p1", "p2", "z"])
+    assert (kit.indexed_up_to("t"), kit.indexed("t")) == ("z", ["r1", "r2", "s1", "s2", "z"])
     sub.move(moved.lookup_id, q)
-    assert (kit.reach(), kit.indexed(), kit.indexed(sub_q)) == ("z", ["d", "l", "m", "p1", "p2", "z"], [])
+    assert (kit.indexed_up_to(), kit.indexed(), kit.indexed(sub_q)) == (
+        "z",
+        ["d", "l", "m", "p1", "p2", "z"],
+        [],
+    )
     assert drain(q, match=Match(correlation_id="m")) == ["m"]
 
 
 def test_each_queue_has_its_own_mark(kit: Kit) -> None:
     q, sub = kit.qm.open("q"), kit.qm.open("q;s")
     sent = q.send_many(named("a", "b", "c"))
-    kit.ask()
+    kit.build_index()
     for message in sent[:2]:
         q.move(message.lookup_id, sub)
-    assert (kit.indexed(), kit.indexed("q%3Bs"), kit.reach("q%3Bs")) == (["c"], [], "0")
+    assert (kit.indexed(), kit.indexed("q%3Bs"), kit.indexed_up_to("q%3Bs")) == (["c"], [], "0")
     sub.move(sent[0].lookup_id, q)
     assert (kit.indexed(), kit.indexed("q%3Bs")) == (["a", "c"], [])
-    kit.ask("q;s")
-    assert (kit.reach("q%3Bs"), kit.indexed("q%3Bs")) == ("b", ["b"])
+    kit.build_index("q;s")
+    assert (kit.indexed_up_to("q%3Bs"), kit.indexed("q%3Bs")) == ("b", ["b"])
     q.move(sent[0].lookup_id, sub)
     q.move(sent[2].lookup_id, sub)
     assert (kit.indexed(), kit.indexed("q%3Bs")) == ([], ["a", "b"])
     assert drain(sub, match=C) == ["c"]
 
 
-def test_copies_are_found_by_the_message_that_they_are_copies_of(kit: Kit) -> None:
+def test_dead_letter_copies_are_found_by_the_ids_of_the_original(kit: Kit) -> None:
     q = kit.qm.open("q")
     sent = q.send(b"x", correlation_id="c", time_to_be_received=5, journal=Journal.DEAD_LETTER)
     kit.qm.advance_clock(6)
@@ -118,14 +123,14 @@ def test_copies_are_found_by_the_message_that_they_are_copies_of(kit: Kit) -> No
     assert dead.receive(0, match=C).body == b"y"
 
 
-def test_what_is_sent_again_from_the_dead_letters(kit: Kit) -> None:
+def test_redriven_message_is_found_by_its_correlation_id(kit: Kit) -> None:
     q, dead = kit.qm.open("q"), kit.qm.open("system$;deadletter")
     q.send(b"x", correlation_id="c", time_to_be_received=5, journal=Journal.DEAD_LETTER)
     kit.qm.advance_clock(6)
     assert drain(q) == []
     q.send_many(named("a"))
-    kit.ask()
-    kit.ask("system$;deadletter")
+    kit.build_index()
+    kit.build_index("system$;deadletter")
     assert kit.indexed("system%24%3Bdeadletter") == ["c"]
     assert kit.qm.redrive(dead.name) == 1
     assert (kit.indexed("system%24%3Bdeadletter"), kit.indexed()) == ([], ["a"])
@@ -133,25 +138,27 @@ def test_what_is_sent_again_from_the_dead_letters(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_a_claim_takes_on_both_sides_of_the_mark(kit: Kit, special: dict[str, Any]) -> None:
+def test_claim_and_release_keep_the_index_on_both_sides_of_the_mark(
+    kit: Kit, special: dict[str, Any]
+) -> None:
     q = kit.qm.open("q")
     q.send_many([b"0", *named("a", "b", **special)])
-    kit.ask()
+    kit.build_index()
     q.send_many([b"1", *named("c", "d", **special), b"2"])
     claim(kit, 5)
     assert kit.indexed() == []
-    kit.ask()
+    kit.build_index()
     assert kit.indexed() == ["d"]
     assert kit.qm._run(pipelines.release(kit.qm._context, "q", "lake", False)) == 5
     assert kit.indexed() == ["a", "b", "c", "d"]
     assert drain(q) == ["0", "a", "b", "1", "c", "d", "2"]
 
 
-def test_every_arriving_message_enters_a_part_of_an_index_until_a_search(kit: Kit) -> None:
+def test_partial_index_takes_all_arrivals_until_a_search_completes_it(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("l", "a", "c"), Outgoing(body=b"b", correlation_id="b", message_id="b")])
     lock = q.lock(0)
-    kit.say("part")
+    kit.set_index_fields("part")
     q.send(b"d", correlation_id="d")
     q.send_many(named("e", "f"))
     lock.abort()
@@ -160,70 +167,72 @@ def test_every_arriving_message_enters_a_part_of_an_index_until_a_search(kit: Ki
     assert kit.qm.doctor().healthy
     assert kit.indexed() == ["d", "e", "f"]
     assert drain(q, match=C) == ["c"]
-    assert (kit.reach(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
     q.send(b"g", correlation_id="g")
-    assert (kit.reach(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("f", ["b", "d", "e", "f"])
 
 
-def test_a_part_of_an_index_in_an_empty_queue(kit: Kit) -> None:
-    kit.say("part")
-    kit.ask()
-    assert kit.reach() == "0"
+def test_partial_index_of_an_empty_queue_is_completed_by_a_search(kit: Kit) -> None:
+    kit.set_index_fields("part")
+    kit.build_index()
+    assert kit.indexed_up_to() == "0"
     kit.qm.open("q").send_many(named("a"))
-    assert (kit.reach(), kit.indexed()) == ("0", [])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("0", [])
 
 
-def test_a_part_of_an_index_that_searches_have_begun_to_complete(kit: Kit) -> None:
-    """The messages that arrived later are in it, and earlier ones up to ``index_at``."""
+def test_partly_completed_index_is_completed_by_further_searches(kit: Kit) -> None:
+    """It has the messages that arrived after it was begun, and earlier ones up to ``index_at``."""
     q = kit.qm.open("q")
     q.send_many(numbered(0, 2500))
-    kit.look()
+    kit.peek_once()
     upto = kit.raw.hget(kit.key("q", "q"), "index")
-    kit.say("part", upto.decode())
+    kit.set_index_fields("part", upto.decode())
     q.send(b"c", correlation_id="c")
     assert "c" in kit.indexed()
     assert kit.qm.doctor().healthy
-    assert (kit.look(), len(kit.indexed())) == (([], "0"), 2001)
+    assert (kit.peek_once(), len(kit.indexed())) == (([], "0"), 2001)
     q.send_many(named("d"))
     assert kit.indexed()[:2] == ["c", "d"]
     held = q.lock_many(2)
     assert kit.qm.doctor().healthy
-    assert (kit.look(), len(kit.indexed())) == (([b"c"], ""), 2500)
-    assert kit.reach() == "d"
+    assert (kit.peek_once(), len(kit.indexed())) == (([b"c"], ""), 2500)
+    assert kit.indexed_up_to() == "d"
     assert not kit.raw.hexists(kit.key("q", "q"), "index_at")
     q.send_many(named("e"))
     held[0].abort()
     assert len(kit.indexed()) == 2501
 
 
-def test_a_mark_of_words_lets_all_enter_until_the_doctor_comes(kit: Kit) -> None:
+def test_invalid_mark_indexes_all_arrivals_until_the_doctor_repairs_it(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many(named("a", "c"))
-    kit.ask()
-    kit.say("hello")
+    kit.build_index()
+    kit.set_index_fields("hello")
     q.send_many(named("d"))
     assert kit.indexed() == ["a", "c", "d"]
     assert [fault.code for fault in kit.qm.doctor(repair=True).findings] == ["queue.index"]
     q.send_many(named("e"))
     assert kit.indexed() == ["a", "c", "d", "e"]
-    kit.ask()
+    kit.build_index()
     q.send_many(named("f"))
-    assert (kit.reach(), kit.indexed()) == ("e", ["a", "c", "d", "e"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("e", ["a", "c", "d", "e"])
 
 
 @pytest.mark.parametrize(
     "name, code, there", [("b", "stray.i", ["a", "b"]), ("d", "index.missing", ["a", "b", "c", "d"])]
 )
-def test_the_doctor_sees_a_mark_that_is_wrong(kit: Kit, name: str, code: str, there: list[str]) -> None:
-    """It goes by the mark: what is behind it leaves the index, what is not enters it."""
+def test_doctor_repairs_the_index_to_agree_with_its_mark(
+    kit: Kit, name: str, code: str, there: list[str]
+) -> None:
+    """Messages after the mark are removed from the index, missing ones up to the mark are added."""
     q = kit.qm.open("q")
     sent = q.send_many(named("a", "b", "c"))
-    kit.ask()
+    kit.build_index()
     sent += q.send_many(named("d"))
     properties, upto = kit.key("q", "q"), f"{sent[ord(name) - ord('a')].lookup_id:016x}"
     kit.raw.hset(properties, "index", upto)
     set_reach(kit.raw, properties, upto.encode())
     assert [fault.code for fault in kit.qm.doctor(repair=True).findings] == [code]
-    assert (kit.reach(), kit.indexed()) == (name, there)
+    assert (kit.indexed_up_to(), kit.indexed()) == (name, there)
     assert drain(q, match=Match(correlation_id="d")) == ["d"]
     assert drain(q, match=C) == ["c"]

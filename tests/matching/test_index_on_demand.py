@@ -11,14 +11,14 @@ from mqredis import Match, Outgoing
 from mqredis.commands import read
 from mqredis.commands.read import Waiter
 from mqredis.steps import perform
-from tests.matching.asking import SPECIAL, TEXT, C, Kit, named, numbered
+from tests.matching.index_kit import SPECIAL, TEXT, C, Kit, named, numbered
 from tests.matching.kit import PATIENCE, drain
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_nobody_pays_before_somebody_asks(kit: Kit, special: dict[str, Any]) -> None:
+def test_no_index_is_built_before_the_first_search(kit: Kit, special: dict[str, Any]) -> None:
     q, t = kit.qm.open("q"), kit.qm.open("t")
-    for _ in range(2):  # a session's first call goes the long way, its second the short one
+    for _ in range(2):  # the first call of a session takes another path than the second
         q.send(b"x", correlation_id="c", **special)
         q.send_many(named("c", "c", **special))
         lock, *rest = q.lock_many(2)
@@ -33,38 +33,38 @@ def test_nobody_pays_before_somebody_asks(kit: Kit, special: dict[str, Any]) -> 
     q.peek(0)
     assert q.receive(0, match=Match(group_id="g") if "group_id" in special else None).body
     assert (kit.indexed(), kit.indexed("t")) == ([], [])
-    assert (kit.reach(), kit.reach("t")) == ("0", "0")
+    assert (kit.indexed_up_to(), kit.indexed_up_to("t")) == ("0", "0")
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
-def test_who_asks_pays_for_what_is_there(kit: Kit, special: dict[str, Any]) -> None:
+def test_search_indexes_the_available_messages(kit: Kit, special: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many(named("a", "b", "c", **special))
     assert q.peek(0, match=C).body == b"c"
-    assert (kit.reach(), kit.indexed()) == ("c", ["a", "b", "c"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("c", ["a", "b", "c"])
     q.send(b"d", correlation_id="d", **special)
     q.send_many(named("e", "f", "g", **special))
     one, *rest = q.lock_many(2)
     last = q.lock_by_lookup_id(max(q.browse(), key=lambda message: message.lookup_id).lookup_id)
-    assert (kit.reach(), kit.indexed()) == ("c", ["c"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("c", ["c"])
     one.abort()
     last.abort()
     for other in rest:
         other.commit()
-    assert (kit.reach(), kit.indexed()) == ("c", ["a", "c"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("c", ["a", "c"])
     assert q.receive(0, match=Match(correlation_id="e")).body == b"e"
-    assert (kit.reach(), kit.indexed()) == ("g", ["a", "c", "d", "f", "g"])
+    assert (kit.indexed_up_to(), kit.indexed()) == ("g", ["a", "c", "d", "f", "g"])
     for lock in q.lock_many(9):
         lock.commit()
     assert kit.indexed() == []
-    upto = kit.reach()
+    upto = kit.indexed_up_to()
     q.send(b"h", correlation_id="h", **special)
-    kit.ask("t")
-    assert (kit.reach(), kit.reach("t"), kit.indexed()) == (upto, "0", [])
+    kit.build_index("t")
+    assert (kit.indexed_up_to(), kit.indexed_up_to("t"), kit.indexed()) == (upto, "0", [])
 
 
 @pytest.mark.parametrize(
-    "question",
+    "search",
     [
         {"match": Match(message_id="m")},
         {"match": Match(correlation_id="c", group_id="g")},
@@ -73,49 +73,49 @@ def test_who_asks_pays_for_what_is_there(kit: Kit, special: dict[str, Any]) -> N
     ],
     ids=str,
 )
-def test_what_asks(kit: Kit, question: dict[str, Any]) -> None:
+def test_search_for_an_identifier_builds_the_index(kit: Kit, search: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("x"), Outgoing(body=b"found", message_id="m", correlation_id="c", group_id="g")])
-    assert [m.body for m in q.browse(**question)] == [b"found"]
-    assert kit.reach() == "c"
+    assert [m.body for m in q.browse(**search)] == [b"found"]
+    assert kit.indexed_up_to() == "c"
 
 
 @pytest.mark.parametrize(
-    "question",
+    "search",
     [{"match": Match(group_id="g")}, {"selector": "n = 1"}, {"selector": "JMSXGroupID = 'g'"}],
     ids=str,
 )
-def test_what_does_not(kit: Kit, question: dict[str, Any]) -> None:
+def test_search_without_an_identifier_does_not_build_the_index(kit: Kit, search: dict[str, Any]) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("x"), Outgoing(body=b"found", correlation_id="c", group_id="g", properties={"n": 1})])
-    assert [m.body for m in q.browse(**question)] == [b"found"]
-    assert (kit.reach(), kit.indexed()) == ("0", [])
+    assert [m.body for m in q.browse(**search)] == [b"found"]
+    assert (kit.indexed_up_to(), kit.indexed()) == ("0", [])
 
 
-def test_a_token_needs_no_index(kit: Kit) -> None:
+def test_receive_by_token_does_not_build_the_index(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many(named("a", "b"))
     token = q.peek(0).token
     assert q.receive(0, match=Match(token=token)).body == b"a"
-    assert kit.reach() == "0"
+    assert kit.indexed_up_to() == "0"
 
 
-def test_where_nothing_has_an_identifier_nobody_looks(kit: Kit) -> None:
+def test_search_in_a_queue_without_identifiers_reads_nothing(kit: Kit) -> None:
     q = kit.qm.open("q")
     for _ in range(6):
         q.send_many([b"x"] * 200)
-    assert kit.look() == ([], "")
-    assert kit.reach() == "0"
+    assert kit.peek_once() == ([], "")
+    assert kit.indexed_up_to() == "0"
     q.send(b"c", correlation_id="c")
-    assert (kit.look(), kit.look("0")) == (([], "0"), ([b"c"], ""))
-    assert (kit.reach(), kit.indexed()) == ("c", ["c"])
+    assert (kit.peek_once(), kit.peek_once("0")) == (([], "0"), ([b"c"], ""))
+    assert (kit.indexed_up_to(), kit.indexed()) == ("c", ["c"])
 
 
-def test_a_reader_who_waits_for_it_needs_no_index(kit: Kit) -> None:
-    """Nor does the answer that comes then."""
+def test_waiting_for_an_identifier_does_not_extend_the_index(kit: Kit) -> None:
+    """Neither does the call that fetches the message."""
     q = kit.qm.open("q")
     q.send_many(named("a"))
-    kit.ask()
+    kit.build_index()
     with ThreadPoolExecutor() as pool:
         for take in (lambda wait, match: q.lock(wait, match=match).commit(), q.receive, q.peek):
             reader = pool.submit(take, PATIENCE, match=C)
@@ -123,74 +123,74 @@ def test_a_reader_who_waits_for_it_needs_no_index(kit: Kit) -> None:
                 assert not reader.done()
             sent = q.send(b"c", correlation_id="c")
             reader.result(PATIENCE)
-            assert (kit.reach(), kit.indexed()) == ("a", ["a"])
+            assert (kit.indexed_up_to(), kit.indexed()) == ("a", ["a"])
         assert q.receive_by_lookup_id(sent.lookup_id).body == b"c"
 
 
-def test_what_a_reader_was_rung_for_is_looked_at(kit: Kit) -> None:
-    """It may be of an earlier wait for something else."""
+def test_message_of_a_stale_notification_is_matched_before_it_is_taken(kit: Kit) -> None:
+    """The notification may belong to an earlier wait with another match."""
     q = kit.qm.open("q")
     address, waiter = q._handle.address, Waiter("D k0 -")
 
-    def look() -> read.Found:
+    def peek_once() -> read.Found:
         return kit.qm._run(perform(read.receive(address, "take", waiter=waiter, match=TEXT)))
 
-    waiter.ticket = look().ticket
+    waiter.ticket = peek_once().ticket
     sent = q.send(b"a", correlation_id="a")
     (slot,) = (field for field in kit.raw.hkeys(kit.meta) if field.endswith(b".0"))
     kit.raw.hset(kit.meta, slot + b"!", f"h {sent.lookup_id:016x}")
-    assert look().messages == []
+    assert peek_once().messages == []
     q.send(b"c", correlation_id="c")
-    assert look().messages[0][2].endswith(b"\0c")
+    assert peek_once().messages[0][2].endswith(b"\0c")
 
 
-def test_a_deep_queue_is_asked_in_several_calls(kit: Kit) -> None:
+def test_index_of_a_deep_queue_is_built_in_several_calls(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many(numbered(0, 2300))
     q.send_many(named("c", "c"))
-    assert kit.look() == ([], "0")
-    assert (kit.reach(), len(kit.indexed())) == ("n999", 1000)
+    assert kit.peek_once() == ([], "0")
+    assert (kit.indexed_up_to(), len(kit.indexed())) == ("n999", 1000)
     assert kit.qm.doctor().healthy
-    # What comes and goes on either side of the place up to which it is built.
+    # Messages arrive and leave on both sides of the place up to which the index is built.
     q.send(b"high", correlation_id="high", priority=7)
     q.send_many(named("low", "low", priority=0))
     assert [q.receive(0).body for _ in range(3)] == [b"high", b"n0", b"n1"]
     held = q.lock_many(2)
     last = max(q.browse(selector="JMSPriority = 3"), key=lambda message: message.lookup_id)
     far = q.lock_by_lookup_id(last.lookup_id)
-    assert kit.look() == ([], "0")  # another reader goes on where the first one stopped
+    assert kit.peek_once() == ([], "0")  # another reader continues where the first one stopped
     held[0].abort()
     far.abort()
-    assert kit.look("0") == ([b"c"], "")
-    assert kit.reach() == "low"
+    assert kit.peek_once("0") == ([b"c"], "")
+    assert kit.indexed_up_to() == "low"
     assert kit.indexed() == sorted([*(f"n{n}" for n in range(2, 2300) if n != 3), "c", "c", "low", "low"])
     held[1].abort()
     assert drain(q, match=Match(correlation_id="n3")) == ["n3"]
     assert drain(q, match=C) == ["c", "c"]
 
 
-def test_a_call_reads_no_more_than_some_megabytes(kit: Kit) -> None:
+def test_bytes_read_by_one_index_call_are_limited(kit: Kit) -> None:
     q = kit.qm.open("q")
     for _ in range(6):
         q.send_many([Outgoing(body=b"", correlation_id="x", properties={"text": "x" * 20_000})] * 100)
-    assert kit.look() == ([], "0")
+    assert kit.peek_once() == ([], "0")
     assert len(kit.indexed()) == 250
     assert drain(q, match=C) == []
     assert len(kit.indexed()) == 600
 
 
-def test_a_search_goes_on_from_where_it_began(kit: Kit) -> None:
+def test_search_after_a_place_continues_there_once_the_index_is_built(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*named("c"), *numbered(0, 1500), *named("c")])
     first = f"{q.peek(0).lookup_id:016x}"
-    bodies, place = kit.look(first)
+    bodies, place = kit.peek_once(first)
     assert (bodies, place) == ([], first)
-    assert kit.look(place) == ([b"c"], "")
+    assert kit.peek_once(place) == ([b"c"], "")
     q.receive(0)
-    assert kit.look()[0] == [b"c"]
+    assert kit.peek_once()[0] == [b"c"]
 
 
-def test_locks_are_settled_once_while_it_is_built(kit: Kit) -> None:
+def test_locks_are_settled_once_while_the_index_is_built(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*numbered(0, 2500), *named("c")])
     held = q.lock_many(3)
@@ -200,7 +200,7 @@ def test_locks_are_settled_once_while_it_is_built(kit: Kit) -> None:
     assert kit.qm.queue_info("q").messages == 2497
 
 
-def test_a_purge_by_an_identifier(kit: Kit) -> None:
+def test_purge_by_identifier_builds_the_index_and_a_purge_empties_it(kit: Kit) -> None:
     q = kit.qm.open("q")
     q.send_many([*numbered(0, 1200), *named("c", "c")])
     assert q.purge(match=C) == 2

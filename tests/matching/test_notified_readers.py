@@ -1,6 +1,6 @@
-"""Which reader is notified of which message: one that a waiting reader cannot use goes to the next one at once.
+"""Which waiting reader is notified of a message; one that a reader cannot use is passed to the next at once.
 
-The clients here do not look again by themselves before the tests lose their patience.
+The clients here do not recheck the queue within the time of a test.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ TWO = Filter(programs=[parse("n = 2").program]).text()
 NOBODY_IN_WHOLE = Filter(grouping=ALL, programs=[parse("colour = 'red'").program]).text()
 
 
-class Room:
-    """A queue and readers that wait for it, each a client of its own."""
+class WaitingReaders:
+    """A queue and readers that wait for its messages, each with its own client."""
 
     def __init__(self, broker, **properties):
         self.broker, self.queue = broker, broker.queue("r", **properties)
         self.handles = []
 
     def waits(self, call="receive", *args, **how):
-        """A reader that waits as long as it takes."""
+        """Start a reader that waits without a timeout."""
         return self.on(self.handle(), call, *args, **how)
 
     def handle(self):
@@ -60,126 +60,126 @@ class Room:
 
 
 @pytest.fixture
-def room(broker):
-    return Room(broker)
+def readers(broker):
+    return WaitingReaders(broker)
 
 
-# ---- who can be told not to want it ---------------------------------------------------------------------------
+# ---- readers whose match excludes the message ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("grouping", [LOGICAL, LOGICAL | COMPLETE, LOGICAL | SEGMENTS])
-def test_the_middle_of_a_group_is_nothing_for_a_reader_in_logical_order(room, grouping):
-    logical = room.waits(grouping=grouping)
-    chosen = room.waits(selector="n = 1")
-    room.send("2", "g", 2, properties={"n": 1})
+def test_middle_of_a_group_does_not_wake_a_reader_in_logical_order(readers, grouping):
+    logical = readers.waits(grouping=grouping)
+    chosen = readers.waits(selector="n = 1")
+    readers.send("2", "g", 2, properties={"n": 1})
     assert chosen.result().body == b"2"
-    assert room.waiters == 1
-    room.send("1", "h", 1)
+    assert readers.waiters == 1
+    readers.send("1", "h", 1)
     assert logical.result().body == b"1"
 
 
-def test_each_reader_in_logical_order_gets_what_it_matches(room):
-    one = room.waits(grouping=LOGICAL, match=Match(correlation_id="one"))
-    two = room.waits(grouping=LOGICAL, match=Match(correlation_id="two"))
-    room.send("B", "g", 1, correlation_id="two")
+def test_readers_in_logical_order_are_woken_by_their_match(readers):
+    one = readers.waits(grouping=LOGICAL, match=Match(correlation_id="one"))
+    two = readers.waits(grouping=LOGICAL, match=Match(correlation_id="two"))
+    readers.send("B", "g", 1, correlation_id="two")
     assert two.result().body == b"B"
-    room.send("A", "h", 1, correlation_id="one")
+    readers.send("A", "h", 1, correlation_id="one")
     assert one.result().body == b"A"
 
 
-def test_a_selector_is_asked_about_messages_of_groups(room):
-    red = room.waits(grouping=ALL, selector="colour = 'red'")
-    blue = room.waits(grouping=ALL, selector="colour = 'blue'")
-    room.send("1", "g", 1, last=True, properties={"colour": "blue"})
+def test_selector_of_a_reader_of_whole_groups_is_evaluated(readers):
+    red = readers.waits(grouping=ALL, selector="colour = 'red'")
+    blue = readers.waits(grouping=ALL, selector="colour = 'blue'")
+    readers.send("1", "g", 1, last=True, properties={"colour": "blue"})
     assert blue.result().body == b"1"
-    room.send("1", "h", 1, properties={"colour": "red"})
-    room.send("2", "h", 2, last=True, properties={"colour": "green"})
+    readers.send("1", "h", 1, properties={"colour": "red"})
+    readers.send("2", "h", 2, last=True, properties={"colour": "green"})
     assert red.result().body == b"1"
 
 
-def test_a_later_segment_is_nothing_for_who_begins_at_the_first(room):
-    joined = room.waits(grouping=COMPLETE)
-    anybody = room.waits()
-    room.send("de", "g", 1, offset=3, segment=True, last_segment=True)
+def test_later_segment_does_not_wake_a_reader_of_complete_messages(readers):
+    joined = readers.waits(grouping=COMPLETE)
+    anybody = readers.waits()
+    readers.send("de", "g", 1, offset=3, segment=True, last_segment=True)
     assert anybody.result().body == b"de"
-    room.send("abc", "h", 1, segment=True)
-    room.send("de", "h", 1, offset=3, segment=True, last_segment=True)
+    readers.send("abc", "h", 1, segment=True)
+    readers.send("de", "h", 1, offset=3, segment=True, last_segment=True)
     assert joined.result().body == b"abcde"
 
 
 @pytest.mark.parametrize("grouping", [SEGMENTS, COMPLETE, LOGICAL | SEGMENTS, ALL])
-def test_what_completes_a_message_rings_who_waits_for_its_first_segment(room, grouping):
-    reader = room.waits(grouping=grouping, selector="first = TRUE")
-    room.send("de", "g", 1, True, offset=3, segment=True, last_segment=True)
-    room.send("abc", "g", 1, segment=True, properties={"first": True})
+def test_completing_segment_wakes_the_reader_whose_selector_matches_the_first(readers, grouping):
+    reader = readers.waits(grouping=grouping, selector="first = TRUE")
+    readers.send("de", "g", 1, True, offset=3, segment=True, last_segment=True)
+    readers.send("abc", "g", 1, segment=True, properties={"first": True})
     assert reader.result().body == (b"abcde" if grouping is COMPLETE else b"abc")
-    room.queue.purge()
-    reader = room.waits(grouping=grouping, selector="first = TRUE")
-    room.send("abc", "h", 1, segment=True, properties={"first": True})
-    room.send("de", "h", 1, True, offset=3, segment=True, last_segment=True)
+    readers.queue.purge()
+    reader = readers.waits(grouping=grouping, selector="first = TRUE")
+    readers.send("abc", "h", 1, segment=True, properties={"first": True})
+    readers.send("de", "h", 1, True, offset=3, segment=True, last_segment=True)
     assert reader.result().body == (b"abcde" if grouping is COMPLETE else b"abc")
 
 
-def test_a_copy_is_shown_of_the_message_that_a_group_begins_with(room):
-    shown = room.waits("peek", match=Match(group_id="g"))
-    whole = room.waits("receive_group")
-    room.send("2", "g", 2, last=True)
+def test_peek_by_group_and_whole_group_reader_are_both_woken(readers):
+    shown = readers.waits("peek", match=Match(group_id="g"))
+    whole = readers.waits("receive_group")
+    readers.send("2", "g", 2, last=True)
     assert shown.result().body == b"2"
-    room.send("1", "g", 1)
+    readers.send("1", "g", 1)
     assert bodies(whole.result()) == ["1", "2"]
 
 
-def test_the_next_member_alone_ends_a_wait_inside_a_group(room):
-    handle = room.handle()
-    room.send("1", "g", 1)
+def test_only_the_next_member_ends_a_wait_inside_a_group(readers):
+    handle = readers.handle()
+    readers.send("1", "g", 1)
     assert handle.receive(0, grouping=LOGICAL).body == b"1"
-    inside = room.on(handle, grouping=LOGICAL)
-    anybody = room.waits()
-    room.send("3", "g", 3)
+    inside = readers.on(handle, grouping=LOGICAL)
+    anybody = readers.waits()
+    readers.send("3", "g", 3)
     assert anybody.result().body == b"3"
-    room.send("2", "g", 2)
+    readers.send("2", "g", 2)
     assert inside.result().body == b"2"
 
 
-def test_a_browser_inside_a_group_is_told_what_disagrees(broker, room):
-    with room.handle().browser(match=Match(correlation_id="one"), grouping=LOGICAL) as browser:
-        room.send("1", "g", 1, correlation_id="one")
+def test_browser_inside_a_group_raises_if_the_next_member_does_not_match(broker, readers):
+    with readers.handle().browser(match=Match(correlation_id="one"), grouping=LOGICAL) as browser:
+        readers.send("1", "g", 1, correlation_id="one")
         assert browser.next().body == b"1"
         reader = broker.beside(lambda: browser.next(timeout=None), "r")
-        room.send("2", "g", 2, correlation_id="two")
+        readers.send("2", "g", 2, correlation_id="two")
         assert isinstance(reader.error(), MatchOptionsError)
 
 
 @pytest.mark.parametrize("call", ["receive", "lock"])
-def test_who_is_told_that_the_next_member_disagrees_uses_nothing_up(room, call):
-    handle = room.handle()
-    room.send("1", "g", 1)
+def test_reader_refused_for_a_mismatching_member_takes_no_message(readers, call):
+    handle = readers.handle()
+    readers.send("1", "g", 1)
     assert handle.receive(0, grouping=LOGICAL).body == b"1"
-    inside = room.on(handle, call, grouping=LOGICAL, match=Match(correlation_id="one"))
-    anybody = room.waits()
-    room.send("2", "g", 2, correlation_id="two")
+    inside = readers.on(handle, call, grouping=LOGICAL, match=Match(correlation_id="one"))
+    anybody = readers.waits()
+    readers.send("2", "g", 2, correlation_id="two")
     assert anybody.result().body == b"2"
-    room.send("2", "g", 2, correlation_id="two")  # the other may have been the quicker one
+    readers.send("2", "g", 2, correlation_id="two")  # the other reader may have taken the first
     assert isinstance(inside.error(), MatchOptionsError)
 
 
-# ---- who cannot be told ----------------------------------------------------------------------------------------
+# ---- readers that may be notified in vain ---------------------------------------------------------------------
 
 
-def test_what_a_reader_leaves_of_a_group_is_for_the_next(room):
-    """The last member makes the first reader take another one; the last itself is for who matches it."""
-    first = room.waits(grouping=ALL)
-    last = room.waits(selector="last = TRUE")
-    room.send("1", "g", 1)
-    room.send("2", "g", 2, True, properties={"last": True})
+def test_group_member_left_by_one_reader_wakes_the_next(readers):
+    """The last member lets the first reader take another one; the last one itself is for the reader that matches it."""
+    first = readers.waits(grouping=ALL)
+    last = readers.waits(selector="last = TRUE")
+    readers.send("1", "g", 1)
+    readers.send("2", "g", 2, True, properties={"last": True})
     assert first.result().body == b"1"
     assert last.result().body == b"2"
 
 
-def test_what_a_reader_of_several_leaves_is_for_the_next(room):
-    several = room.waits("receive_many", 2, selector="n < 9")
-    chosen = room.waits(selector="n = 8")
-    room.queue.send_many(
+def test_message_left_by_receive_many_wakes_the_next_reader(readers):
+    several = readers.waits("receive_many", 2, selector="n < 9")
+    chosen = readers.waits(selector="n = 8")
+    readers.queue.send_many(
         [
             Outgoing(body=b"%d" % n, properties={"n": n}, priority=priority)
             for n, priority in ((8, 0), (1, 7), (2, 7))
@@ -199,7 +199,7 @@ class Reader:
         self.waiter = Waiter(f"{kind} p0 -")
         self.address = self.qm.open(queue)._handle.address
         others = set(self.waiting())
-        assert self.look() == []
+        assert self.poll() == []
         (member,) = set(self.waiting()) - others
         self.slot = member.split()[0].decode()
         self.channel = self.raw.pubsub()
@@ -209,7 +209,7 @@ class Reader:
     def waiting(self):
         return self.raw.zrange(self.keys.queue(self.queue)[QUEUE_PARTS.index("w")], 0, -1)
 
-    def look(self):
+    def poll(self):
         found = self.qm._run(perform(read.receive(self.address, "take", waiter=self.waiter, match=self.text)))
         self.waiter.ticket = found.ticket
         return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
@@ -218,7 +218,7 @@ class Reader:
         self.qm._run(perform(read.leave(self.address, self.waiter.member, self.text)))
 
     @property
-    def rung(self):
+    def notified(self):
         return self.raw.hget(self.keys.own[0], self.slot + "!") is not None
 
     def close(self):
@@ -228,8 +228,8 @@ class Reader:
 
 
 @pytest.fixture
-def stage(backend):
-    """A queue, and what makes readers of it."""
+def notifications(backend):
+    """A queue manager with queues, and a function that creates readers."""
     made = []
     manager = f"rings{uuid.uuid4().hex}"
 
@@ -254,112 +254,116 @@ def two_of_a_group(queue):
     assert queue.receive(0, match=Match(sequence=1)).body == b"1"
 
 
-def test_a_wake_in_vain_goes_on_to_the_next_that_matches(stage):
-    qm, reader = stage
+def test_unused_notification_is_passed_to_the_next_matching_reader(notifications):
+    qm, reader = notifications
     first, red, second = reader(WHOLE), reader(RED), reader(WHOLE)
     chosen, behind = reader(TWO), reader(TWO)
     two_of_a_group(qm.open("q"))
-    assert [r.rung for r in (first, red, second, chosen, behind)] == [True, False, False, False, False]
-    assert first.look() == []
-    # The group is not complete any more, so nothing rings the second reader of whole groups.
-    assert [r.rung for r in (first, red, second, chosen, behind)] == [False, False, False, True, False]
-    assert chosen.look() == ["2"]
-    assert not behind.rung
+    assert [r.notified for r in (first, red, second, chosen, behind)] == [True, False, False, False, False]
+    assert first.poll() == []
+    # The group is not complete any more, so the second reader of whole groups is not notified.
+    assert [r.notified for r in (first, red, second, chosen, behind)] == [False, False, False, True, False]
+    assert chosen.poll() == ["2"]
+    assert not behind.notified
     assert qm.queue_info("q").waiters == 4
 
 
-def test_a_wake_in_vain_goes_on_to_who_takes_what_comes(stage):
-    qm, reader = stage
+def test_unused_notification_is_passed_to_a_reader_without_a_match(notifications):
+    qm, reader = notifications
     whole, red, one, other = reader(WHOLE), reader(RED), reader(), reader()
     qm.open("q").send_group([b"1", b"2"], group_id="g")
-    assert [r.rung for r in (whole, red, one, other)] == [True, False, True, False]
-    assert one.look() == ["2"]
-    assert whole.look() == []
-    assert [r.rung for r in (whole, red, other)] == [False, False, True]
-    assert other.look() == ["1"]
+    assert [r.notified for r in (whole, red, one, other)] == [True, False, True, False]
+    assert one.poll() == ["2"]
+    assert whole.poll() == []
+    assert [r.notified for r in (whole, red, other)] == [False, False, True]
+    assert other.poll() == ["1"]
 
 
-def test_wakes_in_vain_come_to_an_end(stage):
-    """Too many messages to ask about: every reader is rung, none can use them, and each passes the wake on once."""
-    qm, reader = stage
+def test_unused_notifications_are_passed_on_once_per_reader(notifications):
+    """There are too many messages to evaluate, so every reader is notified; each passes its notification on once."""
+    qm, reader = notifications
     readers = [reader(NOBODY_IN_WHOLE) for _ in range(3)]
     queue = qm.open("q")
     queue.send_group([b"%d" % n for n in range(100)], group_id="g")
-    looks = 0
-    while any(r.rung for r in readers):
+    polls = 0
+    while any(r.notified for r in readers):
         for r in readers:
-            if r.rung:
-                assert r.look() == []
-                looks += 1
-    assert looks == 3
+            if r.notified:
+                assert r.poll() == []
+                polls += 1
+    assert polls == 3
     assert queue.purge() == 100
 
 
-def test_who_leaves_before_its_look_passes_its_wake_on(stage):
-    qm, reader = stage
+def test_reader_that_leaves_before_polling_passes_its_notification_on(notifications):
+    qm, reader = notifications
     whole, chosen = reader(WHOLE), reader(TWO)
     two_of_a_group(qm.open("q"))
-    assert (whole.rung, chosen.rung) == (True, False)
+    assert (whole.notified, chosen.notified) == (True, False)
     whole.leave()
-    assert chosen.look() == ["2"]
+    assert chosen.poll() == ["2"]
 
 
-def test_inside_a_group_a_later_segment_completes_the_next_message(stage):
-    qm, reader = stage
+def test_completing_segment_notifies_a_reader_inside_the_group(notifications):
+    qm, reader = notifications
     inside = reader(Filter(grouping=LOGICAL | COMPLETE, member=Member("sg", 2, 0)).text())
     queue = qm.open("q")
     queue.send(b"abc", group_id="g", sequence=2, segment=True)
-    assert not inside.rung
+    assert not inside.notified
     queue.send(b"de", group_id="g", sequence=2, offset=3, segment=True, last_segment=True)
-    assert inside.rung
-    assert inside.look() == ["abc", "de"]
+    assert inside.notified
+    assert inside.poll() == ["abc", "de"]
 
 
-# ---- queues with turns -----------------------------------------------------------------------------------------
+# ---- queues with exclusive groups -----------------------------------------------------------------------------
 
 
-def test_a_message_of_a_busy_group_is_shown_to_who_waits(broker):
-    room = Room(broker, group_exclusive=True)
-    room.send("1", "g")
-    lock = room.queue.lock(0)
-    takes = [room.waits(), room.waits(match=Match(group_id="g")), room.waits("lock", selector="n = 2")]
-    shown = [
-        room.waits("peek"),
-        room.waits("peek", selector="n = 2"),
-        room.waits("peek", match=Match(group_id="g")),
+def test_message_of_a_busy_group_wakes_peeks_and_not_takes(broker):
+    readers = WaitingReaders(broker, group_exclusive=True)
+    readers.send("1", "g")
+    lock = readers.queue.lock(0)
+    takes = [
+        readers.waits(),
+        readers.waits(match=Match(group_id="g")),
+        readers.waits("lock", selector="n = 2"),
     ]
-    with room.handle().browser() as browser:
+    shown = [
+        readers.waits("peek"),
+        readers.waits("peek", selector="n = 2"),
+        readers.waits("peek", match=Match(group_id="g")),
+    ]
+    with readers.handle().browser() as browser:
         shown.append(broker.beside(lambda: browser.next(timeout=None), "r"))
-        room.send("2", "g", properties={"n": 2})
+        readers.send("2", "g", properties={"n": 2})
         assert [reader.result().body for reader in shown] == [b"2"] * 4
-    assert room.waiters == len(takes)
+    assert readers.waiters == len(takes)
     lock.commit()
     anybody, named, chosen = takes
     assert named.result().body == b"2"
-    room.send("3", "h", properties={"n": 2})
+    readers.send("3", "h", properties={"n": 2})
     assert chosen.result().body == b"3"
-    room.send("4", "g")
+    readers.send("4", "g")
     assert anybody.result().body == b"4"
 
 
-def test_who_takes_is_not_rung_for_a_busy_group(stage):
-    qm, reader = stage
+def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
+    qm, reader = notifications
     queue = qm.open("x")
     queue.send(b"1", group_id="g")
     lock = queue.lock(0)
     plain, chosen, shown = reader(queue="x"), reader(TWO, queue="x"), reader(kind="P", queue="x")
     queue.send(b"2", group_id="g", properties={"n": 2})
-    assert [r.rung for r in (plain, chosen, shown)] == [False, False, True]
+    assert [r.notified for r in (plain, chosen, shown)] == [False, False, True]
     shown.leave()
-    assert [r.rung for r in (plain, chosen)] == [False, False]
+    assert [r.notified for r in (plain, chosen)] == [False, False]
     lock.commit()
-    assert [r.rung for r in (plain, chosen)] == [False, True]
-    assert chosen.look() == ["2"]
+    assert [r.notified for r in (plain, chosen)] == [False, True]
+    assert chosen.poll() == ["2"]
 
 
-def test_a_pipeline_waits_on_for_a_busy_group(stage):
-    """It is rung like a peek, but waits for what it could claim."""
-    qm, _ = stage
+def test_waiting_pipeline_is_not_ended_by_a_busy_group(notifications):
+    """The pipeline is notified like a peek, but continues to wait until there is a message that it could claim."""
+    qm, _ = notifications
     queue = qm.open("x")
     queue.send(b"1", group_id="g")
     lock = queue.lock(0)

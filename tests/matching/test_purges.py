@@ -1,4 +1,4 @@
-"""Purging only what matches: those messages leave as purged, page by page, and nothing else is touched."""
+"""Purge with a match or selector: only matching messages are purged, in pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mqredis import Acknowledge, Match, MessageClass, Outgoing
 from tests.matching.kit import bodies, drain, put
 
 
-def test_only_what_agrees_goes(broker):
+def test_purge_removes_only_matching_available_messages(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2", "C:c1", "D:c1")
     lock = q.lock(0)
@@ -18,7 +18,7 @@ def test_only_what_agrees_goes(broker):
     assert q.purge() == 2
 
 
-def test_over_as_many_pages_as_it_takes(broker):
+def test_purge_by_selector_works_across_pages(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(2500)])
     assert q.purge(selector="n >= 2400 OR n BETWEEN 100 AND 999") == 1000
@@ -26,7 +26,7 @@ def test_over_as_many_pages_as_it_takes(broker):
     assert q.purge(selector="n < 0") == 0
 
 
-def test_they_leave_as_purged(broker):
+def test_purge_by_match_sends_purge_acknowledgements_and_no_journal_copies(broker):
     broker.queue("admin")
     q, admin = broker.queue(journaling=True), broker.qm.open("admin")
     asked = {"acknowledge": Acknowledge.FULL_RECEIVE, "administration_queue": "admin"}
@@ -38,7 +38,7 @@ def test_they_leave_as_purged(broker):
     assert broker.qm.statistics("q").purged == 1
 
 
-def test_groups_that_are_busy_are_purged_too(broker):
+def test_purge_by_selector_includes_busy_groups(broker):
     q = broker.queue(group_exclusive=True)
     q.send_many([Outgoing(body=b"%d" % n, group_id="g", properties={"n": n}) for n in range(4)])
     lock = q.lock(0)

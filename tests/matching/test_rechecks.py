@@ -1,4 +1,4 @@
-"""Looks of waiting readers, one by one: what they look at, and what a refused one changes."""
+"""Polls of waiting readers, one by one: which messages they examine, and what a refused one changes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WANTED = Filter(programs=[parse("colour = 'red'").program]).text()
 
 
 class Reader:
-    """A reader that waits, driven look by look."""
+    """A waiting reader, driven poll by poll."""
 
     def __init__(self, qm, text=_WANTED, name="q"):
         self.qm, self.text = qm, text
         self.address = qm.open(name)._handle.address
         self.waiter = Waiter("D k0 -")
-        self.looks = 0
+        self.calls = 0
 
-    def look(self, count=1):
-        """One look at the queue, in as many calls as it takes: the bodies it took."""
+    def poll(self, count=1):
+        """Poll once, in as many calls as needed; return the bodies taken."""
         place = ""
         while True:
             cursor = "A" + place if place else ""
@@ -37,7 +37,7 @@ class Reader:
                 self.address, "take", count, waiter=self.waiter, match=self.text, cursor=cursor
             )
             found = self.qm._run(perform(call))
-            self.looks += 1
+            self.calls += 1
             self.waiter.ticket = found.ticket
             place = found.place
             if found.messages or not place:
@@ -67,21 +67,21 @@ def fill(queue, count, **properties):
     queue.send_many([mqredis.Outgoing(body=b"%d" % n, properties=properties) for n in range(count)])
 
 
-def test_it_does_not_look_at_the_same_messages_again(qm):
+def test_poll_does_not_examine_the_same_messages_again(qm):
     queue = qm.open("q")
     fill(queue, 2500, colour="blue")
     reader = Reader(qm)
-    assert reader.look() == []
-    assert reader.looks == 3
+    assert reader.poll() == []
+    assert reader.calls == 3
     for _ in range(5):
-        assert reader.look() == []
-    assert reader.looks == 8
+        assert reader.poll() == []
+    assert reader.calls == 8
     fill(queue, 20, colour="green")
-    assert reader.look() == []
-    assert reader.looks == 9
+    assert reader.poll() == []
+    assert reader.calls == 9
 
 
-def test_what_returns_with_a_lower_id_is_looked_at(qm):
+def test_message_that_returns_before_the_examined_ones_is_found(qm):
     queue = qm.open("q")
     queue.send(b"low", priority=7, properties={"colour": "red"})
     lock = queue.lock(0)
@@ -89,59 +89,59 @@ def test_what_returns_with_a_lower_id_is_looked_at(qm):
     late = queue.lock(0, lease=5)
     fill(queue, 1200, colour="blue")
     reader = Reader(qm)
-    assert reader.look() == []
-    before = reader.looks
+    assert reader.poll() == []
+    before = reader.calls
     qm.advance_clock(6)
-    assert reader.look() == [b"late"]
+    assert reader.poll() == [b"late"]
     assert late.body == b"late"
-    assert reader.looks == before + 1
+    assert reader.calls == before + 1
     reader.waiter.ticket = ""
-    assert reader.look() == []
-    before = reader.looks
-    lock.abort()  # rings: the hint leads to it
-    assert reader.look() == [b"low"]
-    assert reader.looks == before + 1
+    assert reader.poll() == []
+    before = reader.calls
+    lock.abort()  # notifies the reader, with a hint to the message
+    assert reader.poll() == [b"low"]
+    assert reader.calls == before + 1
 
 
-def test_what_was_meant_for_a_reader_that_died_is_found_by_the_next(qm):
+def test_message_without_a_notification_is_found_by_the_next_poll(qm):
     queue = qm.open("q")
     fill(queue, 1200, colour="blue")
     reader = Reader(qm)
-    assert reader.look() == []
-    before = reader.looks
+    assert reader.poll() == []
+    before = reader.calls
     # No listening reader is notified; the reader stays registered and finds the message with its next fetch.
     queue.send(b"red", properties={"colour": "red"})
-    assert reader.look() == [b"red"]
-    assert reader.looks <= before + 2
+    assert reader.poll() == [b"red"]
+    assert reader.calls <= before + 2
 
 
-def test_what_became_available_twice_is_taken_once(qm, url):
+def test_message_that_became_available_twice_is_taken_once(qm, url):
     with connect(url) as other, other.open("q") as queue:
         first = Pending(lambda: queue.lock(PATIENCE, selector="colour = 'red'", lease=5))
         until(lambda: qm.queue_info("q").waiters == 1)
         reader = Reader(qm)
-        assert reader.look() == []
+        assert reader.poll() == []
         qm.open("q").send(b"red", properties={"colour": "red"})  # the first gets it, the second remembers it
         assert first.result().body == b"red"
         qm.advance_clock(6)
-        assert reader.look(count=5) == [b"red"]  # the lease ends in this very call
+        assert reader.poll(count=5) == [b"red"]  # the lease ends in this very call
 
 
-def test_more_than_is_remembered(qm):
+def test_more_arrivals_than_are_remembered_lead_to_a_full_poll(qm):
     queue = qm.open("q")
     fill(queue, 1200, colour="blue")
     reader = Reader(qm)
-    assert reader.look() == []
-    assert reader.looks == 2
+    assert reader.poll() == []
+    assert reader.calls == 2
     fill(queue, 256, colour="blue")
     fill(queue, 256, colour="blue")
-    assert reader.look() == []
-    assert reader.looks == 4
-    assert reader.look() == []
-    assert reader.looks == 5
+    assert reader.poll() == []
+    assert reader.calls == 4
+    assert reader.poll() == []
+    assert reader.calls == 5
 
 
-def test_what_arrived_while_it_looked_is_not_missed(qm):
+def test_arrival_during_a_poll_in_pages_is_found(qm):
     queue = qm.open("q")
     fill(queue, 1500, colour="blue")
     reader = Reader(qm)
@@ -153,33 +153,33 @@ def test_what_arrived_while_it_looked_is_not_missed(qm):
     rest = read.receive(reader.address, "take", waiter=reader.waiter, match=_WANTED, cursor="A" + found.place)
     found = qm._run(perform(rest))
     reader.waiter.ticket = found.ticket
-    bodies = [raw[2].rpartition(b"\0")[2] for raw in found.messages] or reader.look()
+    bodies = [raw[2].rpartition(b"\0")[2] for raw in found.messages] or reader.poll()
     assert bodies == [b"front"]
 
 
-def test_the_last_look_is_short_too(qm):
+def test_last_poll_examines_no_message_again(qm):
     queue = qm.open("q")
     fill(queue, 2500, colour="blue")
     reader = Reader(qm)
-    assert reader.look() == []
-    before = reader.looks
+    assert reader.poll() == []
+    before = reader.calls
     reader.waiter.ticket = "leave" + reader.waiter.ticket[reader.waiter.ticket.index(":") :]
-    assert reader.look() == []
-    assert reader.looks == before + 1
+    assert reader.poll() == []
+    assert reader.calls == before + 1
     assert qm.queue_info("q").waiters == 0
 
 
-def test_a_group_that_became_complete_is_seen(qm):
+def test_group_that_became_complete_is_found(qm):
     queue = qm.open("q")
     wanted = Filter(letters="W").text()
     queue.send(b"1", group_id="g", sequence=1)
     reader = Reader(qm, wanted)
-    assert reader.look() == []
+    assert reader.poll() == []
     queue.send(b"2", group_id="g", sequence=2, last_in_group=True)
-    assert reader.look() == [b"1", b"2"]
+    assert reader.poll() == [b"1", b"2"]
 
 
-def test_a_refused_call_has_settled_nothing(qm):
+def test_refused_call_settles_nothing(qm):
     queue = qm.open("q")
     queue.send(b"held")
     held = queue.lock(0)
@@ -199,7 +199,7 @@ def test_a_refused_call_has_settled_nothing(qm):
     assert [m.body for m in queue.browse()] == [b"held", b"1", b"2"]
 
 
-def test_what_is_settled_on_the_way_refuses_nothing_any_more(qm):
+def test_settlement_that_changes_the_group_prevents_the_refusal(qm):
     queue = qm.open("q")
     queue.send_group([b"1", b"2"], group_id="y")
     held = queue.lock_by_lookup_id([m.lookup_id for m in queue.browse()][1])

@@ -36,15 +36,15 @@ from tests.matching.kit import PATIENCE, Pending, bodies, drain, put
 ibm = pytest.mark.ibm
 
 
-def by(correlation):
+def by_correlation(correlation):
     return Match(correlation_id=correlation)
 
 
-# ---- K: nothing changes when an option is wrong -------------------------------------------------------------
+# ---- K: invalid options -------------------------------------------------------------------------------------
 
 
 @ibm("K10")
-def test_exclusive_input(broker):
+def test_open_denying_receive_is_refused_while_others_receive(broker):
     broker.queue()
     with pytest.raises(SharingViolation) as caught:
         broker.qm.open("q", Access.RECEIVE, Share.DENY_RECEIVE)
@@ -52,7 +52,7 @@ def test_exclusive_input(broker):
 
 
 @ibm("K11")
-def test_a_refused_call_changes_nothing(broker):
+def test_refused_call_changes_nothing(broker):
     q = broker.queue()
     put(q, "A", "Y1", "Y2/2", "B")
     assert q.receive(0, match=Match(group_id="y"), grouping=Grouping.LOGICAL_ORDER).body == b"Y1"
@@ -72,17 +72,17 @@ def test_a_refused_call_changes_nothing(broker):
 
 
 @ibm("L2")
-def test_what_is_there_comes_at_once(broker):
+def test_receive_without_timeout_returns_an_available_message(broker):
     q = broker.queue()
     put(q, "A:c1", "B:c2")
-    assert q.receive(None, match=by("c2")).body == b"B"
+    assert q.receive(None, match=by_correlation("c2")).body == b"B"
 
 
 @ibm("L3")
-def test_the_specific_reader_comes_first(broker):
+def test_reader_with_a_match_is_preferred(broker):
     q = broker.queue()
     anybody = broker.beside(lambda: q.receive(10))
-    special = broker.beside(lambda: q.receive(10, match=by("c1")))
+    special = broker.beside(lambda: q.receive(10, match=by_correlation("c1")))
     put(q, "A:c1")
     assert special.result().body == b"A"
     put(q, "B:c2")
@@ -103,25 +103,25 @@ def test_one_message_ends_one_wait(broker):
 
 
 @ibm("L6")
-def test_what_does_not_match_ends_no_wait(broker):
+def test_message_without_a_match_does_not_end_a_wait(broker):
     q = broker.queue()
-    reader = broker.beside(lambda: q.receive(None, match=by("c1")))
+    reader = broker.beside(lambda: q.receive(None, match=by_correlation("c1")))
     put(q, *[f"{letter}:c2" for letter in "ABCDE"], "F:c1")
     assert reader.result().body == b"F"
     assert drain(q) == list("ABCDE")
 
 
 @ibm("L8", "L9")
-def test_switched_off(broker):
+def test_inhibited_queue_refuses_calls_but_not_commits(broker):
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
         put(t, "A:c1", transaction=tx)
     gets, puts = broker.qm.transaction(), broker.qm.transaction()
-    t.receive(0, transaction=gets, match=by("c1"))
+    t.receive(0, transaction=gets, match=by_correlation("c1"))
     put(t, "B:c1", transaction=puts)
     broker.qm.update_queue("t", get_inhibited=True, put_inhibited=True)
     for reading in (
-        lambda: t.peek(0, match=by("c1")),
+        lambda: t.peek(0, match=by_correlation("c1")),
         lambda: t.browser().first(),
         lambda: t.receive_group(0),
     ):
@@ -136,29 +136,34 @@ def test_switched_off(broker):
 
 
 @ibm("L12")
-def test_a_commit_ends_a_specific_wait(broker):
+def test_commit_ends_a_wait_with_a_match(broker):
     t = broker.queue("t", transactional=True)
-    reader = broker.beside(lambda: t.peek(10, match=by("c1")), "t")
+    reader = broker.beside(lambda: t.peek(10, match=by_correlation("c1")), "t")
     with broker.qm.transaction() as tx:
         put(t, "B:c2", "A:c1", transaction=tx)
     assert reader.result().body == b"A"
 
 
-def test_an_abort_ends_a_specific_wait(broker):
+def test_abort_ends_waits_with_a_match(broker):
     q = broker.queue()
     token = q.send("A", correlation_id="c1", group_id="g").message_id
     lock = q.lock(0)
-    matches = [by("c1"), Match(message_id=token), Match(group_id="g", sequence=1), Match(sequence=1)]
+    matches = [
+        by_correlation("c1"),
+        Match(message_id=token),
+        Match(group_id="g", sequence=1),
+        Match(sequence=1),
+    ]
     readers = [broker.beside(lambda m=m: q.peek(10, match=m)) for m in matches]
     lock.abort()
     assert [reader.result().body for reader in readers] == [b"A"] * 4
 
 
 @ibm("L14")
-def test_a_reader_that_gives_up_loses_nothing(broker):
+def test_receive_that_times_out_loses_no_message(broker):
     q = broker.queue()
     for n in range(15):
-        reader = Pending(lambda: q.receive(0.02, match=by("c1")))
+        reader = Pending(lambda: q.receive(0.02, match=by_correlation("c1")))
         put(q, "A:c1")
         error = reader.error()
         left = drain(q)
@@ -166,12 +171,12 @@ def test_a_reader_that_gives_up_loses_nothing(broker):
 
 
 @ibm("L15")
-def test_a_dead_specific_reader_swallows_nothing(broker):
+def test_dead_reader_with_a_match_does_not_consume_a_notification(broker):
     q = broker.queue()
     with mqredis.connect(
         broker.url, manager=broker.manager, settings=Settings(test_clock=True, allow_volatile=True)
     ) as dead:
-        text = Filter(match=by("c1")).text()
+        text = Filter(match=by_correlation("c1")).text()
         address = dead.open("q")._handle.address
         dead._run(perform(read.receive(address, "take", waiter=Waiter("D k0 -"), match=text)))
     assert broker.qm.queue_info("q").waiters == 1
@@ -180,11 +185,11 @@ def test_a_dead_specific_reader_swallows_nothing(broker):
     assert alive.result().body == b"A"
 
 
-def test_a_cancelled_wait_passes_its_wake_on(broker):
+def test_cancelled_waits_are_deregistered(broker):
     q = broker.queue()
     handle = broker.qm.open("q")
-    first = broker.beside(lambda: handle.receive(10, match=by("c1")))
-    second = broker.beside(lambda: q.receive(10, match=by("c1"), tag="two"))
+    first = broker.beside(lambda: handle.receive(10, match=by_correlation("c1")))
+    second = broker.beside(lambda: q.receive(10, match=by_correlation("c1"), tag="two"))
     handle.close()
     assert isinstance(first.error(), OperationCancelled)
     q.cancel("two")
@@ -194,16 +199,16 @@ def test_a_cancelled_wait_passes_its_wake_on(broker):
 
 def test_every_requester_gets_its_own_reply(broker):
     q = broker.queue()
-    waits = [broker.beside(lambda n=n: q.receive(10, match=by(f"c{n}"))) for n in range(8)]
+    waits = [broker.beside(lambda n=n: q.receive(10, match=by_correlation(f"c{n}"))) for n in range(8)]
     q.send_many([numbered(n) for n in reversed(range(8))])
     assert [wait.result().body for wait in waits] == [b"%d" % n for n in range(8)]
 
 
-def test_a_purge_forgets_no_reader(broker):
+def test_reader_still_waits_after_a_purge(broker):
     q = broker.queue()
     put(q, "A", "B")
     q.send("X")
-    reader = broker.beside(lambda: q.receive(10, match=by("c1")))
+    reader = broker.beside(lambda: q.receive(10, match=by_correlation("c1")))
     assert q.purge() == 3
     put(q, "C:c1")
     assert reader.result().body == b"C"
@@ -213,10 +218,10 @@ def numbered(n):
     return Outgoing(body=b"%d" % n, correlation_id=f"c{n}")
 
 
-def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
-    """The general reader is rung for the second message and takes the first: the second must find a reader, too."""
+def test_message_notified_to_a_reader_that_took_another_wakes_the_next(broker):
+    """The reader without a match is notified of the second message and may take the first one."""
     q = broker.queue()
-    special = broker.beside(lambda: q.receive(None, match=by("c1")))
+    special = broker.beside(lambda: q.receive(None, match=by_correlation("c1")))
     general = [broker.beside(lambda: q.receive(None)) for _ in range(2)]
     q.send_many([numbered(1), numbered(2)])
     left = {special.future, *(reader.future for reader in general)}
@@ -226,7 +231,7 @@ def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
         assert done, found
         found += [future.result().body for future in done]
     assert sorted(found) == [b"1", b"2"]
-    put(q, "C:c1")  # a waiter that was left over would take it
+    put(q, "C:c1")  # a stale waiter would take it
     (last,) = left
     assert last.result(PATIENCE).body == b"C"
 
@@ -235,7 +240,7 @@ def test_a_message_that_a_specific_reader_missed_is_offered_to_others(broker):
 
 
 @ibm("M2", "M3", "M5")
-def test_units_of_work(broker):
+def test_aborted_transactions_undo_send_and_receive(broker):
     t = broker.queue("t", transactional=True)
     tx = broker.qm.transaction()
     put(t, "A:c1", transaction=tx)
@@ -245,32 +250,32 @@ def test_units_of_work(broker):
         put(t, "A:c1", transaction=tx)
     for times in (1, 2):
         tx = broker.qm.transaction()
-        t.receive(0, transaction=tx, match=by("c1"))
+        t.receive(0, transaction=tx, match=by_correlation("c1"))
         assert broker.qm.queue_info("t").ready == 0
         tx.abort()
-        assert t.peek(0, match=by("c1")).abort_count == times
+        assert t.peek(0, match=by_correlation("c1")).abort_count == times
 
 
 @ibm("M6", "M8")
-def test_the_broker_moves_nothing_unasked(broker):
+def test_aborted_message_stays_in_its_queue_without_a_retry_policy(broker):
     q = broker.queue()
     put(q, "A:c1")
     for _ in range(5):
-        q.lock(0, match=by("c1")).abort()
-    assert q.receive(0, match=by("c1")).delivery_count >= 5
+        q.lock(0, match=by_correlation("c1")).abort()
+    assert q.receive(0, match=by_correlation("c1")).delivery_count >= 5
 
 
 # ---- O, P ----------------------------------------------------------------------------------------------------
 
 
 @ibm("O1", "O2", "O5")
-def test_expiry(broker):
+def test_expired_messages_are_removed(broker):
     q = broker.queue()
     for n in range(5):
         q.send(str(n), correlation_id="c1", time_to_be_received=1)
     q.send("B", correlation_id="c1", time_to_be_received=10)
     broker.qm.advance_clock(3)
-    found = q.peek(0, match=by("c1"))
+    found = q.peek(0, match=by_correlation("c1"))
     assert found.body == b"B"
     assert found.expires_at > found.arrived_at
     assert q.receive(0).body == b"B"
@@ -278,7 +283,7 @@ def test_expiry(broker):
 
 
 @ibm("P1", "P2", "P4")
-def test_limits(broker):
+def test_quota_and_message_size_are_enforced(broker):
     t = broker.queue("t", transactional=True, quota_messages=2)
     first, other = broker.qm.transaction(), broker.qm.transaction()
     put(t, "A", "B", transaction=first)
@@ -300,7 +305,7 @@ def test_limits(broker):
 
 
 @ibm("Q1", "Q2")
-def test_a_selector_at_open(broker):
+def test_selector_of_the_handle_applies_to_every_read(broker):
     q = broker.queue()
     for body, colour, correlation in (
         ("A", "red", "1"),
@@ -310,16 +315,16 @@ def test_a_selector_at_open(broker):
     ):
         q.send(body, properties={"color": colour}, correlation_id=correlation)
     blue = broker.qm.open("q", selector="color = 'blue'")
-    assert blue.receive(0, match=by("3")).body == b"C"
+    assert blue.receive(0, match=by_correlation("3")).body == b"C"
     with pytest.raises(IoTimeout):
-        blue.receive(0, match=by("1"))
+        blue.receive(0, match=by_correlation("1"))
     assert bodies(blue.browse(selector="JMSCorrelationID <> '2'")) == ["D"]
     assert drain(blue) == ["B", "D"]
     assert bodies(q.browse()) == ["A"]
 
 
 @ibm("Q4")
-def test_a_selector_that_nothing_can_match(broker):
+def test_selector_that_never_matches_is_refused(broker):
     q = broker.queue()
     for call in (lambda: broker.qm.open("q", selector="1 = 2"), lambda: q.receive(0, selector="FALSE")):
         with pytest.raises(SelectorSyntaxError):
@@ -328,7 +333,7 @@ def test_a_selector_that_nothing_can_match(broker):
         broker.qm.open("q", Access.SEND, selector="a = 1")
 
 
-def test_a_bad_selector_fails_when_it_is_presented(broker):
+def test_invalid_selector_is_refused(broker):
     q = broker.queue()
     for bad in ("a = ", "a = 'x", 7, "((((" * 200):
         for call in (q.receive, q.peek, q.lock):
@@ -339,7 +344,7 @@ def test_a_bad_selector_fails_when_it_is_presented(broker):
 
 
 @ibm("Q7")
-def test_a_selector_waits_for_its_message(broker):
+def test_receive_with_a_selector_waits_for_a_match(broker):
     q = broker.queue()
     reader = broker.beside(lambda: q.receive(10, selector="n BETWEEN 2 AND 3"))
     q.send("1", properties={"n": 1})
@@ -350,7 +355,7 @@ def test_a_selector_waits_for_its_message(broker):
 
 
 @ibm("Q8")
-def test_a_type_error_does_not_select(broker):
+def test_selector_with_a_type_error_does_not_match(broker):
     q = broker.queue()
     q.send("A", properties={"n": "text"})
     q.send("B", properties={"n": 1})
@@ -359,7 +364,7 @@ def test_a_type_error_does_not_select(broker):
 
 
 @ibm("Q10")
-def test_overlapping_selectors(broker):
+def test_readers_with_overlapping_selectors_get_each_message_once(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(120)])
     readers = [
@@ -370,7 +375,7 @@ def test_overlapping_selectors(broker):
     assert sorted(map(int, found)) == list(range(120))
 
 
-def test_a_match_far_behind_is_found(broker):
+def test_match_in_a_later_page_is_found(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(2600)])
     assert q.peek(0, selector="n = 2599").body == b"2599"

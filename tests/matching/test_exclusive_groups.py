@@ -1,4 +1,4 @@
-"""Queues with one active message per group and fair turns between groups."""
+"""Queues with exclusive groups: one active message per group, and fair turns between groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fill(queue, *texts, **how):
         queue.send(text, group_id=text[0] if text[0] != "-" else None, **how)
 
 
-def nothing(queue, **how):
+def assert_none(queue, **how):
     with pytest.raises(IoTimeout):
         queue.lock(0, **how)
 
@@ -25,30 +25,30 @@ def test_one_active_message_per_group(broker):
     fill(q, "a1", "a2", "a3", "b1", "-1", "-2")
     locks = [q.lock(0) for _ in range(4)]
     assert [lock.body for lock in locks] == [b"-1", b"a1", b"b1", b"-2"]
-    nothing(q)
-    nothing(q, match=Match(group_id="a"))
+    assert_none(q)
+    assert_none(q, match=Match(group_id="a"))
     with pytest.raises(MessageNotFound):
         q.receive_by_lookup_id(q.peek(0).lookup_id)
     assert bodies(q.browse()) == ["a2", "a3"]
     locks[1].abort()
     assert q.lock(0, match=Match(group_id="a")).body == b"a1"
-    nothing(q)
+    assert_none(q)
 
 
-def test_a_busy_group_does_not_starve_the_others(broker):
+def test_groups_are_served_in_turn(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, *[f"a{n}" for n in range(6)], "b0", "b1", "c0")
     assert drain(q) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4", "a5"]
 
 
-def test_priorities_come_first_and_take_turns_too(broker):
+def test_groups_are_served_in_turn_within_each_priority(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a0", "b0")
     fill(q, "b7", "a7", "b8", priority=7)
     assert drain(q) == ["a7", "b7", "b8", "a0", "b0"]
 
 
-def test_the_end_of_a_message_wakes_the_reader_of_the_next(broker):
+def test_commit_wakes_the_reader_of_the_next_message_of_the_group(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a1", "a2")
     lock = q.lock(0)
@@ -66,13 +66,13 @@ def test_the_end_of_a_message_wakes_the_reader_of_the_next(broker):
     assert drain(q) == ["a3", "a4"]
 
 
-def test_in_units_of_work_and_after_a_lapsed_lease(broker):
+def test_transaction_holds_its_groups_until_its_lease_ends(broker):
     t = broker.queue("t", transactional=True, group_exclusive=True)
     with broker.qm.transaction() as tx:
         fill(t, "a1", "a2", "b1", transaction=tx)
     tx = broker.qm.transaction(lease=5)
     assert bodies([t.receive(0, transaction=tx), t.receive(0, transaction=tx)]) == ["a1", "b1"]
-    nothing(t)
+    assert_none(t)
     broker.qm.advance_clock(6)
     with broker.qm.transaction() as tx:
         assert sorted(bodies(t.receive_many(5, 0, transaction=tx))) == ["a1", "b1"]
@@ -80,7 +80,7 @@ def test_in_units_of_work_and_after_a_lapsed_lease(broker):
         assert t.receive(0, transaction=tx).body == b"a2"
 
 
-def test_many_at_once_are_of_different_groups(broker):
+def test_lock_many_takes_one_message_per_group(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a1", "a2", "b1", "b2", "c1")
     assert [lock.body for lock in q.lock_many(10, 0)] == [b"a1", b"b1", b"c1"]
@@ -88,14 +88,14 @@ def test_many_at_once_are_of_different_groups(broker):
     assert broker.qm.queue_info("q").ready == 0
 
 
-def test_it_is_fixed_when_the_queue_is_created(broker):
+def test_group_exclusive_cannot_be_changed_after_creation(broker):
     broker.queue(group_exclusive=True)
     assert broker.qm.queue_info("q").group_exclusive
     with pytest.raises(InvalidArgument):
         broker.qm.update_queue("q", group_exclusive=False)
 
 
-def test_expired_and_moved_messages_give_their_turn_up(broker):
+def test_expired_and_moved_messages_free_their_group(broker):
     q = broker.queue(group_exclusive=True)
     aside = broker.qm.open("q;aside")
     q.send("a1", group_id="a", time_to_be_received=5)
@@ -108,15 +108,15 @@ def test_expired_and_moved_messages_give_their_turn_up(broker):
     assert sorted(drain(q)) == ["b1", "u"]
 
 
-def test_a_message_that_rests_lets_its_group_go_on(broker):
+def test_delayed_retry_frees_its_group(broker):
     q = broker.queue(group_exclusive=True, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     fill(q, "a1", "a2", "a3")
     q.lock(0).abort()
     lock = q.lock(0)
     assert lock.body == b"a2"
-    nothing(q)
+    assert_none(q)
     broker.qm.advance_clock(11)
-    nothing(q)  # a1 is back, but its group is busy
+    assert_none(q)  # a1 is back, but its group is busy
     lock.commit()
     assert drain(q) == ["a1", "a3"]
 
@@ -127,7 +127,7 @@ def test_immediate_retries_keep_the_order_of_a_group(broker):
     for _ in range(3):
         lock = q.lock(0)
         assert lock.body == b"a1"
-        nothing(q)
+        assert_none(q)
         lock.abort()
     assert drain(q) == ["a2"]
     assert bodies(broker.qm.open("q;poison").browse()) == ["a1"]

@@ -1,4 +1,4 @@
-"""Published cases for IBM MQ D2, M9, M15, O10, O11, O13, O14: what stands beside a get, in the words of MSMQ."""
+"""Published cases for IBM MQ D2, M9, M15, O10, O11, O13, O14: order, poison messages, reports and restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECEIVED = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue":
 
 
 @ibm("D2")
-def test_a_transactional_queue_is_first_in_first_out(broker):
+def test_transactional_queue_ignores_priorities(broker):
     mixed = [(b"A", 0), (b"B", 7), (b"C", 5), (b"D", 7)]
     t = broker.queue("t", transactional=True)
     with broker.qm.transaction() as tx:
@@ -34,7 +34,7 @@ def test_a_transactional_queue_is_first_in_first_out(broker):
 
 @ibm("M9")
 @pytest.mark.parametrize("final", ["dead_letter", "drop"])
-def test_given_up_without_a_backout_queue(broker, final):
+def test_message_is_dead_lettered_or_dropped_after_its_last_attempt(broker, final):
     q = broker.queue(retry=RetryPolicy(immediate=0, final=final))
     q.send("A")
     q.lock(0).abort()
@@ -46,7 +46,7 @@ def test_given_up_without_a_backout_queue(broker, final):
 
 
 @ibm("O10", "O11")
-def test_a_confirmation_of_delivery_comes_with_the_commit(broker):
+def test_receive_acknowledgement_is_sent_at_commit(broker):
     broker.queue("reports")
     t, reports = broker.queue("t", transactional=True), broker.qm.open("reports")
     with broker.qm.transaction() as tx:
@@ -73,7 +73,7 @@ PASSED = {
 
 @ibm("O10")
 @pytest.mark.parametrize("passed, message_id, correlation_id", PASSED.values(), ids=PASSED.keys())
-def test_what_reports_and_replies_carry(broker, passed, message_id, correlation_id):
+def test_reports_and_replies_carry_the_ids_passed_to_them(broker, passed, message_id, correlation_id):
     broker.queue("reports")
     q, reports = broker.queue(), broker.qm.open("reports")
     asked = {"message_id": "m1", "correlation_id": "c1", "response_queue": "reports"}
@@ -93,7 +93,7 @@ def test_what_reports_and_replies_carry(broker, passed, message_id, correlation_
     assert len(drain(reports, match=Match(correlation_id=correlation_id))) == 5
 
 
-def test_a_reply_that_has_no_correlation_id_to_pass(broker):
+def test_reply_passing_a_missing_correlation_id_has_none(broker):
     broker.queue("reports")
     q, reports = broker.queue(), broker.qm.open("reports")
     q.send("A", acknowledge=Acknowledge.PASS_CORRELATION_ID, response_queue="reports")
@@ -101,7 +101,7 @@ def test_a_reply_that_has_no_correlation_id_to_pass(broker):
     assert reports.receive(0).correlation_id is None
 
 
-def test_a_request_that_passes_its_correlation_id(broker):
+def test_request_passing_its_correlation_id_gets_the_reply(broker):
     q = broker.queue()
     asked = {"acknowledge": Acknowledge.PASS_CORRELATION_ID, "correlation_id": "c1"}
     waiting = Pending(lambda: broker.qm.request(q, "question", timeout=30, **asked))
@@ -111,7 +111,7 @@ def test_a_request_that_passes_its_correlation_id(broker):
 
 
 @ibm("O13")
-def test_the_broker_judges_no_contents(broker):
+def test_negative_receive_report_is_not_sent_for_a_received_message(broker):
     broker.queue("reports")
     q, reports = broker.queue(), broker.qm.open("reports")
     q.send("A", acknowledge=Acknowledge.NEGATIVE_RECEIVE, administration_queue="reports")
@@ -119,8 +119,8 @@ def test_the_broker_judges_no_contents(broker):
     assert drain(reports) == []
 
 
-def test_what_differs_differs_as_its_reason_says(broker):
-    """The reasons in cases.py that tell of another behaviour: D5, D6, F9, O4, O8, O14, P5."""
+def test_documented_differences_behave_as_their_reasons_say(broker):
+    """The reasons in cases.py that describe other behaviour: D5, D6, F9, O4, O8, O14, P5."""
     q = broker.queue(quota_messages=1)
     with pytest.raises(InvalidArgument):
         q.send("A", priority=10)
@@ -143,7 +143,7 @@ def test_what_differs_differs_as_its_reason_says(broker):
 
 @ibm("M15")
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_backouts_are_counted_across_a_restart(start_server, how):
+def test_abort_count_survives_a_restart(start_server, how):
     server = start_server(aof=True, options={"appendfsync": "always"})
     with mqredis.connect(server.url, manager="restart") as qm:
         qm.create_queue("t", transactional=True)
@@ -164,7 +164,7 @@ def test_backouts_are_counted_across_a_restart(start_server, how):
             t.peek(0)
 
 
-def test_every_mixture_is_read_as_it_was_sent(broker):
+def test_every_combination_of_acknowledge_flags_is_read_as_sent(broker):
     q = broker.queue()
     wanted = [Acknowledge(bits | passed) for bits in range(16) for passed in (0, 64, 128, 192)]
     q.send_many([Outgoing(body=b"A", acknowledge=one) for one in wanted])

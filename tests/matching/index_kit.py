@@ -1,4 +1,4 @@
-"""A queue manager before the first search for an identifier, and the contents of its indexes."""
+"""A queue manager whose indexes are not built yet, and access to the contents of the indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.counts import line, set_reach
 
 C = Match(correlation_id="c")
 TEXT = Filter(C).text()
-# What a message asks for so that it is more than named.
+# Fields that make a message more than one with a correlation id.
 SPECIAL: list[dict[str, Any]] = [
     {},
     {"message_id": "m"},
@@ -27,7 +27,7 @@ SPECIAL: list[dict[str, Any]] = [
 
 @dataclass
 class Kit:
-    """Queue ``q``, and ``t`` with transactions."""
+    """Queue ``q``, and ``t``, which is transactional."""
 
     qm: mqredis.QueueManager
     raw: Any
@@ -40,15 +40,15 @@ class Kit:
         (key,) = self.raw.keys(f"mq:*:q:{queue}:{part}")
         return str(key.decode())
 
-    def reach(self, queue: str = "q") -> str:
-        """The id up to which the index has all; of a message that is there its correlation id."""
+    def indexed_up_to(self, queue: str = "q") -> str:
+        """The id up to which the index is complete; the correlation id instead if the message still exists."""
         upto = self.raw.hget(self.key(queue, "q"), "index")
         record = self.raw.hget(self.key(queue, "m"), upto) if self.raw.keys(f"mq:*:q:{queue}:m") else None
         assert line(self.raw, self.key(queue, "q")).config.rpartition(b"|")[2] == upto
         return str((record.partition(b"\3c")[2][1:].partition(b"\0")[0] if record else upto).decode())
 
-    def say(self, index: str, upto: str | None = None) -> None:
-        """Write into fields ``index`` and ``index_at`` of queue q how far its index reaches."""
+    def set_index_fields(self, index: str, upto: str | None = None) -> None:
+        """Set the fields ``index`` and ``index_at`` of queue q, which say how far its index is complete."""
         properties = self.key("q", "q")
         set_reach(self.raw, properties, index.encode())
         self.raw.hset(properties, "index", index)
@@ -61,12 +61,12 @@ class Kit:
         members = self.raw.zrange(keys[0], 0, -1) if keys else []
         return [name.partition(b"\0")[0][2:].decode() for name in members if name[:1] == b"c"]
 
-    def ask(self, queue: str = "q") -> None:
-        """Brings the index up to date, and finds nothing."""
+    def build_index(self, queue: str = "q") -> None:
+        """Bring the index up to date, by a search that finds nothing."""
         assert drain(self.qm.open(queue), match=Match(correlation_id="nobody")) == []
 
-    def look(self, place: str = "", text: bytes = TEXT) -> tuple[list[bytes], str]:
-        """One call of a peek: bodies, and where the search goes on."""
+    def peek_once(self, place: str = "", text: bytes = TEXT) -> tuple[list[bytes], str]:
+        """Make one peek call; return the bodies, and the place at which the search continues."""
         address = self.qm.open("q")._handle.address
         cursor, step = ("A" + place, "after") if place else ("", "current")
         found = self.qm._run(perform(read.peek(address, 1, cursor=cursor, step=step, match=text)))
