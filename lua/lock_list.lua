@@ -33,7 +33,7 @@ local found = locks.page(q, deadline, id, count)
 local rows = ordered.page(q.l, deadline, id, count)
 for n = 1, #rows, 2 do
   local score = tonumber(rows[n + 1])
-  if score < locks.claimed then found[#found + 1] = { id = rows[n], deadline = score } end
+  if score < queue.claimed then found[#found + 1] = { id = rows[n], deadline = score } end
 end
 table.sort(found, function(left, right)
   if left.deadline == right.deadline then return left.id < right.id end

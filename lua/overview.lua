@@ -10,7 +10,6 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "core/locks"
 --- require "core/oldest"
 --- require "core/timers"
 --- require "claims/claim_pages"
@@ -42,7 +41,7 @@ for n = 1, queues do
     budget = budget - 1
   else
     local ready, locked, claimed = redis.call("ZCARD", q.a), claim_pages.locked(q), claim_pages.packed(q)
-    if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.l, locks.claimed, "+inf") end
+    if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.l, queue.claimed, "+inf") end
     local first, cost = -1, 0
     if ready > 0 then first, cost = oldest.arrival(q) end
     if first >= 0 then first = context.shown(first) end

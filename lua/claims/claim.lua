@@ -18,7 +18,7 @@
 --
 -- Claimed messages are Locked with kind C; the owner and the fence of their states are the claim's owner and sequence.
 -- page: how many messages one call locks or receives if it has to read them; run: if it need not, in some 2 ms.
-local claim = { floor = 4503599627370496, page = 256, run = 1000 }
+local claim = { page = 256, run = 1000 }
 
 function claim.parse(owner, text)
   local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
@@ -61,7 +61,7 @@ end
 
 -- The score in q.l of the messages of a claim with this number.
 function claim.score(number)
-  return string.format("%.0f", claim.floor + tonumber(number))
+  return string.format("%.0f", queue.claimed + tonumber(number))
 end
 
 -- The names of consumers that have, or had, a claim on this queue.

@@ -17,8 +17,7 @@
 --
 -- texts: so many of them. room: with fewer bytes of locks a header takes one more; to read and write more costs as much as
 -- a text beside it.
--- claimed: scores in q.l from this one on are those of claims (claims/claim), which never lapse.
-local locks = { texts = 32, room = 512, claimed = 4503599627370496 }
+local locks = { texts = 32, room = 512 }
 
 -- Locks messages that are in no list, of `bytes` bytes in all, `size` each (0 if they differ). False if there is no room
 -- for that: then they need states.

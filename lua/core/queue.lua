@@ -20,7 +20,7 @@
 --             (matching/index_build)
 --   messages  in the queue, whatever their state, and their bytes; gone: how many have left it
 --   due       when its timers have to be looked at, in ms: not later than the first of them, nor than the end of the bucket
---             of its statistics that is open (core/statistics). Builds before these wrote -1 for never
+--             of its statistics that is open (core/statistics)
 --   waiting   1 if readers may wait
 --   marks     the sum of 1 if a message has come whose record sets it apart, 2 if an available message may have a state,
 --             and 4 for each text of locks that stands beside the header
@@ -36,8 +36,11 @@
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
 -- locale of the server says, and only digits are safe.
 --
+-- claimed: the score in q.l from which on a lock belongs to a claim and never lapses (claims/claim), 2^52. Timers with such a
+-- score never come due either.
+--
 -- bucket: the length of a bucket of the statistics in ms. log: the encoded name of the log of actions (admin/operator).
-local queue = { never = "0", always = "8", bucket = 300000, log = "system%24%3Bactions" }
+local queue = { never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions" }
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
 -- its header, if that was read already. Each lock of it has its state from here on.
@@ -101,7 +104,7 @@ end
 
 -- Config, messages, bytes, gone, due, waiting, marks and locks, as texts; nothing if the text is not sound.
 function queue.parse_header(text)
-  return string.match(text or "", "^(%S+) (%d+) (%d+) (%d+) (%-?%d+) ([01]) (%d+)(.*)$")
+  return string.match(text or "", "^(%S+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d+)(.*)$")
 end
 
 function queue.format_header(q)

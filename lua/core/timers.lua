@@ -77,7 +77,7 @@ function timers.page(q)
   return #lapsed == timers.most or #members == timers.most, (lapsed[1] or "") .. (members[1] or "")
 end
 
--- Milliseconds until the queue's next timer, as a number; -1 if it has none. Scores from 2^52 on: claims (claims/claim).
+-- Milliseconds until the queue's next timer, as a number; -1 if it has none.
 function timers.next(q)
   local soon = -1
   local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES")[2], redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES")[2] }
@@ -87,7 +87,7 @@ function timers.next(q)
   end
   for n = 1, 3 do
     local at = tonumber(heads[n])
-    if at and at < 4503599627370496 then
+    if at and at < queue.claimed then
       local left = math.max(0, at - context.now)
       if soon < 0 or left < soon then soon = left end
     end

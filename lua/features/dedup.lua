@@ -5,7 +5,7 @@
 -- "k"<key> of the queue; a subqueue uses its parent's. A key is held while its message is in the queue and while its window
 -- runs.
 --
--- never: the score of a key that is held as long as its message; core/timers ignores scores from 2^52 on.
+-- never: the score of a key that is held as long as its message; above queue.claimed, so it never comes due.
 local dedup = { never = 9e15 }
 
 function dedup.member(rec)

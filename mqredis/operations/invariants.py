@@ -347,7 +347,6 @@ def hints(store: Store) -> Faults:
         times = [at for at in times if at < NEVER]
         text = view.fields.get("due", "")
         ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
-        # -1: no timer is set (queues without statistics).
         if ends is not None and (times or readable):
             times.append(ends)
         if times and (not readable or float(text) > min(times)):

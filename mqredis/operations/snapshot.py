@@ -22,7 +22,7 @@ TRIES = 4
 MAX_SCAN = 5_000_000
 
 # The header of a queue in ``meta``: config, counters, locks (lua/core/queue.lua).
-_LINE = re.compile(r"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
+_LINE = re.compile(r"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 
 @dataclass(slots=True)
