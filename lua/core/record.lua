@@ -84,6 +84,12 @@ function record.expires(rec)
   if life then return tonumber(string.sub(rec, 1, 13)) - tonumber(record.field(rec, "S") or 0) + tonumber(life) end
 end
 
+-- Has a message expired at `now`, in ms?
+function record.is_expired(rec, now)
+  local at = record.flag(rec, 1) and record.expires(rec)
+  return at and at <= now
+end
+
 -- Until when the broker holds a special message back; nothing if it does not.
 function record.due(rec)
   local ms = record.field(rec, "D")

@@ -33,7 +33,7 @@ function seek.pass_over(ids, recs, states, count)
   local byte, free, kept, size = string.byte, record.free, 0, #ids
   for n = 1, size do
     local rec = recs[n]
-    if rec and kept < count and (free[byte(rec, 14)] or not seek.expired_record(rec)) then
+    if rec and kept < count and (free[byte(rec, 14)] or not record.is_expired(rec, context.now)) then
       kept = kept + 1
       if kept < n then ids[kept], recs[kept], states[kept] = ids[n], rec, states[n] end
     end
@@ -93,12 +93,7 @@ function seek.direct(q, text, after, count, hint)
 end
 
 function seek.expired(e)
-  return seek.expired_record(e.rec)
-end
-
-function seek.expired_record(rec)
-  local at = record.flag(rec, 1) and record.expires(rec)
-  return at and at <= context.now
+  return record.is_expired(e.rec, context.now)
 end
 
 -- The nearest entry that a peek may see, forward or backward from `from` (exclusive; "" from that end): available, or

@@ -24,11 +24,9 @@ function arrivals.newest(q)
   return tonumber(redis.call("HGET", q.q, "arrivals") or 0)
 end
 
--- Removes them when the last reader that needs them is gone.
+-- Removes them, since the last reader that needs them is gone.
 function arrivals.forget(q)
-  if redis.call("ZCOUNT", q.w, "-inf", "(-1125899906842624") == 0 then
-    redis.call("ZREMRANGEBYLEX", q.i, "[l", "(m")
-  end
+  redis.call("ZREMRANGEBYLEX", q.i, "[l", "(m")
 end
 
 -- Do the arrivals behind number `seen` contain every message that a filter may admit now? Not if the passing of time, or a

@@ -62,7 +62,7 @@ function search.refuses(q, text)
   f.programs, context.search_decided = {}, true
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
-  if rec and not search.expired(rec) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
+  if rec and not record.is_expired(rec, context.now) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
 end
 
 -- Inside a group only its next member may be read, and a filter that does not admit it is an error. The selector was
@@ -70,7 +70,7 @@ end
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
   local rec = lid and redis.call("HGET", q.m, lid)
-  if not rec or search.expired(rec) or f.x and group_lock.busy(q, rec) then return {} end
+  if not rec or record.is_expired(rec, context.now) or f.x and group_lock.busy(q, rec) then return {} end
   f.programs = {}
   if not filter.test(f, lid, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
   if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
@@ -103,14 +103,9 @@ function search.mark(q, f, found)
   mark.sweep(q, #found)
 end
 
-function search.expired(rec)
-  local at = record.flag(rec, 1) and record.expires(rec)
-  return at and at <= context.now
-end
-
 -- May this available message be read? Expired messages are left to the timers of the queue.
 function search.admits(q, f, lid, rec)
-  if not filter.test(f, lid, rec) or search.expired(rec) then return false end
+  if not filter.test(f, lid, rec) or record.is_expired(rec, context.now) then return false end
   if f.grouped then
     local r = index.fields(rec)
     if r.g and not group.admits(q, f.f, r) then return false end

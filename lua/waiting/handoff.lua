@@ -4,28 +4,15 @@
 --- require "core/record"
 --- require lazy "core/release"
 --- require "core/store"
+--- require "waiting/notify"
 -- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
 -- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
 -- call will carry, and publishes the reply (docs/decisions/waiting.md). If the publication is lost, or the wait is over, the next
 -- call gets the kept reply, as any repeated call does.
 local handoff = {}
 
--- The key and the channel that wake a slot, if a client listens to this channel; nothing if that may not be asked.
-function handoff.channel(slot, database)
-  local key = string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
-  local channel = "__keyspace@" .. database .. "__:" .. key
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  if listeners[2] and listeners[2] ~= 0 then return key, channel end
-end
-
--- Wakes it, protected as in waiting/notify: the last writes of a script.
-function handoff.notify(key)
-  redis.pcall("SADD", key, "1")
-  redis.pcall("DEL", key)
-end
-
--- What it takes to answer the first reader that waits: slot, key of its wake channel, channel, lease in ms, sequence of its
--- next call, what its slot keeps. Nothing if it does not want a lock, no client listens, or its slot was used since.
+-- What it takes to answer the first reader that waits: slot, wake key, channel, lease in ms, sequence of its next call, what
+-- its slot keeps. Nothing if it does not want a lock, no client is subscribed to its channel, or its slot was used since.
 function handoff.reader(waiter)
   local match = string.match
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
@@ -33,8 +20,8 @@ function handoff.reader(waiter)
   local kept = redis.call("HGET", KEYS[1], slot) or ""
   local last, ids, code = context.slot_head(kept)
   if ids ~= "-" or code + 0 ~= status.WAITING then return end
-  local key, channel = handoff.channel(slot, database)
-  if not key then return end
+  local key, channel = notify.channel(slot, database)
+  if (notify.listeners(channel) or 0) == 0 then return end
   return slot, key, channel, lease, string.format("%d", last + 1), kept
 end
 
@@ -45,7 +32,7 @@ function handoff.publish(channel, key, slot, sequence, lid, number, deadline, re
   local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
     slot, sequence, context.incarnation, number, deadline, context.now_text, lid, KEYS[3])
     .. (context.lead > 0 and record.shown(rec, context.lead) or rec))
-  if type(said) ~= "number" then handoff.notify(key) end
+  if type(said) ~= "number" then notify.wake(key) end
 end
 
 -- Offers the one message that became available in this call to the reader that waits first. It is handed over if it asks

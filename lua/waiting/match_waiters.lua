@@ -23,11 +23,16 @@ function match_waiters.remove(q, member, text)
   local key = filter.key(text)
   if key then redis.call("ZREM", q.i, "w" .. key .. "\0" .. member) end
   local gone = redis.call("ZREM", q.w, member)
-  if gone == 1 and not key then
+  if gone == 1 and not key and not match_waiters.unindexed(q, 1)[1] then
     arrivals.load()
     arrivals.forget(q)
   end
   return gone
+end
+
+-- Up to `count` readers that no identifier finds.
+function match_waiters.unindexed(q, count)
+  return redis.call("ZRANGEBYSCORE", q.w, "-inf", string.format("(%d", match_waiters.indexed), "LIMIT", 0, count)
 end
 
 -- Readers that this message might be for: by its identifiers, then those that no identifier finds.
@@ -101,7 +106,7 @@ function match_waiters.notify_one(q, ids, peeks, behind)
   group.load()
   -- What a search of this script knew of groups may have been taken since.
   context.groups = {}
-  local others = redis.call("ZRANGEBYSCORE", q.w, "-inf", "(-1125899906842624", "LIMIT", 0, match_waiters.most)
+  local others = match_waiters.unindexed(q, match_waiters.most)
   if #others > 0 and not behind then
     arrivals.load()
     arrivals.note(q, ids)

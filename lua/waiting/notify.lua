@@ -6,22 +6,32 @@
 -- Notification of waiting readers (waiting/waiters describes a waiter). Loaded only if readers wait.
 local notify = {}
 
--- The key of a slot's wake channel: "mq:{manager}:wake:<slot>". It is added and deleted at once, and the server publishes
--- that on the channel of the key.
-function notify.key(slot)
-  return string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
+-- The wake key of a slot, "mq:{manager}:wake:<slot>", and its channel. The key is computed, not declared: it never exists
+-- between two commands.
+function notify.channel(slot, database)
+  local key = string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
+  return key, "__keyspace@" .. database .. "__:" .. key
 end
 
--- Notifies one reader; false if no client is subscribed to its channel any more. The key is computed, not declared, and
--- the calls are protected: these are the last writes of a script, and a notification may fail (docs/decisions/waiting.md).
-function notify.one(slot, mode)
-  local key = notify.key(slot)
-  local channel = "__keyspace@" .. string.sub(mode, 2) .. "__:" .. key
-  if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  if type(listeners) == "table" and tonumber(listeners[2]) == 0 then return false end
+-- How many clients are subscribed to a channel; nothing if this user may not ask.
+function notify.listeners(channel)
+  local reply = redis.pcall("PUBSUB", "NUMSUB", channel)
+  return reply[2] and tonumber(reply[2])
+end
+
+-- Adds and deletes a wake key, which the server publishes on its channel. The calls are protected: these are the last writes
+-- of a script, and a notification may fail (docs/decisions/waiting.md).
+function notify.wake(key)
   redis.pcall("SADD", key, "1")
   redis.pcall("DEL", key)
+end
+
+-- Notifies one reader; false if no client is subscribed to its channel any more.
+function notify.one(slot, mode)
+  local key, channel = notify.channel(slot, string.sub(mode, 2))
+  if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
+  if notify.listeners(channel) == 0 then return false end
+  notify.wake(key)
   return true
 end
 
