@@ -25,7 +25,6 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "core/store"
 --- require "core/timers"
 --- require "claims/claim"
 --- require "claims/claim_pages"
@@ -41,14 +40,8 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q, 2)
 timers.serve(q, true)
 
-local function finish(answer)
-  store.save(q)
-  answer = context.close(answer)
-  waiters.notify(q)
-  return answer
-end
-local function lost(why) return finish({ status.LOCK_LOST, "", 0, why }) end
-if context.missing then return finish(context.missing) end
+local function lost(why) return waiters.finish(q, { status.LOCK_LOST, "", 0, why }) end
+if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local c, taken_over = claim.open(q, owner), false
@@ -67,10 +60,10 @@ if not why and seq > c.seq then
   why = c.seq > c.committed and "open" or seq ~= c.committed + 1 and "gap" or nil
 end
 if why then return lost(why) end
-if seq > c.seq and queue.has(q, "g") then return finish({ status.GET_INHIBITED }) end
+if seq > c.seq and queue.has(q, "g") then return waiters.finish(q, { status.GET_INHIBITED }) end
 if seq == c.seq and c.sealed ~= "0" then
   if taken_over then claim.save(q, c) end
-  return finish({ status.OK, "", 0, c.count, c.bytes })
+  return waiters.finish(q, { status.OK, "", 0, c.count, c.bytes })
 end
 local fresh = seq > c.seq
 if fresh then
@@ -78,10 +71,10 @@ if fresh then
   c.number = claim.next_number(q)
 end
 local page = fill.plan(q, c, limits)
-if not page then return finish(context.missing) end
+if not page then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 fill.apply(q, c, page)
 if fresh then claim.save_number(q, c.number) end
 claim.save(q, c)
-return finish({ c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })
+return waiters.finish(q, { c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })

@@ -21,7 +21,6 @@
 --- require "waiting/waiters"
 --- require "claims/claim"
 --- require "claims/claim_pages"
---- require "core/store"
 local owner, bound, wants_bands, after = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end
@@ -30,14 +29,7 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q, 2)
 timers.serve(q, true)
 
-local function finish(answer)
-  store.save(q)
-  answer = context.close(answer)
-  waiters.notify(q)
-  return answer
-end
-
-if context.missing then return finish(context.missing) end
+if context.missing then return waiters.finish(q, context.missing) end
 local available, bands = redis.call("ZCARD", q.a), {}
 if bound ~= "" or wants_bands or after ~= "" then
   local upto = bound ~= "" and bound or string.format("%014x", tonumber(context.seq))
@@ -58,4 +50,4 @@ reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string
   c and claim.format(c) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = bands[n] end
-return finish(reply)
+return waiters.finish(q, reply)

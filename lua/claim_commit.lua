@@ -21,7 +21,6 @@
 --- require "claims/claim"
 --- require "claims/drain"
 --- require "waiting/waiters"
---- require "core/store"
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local reply = context.open()
 if reply then return reply end
@@ -31,10 +30,7 @@ queue.open_parent(q, 2)
 timers.serve(q, true)
 
 local function finish(code, what, received)
-  store.save(q)
-  code = context.close(context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
-  waiters.notify(q)
-  return code
+  return waiters.finish(q, context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
 end
 if context.missing then return finish() end
 

@@ -19,7 +19,6 @@
 --- require "claims/claim"
 --- require "matching/search"
 --- require "waiting/waiters"
---- require "core/store"
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
@@ -38,7 +37,4 @@ if not reply then
     reply = { status.OK, "", 0, some and "1" or "0" }
   end
 end
-store.save(q)
-reply = context.close(reply)
-waiters.notify(q)
-return reply
+return waiters.finish(q, reply)

@@ -23,7 +23,6 @@
 --- require "claims/claim_pages"
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
---- require "core/store"
 local owner, forget = ARGV[3], ARGV[4] == "1"
 local reply = context.open()
 if reply then return reply end
@@ -35,10 +34,7 @@ if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 timers.serve(q, true)
 
 local function finish(code, count)
-  store.save(q)
-  code = context.close(context.missing or { code, "", 0, count })
-  waiters.notify(q)
-  return code
+  return waiters.finish(q, context.missing or { code, "", 0, count })
 end
 if c.draining and not context.missing then
   drain.load()

@@ -18,7 +18,6 @@
 --- require "core/timers"
 --- require "claims/claim"
 --- require "waiting/waiters"
---- require "core/store"
 local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local registers = registration ~= ""
 local reply = context.open(registers)
@@ -40,7 +39,4 @@ if not reply then
     reply = { status.WAITING, "", 0, ticket, more and 0 or timers.next(q) }
   end
 end
-store.save(q)
-reply = context.close(reply)
-waiters.notify(q)
-return reply
+return waiters.finish(q, reply)

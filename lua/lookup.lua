@@ -32,7 +32,6 @@
 --- require lazy "claims/claim_pages"
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
---- require "core/store"
 local generation, mode, action, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local visible, held = ARGV[9] == "1" and "V" or "", ARGV[10]
 local reply = context.open()
@@ -43,25 +42,17 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q, 2)
 timers.serve(q)
 
-local function finish(code, upto, ids)
-  store.save(q)
-  if type(code) == "number" then code = { code } end
-  code = context.close(code, upto, ids)
-  waiters.notify(q)
-  return code
-end
-
-if context.missing then return finish(context.missing) end
+if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code
-if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
+if queue.has(q, "g") then return waiters.finish(q, status.GET_INHIBITED) end
 if mode == "tx" then
-  if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  if not queue.has(q, "t") then return waiters.finish(q, status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(owner, grant)
-  if not t then return finish(code) end
-  if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+  if not t then return waiters.finish(q, code) end
+  if t.count >= tx.most then return waiters.finish(q, status.TRANSACTION_TOO_LARGE) end
 end
 
 -- Is the message in a packed page of a claim?
@@ -104,12 +95,12 @@ local turns, entries, ids = mode ~= "peek" and queue.has(q, "x") and not q.paren
 if turns then group_lock.load() end
 for lid in string.gmatch(lookup_ids, "[^,]+") do
   local e, why = at(lid)
-  if not e or turns and not e.held and group_lock.busy(q, e.rec) then return finish(why or status.MESSAGE_NOT_FOUND) end
+  if not e or turns and not e.held and group_lock.busy(q, e.rec) then return waiters.finish(q, why or status.MESSAGE_NOT_FOUND) end
   entries[#entries + 1], ids[#ids + 1] = e, e.lid
 end
-if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
-if t and t.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
-if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
+if #entries == 0 then return waiters.finish(q, status.MESSAGE_NOT_FOUND) end
+if t and t.count + #entries > tx.most then return waiters.finish(q, status.TRANSACTION_TOO_LARGE) end
+if mode == "take" and not position.may_leave(q, entries, "receive") then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 reply = { status.OK, "", 0, "", "", context.now, 0 }
@@ -129,5 +120,5 @@ elseif t then
 end
 message.all(q, reply, entries)
 if mode == "take" then position.delete(q, entries, "receive") end
-if mode == "lock" or t then return finish(reply, 7, table.concat(ids, ",")) end
-return finish(reply)
+if mode == "lock" or t then return waiters.finish(q, reply, 7, table.concat(ids, ",")) end
+return waiters.finish(q, reply)

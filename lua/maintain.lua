@@ -13,14 +13,10 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "waiting/waiters"
---- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q, 2)
 local more = timers.all(q)
-store.save(q)
-reply = context.close(context.missing or { more and status.CONTINUE or status.OK })
-waiters.notify(q)
-return reply
+return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK })

@@ -31,7 +31,6 @@
 --- require "core/record"
 --- require "waiting/waiters"
 --- require lazy "matching/search"
---- require "core/store"
 local generation, count, at, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
 local member, ticket, match = ARGV[7], ARGV[8], ARGV[9]
 local waits = member ~= ""
@@ -42,45 +41,37 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q, 2)
 timers.serve(q)
 
-local function finish(code)
-  store.save(q)
-  if type(code) == "number" then code = { code } end
-  code = context.close(code)
-  waiters.notify(q)
-  return code
-end
-
-if context.missing then return finish(context.missing) end
-if queue.has(q, "g") then return finish(status.GET_INHIBITED) end
+if context.missing then return waiters.finish(q, context.missing) end
+if queue.has(q, "g") then return waiters.finish(q, status.GET_INHIBITED) end
 local cursor, from = string.sub(at, 1, 1), string.sub(at, 2)
-if cursor == "U" and step == "next" and ticket == "" then return finish(status.ILLEGAL_CURSOR_ACTION) end
+if cursor == "U" and step == "next" and ticket == "" then return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, context.now }
 
 local waiter, entries = waiters.member(member, match), {}
 local hint, place
 if waits then
   local kind, rest = waiters.take_handed()
-  if ticket ~= "" and kind == "c" then return finish(tonumber(rest)) end
+  if ticket ~= "" and kind == "c" then return waiters.finish(q, tonumber(rest)) end
   if ticket ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
     if record.flag(rec, 8) then reply[8] = "" end -- its body is with it already
     waiters.drop(q, waiter, match)
-    return finish(reply)
+    return waiters.finish(q, reply)
   end
   if kind == "h" then hint = rest end
 end
 
 if cursor == "R" and step == "current" then
   if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
-  if #entries == 0 or seek.expired(entries[1]) then return finish(status.MESSAGE_ALREADY_RECEIVED) end
+  if #entries == 0 or seek.expired(entries[1]) then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
 elseif match ~= "" then
   entries = seek.direct(q, match, from, count, hint)
   if not entries then
     search.load()
     local found, stopped, code = search.look(q, match, from, count, hint, false,
       at == "" and waiters.seen(q, waiter, ticket))
-    if code then return finish(code) end
+    if code then return waiters.finish(q, code) end
     entries, place = found, stopped
   end
 elseif from ~= "end" then
@@ -94,7 +85,7 @@ if #entries > 0 then
   if waits then waiters.drop(q, waiter, match) end
   seek.fit(q, entries)
   message.all(q, reply, entries)
-  return finish(reply)
+  return waiters.finish(q, reply)
 end
 
 if waiters.is_last_look(ticket) then
@@ -102,4 +93,4 @@ if waiters.is_last_look(ticket) then
 elseif waits then
   ticket = waiters.wait(q, waiter, ticket, match, from)
 end
-return finish({ place and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), place })
+return waiters.finish(q, { place and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), place })

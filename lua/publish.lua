@@ -29,7 +29,6 @@
 --- require "features/topic"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
---- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -37,38 +36,31 @@ if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT
 timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
-local function finish(answer)
-  store.save(q)
-  answer = context.close(answer)
-  waiters.notify(q)
-  return answer
-end
-
-if context.missing then return finish(context.missing) end
+if context.missing then return waiters.finish(q, context.missing) end
 local t, code
-if (ARGV[4] ~= "") ~= queue.has(q, "t") then return finish({ status.TRANSACTION_USAGE }) end
-if queue.has(q, "p") then return finish({ status.PUT_INHIBITED }) end
+if (ARGV[4] ~= "") ~= queue.has(q, "t") then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
+if queue.has(q, "p") then return waiters.finish(q, { status.PUT_INHIBITED }) end
 if ARGV[4] ~= "" then
   tx.load()
   t, code = tx.open(ARGV[4], ARGV[5])
-  if not t then return finish({ code }) end
+  if not t then return waiters.finish(q, { code }) end
 end
 local batch, refused = enqueue.parse(q, 7)
-if not batch then return finish({ refused }) end
+if not batch then return waiters.finish(q, { refused }) end
 local entries = enqueue.entries(batch, ARGV[6])
-if t and t.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
+if t and t.count + #entries > tx.most then return waiters.finish(q, { status.TRANSACTION_TOO_LARGE }) end
 if batch.wants then
   features.load()
   code = features.plan(q, batch.records, batch.wants, true)
-  if code then return finish({ code }) end
+  if code then return waiters.finish(q, { code }) end
 end
 code = topic.plan(q, entries, t)
-if code then return finish({ code }) end
-if context.missing then return finish(context.missing) end
+if code then return waiters.finish(q, { code }) end
+if context.missing then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 local lids = enqueue.number(entries, t)
 if batch.wants then features.accept(q, lids, batch.records, batch.wants, true) end
 topic.deliver(q, t)
-return finish({ status.OK, "", 0, table.concat(lids), t and t.fence })
+return waiters.finish(q, { status.OK, "", 0, table.concat(lids), t and t.fence })

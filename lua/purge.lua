@@ -20,7 +20,6 @@
 --- require "core/position"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
---- require "core/store"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
@@ -54,7 +53,4 @@ if not context.missing then
     removed, more = sweep.clear(q, limit, "queue_purged")
   end
 end
-store.save(q)
-reply = context.close(context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
-waiters.notify(q)
-return reply
+return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })

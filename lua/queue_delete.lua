@@ -40,10 +40,7 @@ for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
 
 -- A page was removed: the caller comes again.
 local function on(q, count)
-  store.save(q)
-  reply = context.close({ status.CONTINUE, "", 0, count })
-  waiters.notify(q)
-  return reply
+  return waiters.finish(q, { status.CONTINUE, "", 0, count })
 end
 
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once: first what a

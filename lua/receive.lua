@@ -35,7 +35,6 @@
 --- require "core/queue"
 --- require "core/seek"
 --- require "core/settle"
---- require "core/store"
 --- require "core/timers"
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
@@ -71,11 +70,7 @@ timers.serve(q)
 local function finish(code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
   if context.missing and string.find(member, ",", 1, true) then waiters.drop(q, waiters.member(member, ""), "") end
-  store.save(q)
-  if type(code) == "number" then code = { code } end
-  code = context.close(code, upto, ids)
-  waiters.notify(q)
-  return code
+  return waiters.finish(q, code, upto, ids)
 end
 
 -- decide -----------------------------------------------------------------------------------------

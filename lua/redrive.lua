@@ -17,7 +17,6 @@
 --- require "core/position"
 --- require "admin/redrive"
 --- require "waiting/waiters"
---- require "core/store"
 local generation, target, lookup_ids = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end
@@ -36,7 +35,4 @@ local last, went = string.format("%014x", context.seq), 0
 
 -- apply ------------------------------------------------------------------------------------------
 if not context.missing then went = redrive.apply(q, entries, targets) end
-store.save(q)
-reply = context.close(context.missing or { status.OK, "", 0, went, #lookup_ids - went, last })
-waiters.notify(q)
-return reply
+return waiters.finish(q, context.missing or { status.OK, "", 0, went, #lookup_ids - went, last })

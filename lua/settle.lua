@@ -14,7 +14,6 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/settle"
---- require "core/store"
 --- require "core/timers"
 --- require "waiting/waiters"
 local generation, lease, runs = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
@@ -30,7 +29,4 @@ reply = context.missing or { status.OK, "", 0, context.now }
 if not context.missing then
   for n = 1, #lost do reply[n + 4] = lost[n] end
 end
-store.save(q)
-reply = context.close(reply)
-waiters.notify(q)
-return reply
+return waiters.finish(q, reply)

@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "core/store"
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
@@ -87,6 +88,16 @@ function waiters.drop(q, member, filter_text)
   if filter_text == "" then return redis.call("ZREM", q.w, member) end
   match_waiters.load()
   return match_waiters.remove(q, member, filter_text)
+end
+
+-- Ends a script that has worked on one queue: writes its counters, keeps the reply and returns it. Readers are notified last,
+-- since a notification may fail. `reply`: a reply, or a status alone; `upto` and `ids`: context.close.
+function waiters.finish(q, reply, upto, ids)
+  store.save(q)
+  if type(reply) == "number" then reply = { reply } end
+  reply = context.close(reply, upto, ids)
+  waiters.notify(q)
+  return reply
 end
 
 -- Notifies the readers that wait on a queue in which something became available (3.1.7.2.2), and on the queues of
