@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/statistics"
@@ -51,6 +52,16 @@ end
 function timers.update_statistics(q)
   timers.close_bucket(q)
   timers.set_due(q)
+end
+
+-- Removes the timers with this letter of messages that are not available any more (hook leave of features/features). Those
+-- that were locked before have none.
+function timers.remove(q, letter, batch, places)
+  local members = { nil }
+  for k = 1, #places do
+    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = letter .. batch.ids[places[k]] end
+  end
+  chunked.run("ZREM", q.t, members)
 end
 
 -- Is a timer due that no call has served yet?

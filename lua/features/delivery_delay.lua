@@ -1,8 +1,8 @@
---- require "core/chunked"
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/record"
+--- require "core/timers"
 --- require lazy "features/trace"
 -- Messages that the broker holds back (key D of the head: milliseconds of delay): timers "d"id, and in no list until then.
 local delivery_delay = {}
@@ -20,11 +20,7 @@ function delivery_delay.arrive(q, batch, places)
 end
 
 function delivery_delay.leave(q, batch, places)
-  local members = { nil }
-  for k = 1, #places do
-    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = "d" .. batch.ids[places[k]] end
-  end
-  chunked.run("ZREM", q.t, members)
+  timers.remove(q, "d", batch, places)
 end
 
 function delivery_delay.plan_due(q, ids)

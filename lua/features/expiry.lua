@@ -3,6 +3,7 @@
 --- require "core/position"
 --- require "core/queue"
 --- require "core/record"
+--- require "core/timers"
 -- Messages that expire (key e of the head: milliseconds to be received in): timers "e"id of available messages.
 local expiry = {}
 
@@ -25,13 +26,8 @@ function expiry.arrive(q, batch, places)
   end
 end
 
--- Messages that were locked have no timers.
 function expiry.leave(q, batch, places)
-  local members = { nil }
-  for k = 1, #places do
-    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = "e" .. batch.ids[places[k]] end
-  end
-  chunked.run("ZREM", q.t, members)
+  timers.remove(q, "e", batch, places)
 end
 
 function expiry.plan_due(q, ids)

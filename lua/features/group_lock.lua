@@ -92,8 +92,7 @@ function group_lock.take(q, count)
     for n = 1, #heads do
       local id = string.sub(heads[n], 4)
       local e = position.read(q, index.range(q, "g", id, "", 1))[1]
-      local at = e and record.expires(e.rec)
-      if e and not (at and at <= context.now) and #found < count then
+      if e and #found < count and not record.is_expired(e.rec, context.now) then
         found[#found + 1] = e
         redis.call("HSET", q.q, "turn" .. stem, id)
       end

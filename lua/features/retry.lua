@@ -12,8 +12,8 @@
 -- and the immediate retries; between two rounds the message rests in the subqueue ;retry. If the policy isolates, a
 -- message whose lease lapsed returns to the subqueue ;lapsed instead of its queue: workers take one at a time there.
 --
--- Stored in the queue's field "retry", separated by spaces: immediate cycles delay_ms factor max_ms final, and since
--- this release jitter, isolate (0 or 1), encoded name of the policy's dead letter queue ("-" for none).
+-- Stored in the queue's field "retry" as "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <letters>":
+-- delay and most in ms, isolate 0 or 1, letters the encoded name of the policy's dead letter queue, "-" for none.
 --
 -- Timers in the queue's t: "b"id back from ;retry; "s"id from ;retry to ;lapsed; "w"id from ;lapsed, where no worker
 -- took the message for `patience` ms, back to the queue; "p"id the end of the time that the queue keeps it in ;poison.
@@ -23,7 +23,7 @@ local retry = {
   patience = 600000,
   -- Bytes by which a copy among the dead letters may be larger than its message, without its report.
   margin = 1024,
-  default = "0 0 0 1 0 poison",
+  default = "0 0 0 1 0 poison 0 0 -",
 }
 
 -- The queue whose policy counts for messages of q: a subqueue follows that of its parent.
@@ -37,11 +37,11 @@ function retry.policy(q)
     local found = redis.call("HMGET", home.q, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
     local text = found[1] and found[1] ~= "" and found[1] or retry.default
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
-      string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) ?(%S*) ?(%d?) ?(%S*)$")
+      string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
     home.altered = true
     home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
-      factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter) or 0,
-      isolate = isolate == "1", letters = letters ~= "" and letters ~= "-" and letters or nil,
+      factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
+      isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
       messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
       kept = tonumber(found[4] or "") }
   end
@@ -57,8 +57,7 @@ end
 -- "dead_letter", "reject", "drop". The entry's fields verdict, rest and lapsed are those of core/release.
 function retry.fate(q, e)
   local policy, attempts = retry.policy(q), retry.attempts(e)
-  local expires = record.flag(e.rec, 1) and record.expires(e.rec)
-  if expires and expires <= context.now then return "again" end
+  if record.is_expired(e.rec, context.now) then return "again" end
   if e.verdict == "b" then return e.rest and "retry" or "again" end
   if e.verdict == "e" or attempts >= policy.round * (policy.cycles + 1) then return retry.final(q, e) end
   if e.lapsed and policy.isolate then return "lapsed" end

@@ -100,8 +100,7 @@ end
 function trace.expiring(q, entries)
   local gone = {}
   for n = 1, #entries do
-    local at = record.flag(entries[n].rec, 1) and record.expires(entries[n].rec)
-    if at and at <= context.now then gone[#gone + 1] = entries[n] end
+    if record.is_expired(entries[n].rec, context.now) then gone[#gone + 1] = entries[n] end
   end
   trace.plan(q, gone, "receive_timeout")
 end

@@ -1,7 +1,7 @@
---- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/record"
+--- require "core/timers"
 --- require lazy "core/transfer"
 --- require lazy "features/other_queues"
 --- require lazy "features/retry"
@@ -72,13 +72,8 @@ function trash.arrive(q, batch, places)
   end
 end
 
--- Messages that are locked have no timers.
 function trash.leave(q, batch, places)
-  local members = { nil }
-  for k = 1, #places do
-    if not (batch.held and batch.held[places[k]]) then members[#members + 1] = "z" .. batch.ids[places[k]] end
-  end
-  chunked.run("ZREM", q.t, members)
+  timers.remove(q, "z", batch, places)
 end
 
 function trash.plan_due(q, ids)

@@ -70,11 +70,10 @@ def _policy(policy: RetryPolicy | None) -> str:
 
 
 def parse_policy(text_: str) -> RetryPolicy | None:
-    """The inverse of :func:`_policy`. Raises ValueError for a text that no release has written."""
+    """The inverse of :func:`_policy`. Raises ValueError for any other text."""
     if not text_:
         return None
-    immediate, cycles, delay, factor, most, final, *rest = text_.split()
-    jitter, isolate, letters = rest or ("0", "0", "-")
+    immediate, cycles, delay, factor, most, final, jitter, isolate, letters = text_.split()
     return RetryPolicy(
         immediate=int(immediate),
         cycles=int(cycles),
