@@ -10,6 +10,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "core/store"
 --- require "core/handle"
 --- require "transactions/tx"
 local name, number, key, is_subqueue = ARGV[3], ARGV[4], KEYS[6], #KEYS > 13
@@ -26,7 +27,8 @@ local function is_target()
 end
 
 if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
-  redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.w, q.i)
+  store.delete_queue(q)
+  redis.call("UNLINK", q.w)
   queue.forget(q)
   redis.call("HDEL", KEYS[3], name)
 end

@@ -75,7 +75,7 @@ for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
 reply = context.close({ status.OK, "", 0, removed })
 for n = 1, #going do
   local q = going[n]
-  redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
+  store.delete_queue(q)
   queue.forget(q)
   -- A queue of this name that is created later has nothing to do with the handles on this one.
   handle.remove_all(queue.name(q))

@@ -26,7 +26,7 @@ function sweep.pending(q)
       end
     end
     if #states > 0 then
-      redis.call("HSET", q.s, unpack(states))
+      store.change_locks(q, states)
       context.mark_changed()
     end
   end
@@ -111,11 +111,7 @@ function sweep.unlink(q, locked)
     marks[#marks + 1] = 0
     marks[#marks + 1] = readers[n]
   end
-  redis.call("UNLINK", q.a, q.m, q.s, q.t, q.i)
-  if #fields > 0 then
-    redis.call("HSET", q.m, unpack(fields))
-    redis.call("HSET", q.s, unpack(states))
-  end
+  store.drop_all_but(q, fields, states)
   if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
   store.count(q, -removed, bytes - q.bytes)
   store.count_event(q, "n_queue_purged", removed)

@@ -108,6 +108,24 @@ function store.remove(q, fields, available, locked, stateful)
   chunked.run("HDEL", q.m, fields)
 end
 
+-- Locked messages stay locked, with these pairs of states.
+function store.change_locks(q, states)
+  redis.call("HSET", q.s, unpack(states))
+end
+
+-- All messages go but these, which are locked: pairs of their records and large bodies, and of their states. Timers and the
+-- index go, too. Deleting keys takes no time of the server, unlike the deletion of many fields.
+function store.drop_all_but(q, records, states)
+  redis.call("UNLINK", q.a, q.m, q.s, q.t, q.i)
+  if records[1] then redis.call("HSET", q.m, unpack(records)) end
+  if states[1] then redis.call("HSET", q.s, unpack(states)) end
+end
+
+-- Deletes all keys of a queue but its waiting readers, which may have to be notified first.
+function store.delete_queue(q)
+  redis.call("UNLINK", q.q, q.a, q.l, q.m, q.s, q.t, q.i)
+end
+
 -- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager,
 -- which does not count its log of actions.
 -- Before, the queue's statistics are brought up to date, so that each bucket has what was counted in its time (core/statistics).

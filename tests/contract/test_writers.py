@@ -49,11 +49,6 @@ EXCEPTIONS = {
     "session_open": {"counters"},
     # What the doctor decided.
     "repair": {"a", "l", "m", "s"},
-    # A purge that drops the keys of a queue as a whole, and marks what is locked.
-    "admin/sweep": {"a", "m", "s"},
-    # A queue or a subqueue goes with all its keys.
-    "queue_delete": {"a", "l", "m", "s"},
-    "queue_close": {"a", "l", "m", "s"},
 }
 
 
