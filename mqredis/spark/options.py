@@ -125,7 +125,8 @@ def _check(options: Options) -> None:
     if options.consumerName:
         keys.check_name(options.consumerName, "consumerName")
     if options.txnAppId:
-        keys.check_name(options.txnAppId, "txnAppId")
+        # It may be a source of batch_numbers: the names of a manager, of a queue or subqueue, and of a reader.
+        keys.check_name(options.txnAppId.replace(";", ""), "txnAppId", 1_000)
     for state in split(options.states):
         if state not in STATES:
             raise InvalidArgument(f"option states may name {', '.join(STATES)}, not {state!r}")

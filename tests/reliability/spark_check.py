@@ -10,6 +10,7 @@ from pathlib import Path
 import mqredis
 from tests.reliability.check import Run, check
 from tests.spark.kills import PLACES, Pipeline
+from tests.spark.recipes import NAMES
 from tests.support.server import RedisServer
 
 
@@ -55,3 +56,27 @@ def moments(run: Run) -> None:
                 run.add("kills")
         killed.verify()
         run.add("messages", killed.sent)
+
+
+@check(
+    "spark checkpoints",
+    "each recipe of docs/spark.md for another sink, the driver killed at random and its checkpoint deleted: output "
+    "equals input",
+)
+def checkpoints(run: Run) -> None:
+    """Two of three kills are followed by the loss of the checkpoint."""
+    dice = run.dice("checkpoints")
+    for name in NAMES:
+        with pipeline(name) as killed:
+            kills = 0
+            while kills < run.size(10, 2):
+                killed.feed(3)
+                if killed.run(kill_after=dice.uniform(1, 9)):
+                    continue
+                kills += 1
+                run.add("kills")
+                if dice.random() < 2 / 3:
+                    killed.lose_checkpoint()
+                    run.add("checkpoints deleted")
+            killed.verify()
+            run.add("messages", killed.sent)

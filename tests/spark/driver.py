@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.spark.config import CONFIG, SMALL, patiently
+from tests.spark.recipes import recipe
 
 
 def main(plan_path: str) -> None:
@@ -26,11 +27,14 @@ def main(plan_path: str) -> None:
     (pids.parent / "pids.new").write_text(f"{java} {os.getpid()}")
     (pids.parent / "pids.new").rename(pids)
     if plan["source"]:
-        frame = spark.readStream.format("mqredis").options(**plan["source"]).load().select("body")
+        frame = spark.readStream.format("mqredis").options(**plan["source"]).load()
+        frame = frame if plan["recipe"] else frame.select("body")
     else:
         frame = spark.readStream.schema("body BINARY").option("maxFilesPerTrigger", 1).parquet(plan["input"])
     writer = frame.writeStream.option("checkpointLocation", plan["folder"] + "/checkpoint")
-    if plan["sink"]:
+    if plan["recipe"]:
+        writer = writer.foreachBatch(recipe(plan["recipe"], Path(plan["output"]), plan["sink"]))
+    elif plan["sink"]:
         writer = writer.format("mqredis").options(**plan["sink"])
     else:
         writer = writer.format("parquet").option("path", plan["output"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import mqredis
 from mqredis.spark.crash import VARIABLE
 from tests.spark.config import spark_home
 from tests.spark.conftest import CHECKOUT, environment
+from tests.spark.recipes import NAMES, OUTPUT, written
 
 # Places in the driver and in its tasks where it may die (mqredis/spark/crash.py).
 SOURCE = (
@@ -51,7 +53,10 @@ TRIGGER = 1_200
 
 @dataclass
 class Pipeline:
-    """A driver that is started until it ends by itself. ``kind``: whether mqredis is its source, sink or both."""
+    """A driver that is started until it ends by itself.
+
+    ``kind``: what of it is ours (source, sink or both), or a recipe of docs/spark.md, which may lose its checkpoint.
+    """
 
     kind: str
     folder: Path
@@ -61,20 +66,22 @@ class Pipeline:
     plan: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("in", "out"):
+        for name in ("in", OUTPUT):
             self.qm.create_queue(name)
         given = {"url": self.url, "queueManager": self.qm.name}
-        self.plan = {"folder": str(self.folder), "source": None, "sink": None}
+        self.plan = {"folder": str(self.folder), "source": None, "sink": None, "recipe": None}
         if self.kind == "sink":
             self.plan["input"] = str(self.folder / "input")
             (self.folder / "input").mkdir(parents=True)
         else:
             limits = {"maxMessagesPerTrigger": str(TRIGGER), "fetchSize": "300"}
             self.plan["source"] = {**given, "queue": "in", **limits}
-        if self.kind == "source":
-            self.plan["output"] = str(self.folder / "output")
-        else:
-            self.plan["sink"] = {**given, "queue": "out", "atomicPublishLimit": "500"}
+        self.plan["output"] = str(self.folder / "output")
+        if self.kind in NAMES:
+            self.plan["recipe"] = self.kind
+            self.plan["source"]["consumerName"] = "nightly"
+        if self.kind != "source":
+            self.plan["sink"] = {**given, "queue": OUTPUT, "atomicPublishLimit": "500"}
 
     def feed(self, batches: int) -> None:
         """More input: messages, or for a sink alone files, one for each micro-batch."""
@@ -150,14 +157,18 @@ class Pipeline:
         assert mark.exists(), f"{place} was never reached: {self.log()}"
         mark.unlink()
 
+    def lose_checkpoint(self) -> None:
+        """Delete what Spark knows of the query."""
+        shutil.rmtree(self.folder / "checkpoint", ignore_errors=True)
+
     def verify(self) -> None:
         """Let it end by itself; then output equals input, and nothing is left behind."""
         assert self.run(), self.log()
         if self.kind == "source":
             found = list(self._files())
         else:
-            with self.qm.open("out") as queue:
-                found = [int(message.body) for message in queue.browse()]
+            name = self.kind if self.kind in NAMES else "write_queue"
+            found = written(name, self.folder / "output", self.qm)
         doubles = [n for n, times in Counter(found).items() if times > 1]
         lost = set(range(self.sent)) - set(found)
         assert (len(lost), len(doubles), len(found)) == (0, 0, self.sent)

@@ -219,12 +219,15 @@ def test_write_to_a_transactional_queue_is_one_transaction(spark, qm, options, l
     assert [m.last_in_transaction for m in found] == [False] * 999 + [True]
 
 
-def test_rerun_with_the_same_version_writes_nothing(spark, qm, options):
-    qm.create_queue("target")
+@pytest.mark.parametrize("name", ["load", "m/orders;journal/" + 200 * "r"])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_rerun_with_the_same_version_writes_nothing(spark, qm, options, name, transactional):
+    qm.create_queue("target", transactional=transactional)
     frame = spark.range(50).selectExpr("cast(id as string) as body")
     for version in ("1", "1", "2", "1"):
-        write(frame, options, queue="target", txnAppId="load", txnVersion=version)
+        write(frame, options, queue="target", txnAppId=name, txnVersion=version)
     assert qm.queue_info("target").messages == 100
+    assert qm.doctor().findings == ()
 
 
 def test_failed_job_leaves_nothing(spark, qm, options):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,35 +17,12 @@ from mqredis.operations import pipelines
 from mqredis.spark import batch_numbers, claims, release
 from mqredis.spark.connection import address, run
 from tests.spark.calls import make, rows, take
-from tests.spark.conftest import CHECKOUT
+from tests.spark.recipes import NAMES, OUTPUT, recipe, written
 from tests.spark.test_stream import drain, finish, stream
 
 pytestmark = pytest.mark.spark
 
 SEED = 20261124
-
-
-def recipe(name: str, table: str) -> Callable[[Any, int], None]:
-    """The function of this name from the Python blocks of docs/spark.md."""
-    page = (CHECKOUT / "docs" / "spark.md").read_text()
-    (block,) = [text for text in re.findall(r"```python\n(.*?)```", page, re.S) if f"def {name}(" in text]
-    names: dict[str, Any] = {"table": table}
-    exec(block, names)  # noqa: S102 - the page is ours
-    found: Callable[[Any, int], None] = names[name]
-    return found
-
-
-def read_table(spark: Any, name: str, table: str) -> list[int]:
-    """The bodies in the table that a recipe has written."""
-    if not Path(table).exists():
-        return []
-    if name == "write_delta":
-        from deltalake import DeltaTable
-
-        bodies = DeltaTable(table).to_pyarrow_table()["body"].to_pylist()
-    else:
-        bodies = [row.body for row in spark.read.parquet(table).select("body").collect()]
-    return sorted(int(bytes(body)) for body in bodies)
 
 
 class Fails:
@@ -65,23 +40,23 @@ class Fails:
             raise RuntimeError("after the write")
 
 
-@pytest.mark.parametrize("name", ["write_parquet", "write_delta"])
+@pytest.mark.parametrize("name", NAMES)
 def test_named_reader_survives_repeated_loss_of_its_checkpoint(spark, options, qm, tmp_path, name):
     dice, sent = Random(SEED), 0
-    for queue in ("a", "b"):
+    for queue in ("a", "b", OUTPUT):
         qm.create_queue(queue)
-    table = str(tmp_path / "table")
+    write = recipe(name, tmp_path / "table", {**options, "queue": OUTPUT})
     given = {"queues": "a,b", "consumerName": "nightly", "maxMessagesPerTrigger": "40"}
     for after in (True, False, True):
         for queue, count in (("a", 90), ("b", 50)):
             qm.open(queue).send_many([b"%d" % n for n in range(sent, sent + count)])
             sent += count
-        failing = Fails(recipe(name, table), dice.randrange(3), after)
+        failing = Fails(write, dice.randrange(3), after)
         with pytest.raises(Exception, match=r"(after|before) the write"):
             drain(stream(spark, options, **given), tmp_path / "checkpoint", failing)
         shutil.rmtree(tmp_path / "checkpoint")
-    drain(stream(spark, options, **given), tmp_path / "checkpoint", recipe(name, table))
-    found = read_table(spark, name, table)
+    drain(stream(spark, options, **given), tmp_path / "checkpoint", write)
+    found = written(name, tmp_path / "table", qm)
     doubled = [n for n, times in Counter(found).items() if times > 1]
     assert (len(set(range(sent)) - set(found)), doubled) == (0, []), f"seed {SEED}"
     assert (qm.queue_info("a").messages, qm.queue_info("b").messages) == (0, 0)
@@ -89,14 +64,14 @@ def test_named_reader_survives_repeated_loss_of_its_checkpoint(spark, options, q
 
 def test_unnamed_reader_is_continued_by_the_id_of_its_checkpoint(spark, options, fill, qm, tmp_path):
     fill(count=100)
-    table, given = str(tmp_path / "table"), {"queue": "orders", "maxMessagesPerTrigger": "40"}
-    failing = Fails(recipe("write_parquet", table), 1, True)
+    name, given = "write_parquet", {"queue": "orders", "maxMessagesPerTrigger": "40"}
+    write = recipe(name, tmp_path / "table", options)
     with pytest.raises(Exception, match="after the write"):
-        drain(stream(spark, options, **given), tmp_path / "lost", failing)
+        drain(stream(spark, options, **given), tmp_path / "lost", Fails(write, 1, True))
     (claim,) = claims(qm)
     again = stream(spark, options, **given, consumerName=claim.owner)
-    drain(again, tmp_path / "new", recipe("write_parquet", table))
-    assert read_table(spark, "write_parquet", table) == list(range(100))
+    drain(again, tmp_path / "new", write)
+    assert written(name, tmp_path / "table", qm) == list(range(100))
     assert qm.queue_info("orders").messages == 0
 
 
