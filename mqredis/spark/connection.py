@@ -108,8 +108,10 @@ def targets(options: Options, skip_missing: bool = False) -> list[tuple[str, str
     ``skip_missing``: leave out queues that do not exist. Raises QueueNotFound.
     """
     found: list[tuple[str, str]] = []
+    expected = skip_missing  # may it be that no queue is there yet?
     for name, names in existing(options).items():
         if options.queuePattern:
+            expected = expected or _expects(names, options)
             wanted = sorted(path for path in names if _fits(path, options))
         else:
             wanted = []
@@ -119,7 +121,7 @@ def targets(options: Options, skip_missing: bool = False) -> list[tuple[str, str
                 elif not (skip_missing or (created_on_demand(path) and _parent(path) in (*names, "system$"))):
                     raise QueueNotFound(f"queue manager {name!r} has no queue {path!r}")
         found += [(name, path) for path in wanted]
-    if options.queuePattern and not found and not skip_missing:
+    if options.queuePattern and not found and not expected:
         where = ", ".join(options.managers)
         raise QueueNotFound(
             f"no queue matches queuePattern {options.queuePattern!r} in queue manager {where}"
@@ -133,6 +135,13 @@ def created_on_demand(path: str) -> bool:
     return subqueue in (
         ("journal", "deadletter", "deadxact") if parent == "system$" else ("journal", "poison")
     )
+
+
+def _expects(names: set[str], options: Options) -> bool:
+    """Does a pattern name a queue that its first message creates? In a manager without any queue it names none."""
+    patterns = {path_of(pattern, options.subQueue) for pattern in split(options.queuePattern)}
+    parents = {*names, "system$"} if names else set()
+    return any(created_on_demand(path) and _parent(path) in parents for path in patterns)
 
 
 def _fits(path: str, options: Options) -> bool:

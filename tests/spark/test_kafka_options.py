@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-import mqredis
 from mqredis.spark import metrics
 from tests.spark.calls import make, rows, take
 from tests.spark.test_stream import Collected, drain, stream
@@ -106,15 +105,22 @@ def test_metrics_report_lag_and_age(spark, options, qm, fill, tmp_path):
     assert seen["oldest_age_seconds"] > 0
 
 
-@pytest.mark.parametrize("path", ["system$;deadletter", "orders;poison", "orders;journal"])
-def test_journal_or_poison_queue_without_messages_is_empty(spark, mode, options, qm, path):
-    qm.create_queue("orders", retry=mqredis.RetryPolicy(immediate=0), journaling=True)
-    assert spark.read.format("mqredis").options(**options, queue=path).load().count() == 0
-    reader = make(options, queue=path, readMode=mode, pollTimeoutMs="1")
+@pytest.mark.parametrize(
+    "path", ["system$;deadletter", "system$;deadxact", "orders;poison", "orders;journal"]
+)
+@pytest.mark.parametrize("option", ["queue", "queuePattern"])
+def test_journal_or_poison_queue_without_messages_is_empty(spark, mode, options, qm, option, path):
+    with pytest.raises(Exception, match="no queue"):
+        make(options, queuePattern=path, readMode=mode).initialOffset()  # a manager without any queue
+    qm.create_queue("orders")
+    assert spark.read.format("mqredis").options(**options, **{option: path}).load().count() == 0
+    reader = make(options, **{option: path}, readMode=mode, pollTimeoutMs="1")
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
-    with pytest.raises(Exception, match="has no queue 'none;poison'"):
-        make(options, queue="none;poison", readMode=mode).initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    with pytest.raises(Exception, match=r"no queue .*'none;poison'"):
+        make(options, **{option: "none;poison"}, readMode=mode).initialOffset()
 
 
 def test_stream_includes_a_journal_created_by_its_first_message(options, qm):

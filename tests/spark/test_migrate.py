@@ -132,6 +132,21 @@ def test_invalid_source_is_refused_with_an_explanation(qm, where, source, kind, 
     assert qm.queue_info("target").messages == 0
 
 
+def test_unreachable_source_is_named(qm, where):
+    where = {**where, "source_url": "unix:///nowhere/redis.sock"}
+    with pytest.raises(ConnectionError, match=r"the source cannot be read: .*is source_url right"):
+        migrate("list", "work", "target", **where)
+    assert qm.queue_info("target").messages == 0
+
+
+def test_list_that_grows_on_the_right(qm, where, source, redis_server, capsys):
+    source.rpush("work", "a", "b")
+    line = f"migrate list work target --newest-right --source-url {redis_server.url}"
+    assert main([*line.split(), "--url", where["url"], "--manager", qm.name]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sent": 2}
+    assert [m.text for m in qm.open("target").browse()] == ["a", "b"]
+
+
 def test_emptied_source_migrates_nothing(where, source):
     source.lpush("work", "x")
     assert migrate("list", "work", "target", **where) == 1

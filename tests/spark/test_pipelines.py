@@ -58,6 +58,7 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     tables = analyse(spark, tmp_path / "report", url=redis_server.url, manager=qm.name)
     sizes = [(row["queue"], row["messages"], row["available"]) for row in tables["queues"]]
     assert sizes == [("orders", 20, 20), ("orders;journal", 10, 10), ("bad;poison", 2, 2)]
+    assert all(0 <= row["oldest_seconds"] < 600 for row in tables["queues"])
     arrived = {row["queue"]: 0 for row in tables["arrivals"]}
     for row in tables["arrivals"]:
         arrived[row["queue"]] += row["messages"]
@@ -73,6 +74,17 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
         assert f"<h2>{title}</h2>" in page
     assert "orders;journal" in page
     assert analyse(spark, url=redis_server.url, manager=qm.name, queues=["bad"])["queues"] == []
+
+
+def test_ages_follow_the_clock_of_the_broker(spark, redis_server, clocked):
+    """It may differ from that of Spark's machine. The log of actions is not a queue of the user."""
+    clocked.create_queue("orders")
+    clocked.advance_clock(86_400)
+    clocked.open("orders").send(b"x")
+    clocked.operator("ada").create_schedule("hourly", 3600, "orders", b"x", paused=True)
+    assert "system$;actions" in [info.name for info in clocked.queues()]
+    (row,) = analyse(spark, url=redis_server.url, manager=clocked.name)["queues"]
+    assert 0 <= row["oldest_seconds"] < 600
 
 
 def test_report_counts_omitted_rows_and_escapes_names():
@@ -108,6 +120,8 @@ def test_time_axis_has_few_steps(seconds, width):
 
 def test_archive_includes_new_queues_and_counts_all_batches(spark, qm, options, fill, tmp_path, redis_server):
     where, lake = {"url": redis_server.url, "manager": qm.name}, str(tmp_path / "lake")
+    qm.create_queue("early")
+    assert archive(spark, lake, **where).wait() == 0
     fill(count=13, journaling=True).receive_many(13, 0)
     known = "spark.sql.streaming.numRecentProgressUpdates"
     spark.conf.set(known, "2")

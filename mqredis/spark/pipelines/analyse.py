@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mqredis import keys
+
 # Columns that the analysis reads: no bodies.
 COLUMNS = (
     "queue STRING, state STRING, arrived TIMESTAMP, sent TIMESTAMP, delivery_count INT, `class` INT, reason STRING, "
@@ -23,7 +25,7 @@ _PERCENTILES = ", ".join(
 _QUERIES = {
     "queues": """SELECT queue, count(*) AS messages, count_if(state = 'available') AS available,
         count_if(state = 'locked') AS locked, count_if(state = 'delayed') AS delayed,
-        round(unix_micros(current_timestamp()) / 1e6 - min(unix_micros(arrived)) / 1e6, 3) AS oldest_seconds
+        round({now} - min(unix_micros(arrived)) / 1e6, 3) AS oldest_seconds
         FROM {m} GROUP BY queue ORDER BY messages DESC, queue""",
     "arrivals": """SELECT coalesce(original_queue, queue) AS queue, {step} AS time, count(*) AS messages
         FROM (SELECT *, if(original_queue IS NULL, arrived, sent) AS at FROM {m}) GROUP BY 1, 2 ORDER BY 2, 1""",
@@ -57,13 +59,14 @@ def analyse(
     dead-letter queue.
 
     :param out: a folder for the report, ``index.html``; None: only the tables.
-    :param queues: default: all queues and subqueues.
+    :param queues: default: all queues and subqueues, but for the broker's log of actions.
     :return: tables by name; times of a table are in seconds since 1970, and spans of time in seconds.
     """
-    from mqredis.spark.connection import manager_of
+    from mqredis.spark.connection import look, manager_of
     from mqredis.spark.pipelines.report import write_page
 
-    wanted = list(queues) or [info.name for info in manager_of(url, manager).queues()]
+    client = manager_of(url, manager)
+    wanted = list(queues) or [info.name for info in client.queues() if info.name != keys.ACTIONS]
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_QUERIES, "depth")}
     width = STEPS[0]
     if wanted:
@@ -76,9 +79,10 @@ def analyse(
                 "FROM mqredis_analysed"
             ).collect()
             width = step_width(span.seconds or 0)
+            now = look(client, wanted[0]).now_ms / 1000  # by the clock that set the times of arrival
             step = f"floor(unix_micros(at) / 1e6 / {width}) * {width}"
             for name, query in _QUERIES.items():
-                text = query.format(m="mqredis_analysed", step=step, percentiles=_PERCENTILES)
+                text = query.format(m="mqredis_analysed", now=now, step=step, percentiles=_PERCENTILES)
                 tables[name] = [row.asDict() for row in spark.sql(text).collect()]
         finally:
             spark.catalog.dropTempView("mqredis_analysed")

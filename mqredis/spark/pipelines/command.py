@@ -56,6 +56,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("queue", help="queue to send to")
     one.add_argument("--source-url", required=True, help="URL of the Redis that holds the source")
     one.add_argument("--name", default="", help="names this migration, so that it can be resumed")
+    one.add_argument(
+        "--newest-right",
+        action="store_true",
+        help="a list whose producers push on the right; default: on the left",
+    )
     add("publications", "writes of which only a part is in the queues")
     for name, about in (("recover", "finish such a write"), ("withdraw", "give up the rest of such a write")):
         add(name, about).add_argument("name", help="as `publications` shows it")
@@ -78,8 +83,11 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
 
     where = {"url": given.url, "manager": given.manager}
     if given.pipeline == "migrate":
-        source = {"source_url": given.source_url, "name": given.name}
-        return {"sent": pipelines.migrate(given.source, given.key, given.queue, **source, **where)}
+        sent = pipelines.migrate(
+            given.source, given.key, given.queue, source_url=given.source_url, name=given.name,
+            newest_left=not given.newest_right, **where,
+        )  # fmt: skip
+        return {"sent": sent}
     client = manager_of(given.url, given.manager)
     if given.pipeline == "publications":
         return {"publications": [asdict(each) for each in admin.publications(client)]}

@@ -10,6 +10,7 @@ import base64
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -55,6 +56,7 @@ def migrate(
     :raises InvalidArgument: the key does not exist or holds something else; or the source has changed since the last
         call so that it cannot be said what was copied. Nothing is skipped.
     :raises QueueNotFound: there is no such queue.
+    :raises ConnectionError: the source cannot be reached; what was copied until then is remembered.
     """
     kinds = {"list": "list", "celery": "list", "stream": "stream"}
     if source not in kinds:
@@ -63,7 +65,7 @@ def migrate(
     client.queue_info(queue)  # refuses before anything is read
     name = name or f"migrate-{source}-{key}".translate(str.maketrans("{}*?[];", "_______"))[:100]
     begin, sent = published_rows(url, manager, name), 0
-    with _open(source_url) as server:
+    with _source(source_url) as server:
         if not _holds(server, key, kinds[source], begin > 0):
             return 0
         if source == "stream":
@@ -73,6 +75,18 @@ def migrate(
         for version, messages in chunks:
             sent += _publish(client, f"app-{name}", version, queue, messages)
     return sent
+
+
+@contextmanager
+def _source(url: str) -> Iterator[Any]:
+    """A client of the Redis that holds the source. Raises ConnectionError if that fails."""
+    try:
+        with _open(url) as server:
+            yield server
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise ConnectionError(
+            f"the source cannot be read: {error}. Is the server running, and is source_url right?"
+        ) from None
 
 
 def _open(url: str) -> Any:

@@ -253,8 +253,8 @@ path[class^=line]{{stroke:var(--c);stroke-width:2}}
 .keys i{{display:inline-block;width:1rem;height:.25rem;margin:0 .4rem .2rem 0;background:var(--c)}}
 .scroll{{overflow-x:auto}}table{{width:100%;border-collapse:collapse}}
 th,td{{padding:.3rem .6rem;border-bottom:1px solid var(--edge);text-align:left;vertical-align:top}}
-td:not(.number){{min-width:7rem;overflow-wrap:anywhere}}.number{{white-space:nowrap}}
+td:not(.number){{min-width:10rem;overflow-wrap:anywhere}}.number{{white-space:nowrap}}
 th{{color:var(--soft);font-weight:600}}
 .number{{text-align:right;font-variant-numeric:tabular-nums}}
-.bar{{background:linear-gradient(var(--fill),var(--fill)) right .3rem/var(--share) 1.5rem no-repeat}}
+.bar{{background:linear-gradient(var(--fill),var(--fill)) left .3rem/var(--share) 1.5rem no-repeat}}
 """
