@@ -10,13 +10,17 @@ import pytest
 
 from mqredis import Access, Journal, Outgoing, RetryPolicy
 from mqredis.asyncio import Queue, QueueManager
+from mqredis.codec.encode import encode
+from mqredis.commands import pipelines as commands
+from mqredis.commands.pipelines import Stage
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.console.pages import messages as pages_of_messages
 from mqredis.console.pages import server as pages_of_servers
 from mqredis.keys import DEAD_LETTER
+from mqredis.operations import publications
 from mqredis.operations.server_facts import ServerFacts
-from mqredis.steps import Command, Steps, procedure
+from mqredis.steps import Command, Steps, perform, procedure
 from tests.console.browser import HOST, Browser, mounted
 
 EVIL = "<script>alert(1)</script>'\"&\u202e"
@@ -258,6 +262,20 @@ async def test_lock_holders_transactions_and_clients_are_shown(
         assert "Time to live" in (await browser.get("/m/main/clients")).text
         await locked.commit()
     assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
+
+
+async def test_open_publications_are_shown(browser: Browser, manager: QueueManager) -> None:
+    line, _ = encode(Outgoing("a"))
+    stage = Stage("0-a", "orders", 2, 2 * len(line) + 24)
+    what = (manager.context.keys, "app-<load>", 0)
+    call = commands.stage(*what, stage, 60_000, 2, stage.bytes, False, [line[1:], line[1:]])
+    await manager.run(perform(call))
+    assert "Open publications" not in (await browser.get("/m/main/in-flight")).text
+    await manager.run(perform(commands.publish(*what, "-", 1, True, [stage])))
+    page = await browser.get("/m/main/in-flight")
+    assert re.search(r"Expires app-<load> orders 2 1 .* Waiting readers", page.text)
+    await manager.run(publications.finish(manager.context, "app-<load>"))
+    assert "Open publications" not in (await browser.get("/m/main/in-flight")).text
 
 
 async def test_waiting_readers_are_shown(browser: Browser, manager: QueueManager) -> None:

@@ -6,13 +6,15 @@ from starlette.responses import Response
 
 from mqredis.console.visit import Visit
 from mqredis.models import LockInfo
+from mqredis.operations.publications import publications
 
 # Rows on one page; queues whose locks one page shows.
 ROWS, QUEUES = 100, 40
 
 
 async def in_flight(visit: Visit) -> Response:
-    """Locked messages of one queue page by page, or the first of each queue; transactions and waiting readers."""
+    """Locked messages of one queue page by page, or the first of each queue; transactions, publications, and readers
+    that wait."""
     state = await visit.console.poller(visit.name).state(fresh=True)
     manager = await visit.manager()
     name, following = visit.query.get("queue", ""), None
@@ -33,6 +35,7 @@ async def in_flight(visit: Visit) -> Response:
         following=following and visit.here(after=following),
         locked=sum(row.depth.locked for row in state.queues.values()),
         transactions=await manager.transactions(),
+        publications=await manager.run(publications(manager.context)),
         waiting=[
             (session, queue, count)
             for session in await manager.sessions(limit=ROWS)
