@@ -294,7 +294,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _hold(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
             raise SourceError(
-                f"mqredis: the checkpoint belongs to owner {offset.owner!r}, but consumerName is "
+                f"mqredis: the checkpoint belongs to the reader {offset.owner!r}, but consumerName is "
                 f"{self.options.consumerName!r}; use the same name, or a new checkpoint"
             )
         for name in self.options.managers:

@@ -61,7 +61,7 @@ def test_checkpoint_of_another_query_is_refused(options, fill):
         (lambda: receive.latestOffset(seen, ReadAllAvailable()), "readMode=browse, not receive"),
         (
             lambda: named.latestOffset(end, ReadAllAvailable()),
-            "belongs to owner .* but consumerName is 'lake'",
+            "belongs to the reader .* but consumerName is 'lake'",
         ),
         (lambda: receive.latestOffset({"v": 2}, ReadAllAvailable()), "this version cannot read"),
     ]:
