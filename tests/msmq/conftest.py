@@ -1,4 +1,4 @@
-"""A queue manager with a test clock: a real server and fakeredis, the sync and the asyncio face."""
+"""A queue manager with a test clock, on a real server and on fakeredis, by the blocking and the asyncio interface."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Makes clients of one fresh queue manager. At the end the doctor must find nothing wrong with it."""
-    store, face = request.param.split("-")
+    """Create clients of one new queue manager. At the end the doctor must have no finding."""
+    store, interface = request.param.split("-")
     name = f"msmq-{os.getpid()}-{next(_numbers)}"
     url = request.getfixturevalue("redis_server").url if store == "real" else f"memory://{name}"
     clients: list[Any] = []
 
     def make(**settings: Any) -> Any:
         chosen = Settings(**{"test_clock": True, "allow_volatile": True, **settings})
-        if face == "sync":
+        if interface == "sync":
             clients.append(mqredis.connect(url, manager=name, settings=chosen))
         else:
             thread = request.getfixturevalue("loop")
@@ -58,7 +58,7 @@ def qm(connect: Callable[..., Any]) -> Any:
 
 
 class Background:
-    """Runs calls that may block beside the test."""
+    """Runs blocking calls in threads."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(16)
@@ -67,11 +67,11 @@ class Background:
         return self._pool.submit(work)
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Look until something holds."""
+        """Poll until the condition holds."""
         deadline = time.monotonic() + 30
         pause = threading.Event()
         while not condition():
-            assert time.monotonic() < deadline, "it never came true"
+            assert time.monotonic() < deadline, "the condition never became true"
             pause.wait(0.005)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of this folder share."""
+"""Helpers for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(qm, name="q", **properties):
 
 
 def drain(qm, name):
-    """Receive everything that is available."""
+    """Receive all available messages."""
     found = []
     with qm.open(name, Access.RECEIVE) as queue:
         while True:
@@ -47,7 +47,7 @@ def send(queue, text, **fields):
 
 
 def send_in(qm, queue, text, **fields):
-    """Send in a transaction of its own."""
+    """Send in a new transaction and commit it."""
     with qm.transaction() as tx:
         return send(queue, text, transaction=tx, **fields)
 
@@ -58,18 +58,18 @@ def read(queue):
 
 
 def classes(qm, name="admin"):
-    """Receive everything, and tell only the classes."""
+    """Receive all messages; return their classes."""
     return [m.message_class for m in drain(qm, name)]
 
 
 def gone(queue):
-    """Nothing is available."""
+    """Check that no message is available."""
     with pytest.raises(IoTimeout):
         queue.receive(0)
 
 
 class Loop:
-    """An event loop in a thread of its own, so that several calls may wait at once."""
+    """An event loop in its own thread, so that several calls can wait at once."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -81,7 +81,7 @@ class Loop:
         self._loop.run_forever()
 
     def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Run something on the loop and wait for what comes of it."""
+        """Call a function on the loop, await the result if it is awaitable, and return it."""
 
         async def run() -> Any:
             result = function(*args, **named)
@@ -100,7 +100,7 @@ class Loop:
 
 
 class Proxy:
-    """An object of the asyncio face that answers like its sync twin."""
+    """An object of the asyncio interface with the blocking methods."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
         self.__dict__.update(target=target, loop=loop)
@@ -132,7 +132,7 @@ class Proxy:
 
 
 def unwrap(value: Any) -> Any:
-    """What is behind a proxy, also in a list."""
+    """The object wrapped by a proxy, also within a list."""
     if isinstance(value, list):
         return [unwrap(item) for item in value]
     return value.target if isinstance(value, Proxy) else value

@@ -1,4 +1,4 @@
-"""The attempts of a message: what counts as one, what a failed message tells, and what a lapsed lease leads to."""
+"""Attempts of a message: what counts as one, what is stored about failures, and how expired leases are handled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.msmq.kit import drain, make, unwrap
 TWICE = RetryPolicy(immediate=1)
 
 
-def give(queue, lock, text):
+def settle_lock(queue, lock, text):
     """Settle a lock as a worker does."""
     settled = queue._run(settle.settle(unwrap(queue._handle), [(text, lock.fence, lock._key)]))
     assert not settled.lost
@@ -21,19 +21,19 @@ def poison(qm, name="q"):
     return drain(qm, f"{name};poison")
 
 
-def test_a_message_given_back_in_order_is_never_poison(qm):
+def test_orderly_return_does_not_count_as_an_attempt(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
     for n in range(1, 8):
         lock = q.lock(0)
         assert lock.message.delivery_count == n
-        give(q, lock, giveback.orderly())
+        settle_lock(q, lock, giveback.orderly())
     assert qm.statistics("q").poison_messages == 0
     q.lock(0).abort()
-    give(q, q.lock(0), giveback.orderly())
+    settle_lock(q, q.lock(0), giveback.orderly())
     q.lock(0).abort()
     (dead,) = poison(qm)
-    assert dead.delivery_count == 11  # with that of drain
+    assert dead.delivery_count == 11  # drain's own read included
     assert dead.properties["failure_attempts"] == 2
     assert qm.doctor().findings == ()
 
@@ -47,7 +47,7 @@ def test_every_read_shows_the_attempts(qm, background):
     assert lock.message.attempts == 1
     waiting = background(lambda: q.peek(30))
     background.until(lambda: qm.queue_info("q").waiters == 1)
-    give(q, lock, giveback.orderly())
+    settle_lock(q, lock, giveback.orderly())
     shown = [
         waiting.result(30),
         q.peek(0),
@@ -67,10 +67,10 @@ def test_every_read_shows_the_attempts(qm, background):
     assert (taken.delivery_count, taken.attempts) == (4, 3)
 
 
-def test_an_orderly_return_does_not_hide_a_lapsed_lease(qm):
+def test_expired_lease_after_an_orderly_return_counts_as_an_attempt(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
-    give(q, q.lock(0), giveback.orderly())
+    settle_lock(q, q.lock(0), giveback.orderly())
     for _ in range(2):
         q.lock(0, lease=5)
         qm.advance_clock(6)
@@ -82,11 +82,11 @@ def test_an_orderly_return_does_not_hide_a_lapsed_lease(qm):
     )
 
 
-def test_an_orderly_return_may_ask_for_a_rest(qm):
+def test_orderly_return_with_a_delay_makes_the_message_wait(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
     for _ in range(4):
-        give(q, q.lock(0), giveback.orderly(60))
+        settle_lock(q, q.lock(0), giveback.orderly(60))
         with pytest.raises(IoTimeout):
             q.receive(0)
         qm.advance_clock(61)
@@ -95,10 +95,10 @@ def test_an_orderly_return_may_ask_for_a_rest(qm):
 
 
 @pytest.mark.parametrize("policy", [None, TWICE])
-def test_a_failure_for_good_is_poison_at_once(qm, policy):
+def test_permanent_failure_is_poison_at_once(qm, policy):
     q = make(qm, retry=policy)
     q.send_many([b"a", b"b"])
-    give(q, q.lock(0), giveback.ended("not valid: amount", {"error": "ValueError: x", "worker": "w1"}))
+    settle_lock(q, q.lock(0), giveback.ended("not valid: amount", {"error": "ValueError: x", "worker": "w1"}))
     (dead,) = poison(qm)
     assert (dead.body, dead.reason) == (b"a", "poison: not valid: amount")
     known = {name: dead.properties[f"failure_{name}"] for name in ("reason", "error", "worker", "attempts")}
@@ -115,14 +115,14 @@ def test_a_failure_for_good_is_poison_at_once(qm, policy):
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("final", ["poison", "dead_letter"])
-def test_the_report_of_the_last_failure_is_kept_with_the_message(qm, final, large):
+def test_last_failure_report_is_stored_with_the_message(qm, final, large):
     make(qm, "dead")
     policy = TWICE.model_copy(update={"final": final, "dead_letter_queue": "dead"})
     q = make(qm, retry=policy)
     body = b"a" * (9000 if large else 1)
     q.send(body, label="l", properties={"mine": 1}, correlation_id="c", priority=5)
-    give(q, q.lock(0), giveback.failed("first", {"error": "one"}))
-    give(q, q.lock(0), giveback.failed("second \x01\x03 \ud800", {"error": "two"}))
+    settle_lock(q, q.lock(0), giveback.failed("first", {"error": "one"}))
+    settle_lock(q, q.lock(0), giveback.failed("second \x01\x03 \ud800", {"error": "two"}))
     (dead,) = drain(qm, "dead") if final == "dead_letter" else poison(qm)
     assert (dead.body, dead.label, dead.correlation_id, dead.properties["mine"]) == (body, "l", "c", 1)
     assert dead.properties["failure_error"] == "two"
@@ -132,12 +132,12 @@ def test_the_report_of_the_last_failure_is_kept_with_the_message(qm, final, larg
     assert qm.doctor().findings == ()
 
 
-def test_what_leaves_poison_begins_anew(qm):
+def test_message_moved_back_from_poison_starts_with_no_attempts(qm):
     q = make(qm, retry=TWICE)
     sent = q.send(b"a", properties={"mine": 1})
     size = qm.queue_info("q").bytes
     for _ in range(2):
-        give(q, q.lock(0), giveback.failed("broken", {"error": "x"}))
+        settle_lock(q, q.lock(0), giveback.failed("broken", {"error": "x"}))
     source = qm.open("q;poison")
     with qm.open("q", Access.MOVE) as target:
         source.move(sent.lookup_id, target)
@@ -151,19 +151,19 @@ def test_what_leaves_poison_begins_anew(qm):
 
 
 @pytest.mark.parametrize("where", ["q;poison", "dead"])
-def test_redrive_puts_back_what_has_failed(qm, where):
+def test_redrive_returns_a_failed_message_without_its_failure_report(qm, where):
     make(qm, "dead")
     dead_letters = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
     q = make(qm, retry=RetryPolicy(immediate=0) if where == "q;poison" else dead_letters)
     q.send(b"a", properties={"mine": 1}, label="l")
-    give(q, q.lock(0), giveback.failed("broken", {"error": "x", "traceback": "t"}))
+    settle_lock(q, q.lock(0), giveback.failed("broken", {"error": "x", "traceback": "t"}))
     assert qm.redrive(where) == 1
     back = q.receive(0)
     assert (back.body, back.label, back.properties, back.reason) == (b"a", "l", {"mine": 1}, None)
     assert qm.info().messages == 0
 
 
-def test_redrive_reads_what_a_worker_of_the_release_before_has_written(qm):
+def test_redrive_reads_dead_letter_properties_of_older_workers(qm):
     q, dead = make(qm), make(qm, "dead")
     about = {
         "dead_letter_reason": "ValueError: x",
@@ -177,7 +177,7 @@ def test_redrive_reads_what_a_worker_of_the_release_before_has_written(qm):
 
 
 @pytest.mark.parametrize("trouble", ["missing", "full", "topic"])
-def test_a_dead_letter_without_a_place_becomes_poison(qm, trouble):
+def test_dead_letter_that_its_queue_cannot_take_becomes_poison(qm, trouble):
     if trouble != "missing":
         make(qm, "dead", topic=trouble == "topic", quota_messages=0 if trouble == "full" else None)
     policy = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
@@ -187,7 +187,7 @@ def test_a_dead_letter_without_a_place_becomes_poison(qm, trouble):
     assert [m.body for m in poison(qm)] == [b"a"]
 
 
-def test_a_full_dead_letter_queue_of_the_system_loses_nothing(qm):
+def test_message_is_poison_when_the_system_dead_letter_queue_is_full(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter"))
     q.send_many([b"a", b"b"])
     q.lock(0).abort()
@@ -197,11 +197,11 @@ def test_a_full_dead_letter_queue_of_the_system_loses_nothing(qm):
     assert [m.body for m in poison(qm)] == [b"b"]
 
 
-def test_the_quota_of_the_manager_loses_no_dead_letter(qm):
+def test_message_is_dead_lettered_when_the_manager_quota_is_reached(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter"))
     q.send(b"a")
     qm.set_quota(bytes=qm.info().bytes)
-    give(q, q.lock(0), giveback.failed("long" * 100, {"error": "y" * 500}))
+    settle_lock(q, q.lock(0), giveback.failed("long" * 100, {"error": "y" * 500}))
     assert [m.body for m in drain(qm, DEAD_LETTER)] == [b"a"]
 
 
@@ -221,7 +221,7 @@ def filled(qm, *bodies, **properties):
     return q
 
 
-def test_a_transaction_undone_in_order_is_no_attempt(qm):
+def test_orderly_abort_of_a_transaction_does_not_count_as_an_attempt(qm):
     q = filled(qm, b"a", retry=TWICE)
     for _ in range(5):
         tx, _ = received_in(qm, q)
@@ -235,7 +235,7 @@ def test_a_transaction_undone_in_order_is_no_attempt(qm):
     assert qm.doctor().findings == ()
 
 
-def test_a_commit_may_send_single_messages_to_poison(qm):
+def test_commit_with_verdicts_moves_single_messages_to_poison(qm):
     q, out = filled(qm, b"good", b"bad", b"rest", retry=TWICE), make(qm, "out", transactional=True)
     tx, (_, bad, rest) = received_in(qm, q, 3)
     out.send(b"result", transaction=tx)
@@ -250,7 +250,7 @@ def test_a_commit_may_send_single_messages_to_poison(qm):
     assert qm.doctor().findings == ()
 
 
-# ---- lapsed leases -------------------------------------------------------------------------------
+# ---- expired leases ------------------------------------------------------------------------------
 
 ISOLATING = RetryPolicy(immediate=0, cycles=3, delay=10, factor=2, isolate=True)
 
@@ -261,7 +261,7 @@ def lapse(qm, queue, count=1):
     qm.maintain()
 
 
-def test_lapsed_messages_rest_and_return_to_a_subqueue_of_their_own(qm):
+def test_messages_with_expired_leases_return_to_the_lapsed_subqueue_after_a_delay(qm):
     q = make(qm, retry=ISOLATING)
     q.send_many([b"a", b"b", b"c"])
     lapse(qm, q, 2)
@@ -277,7 +277,7 @@ def test_lapsed_messages_rest_and_return_to_a_subqueue_of_their_own(qm):
     assert qm.doctor().findings == ()
 
 
-def test_attempts_go_on_in_the_subqueue_for_lapsed_messages(qm):
+def test_attempts_continue_in_the_lapsed_subqueue(qm):
     q = make(qm, retry=ISOLATING)
     q.send_many([b"a", b"b"])
     lapse(qm, q, 2)
@@ -285,57 +285,57 @@ def test_attempts_go_on_in_the_subqueue_for_lapsed_messages(qm):
     for rest in (10, 20, 40):
         qm.advance_clock(rest + 1)
         qm.maintain()
-        lapse(qm, lapsed)  # the first: the others wait
+        lapse(qm, lapsed)  # one message at a time
     (dead,) = poison(qm)
     assert (dead.body, dead.properties["failure_attempts"]) == (b"a", 4)
     assert [m.body for m in lapsed.browse()] == [b"b"]
     assert qm.doctor().findings == ()
 
 
-def test_what_fails_in_the_subqueue_for_lapsed_messages_returns_to_the_queue(qm):
+def test_message_that_fails_in_the_lapsed_subqueue_returns_to_the_queue(qm):
     q = make(qm, retry=ISOLATING)
     q.send(b"a")
     lapse(qm, q)
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")
-    give(lapsed, lapsed.lock(0), giveback.failed("bad", {}))
+    settle_lock(lapsed, lapsed.lock(0), giveback.failed("bad", {}))
     qm.advance_clock(21)
     assert q.lock(0).body == b"a"
 
 
-def test_what_is_given_back_in_order_stays_among_the_lapsed(qm):
+def test_orderly_return_in_the_lapsed_subqueue_keeps_the_message_there(qm):
     q = make(qm, retry=ISOLATING)
     q.send(b"a")
     lapse(qm, q)
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")
-    give(lapsed, lapsed.lock(0), giveback.orderly())
+    settle_lock(lapsed, lapsed.lock(0), giveback.orderly())
     assert lapsed.peek(0).body == b"a"
 
 
-def test_lapsed_messages_that_no_worker_takes_return_to_the_queue(qm):
+def test_lapsed_message_that_no_worker_takes_returns_to_the_queue(qm):
     q = make(qm, retry=ISOLATING)
     q.send(b"a")
     lapse(qm, q)
     qm.advance_clock(11)
     qm.maintain()
     lapsed = qm.open("q;lapsed")
-    give(lapsed, lapsed.lock(0), giveback.orderly())
+    settle_lock(lapsed, lapsed.lock(0), giveback.orderly())
     qm.advance_clock(601)
     assert q.lock(0).body == b"a"
     assert qm.doctor().findings == ()
 
 
-def test_lapsed_messages_go_to_the_subqueue_at_once_if_they_need_not_rest(qm):
+def test_message_with_an_expired_lease_is_isolated_at_once_without_a_delay(qm):
     q = make(qm, retry=ISOLATING.model_copy(update={"delay": 0.0}))
     q.send(b"a")
     lapse(qm, q)
     assert qm.open("q;lapsed").lock(0).body == b"a"
 
 
-def test_lapsed_transactions_are_isolated_too(qm):
+def test_messages_of_an_expired_transaction_are_isolated(qm):
     q = filled(qm, b"a", retry=ISOLATING)
     tx = qm.transaction(lease=5)
     q.receive(0, transaction=tx)
@@ -350,7 +350,7 @@ def test_lapsed_transactions_are_isolated_too(qm):
     assert qm.doctor().findings == ()
 
 
-def test_rests_differ_by_the_jitter(qm):
+def test_retry_delays_differ_by_the_jitter(qm):
     policy = RetryPolicy(immediate=0, cycles=1, delay=100, jitter=0.5)
     q = make(qm, retry=policy)
     q.send_many([b"%d" % n for n in range(20)])
@@ -364,7 +364,7 @@ def test_rests_differ_by_the_jitter(qm):
     assert qm.queue_info("q").ready == 20
 
 
-def test_policy_and_quotas_are_properties(qm):
+def test_retry_policy_and_poison_quotas_are_queue_properties(qm):
     policy = RetryPolicy(jitter=0.1, isolate=True, final="dead_letter", dead_letter_queue="dead")
     info = qm.create_queue("q", retry=policy, poison_quota_messages=7, poison_quota_bytes=8)
     assert info.retry == policy

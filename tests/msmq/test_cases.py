@@ -1,4 +1,4 @@
-"""Published cases that concern timers and what messages leave behind (K and parts of F to J), named by id."""
+"""Published cases of timers, journals, dead letters and acknowledgements (K and parts of F to J), named by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published cases of moves and traces, each named by its id (groups M and N)."""
+"""Published cases of moves, acknowledgements, journals and dead letters (groups M and N), named by id."""
 
 from __future__ import annotations
 

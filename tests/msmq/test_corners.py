@@ -1,4 +1,4 @@
-"""Corners that a change of the scripts could cut without any other test noticing."""
+"""Edge cases of the scripts that no other test covers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.msmq.kit import NACK_RECEIVE, classes, drain, make, read, send
 MEGABYTE = 1 << 20
 
 
-def test_a_message_larger_than_a_reply_comes_alone(qm):
+def test_message_larger_than_the_reply_limit_is_returned_alone(qm):
     q = make(qm)
     q.send_many([b"a" * (MEGABYTE + 1), b"b"])
     assert [len(m.body) for m in q.receive_many(2, 0)] == [MEGABYTE + 1]
     assert [m.body for m in q.receive_many(2, 0)] == [b"b"]
 
 
-def test_what_is_purged_is_counted(qm):
+def test_purged_messages_are_counted_including_locked_ones(qm):
     q = make(qm)
     q.send_many([b"a", b"b", b"c"])
     held = q.lock(0)
@@ -35,7 +35,7 @@ def test_what_is_purged_is_counted(qm):
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
-def test_a_reply_of_exactly_a_megabyte_is_not_cut(qm, beyond):
+def test_reply_limit_includes_exactly_one_megabyte(qm, beyond):
     q = make(qm)
     q.send_many([b"a" * 1000, b""])
     heads = qm.queue_info("q").bytes - 1000
@@ -45,7 +45,7 @@ def test_a_reply_of_exactly_a_megabyte_is_not_cut(qm, beyond):
     assert len(q.receive_many(2, 0)) == 2 - beyond
 
 
-def test_a_transaction_is_full_with_its_thousandth_operation_and_not_before(qm):
+def test_transaction_is_full_after_1000_operations(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:
         one, two = [sent.lookup_id for sent in t.send_many([b"a", b"b"], transaction=tx)]
@@ -56,7 +56,7 @@ def test_a_transaction_is_full_with_its_thousandth_operation_and_not_before(qm):
             t.receive_by_lookup_id(two, transaction=tx)
 
 
-def test_a_transaction_takes_as_much_as_it_has_room_for(qm):
+def test_receive_many_takes_only_what_the_transaction_has_room_for(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:
         t.send_many([b"x"] * 1000, transaction=tx)
@@ -67,7 +67,7 @@ def test_a_transaction_takes_as_much_as_it_has_room_for(qm):
             t.send(b"x", transaction=tx)
 
 
-def test_a_reason_given_in_a_transaction_stands_in_the_dead_letter(qm):
+def test_reject_reason_in_a_transaction_is_stored_in_the_dead_letter(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:
         t.send(b"a", transaction=tx, journal=Journal.DEAD_LETTER)
@@ -76,7 +76,7 @@ def test_a_reason_given_in_a_transaction_stands_in_the_dead_letter(qm):
     assert [m.reason for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == ["receive_rejected: no such order"]
 
 
-def test_all_delayed_messages_that_would_expire_first_leave_a_trace_with_their_queue(qm):
+def test_delete_queue_acknowledges_delayed_messages_that_would_expire_first(qm):
     q, _ = make(qm), make(qm, "admin")
     for _ in range(3):
         q.send_many([Outgoing(body=b"x", delay=60, time_to_be_received=30, **NACK_RECEIVE)] * 100)
@@ -84,7 +84,7 @@ def test_all_delayed_messages_that_would_expire_first_leave_a_trace_with_their_q
     assert classes(qm) == [0xC000] * 300
 
 
-def test_a_locked_message_behind_many_uncommitted_ones_leaves_a_trace_with_its_queue(qm):
+def test_delete_queue_acknowledges_a_locked_message_among_many_uncommitted_ones(qm):
     t, _ = make(qm, "t", transactional=True), make(qm, "admin")
     with qm.transaction() as tx:
         t.send(b"locked", transaction=tx, **NACK_RECEIVE)
@@ -95,7 +95,7 @@ def test_a_locked_message_behind_many_uncommitted_ones_leaves_a_trace_with_its_q
         assert classes(qm) == [0xC000]
 
 
-def test_a_purge_of_a_queue_with_a_retry_policy_leaves_what_rests(qm):
+def test_purge_keeps_messages_that_wait_for_a_retry(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60))
     q.send(b"r")
     q.lock(0).abort()
@@ -106,7 +106,7 @@ def test_a_purge_of_a_queue_with_a_retry_policy_leaves_what_rests(qm):
     assert [m.body for m in drain(qm, "q")] == [b"r"]
 
 
-def test_ungrouped_messages_with_an_identifier_have_their_turn(qm):
+def test_ungrouped_message_with_an_identifier_is_available_again_after_abort(qm):
     q = make(qm, group_exclusive=True)
     q.send(b"a", correlation_id="c")
     held = q.lock(0)

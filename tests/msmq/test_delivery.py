@@ -1,4 +1,4 @@
-"""Time-outs, delays, dedup keys, several destinations, inhibited queues."""
+"""Expiry, delays, dedup keys, several destinations, inhibited queues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_expired_message_frees_its_quota(qm):
     assert q.receive(0).body == b"b"
 
 
-def test_shorter_time_wins(qm):
+def test_shorter_of_two_time_limits_applies(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=2, time_to_reach_queue=10)
     qm.advance_clock(1)
@@ -52,7 +52,7 @@ def test_message_behind_many_expired_ones_is_found_at_once(qm):
     assert qm.info().messages == 0
 
 
-def test_queue_that_nobody_touches_empties(qm):
+def test_maintain_removes_expired_messages_of_an_unused_queue(qm):
     q = make(qm)
     q.send_many([Outgoing(body=b"old", time_to_be_received=1)] * 100)
     qm.advance_clock(2)
@@ -60,7 +60,7 @@ def test_queue_that_nobody_touches_empties(qm):
     assert qm.info().messages == qm.queue_info("q").bytes == 0
 
 
-def test_delayed_message(qm, background):
+def test_delayed_message_is_received_after_its_delay(qm, background):
     q = make(qm)
     q.send(b"later", delay=10, priority=7)
     q.send(b"now")
@@ -86,7 +86,7 @@ def test_delayed_message_can_expire_and_be_purged(qm):
     assert qm.info().messages == 0
 
 
-def test_dedup_key_is_held_while_the_message_is_there(qm):
+def test_dedup_key_is_held_until_the_message_is_removed(qm):
     q = make(qm)
     q.send(b"a", dedup_key="k")
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_dedup_key_is_held_while_the_message_is_there(qm):
         q.send(b"b", dedup_key="k")
     q.send(b"b", dedup_key="k")
     assert [m.body for m in drain(qm, "q")] == [b"other", b"b"]
-    assert left_over(qm) == []
+    assert timer_keys(qm) == []
 
 
 def test_dedup_window_outlives_the_message(qm):
@@ -112,7 +112,7 @@ def test_dedup_window_outlives_the_message(qm):
     with pytest.raises(DuplicateMessage):
         q.send(b"c", dedup_key="k")
     q.purge()
-    assert left_over(qm) == []
+    assert timer_keys(qm) == []
 
 
 def test_dedup_in_batches_transactions_and_moves(qm):
@@ -138,16 +138,16 @@ def test_dedup_in_batches_transactions_and_moves(qm):
     t.receive(0)
     qm.advance_clock(2)
     qm.maintain()
-    assert left_over(qm) == []
+    assert timer_keys(qm) == []
 
 
-def left_over(qm):
-    """Timers of all queues, from the store itself."""
+def timer_keys(qm):
+    """Timer keys of all queues in the store."""
     backend = qm._driver
     return [key for key in backend.command("KEYS", "*:t") if key]
 
 
-def test_several_destinations(qm):
+def test_send_to_several_destinations_reaches_each_once(qm):
     for name in ("b", "a", "C"):
         make(qm, name)
     with qm.open("b, a,C,a", Access.SEND) as several:
@@ -160,7 +160,7 @@ def test_several_destinations(qm):
         assert found[0].lookup_id == sent.copies[n].lookup_id
 
 
-def test_several_destinations_best_effort(qm):
+def test_send_to_several_destinations_reaches_those_that_accept(qm):
     make(qm, "a")
     make(qm, "b", quota_messages=0)
     several = qm.open("a,b", Access.SEND)
@@ -169,7 +169,7 @@ def test_several_destinations_best_effort(qm):
     assert len(drain(qm, "a")) == 1
 
 
-def test_several_destinations_in_a_transaction(qm):
+def test_send_to_several_destinations_in_a_transaction(qm):
     make(qm, "a", transactional=True)
     make(qm, "b", transactional=True)
     several = qm.open("a,b", Access.SEND)
@@ -183,7 +183,7 @@ def test_several_destinations_in_a_transaction(qm):
     assert [len(drain(qm, name)) for name in "ab"] == [1, 1]
 
 
-def test_opening_several_destinations(qm):
+def test_open_of_several_destinations_is_for_sending_only(qm):
     make(qm, "a").close()
     with pytest.raises(UnsupportedAccess):
         qm.open("a,b", Access.RECEIVE)
@@ -196,7 +196,7 @@ def test_opening_several_destinations(qm):
         assert one.name == "a"
 
 
-def test_inhibited(qm):
+def test_inhibited_queue_refuses_sends_and_reads(qm):
     q = make(qm)
     make(qm, "admin")
     q.send(b"a")
@@ -211,7 +211,7 @@ def test_inhibited(qm):
     assert len(drain(qm, "q")) == 2
 
 
-def test_waiting_reader_learns_that_reading_was_switched_off(qm, background):
+def test_waiting_reader_fails_when_reading_is_inhibited(qm, background):
     q = make(qm)
     waiting = background(lambda: q.receive(30))
     background.until(lambda: qm.queue_info("q").waiters == 1)

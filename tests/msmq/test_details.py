@@ -1,4 +1,4 @@
-"""Small things in the Lua that no other test noticed when they were changed (``make reliability``, bar mutants)."""
+"""Details of the Lua scripts that no other test covers (found by mutation tests, ``make reliability``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def move(qm, source, target, *bodies):
                 source.move(message.lookup_id, sub)
 
 
-def test_a_queue_goes_with_its_subqueues_and_leaves_nothing(qm):
+def test_delete_queue_deletes_its_subqueues_and_messages(qm):
     q = make(qm)
     q.send_many([b"a", b"b"])
     q.send(b"c", time_to_be_received=60)
@@ -37,22 +37,22 @@ def test_a_queue_goes_with_its_subqueues_and_leaves_nothing(qm):
     assert qm.info().messages == 0
 
 
-def test_timers_go_with_their_queue(qm):
+def test_delete_queue_deletes_its_timers(qm):
     make(qm).send(b"x", delay=60)
-    assert qm.delete_queue("q") == 1  # the doctor would find keys of an unknown queue
+    assert qm.delete_queue("q") == 1  # the doctor reports keys of unknown queues
 
 
-def test_what_is_not_due_yet_leaves_its_traces_when_its_queue_goes(qm):
+def test_delete_queue_acknowledges_delayed_messages(qm):
     make(qm, "admin")
     q = make(qm)
     for body in (b"a", b"b"):
         q.send(body, delay=60, **FULL_RECEIVE)
     assert qm.delete_queue("q") == 2
-    told = [message.message_class for message in drain(qm, "admin")]
-    assert told == [MessageClass.NACK_QUEUE_DELETED] * 2
+    acknowledged = [message.message_class for message in drain(qm, "admin")]
+    assert acknowledged == [MessageClass.NACK_QUEUE_DELETED] * 2
 
 
-def test_what_is_not_due_yet_is_purged_behind_a_page_of_other_timers(qm):
+def test_purge_finds_a_delayed_message_after_a_page_of_other_timers(qm):
     q = make(qm)
     q.send_many([Outgoing(body=b"held", time_to_be_received=30)] * 255)
     assert len(q.lock_many(255, 0, lease=600)) == 255
@@ -61,16 +61,16 @@ def test_what_is_not_due_yet_is_purged_behind_a_page_of_other_timers(qm):
     assert qm.queue_info("q").messages == 255
 
 
-def test_nothing_uncommitted_is_left_of_a_queue_that_goes(qm):
+def test_delete_queue_deletes_uncommitted_messages(qm):
     t = make(qm, "t", transactional=True)
     unit = qm.transaction(lease=60)
     t.send(b"x", time_to_be_received=60, transaction=unit)
     t.send(b"y", delay=60, transaction=unit)
     qm.delete_queue("t")
-    assert qm.info().messages == qm.info().bytes == 0  # the doctor would find keys of an unknown queue
+    assert qm.info().messages == qm.info().bytes == 0  # the doctor reports keys of unknown queues
 
 
-def test_maintenance_of_a_subqueue_counts_for_its_queue(qm):
+def test_expiry_in_a_subqueue_is_counted_in_its_queue(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=60)
     q.send(b"b")
@@ -78,20 +78,20 @@ def test_maintenance_of_a_subqueue_counts_for_its_queue(qm):
     qm.advance_clock(61)
     qm.maintain()
     assert qm.queue_info("q;s").messages == 1
-    assert qm.info().messages == 1  # and the doctor compares what the queue counts for its subqueues
+    assert qm.info().messages == 1  # the doctor compares the subqueue counters of the queue
 
 
-def test_lookups_see_what_is_due(qm):
+def test_lookup_finds_messages_whose_delay_is_over(qm):
     q = make(qm)
     late = q.send(b"late", delay=5)
     qm.advance_clock(6)
     assert q.peek_by_lookup_id(0, seek=Seek.FIRST).lookup_id == late.lookup_id
-    brief = q.send(b"brief", delay=5)
+    second_late = q.send(b"brief", delay=5)
     qm.advance_clock(6)
-    assert q.peek_by_lookup_id(late.lookup_id, seek=Seek.NEXT).lookup_id == brief.lookup_id
+    assert q.peek_by_lookup_id(late.lookup_id, seek=Seek.NEXT).lookup_id == second_late.lookup_id
 
 
-def test_the_age_of_a_message_counts_from_when_it_was_sent(qm):
+def test_time_to_live_counts_from_the_send_time(qm):
     q = make(qm)
     q.send(b"old", time_to_be_received=60, sent_seconds_ago=50)
     q.send(b"new", time_to_be_received=60)
@@ -100,7 +100,7 @@ def test_the_age_of_a_message_counts_from_when_it_was_sent(qm):
     assert qm.queue_info("q").messages == 0
 
 
-def test_beginning_a_transaction_is_a_change(qm):
+def test_begin_of_a_transaction_advances_the_history(qm):
     before = qm.info().history
     qm.transaction(id="chosen").abort()
     between = qm.info().history
@@ -108,17 +108,15 @@ def test_beginning_a_transaction_is_a_change(qm):
     assert before < between < qm.info().history
 
 
-def test_a_subqueue_that_is_deleted_counts_no_more(qm):
+def test_deleted_subqueue_is_not_counted_in_its_queue(qm):
     q = make(qm)
     q.send_many([b"a", b"b"])
     move(qm, q, "q;s", b"a")
     assert qm.delete_queue("q;s") == 1
-    assert [info.messages for info in qm.queues()] == [
-        1
-    ]  # the doctor compares what q counts for its subqueues
+    assert [info.messages for info in qm.queues()] == [1]  # the doctor compares the subqueue counters of q
 
 
-def test_purge_of_more_than_a_page(qm):
+def test_purge_of_more_than_one_page(qm):
     q = make(qm)
     for _ in range(3):
         q.send_many([Outgoing(body=b"x", delay=60)] * 250)
@@ -133,8 +131,8 @@ def test_purge_of_more_than_a_page(qm):
     assert held.lookup_id == locked.lookup_id
 
 
-def seen_and_held(qm):
-    """Three messages; the first one is held in a transaction and seen by peeks."""
+def received_with_allow_peek(qm):
+    """Three messages; the first one is received in a transaction with allow_peek, so peeks see it."""
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:
         sent = t.send_many([b"1", b"2", b"3"], transaction=tx)
@@ -143,9 +141,9 @@ def seen_and_held(qm):
     return t, unit, [one.lookup_id for one in sent]
 
 
-def test_which_reads_show_it(qm):
+def test_reads_that_show_a_message_received_with_allow_peek(qm):
     """Row 8 of the table in docs/semantics.md."""
-    t, unit, sent = seen_and_held(qm)
+    t, unit, sent = received_with_allow_peek(qm)
     anything = "Root.MQMD.Priority >= 0"
     token = t.peek(0).token
     shown = [t.peek(0), t.peek_by_lookup_id(sent[0]), t.cursor().peek(0), t.browser().first(0)]
@@ -162,18 +160,18 @@ def test_which_reads_show_it(qm):
     unit.abort()
 
 
-def test_purge_leaves_what_peeks_see(qm):
-    t, unit, _ = seen_and_held(qm)
+def test_purge_keeps_a_message_received_with_allow_peek(qm):
+    t, unit, _ = received_with_allow_peek(qm)
     t.purge()
     assert qm.queue_info("t").locked == 1
-    assert qm.doctor().findings == ()  # the mark by which peeks see it is still there
+    assert qm.doctor().findings == ()  # the mark that makes it visible to peeks still exists
     unit.abort()
     with pytest.raises(IoTimeout):
         t.peek(0)
 
 
-def test_the_nearest_of_the_available_and_the_held(qm):
-    t, unit, sent = seen_and_held(qm)
+def test_seek_finds_available_and_peekable_messages_in_order(qm):
+    t, unit, sent = received_with_allow_peek(qm)
     assert t.peek_by_lookup_id(sent[2], seek=Seek.PREVIOUS).body == b"2"
     assert t.peek_by_lookup_id(sent[1], seek=Seek.PREVIOUS).body == b"1"
     assert t.peek_by_lookup_id(0, seek=Seek.FIRST).body == b"1"

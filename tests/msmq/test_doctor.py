@@ -1,4 +1,4 @@
-"""The doctor knows what queues do by themselves."""
+"""The doctor's checks of timers, retries, dedup keys, journals and topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def codes(qm):
     return [finding.code for finding in qm.doctor().findings if not finding.code.startswith("server.")]
 
 
-def test_dedup_keys(qm, redis_server):
+def test_doctor_finds_and_repairs_wrong_dedup_keys(qm, redis_server):
     qm.create_queue("q")
     q = qm.open("q")
     q.send(b"a", dedup_key="k")
@@ -41,8 +41,8 @@ def test_dedup_keys(qm, redis_server):
         q.send(b"d", dedup_key="leak")
 
 
-# Key part and what is planted there, the code that tells of it, does a repair mend it.
-PLANTS = {
+# Key, fault written into it, code of the finding, whether a repair fixes it.
+FAULTS = {
     "messages of a journal": ("q:q%3Bjournal:q", {"messages": 7}, "counter.queue", True),
     "bytes of a journal": ("q:q%3Bjournal:q", {"bytes": 1}, "counter.queue", True),
     "messages of the dead letters": ("q:system%24%3Bdeadletter:q", {"messages": 0}, "counter.queue", True),
@@ -60,9 +60,9 @@ PLANTS = {
 }
 
 
-@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS.keys())
-def test_what_is_planted_is_found(qm, redis_server, plant):
-    part, values, code, mended = plant
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+def test_doctor_finds_and_repairs_planted_faults(qm, redis_server, fault):
+    part, values, code, repairable = fault
     qm.create_queue("news", topic=True)
     policy = mqredis.RetryPolicy(immediate=0, cycles=1)
     qm.create_queue("q", journaling=True, retry=policy)
@@ -89,10 +89,10 @@ def test_what_is_planted_is_found(qm, redis_server, plant):
                     client.hset(key, name, value)
     assert code in codes(qm)
     qm.doctor(repair=True)
-    assert codes(qm) == ([] if mended else [code])
+    assert codes(qm) == ([] if repairable else [code])
 
 
-def test_what_a_line_says_of_a_field_that_is_mended_is_made_anew(qm, redis_server):
+def test_doctor_rebuilds_the_header_of_a_repaired_field(qm, redis_server):
     """A script that rebuilt the header meanwhile has used the wrong fields, which is not a finding of its own."""
     qm.create_queue("q", retry=mqredis.RetryPolicy(immediate=0, cycles=1))
     with redis_server.client() as client:
@@ -110,4 +110,4 @@ def test_what_a_line_says_of_a_field_that_is_mended_is_made_anew(qm, redis_serve
     q.send(b"rests")
     q.lock(0).abort()
     info = qm.queue_info("q")
-    assert (info.ready, info.delayed, info.messages) == (0, 1, 1)  # it rests, and counts as delayed
+    assert (info.ready, info.delayed, info.messages) == (0, 1, 1)  # waits for its retry, counted as delayed

@@ -1,4 +1,4 @@
-"""What is over is over for all that a script decides, however much of it has come due at once."""
+"""Expired leases, delays and messages are handled before a call decides, however many there are."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from mqredis import Access, Outgoing, Seek
 from tests.msmq.kit import drain, make, read
 
-# More than a script serves in one page, and more than in one call.
+# More timers than one page, and more than one call handles.
 MANY = (40, 700)
 
 
 @pytest.mark.parametrize("count", MANY)
 @pytest.mark.parametrize("how", ["receive", "peek", "first"])
-def test_the_first_is_the_first_when_many_leases_end(qm, count, how):
+def test_first_message_is_found_when_many_leases_have_expired(qm, count, how):
     q = make(qm)
     q.send_many([b"%d" % n for n in range(count)])
     q.lock(0, lease=10)
@@ -30,7 +30,7 @@ def test_the_first_is_the_first_when_many_leases_end(qm, count, how):
 
 
 @pytest.mark.parametrize("count", MANY)
-def test_a_delay_that_is_over_among_many(qm, count):
+def test_message_of_highest_priority_is_found_when_many_delays_are_over(qm, count):
     q = make(qm)
     q.send_many([Outgoing(body=b"late", delay=5, priority=3) for _ in range(count)])
     q.send(b"first", delay=6, priority=7)
@@ -39,7 +39,7 @@ def test_a_delay_that_is_over_among_many(qm, count):
 
 
 @pytest.mark.parametrize("count", MANY)
-def test_a_purge_takes_all_whose_leases_are_over(qm, count):
+def test_purge_includes_all_messages_with_expired_leases(qm, count):
     q = make(qm)
     q.send_many([b"x"] * count)
     while qm.queue_info("q").ready:
@@ -49,7 +49,7 @@ def test_a_purge_takes_all_whose_leases_are_over(qm, count):
     assert (qm.queue_info("q").messages, qm.queue_info("q").locked) == (0, 0)
 
 
-def test_a_move_of_the_last_whose_lease_is_over(qm):
+def test_message_with_an_expired_lease_can_be_moved(qm):
     q = make(qm)
     sent = q.send_many([b"%d" % n for n in range(40)])
     q.lock_many(40, 0, lease=5)
@@ -59,7 +59,7 @@ def test_a_move_of_the_last_whose_lease_is_over(qm):
     assert read(qm.open("q;s")) == "39"
 
 
-def test_a_cursor_on_the_last_whose_lease_is_over(qm):
+def test_cursor_receives_its_message_after_the_lease_has_expired(qm):
     q = make(qm)
     q.send_many([b"%d" % n for n in range(40)])
     cursor = q.cursor()
@@ -73,7 +73,7 @@ def test_a_cursor_on_the_last_whose_lease_is_over(qm):
 
 @pytest.mark.parametrize("count", MANY)
 @pytest.mark.parametrize("limit", ["bytes", "messages", "manager"])
-def test_what_has_expired_refuses_nobody(qm, count, limit):
+def test_expired_messages_do_not_count_in_quotas(qm, count, limit):
     q = make(
         qm, **{} if limit == "manager" else {f"quota_{limit}": count if limit == "messages" else count * 40}
     )
@@ -91,7 +91,7 @@ def test_what_has_expired_refuses_nobody(qm, count, limit):
 
 
 @pytest.mark.parametrize("count", MANY)
-def test_a_dedup_key_whose_window_is_over(qm, count):
+def test_dedup_key_is_free_after_its_window(qm, count):
     q = make(qm)
     q.send_many([Outgoing(body=b"x", dedup_key=f"k{n}", dedup_window=5 + n / 100) for n in range(count)])
     while q.receive_many(256, 0):
@@ -102,7 +102,7 @@ def test_a_dedup_key_whose_window_is_over(qm, count):
     assert [message.body for message in drain(qm, "q")] == [b"y"]
 
 
-def test_a_redrive_out_of_a_subqueue_counts_in_its_parent(qm):
+def test_redrive_from_a_subqueue_is_counted_in_its_queue(qm):
     q = make(qm, quota_messages=1)
     make(qm, "o")
     with qm.open("q;s") as target:
@@ -118,19 +118,19 @@ def test_a_redrive_out_of_a_subqueue_counts_in_its_parent(qm):
 
 
 @pytest.mark.parametrize("count", [1, *MANY])
-def test_what_is_told_of_a_queue_is_without_what_has_expired(qm, count):
+def test_queue_info_excludes_expired_messages(qm, count):
     q = make(qm)
     q.send_many([Outgoing(body=b"x", time_to_be_received=5) for _ in range(count)])
     q.send(b"held")
     q.send(b"late", delay=5)
     q.lock_by_lookup_id(q.peek_by_lookup_id(0, seek=Seek.LAST).lookup_id, lease=5)
     qm.advance_clock(6)
-    for told in (qm.queue_info("q"), qm.queues()[0], qm.statistics("q")):
-        assert (told.ready, told.delayed, told.locked, told.messages) == (2, 0, 0, 2)
+    for info in (qm.queue_info("q"), qm.queues()[0], qm.statistics("q")):
+        assert (info.ready, info.delayed, info.locked, info.messages) == (2, 0, 0, 2)
     assert qm.info().messages == 2
 
 
-def test_an_empty_subqueue_stays_while_a_transaction_moves_something_there(qm):
+def test_empty_subqueue_is_kept_while_a_transaction_moves_a_message_there(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as unit:
         sent = [t.send(body, transaction=unit) for body in (b"A", b"B")]
@@ -139,7 +139,7 @@ def test_an_empty_subqueue_stays_while_a_transaction_moves_something_there(qm):
         target, other = qm.open("t;s", Access.MOVE), qm.open("t;s2", Access.MOVE)
         t.move(sent.pop(0).lookup_id, target, transaction=unit)
         target.close()
-        other.close()  # its name begins as that of the other
+        other.close()  # its name begins like the other one's
         assert [info.name for info in qm.queues("t;*")] == ["t;s"]
         getattr(unit, end)()
         assert qm.doctor().findings == ()

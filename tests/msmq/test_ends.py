@@ -18,15 +18,15 @@ from tests.support.counts import count
 
 _numbers = itertools.count(1)
 
-# What one more message asks for, which the others of its queue do not.
-ODD: dict[str, dict[str, Any] | None] = {
+# Fields of one additional message; the others have none of them.
+EXTRA: dict[str, dict[str, Any] | None] = {
     "all plain": None,
     "one expires": {"time_to_be_received": 60.0},
     "one has a dedup key": {"dedup_key": "k", "dedup_window": 60.0},
     "one has a message id": {"message_id": "m"},
     "one is large": {"body": b"x" * 5000},
 }
-# What the queues ask for.
+# Properties of the queues.
 QUEUES: dict[str, dict[str, Any]] = {
     "plain queues": {},
     "journals": {"journaling": True},
@@ -35,45 +35,47 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 
 
-class Plot:
-    """A queue manager with two queues, and a way behind its back."""
+class Scenario:
+    """A queue manager with two queues, and a raw client of its store."""
 
     def __init__(self, qm: QueueManager, raw: Any, **properties: Any) -> None:
         self.qm, self.raw = qm, raw
         for name in ("t", "u"):
             qm.create_queue(name, transactional=True, **properties)
         self.t, self.u = qm.open("t"), qm.open("u")
-        for body in (b"a", b"b", b"c"):  # each the first and the last of its transaction
+        for body in (b"a", b"b", b"c"):  # each in its own transaction
             with qm.transaction() as unit:
                 self.t.send(body, correlation_id=body.decode(), transaction=unit)
 
-    def open(self, odd: dict[str, Any] | None) -> Transaction:
+    def open(self, extra: dict[str, Any] | None) -> Transaction:
         """A transaction that has received two messages and sent some to both queues."""
         unit = self.qm.transaction()
         assert [self.t.receive(0, transaction=unit).body for _ in range(2)] == [b"a", b"b"]
         self.u.send(b"1", correlation_id="1", transaction=unit)
         self.u.send(b"2", transaction=unit)
-        if odd is not None:
-            self.u.send(odd.get("body", b"odd"), transaction=unit, **{k: odd[k] for k in odd if k != "body"})
+        if extra is not None:
+            self.u.send(
+                extra.get("body", b"odd"), transaction=unit, **{k: extra[k] for k in extra if k != "body"}
+            )
         self.t.send(b"3", correlation_id="3", transaction=unit)
         return unit
 
     def left(self, queue: Queue) -> int:
-        """How many have left this queue for good."""
+        """Number of messages removed from this queue."""
         return count(self.raw, queue._handle.address.call.keys[2], "gone")
 
     def check(self) -> None:
-        """Nothing of a transaction is left, and nothing is wrong."""
+        """Check that no transaction is left, and that the doctor has no finding."""
         assert self.raw.hlen(self.qm._context.keys.own[1]) == 0
         assert self.qm.doctor().findings == ()
 
 
 @pytest.fixture
-def plot(backend: Backend) -> Iterator[Callable[..., Plot]]:
+def scenario(backend: Backend) -> Iterator[Callable[..., Scenario]]:
     raw = backend.client()
     name = f"ends-{os.getpid()}-{next(_numbers)}"
     with mqredis.connect(backend.client(), manager=name, settings=Settings(test_clock=True)) as qm:
-        yield lambda **properties: Plot(qm, raw, **properties)
+        yield lambda **properties: Scenario(qm, raw, **properties)
     raw.close()
 
 
@@ -91,59 +93,65 @@ def seen(queue: Queue) -> list[tuple[Any, ...]]:
     ]
 
 
-def committed(plot: Plot, odd: dict[str, Any] | None) -> None:
+def committed(scenario: Scenario, extra: dict[str, Any] | None) -> None:
     more = (
         []
-        if odd is None
-        else [(odd.get("body", b"odd")[:3][: 1 if "body" in odd else 3], False, False, 0, 0)]
+        if extra is None
+        else [(extra.get("body", b"odd")[:3][: 1 if "body" in extra else 3], False, False, 0, 0)]
     )
-    assert seen(plot.u) == [(b"1", True, False, 0, 0), (b"2", False, False, 0, 0), *more]
-    assert seen(plot.t) == [(b"c", True, True, 0, 0), (b"3", False, True, 0, 0)]
-    assert plot.qm.queue_info("t").messages == 2
-    assert (plot.left(plot.t), plot.left(plot.u)) == (2, 0)
-    for queue, correlation_id in ((plot.u, "1"), (plot.t, "3"), (plot.t, "c")):
-        with plot.qm.transaction() as unit:
+    assert seen(scenario.u) == [(b"1", True, False, 0, 0), (b"2", False, False, 0, 0), *more]
+    assert seen(scenario.t) == [(b"c", True, True, 0, 0), (b"3", False, True, 0, 0)]
+    assert scenario.qm.queue_info("t").messages == 2
+    assert (scenario.left(scenario.t), scenario.left(scenario.u)) == (2, 0)
+    for queue, correlation_id in ((scenario.u, "1"), (scenario.t, "3"), (scenario.t, "c")):
+        with scenario.qm.transaction() as unit:
             found = queue.receive(0, transaction=unit, match=Match(correlation_id=correlation_id))
             assert found.body == correlation_id.encode()
-    plot.check()
+    scenario.check()
 
 
-def aborted(plot: Plot) -> None:
-    assert seen(plot.u) == []
-    assert seen(plot.t) == [(b"a", True, True, 1, 1), (b"b", True, True, 1, 1), (b"c", True, True, 0, 0)]
-    assert plot.qm.queue_info("u").messages == 0
-    assert plot.qm.queue_info("t").messages == 3
-    assert (plot.left(plot.t), plot.left(plot.u)) == (0, 0)
-    with plot.qm.transaction() as unit:
-        assert plot.t.receive(0, transaction=unit, match=Match(correlation_id="b")).body == b"b"
-    plot.check()
+def aborted(scenario: Scenario) -> None:
+    assert seen(scenario.u) == []
+    assert seen(scenario.t) == [(b"a", True, True, 1, 1), (b"b", True, True, 1, 1), (b"c", True, True, 0, 0)]
+    assert scenario.qm.queue_info("u").messages == 0
+    assert scenario.qm.queue_info("t").messages == 3
+    assert (scenario.left(scenario.t), scenario.left(scenario.u)) == (0, 0)
+    with scenario.qm.transaction() as unit:
+        assert scenario.t.receive(0, transaction=unit, match=Match(correlation_id="b")).body == b"b"
+    scenario.check()
 
 
 @pytest.mark.parametrize("queues", QUEUES)
-@pytest.mark.parametrize("odd", ODD)
-def test_commit(plot: Callable[..., Plot], odd: str, queues: str) -> None:
-    made = plot(**QUEUES[queues])
-    made.open(ODD[odd]).commit()
-    committed(made, ODD[odd])
+@pytest.mark.parametrize("extra", EXTRA)
+def test_commit_applies_all_sends_and_receives(
+    scenario: Callable[..., Scenario], extra: str, queues: str
+) -> None:
+    made = scenario(**QUEUES[queues])
+    made.open(EXTRA[extra]).commit()
+    committed(made, EXTRA[extra])
     left = [message.body for message in made.qm.open("t;journal").browse()] if queues == "journals" else []
     assert left == ([b"a", b"b", b"3", b"c"] if queues == "journals" else [])
 
 
 @pytest.mark.parametrize("queues", QUEUES)
-@pytest.mark.parametrize("odd", ODD)
-def test_abort(plot: Callable[..., Plot], odd: str, queues: str) -> None:
-    made = plot(**QUEUES[queues])
-    made.open(ODD[odd]).abort()
+@pytest.mark.parametrize("extra", EXTRA)
+def test_abort_undoes_all_sends_and_receives(
+    scenario: Callable[..., Scenario], extra: str, queues: str
+) -> None:
+    made = scenario(**QUEUES[queues])
+    made.open(EXTRA[extra]).abort()
     aborted(made)
-    if odd == "one has a dedup key":  # an abort frees it
+    if extra == "one has a dedup key":  # the abort freed it
         with made.qm.transaction() as unit:
             made.u.send(b"again", transaction=unit, dedup_key="k", dedup_window=60.0)
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "lapse"])
-def test_what_the_version_before_has_begun(plot: Callable[..., Plot], end: str) -> None:
-    # It wrote no N in the states of what was sent, and marked no message of a transaction as named.
-    made = plot()
+def test_transaction_begun_by_an_older_version_can_be_ended(
+    scenario: Callable[..., Scenario], end: str
+) -> None:
+    # Older versions wrote no N in the states of sent messages, and did not mark messages with identifiers.
+    made = scenario()
     unit = made.open(None)
     for queue in (made.t, made.u):
         keys = queue._handle.address.call.keys[2:]
@@ -161,8 +169,8 @@ def test_what_the_version_before_has_begun(plot: Callable[..., Plot], end: str) 
     committed(made, None) if end == "commit" else aborted(made)
 
 
-def test_a_lapsed_transaction_is_undone_whole_by_its_late_commit(plot: Callable[..., Plot]) -> None:
-    made = plot()
+def test_commit_after_the_lease_rolls_the_transaction_back(scenario: Callable[..., Scenario]) -> None:
+    made = scenario()
     unit = made.open(None)
     made.qm.advance_clock(60)
     with pytest.raises(mqredis.TransactionSequence):
@@ -171,8 +179,10 @@ def test_a_lapsed_transaction_is_undone_whole_by_its_late_commit(plot: Callable[
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_what_peeks_were_shown_meanwhile(plot: Callable[..., Plot], end: str) -> None:
-    made = plot()
+def test_message_received_with_allow_peek_is_removed_or_returned_at_the_end(
+    scenario: Callable[..., Scenario], end: str
+) -> None:
+    made = scenario()
     unit = made.qm.transaction()
     made.t.receive_by_lookup_id(made.t.peek(0).lookup_id, transaction=unit, allow_peek=True)
     assert made.t.peek(0).body == b"a"
@@ -181,8 +191,8 @@ def test_what_peeks_were_shown_meanwhile(plot: Callable[..., Plot], end: str) ->
     made.check()
 
 
-def test_more_operations_than_are_read_at_once(plot: Callable[..., Plot]) -> None:
-    made = plot()
+def test_commit_of_more_operations_than_one_page(scenario: Callable[..., Scenario]) -> None:
+    made = scenario()
     with made.qm.transaction() as unit:
         for start in range(0, 750, 250):
             made.u.send_many([b"%d" % n for n in range(start, start + 250)], transaction=unit)

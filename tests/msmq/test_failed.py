@@ -1,4 +1,4 @@
-"""Queues of failed messages: the warnings about them, and that they never keep senders from a queue."""
+"""Queues of failed messages: warnings, lifetimes, and that they never block senders."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ TO_SYSTEM = RetryPolicy(immediate=0, final="dead_letter")
 
 
 def fail(queue, count):
-    """Send and fail so many messages."""
+    """Send and fail ``count`` messages."""
     for _ in range(count):
         queue.send(b"a")
         queue.lock(0).abort()
 
 
 def warned(qm):
-    """The queues that the doctor warns of."""
+    """Queues with a warning of the doctor."""
     return {found.where for found in qm.doctor().advice if found.code == "queue.failed"}
 
 
-def test_poison_and_dead_letters_beyond_a_bound_are_warned_of(connect):
+def test_failed_messages_above_the_limit_are_warned_of(connect):
     qm = connect(failed_messages_warning=2)
     make(qm, "dead")
     queues = {
@@ -57,7 +57,7 @@ def test_poison_and_dead_letters_beyond_a_bound_are_warned_of(connect):
     assert qm.statistics(DEAD_LETTER).warnings == (texts[DEAD_LETTER],)
 
 
-def test_the_dead_letter_queues_of_the_system_exist_from_the_start(qm):
+def test_system_dead_letter_queues_exist_from_the_start(qm):
     names = [DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER]
     assert [(each.queue, each.messages, each.warning) for each in qm.failed_messages()] == [
         (name, 0, None) for name in sorted(names)
@@ -68,14 +68,14 @@ def test_the_dead_letter_queues_of_the_system_exist_from_the_start(qm):
         assert list(journal.browse()) == []
 
 
-def test_a_queue_of_the_system_can_be_asked_for_first(qm):
+def test_queue_info_of_a_system_queue_works_before_its_first_use(qm):
     assert qm.queue_info(DEAD_LETTER).ready == 0
     with pytest.raises(QueueNotFound):
         qm.queue_info("system$;other")
 
 
 @pytest.mark.parametrize("final", [AT_ONCE, TO_DEAD, TO_SYSTEM], ids=["poison", "named", "system"])
-def test_failed_messages_never_keep_senders_from_their_queue(qm, final):
+def test_failed_messages_do_not_count_in_the_quota_of_their_queue(qm, final):
     make(qm, "dead", quota_messages=1)
     q = make(qm, retry=final, quota_messages=2, quota_bytes=200)
     fail(q, 20)
@@ -85,7 +85,7 @@ def test_failed_messages_never_keep_senders_from_their_queue(qm, final):
     assert qm.info().messages == 22
 
 
-def test_failed_messages_are_kept_for_as_long_as_their_queue_says(qm):
+def test_failed_messages_are_deleted_after_failed_time_to_live(qm):
     for name, policy in (("p", AT_ONCE), ("s", TO_SYSTEM)):
         queue = make(qm, name, retry=policy, failed_time_to_live=60)
         assert qm.queue_info(name).failed_time_to_live == 60
@@ -100,7 +100,7 @@ def test_failed_messages_are_kept_for_as_long_as_their_queue_says(qm):
     assert qm.doctor().findings == ()
 
 
-def test_a_dead_letter_that_is_put_back_in_time_lives_on(qm):
+def test_redriven_dead_letter_gets_its_original_time_to_live(qm):
     queue = make(qm, retry=TO_SYSTEM, failed_time_to_live=60)
     sent = queue.send(b"a", time_to_be_received=500)
     queue.lock(0).abort()
@@ -113,7 +113,7 @@ def test_a_dead_letter_that_is_put_back_in_time_lives_on(qm):
     assert (back.expires_at - back.arrived_at).total_seconds() == pytest.approx(500, abs=1)
 
 
-def test_a_poison_message_that_fails_again_is_kept_anew(qm):
+def test_failed_time_to_live_starts_again_at_each_failure(qm):
     queue = make(qm, retry=AT_ONCE, failed_time_to_live=60)
     sent = queue.send(b"a")
     queue.lock(0).abort()
@@ -129,7 +129,7 @@ def test_a_poison_message_that_fails_again_is_kept_anew(qm):
     assert qm.info().messages == 0
 
 
-def test_poison_that_is_put_back_in_time_is_not_deleted(qm):
+def test_redriven_poison_message_is_not_deleted(qm):
     queue = make(qm, retry=AT_ONCE, failed_time_to_live=60)
     queue.send(b"a", time_to_be_received=500)
     queue.lock(0).abort()

@@ -1,4 +1,4 @@
-"""What the lock-step of the reference model and the broker has found, each case by itself."""
+"""Regression tests for differences found by comparing the broker with the reference model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_copy_of_a_received_message_counts_its_delivery(qm):
     ]  # fmt: skip
 
 
-def test_refused_batch_leaves_traces_whatever_its_first_message_asks(qm):
+def test_refused_batch_acknowledges_each_message_that_asks_for_it(qm):
     q, _ = make(qm, quota_messages=1), make(qm, "admin")
     asked = Outgoing(body=b"b", acknowledge=Acknowledge.NEGATIVE_ARRIVAL, administration_queue="admin")
     with pytest.raises(QueueQuotaExceeded):
@@ -49,7 +49,7 @@ def test_refused_batch_leaves_traces_whatever_its_first_message_asks(qm):
     assert [(m.message_class, m.body) for m in drain(qm, "admin")] == [(0x8003, b"b")]
 
 
-def test_subqueue_leaves_traces_when_its_queue_is_deleted_or_it_is_purged(qm):
+def test_delete_and_purge_dead_letter_the_messages_of_a_subqueue(qm):
     for name, remove in (("t", lambda: qm.delete_queue("t")), ("u", lambda: qm.open("u;poison").purge())):
         t = make(qm, name, transactional=True, retry=RetryPolicy(immediate=0))
         with qm.transaction() as tx:
@@ -60,7 +60,7 @@ def test_subqueue_leaves_traces_when_its_queue_is_deleted_or_it_is_purged(qm):
         assert [m.original_queue for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == [f"{name};poison"]
 
 
-def test_marks_of_a_transaction_are_in_copies_made_at_its_commit(qm):
+def test_copies_made_at_commit_have_the_transaction_marks(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:
         t.send(b"a", transaction=tx, time_to_be_received=0, journal=Journal.DEAD_LETTER)
@@ -68,7 +68,7 @@ def test_marks_of_a_transaction_are_in_copies_made_at_its_commit(qm):
     assert (dead.first_in_transaction, dead.last_in_transaction) == (True, True)
 
 
-def test_subqueue_leaves_its_traces_in_its_own_queue(qm):
+def test_expiry_in_a_subqueue_acknowledges_into_its_own_queue(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=10, acknowledge=Acknowledge.NEGATIVE_RECEIVE, administration_queue="q")
     with qm.open("q;s") as sub:
@@ -79,14 +79,14 @@ def test_subqueue_leaves_its_traces_in_its_own_queue(qm):
     assert (qm.queue_info("q").messages, qm.queue_info("q").delayed) == (1, 0)
 
 
-def test_redrive_of_what_expires_at_once_comes_to_an_end(qm):
+def test_redrive_of_a_message_that_expires_at_once_terminates(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER)
     assert qm.redrive() == 1
     assert qm.queue_info(DEAD_LETTER).ready == 1
 
 
-def test_redriven_message_that_expires_at_once_leaves_its_traces(qm):
+def test_redriven_message_that_expires_at_once_is_dead_lettered(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=0, journal=Journal.JOURNAL | Journal.DEAD_LETTER)
     drain(qm, DEAD_LETTER)
@@ -94,7 +94,7 @@ def test_redriven_message_that_expires_at_once_leaves_its_traces(qm):
     assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
 
 
-def test_redrive_needs_no_room_in_a_full_manager(qm):
+def test_redrive_works_when_the_manager_quota_is_reached(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
     qm.advance_clock(2)
@@ -104,7 +104,7 @@ def test_redrive_needs_no_room_in_a_full_manager(qm):
     assert read(q) == "a"
 
 
-def test_limit_of_a_redrive_counts_what_went(qm):
+def test_redrive_limit_counts_only_returned_messages(qm):
     q, other = make(qm), make(qm, "other")
     for queue, body in ((q, b"stays"), (other, b"goes")):
         queue.send(body, time_to_be_received=1, journal=Journal.DEAD_LETTER)
@@ -124,7 +124,7 @@ def test_discarded_dead_letter_is_not_counted(qm):
     assert qm.statistics("q").dead == 0
 
 
-def test_copy_of_a_copy_tells_where_it_was_last(qm):
+def test_copy_of_a_dead_letter_names_the_queue_it_came_from(qm):
     q, _ = make(qm), make(qm, "letters", journaling=True)
     q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER, dead_letter_queue="letters")
     (dead,) = drain(qm, "letters")
@@ -133,7 +133,7 @@ def test_copy_of_a_copy_tells_where_it_was_last(qm):
     assert (copy.reason, copy.message_class) == ("receive", dead.message_class)
 
 
-def test_topic_is_neither_subscriber_nor_a_place_for_copies(qm):
+def test_topic_cannot_subscribe_or_receive_copies(qm):
     q = make(qm)
     make(qm, "news", topic=True), make(qm, "more", topic=True)
     with pytest.raises(InvalidArgument, match="keeps no messages"):
@@ -178,7 +178,7 @@ def test_message_too_large_for_a_subscriber_goes_to_none(qm):
     assert qm.info().messages == 0
 
 
-def test_subscriber_with_exclusive_groups_keeps_them(qm):
+def test_publication_respects_exclusive_groups_of_the_subscriber(qm):
     news = make(qm, "news", topic=True)
     a = make(qm, "a", group_exclusive=True)
     qm.subscribe("news", "a")
@@ -189,7 +189,7 @@ def test_subscriber_with_exclusive_groups_keeps_them(qm):
             a.lock(0)
 
 
-def test_subqueue_tells_the_properties_of_its_queue(qm):
+def test_subqueue_reports_the_properties_of_its_queue(qm):
     make(qm)
     qm.open("q;s")
     qm.update_queue("q", quota_messages=3, label="new", retry=RetryPolicy())
@@ -200,7 +200,7 @@ def test_subqueue_tells_the_properties_of_its_queue(qm):
     )
 
 
-def test_empty_subqueue_that_nobody_has_open_goes(qm):
+def test_empty_subqueue_without_handles_is_deleted(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=10)
     with qm.open("q;s") as sub:
@@ -210,7 +210,7 @@ def test_empty_subqueue_that_nobody_has_open_goes(qm):
     assert [info.name for info in qm.queues("q*")] == ["q"]
 
 
-def test_messages_that_rest_return_after_their_policy_is_gone_and_a_purge(qm):
+def test_message_waiting_for_a_retry_returns_after_policy_removal_and_purge(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send(b"a")
     q.lock(0).abort()
@@ -221,7 +221,7 @@ def test_messages_that_rest_return_after_their_policy_is_gone_and_a_purge(qm):
     assert read(q) == "a"
 
 
-def test_message_that_was_received_in_a_transaction_goes_with_its_queue(qm):
+def test_message_received_in_a_transaction_is_deleted_with_its_queue(qm):
     q = make(qm, transactional=True)
     with qm.transaction() as tx:
         q.send(b"a", transaction=tx)
@@ -234,7 +234,7 @@ def test_message_that_was_received_in_a_transaction_goes_with_its_queue(qm):
     assert qm.queue_info("q").messages == 0
 
 
-def test_a_subqueue_to_which_a_move_is_open_stays_when_it_is_closed(qm):
+def test_subqueue_with_an_uncommitted_move_is_kept_when_closed(qm):
     queue, target = make(qm, "q", transactional=True), qm.open("q;s")
     with qm.transaction() as tx:
         lookup_id = queue.send(b"x", transaction=tx).lookup_id

@@ -1,4 +1,4 @@
-"""A message that kills its consumer every time: the policy's end comes after exactly so many deliveries."""
+"""A message that kills its consumer becomes poison after exactly the deliveries of its retry policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import mqredis
 from mqredis import RetryPolicy, Settings
 from tests.msmq.kit import drain
 
-# Locks messages and commits them; at the poison it says so and is killed by kill -9 while it holds the lock.
+# Locks and commits messages; prints each body, and kills itself (SIGKILL) while it holds the poison message.
 CONSUMER = """
 import os, signal, sys
 import mqredis
@@ -42,7 +42,7 @@ with mqredis.connect(url, settings=settings) as qm, qm.open("q") as q:
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("how", ["lock", "transaction"])
-def test_killed_consumers(redis_server, how):
+def test_message_that_kills_its_consumers_becomes_poison(redis_server, how):
     settings = Settings(manager="killed", test_clock=True, allow_volatile=True)
     with mqredis.connect(redis_server.url, settings=settings) as qm:
         transactional = how == "transaction"

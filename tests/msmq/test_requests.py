@@ -39,7 +39,7 @@ def test_request_and_reply(qm, connect, background):
     assert [info.name for info in served.queues("reply$*")] == []
 
 
-def test_deadline(qm):
+def test_request_without_a_reply_times_out_and_is_removed(qm):
     q = make(qm, "service")
     with pytest.raises(IoTimeout, match="no reply"):
         qm.request(q, b"hello", timeout=0.05)
@@ -64,7 +64,7 @@ def test_late_reply_finds_no_queue(qm):
         qm.request(q, b"x", timeout=1, response_queue="mine")
 
 
-def test_reply_queues_go_with_their_owner(qm, connect):
+def test_reply_queue_is_deleted_with_its_session(qm, connect):
     session = qm._driver.session
     qm.create_queue(f"reply$.{session}.99")
     qm.create_queue("reply$.99999.1")
@@ -81,7 +81,7 @@ def dead(qm, count=5, **fields):
     return q
 
 
-def test_redrive(qm):
+def test_redrive_returns_all_dead_letters_to_their_queue(qm):
     q = dead(qm, correlation_id="c", priority=6)
     assert qm.redrive() == 5
     found = list(q.browse())
@@ -96,7 +96,7 @@ def test_redrive(qm):
     assert qm.statistics("q").dead == 10
 
 
-def test_redrive_of_some(qm):
+def test_redrive_with_filter_limit_and_target(qm):
     q = dead(qm)
     assert qm.redrive(where=lambda m: int(m.body) % 2 == 1) == 2
     assert [m.body for m in q.browse()] == [b"1", b"3"]
@@ -107,7 +107,7 @@ def test_redrive_of_some(qm):
     assert qm.redrive() == 0
 
 
-def test_redrive_leaves_what_cannot_go(qm):
+def test_redrive_keeps_messages_that_their_queue_refuses(qm):
     dead(qm)
     qm.update_queue("q", quota_messages=2)
     assert qm.redrive() == 2
@@ -117,13 +117,13 @@ def test_redrive_leaves_what_cannot_go(qm):
     assert qm.redrive(rate=1000) == 0
 
 
-def test_redrive_at_a_rate(qm):
+def test_redrive_with_a_rate_returns_all_messages(qm):
     dead(qm, 3)
     assert qm.redrive(rate=50) == 3
 
 
 @pytest.mark.parametrize("bad", [{"rate": 0}, {"rate": "x"}, {"limit": 0}, {"where": 5}, {"to": "a;b"}])
-def test_redrive_refuses(qm, bad):
+def test_redrive_refuses_invalid_arguments(qm, bad):
     with pytest.raises(InvalidArgument):
         qm.redrive(**bad)
 
@@ -140,7 +140,7 @@ def test_redrive_of_a_transactional_dead_letter(qm):
         assert t.receive(0, transaction=tx).body == b"x" * 5000
 
 
-def test_statistics(qm):
+def test_statistics_count_messages_rates_and_ages(qm):
     start = time.monotonic()
     q = make(qm, journaling=True, retry=RetryPolicy(immediate=0, cycles=1, delay=100))
     q.send(b"a", priority=5)
@@ -152,7 +152,7 @@ def test_statistics(qm):
     lock = q.lock(0)
     qm.advance_clock(2)
     s = qm.statistics("q")
-    passed = time.monotonic() - start  # the test clock goes on beside what it is advanced by
+    passed = time.monotonic() - start  # the test clock also runs in real time
     assert (s.ready, s.locked, s.delayed, s.messages) == (1, 1, 1, 3)
     assert (s.journal_messages, s.retry_messages, s.poison_messages) == (1, 1, 0)
     assert s.journal_bytes > 0

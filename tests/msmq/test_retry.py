@@ -1,4 +1,4 @@
-"""The retry policy of a queue: what becomes of messages that are given back, or whose reader dies."""
+"""The retry policy of a queue: messages that are aborted, or whose reader dies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fail(queue, times):
         queue.lock(0).abort()
 
 
-def test_policy_is_a_property(qm):
+def test_retry_policy_is_a_queue_property(qm):
     policy = RetryPolicy(immediate=1, cycles=2, delay=0.5, factor=1.5, max_delay=60, final="drop")
     assert qm.create_queue("q", retry=policy).retry == policy
     assert policy.attempts == 6
@@ -39,7 +39,7 @@ def test_policy_is_a_property(qm):
 
 
 @pytest.mark.parametrize("body", [b"a", b"x" * 5000])
-def test_poison_after_exactly_so_many_deliveries(qm, body):
+def test_message_is_poison_after_exactly_the_deliveries_of_its_policy(qm, body):
     q = make(qm, retry=RetryPolicy(immediate=2))
     q.send_many([body, b"neighbour"])
     fail(q, 3)
@@ -52,7 +52,7 @@ def test_poison_after_exactly_so_many_deliveries(qm, body):
     assert qm.info().messages == qm.queue_info("q").bytes == 0
 
 
-def test_lapsed_locks_count(qm):
+def test_expired_leases_count_as_attempts(qm):
     q = make(qm, retry=RetryPolicy(immediate=1))
     q.send(b"a")
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_lapsed_locks_count(qm):
     assert qm.queue_info("q").locked == 0
 
 
-def test_aborted_and_lapsed_transactions_count(qm):
+def test_aborted_and_expired_transactions_count_as_attempts(qm):
     t = make(qm, "t", transactional=True, retry=RetryPolicy(immediate=2))
     with qm.transaction() as tx:
         t.send(b"a", transaction=tx)
@@ -81,7 +81,7 @@ def test_aborted_and_lapsed_transactions_count(qm):
     assert [m.body for m in drain(qm, "t;poison")] == [b"a"]
 
 
-def test_rounds_with_growing_rests(qm):
+def test_retry_delays_grow_up_to_the_maximum(qm):
     policy = RetryPolicy(immediate=1, cycles=3, delay=1000, factor=2, max_delay=3000, final="poison")
     q = make(qm, retry=policy)
     sent = q.send(b"a")
@@ -90,7 +90,7 @@ def test_rounds_with_growing_rests(qm):
         assert qm.statistics("q").retry_messages == 1
         with pytest.raises(IoTimeout):
             q.receive(0)
-        qm.advance_clock(rest - 100)  # the clock goes on by itself, too
+        qm.advance_clock(rest - 100)  # the test clock also runs in real time
         with pytest.raises(IoTimeout):
             q.receive(0)
         qm.advance_clock(100)
@@ -100,7 +100,7 @@ def test_rounds_with_growing_rests(qm):
     assert (poison.lookup_id, poison.move_count) == (sent.lookup_id, 7)
 
 
-def test_rest_ends_for_a_waiting_reader(qm, background):
+def test_end_of_a_retry_delay_wakes_a_waiting_reader(qm, background):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send(b"a")
     fail(q, 1)
@@ -110,7 +110,7 @@ def test_rest_ends_for_a_waiting_reader(qm, background):
     assert waiting.result(30).body == b"a"
 
 
-def test_message_returns_to_its_place(qm):
+def test_retried_message_returns_to_its_place(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=1))
     q.send_many([b"a", b"b"])
     fail(q, 1)
@@ -119,7 +119,7 @@ def test_message_returns_to_its_place(qm):
 
 
 @pytest.mark.parametrize("transactional", [False, True])
-def test_dead_letter_whatever_the_sender_asked(qm, transactional):
+def test_final_dead_letter_ignores_the_journal_flag_of_the_sender(qm, transactional):
     q = make(qm, transactional=transactional, retry=RetryPolicy(immediate=0, final="dead_letter"))
     if transactional:
         with qm.transaction() as tx:
@@ -136,7 +136,7 @@ def test_dead_letter_whatever_the_sender_asked(qm, transactional):
 
 
 @pytest.mark.parametrize("asked", [Journal.NONE, Journal.DEAD_LETTER])
-def test_reject_does_as_the_sender_asked(qm, asked):
+def test_final_reject_follows_the_journal_flag_of_the_sender(qm, asked):
     q, _ = make(qm, retry=RetryPolicy(immediate=0, final="reject")), make(qm, "admin")
     q.send(b"a", journal=asked, acknowledge=Acknowledge.NACK_RECEIVE, administration_queue="admin")
     fail(q, 1)
@@ -144,7 +144,7 @@ def test_reject_does_as_the_sender_asked(qm, asked):
     assert [m.message_class for m in drain(qm, "admin")] == [0xC004]
 
 
-def test_drop(qm):
+def test_final_drop_deletes_the_message(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, final="drop"))
     q.send(b"a", journal=Journal.DEAD_LETTER)
     fail(q, 1)
@@ -152,7 +152,7 @@ def test_drop(qm):
     assert qm.statistics("q").dropped == 1
 
 
-def test_expiry_comes_before_the_policy(qm):
+def test_expiry_takes_precedence_over_the_retry_policy(qm):
     q = make(qm, retry=RetryPolicy(immediate=0))
     q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
     lock = q.lock(0, lease=60)
@@ -161,7 +161,7 @@ def test_expiry_comes_before_the_policy(qm):
     assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
 
 
-def test_expiry_while_resting(qm):
+def test_message_expires_while_it_waits_for_a_retry(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send(b"a", time_to_be_received=5, journal=Journal.DEAD_LETTER)
     fail(q, 1)
@@ -171,7 +171,7 @@ def test_expiry_while_resting(qm):
     assert qm.info().messages == 0
 
 
-def test_what_was_taken_from_the_rest_does_not_return(qm):
+def test_message_received_from_the_retry_subqueue_does_not_return(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send_many([b"a", b"b"])
     fail(q, 2)
@@ -180,7 +180,7 @@ def test_what_was_taken_from_the_rest_does_not_return(qm):
     assert [m.body for m in drain(qm, "q")] == [b"b"]
 
 
-def test_purge_leaves_the_resting_to_return(qm):
+def test_purge_keeps_messages_that_wait_for_a_retry(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send_many([b"a", b"b"])
     fail(q, 1)
@@ -200,7 +200,7 @@ def test_poison_does_not_count_in_the_quota_of_its_queue(qm):
 
 
 @pytest.mark.parametrize("limit", [{"poison_quota_messages": 1}, {"poison_quota_bytes": 2000}])
-def test_what_finds_no_room_in_poison_goes_on_resting(qm, limit):
+def test_message_waits_for_another_retry_when_poison_is_full(qm, limit):
     q = make(qm, retry=RetryPolicy(immediate=0, max_delay=60), **limit)
     q.send_many([b"a" * 900, b"b" * 900])
     fail(q, 2)
@@ -212,7 +212,7 @@ def test_what_finds_no_room_in_poison_goes_on_resting(qm, limit):
     assert [m.body[:1] for m in drain(qm, "q;poison")] == [b"b"]
 
 
-def test_poison_moved_back_by_hand_gets_one_more_chance(qm):
+def test_poison_message_moved_back_can_be_locked_again(qm):
     q = make(qm, retry=RetryPolicy(immediate=1))
     q.send(b"a")
     fail(q, 2)
@@ -223,7 +223,7 @@ def test_poison_moved_back_by_hand_gets_one_more_chance(qm):
         assert lock.body == b"a"
 
 
-def test_committed_messages_are_no_business_of_the_policy(qm):
+def test_committed_messages_are_not_retried(qm):
     q = make(qm, retry=RetryPolicy(immediate=0))
     q.send_many([b"a", b"b"])
     for lock in q.lock_many(2, 0):
@@ -232,7 +232,7 @@ def test_committed_messages_are_no_business_of_the_policy(qm):
 
 
 @pytest.mark.parametrize("final", ["poison", "dead_letter", "drop"])
-def test_poison_does_not_hold_up_its_group(qm, final):
+def test_poison_message_does_not_block_its_group(qm, final):
     policy = RetryPolicy(immediate=0, cycles=1, delay=10, final=final)
     q = make(qm, group_exclusive=True, retry=policy)
     for body in (b"1", b"2"):

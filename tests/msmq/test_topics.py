@@ -40,7 +40,7 @@ def test_every_subscriber_gets_a_copy(qm):
     assert qm.queue_info("news").topic
 
 
-def test_selectors(qm):
+def test_subscriptions_with_selectors_get_matching_messages(qm):
     news = make(qm, "news", topic=True)
     make(qm, "eu"), make(qm, "all"), make(qm, "big")
     qm.subscribe("news", "eu", "region = 'EU'")
@@ -61,7 +61,7 @@ def test_selectors(qm):
     assert [m.body for m in drain(qm, "eu")] == [b"4"]
 
 
-def test_refusals(qm):
+def test_invalid_subscriptions_are_refused(qm):
     make(qm, "plain")
     make(qm, "news", topic=True)
     with pytest.raises(InvalidArgument):
@@ -84,7 +84,7 @@ def test_refusals(qm):
         qm.open("news").receive(0)
 
 
-def test_all_subscribers_or_none(qm):
+def test_publication_reaches_all_subscribers_or_none(qm):
     news = make(qm, "news", topic=True)
     make(qm, "a"), make(qm, "full", quota_messages=1)
     qm.subscribe("news", "a")
@@ -98,7 +98,7 @@ def test_all_subscribers_or_none(qm):
     assert len(drain(qm, "a")) == 1
 
 
-def test_in_a_transaction(qm):
+def test_publication_in_a_transaction_is_delivered_at_commit(qm):
     news = make(qm, "news", topic=True, transactional=True)
     make(qm, "a", transactional=True), make(qm, "b", transactional=True), make(qm, "plain")
     with qm.transaction() as tx:
@@ -117,7 +117,7 @@ def test_in_a_transaction(qm):
     assert [[m.body for m in drain(qm, n)] for n in ("a", "b", "plain")] == [[b"2"], [b"2"], []]
 
 
-def test_subscribers_wake_and_features_apply_to_the_copies(qm, background):
+def test_publication_wakes_subscribers_and_applies_features_to_copies(qm, background):
     news = make(qm, "news", topic=True)
     make(qm, "a", journaling=True), make(qm, "b"), make(qm, "admin")
     qm.subscribe("news", "a")

@@ -1,4 +1,4 @@
-"""Journals, dead letters, acknowledgements: what a message leaves behind (docs/semantics.md)."""
+"""Journals, dead letters and acknowledgements (docs/semantics.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mqredis.errors import AccessDenied, InvalidName, IoTimeout, QueueQuotaExcee
 from tests.msmq.kit import drain, make
 
 
-def test_journal_holds_what_was_received_in_that_order(qm):
+def test_journal_has_received_messages_in_the_order_of_receipt(qm):
     q = make(qm, journaling=True)
     q.send(b"a", priority=0, label="first", properties={"n": 1})
     q.send(b"b", priority=7)
@@ -72,7 +72,7 @@ def test_no_journal_copy_for_purge_expiry_peek_and_move(qm):
 
 
 @pytest.mark.parametrize("quota", [{"journal_quota_messages": 0}, {"journal_quota_bytes": 0}])
-def test_over_the_journal_quota_the_receive_succeeds(qm, quota):
+def test_receive_succeeds_when_the_journal_quota_is_reached(qm, quota):
     q = make(qm, journaling=True, **quota)
     q.send(b"a")
     assert q.receive(0).body == b"a"
@@ -88,7 +88,7 @@ def test_journal_quota_counts_only_the_journal(qm):
     q.send(b"d")
 
 
-def test_nobody_sends_or_moves_to_a_journal_or_system_queue(qm):
+def test_send_and_move_to_journals_and_system_queues_are_refused(qm):
     make(qm, journaling=True)
     for name in ("q;journal", DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL):
         for access in (Access.SEND, Access.MOVE):
@@ -109,7 +109,7 @@ def test_journaling_can_be_switched_on_while_a_handle_is_open(qm):
     assert [m.body for m in drain(qm, "q;journal")] == [b"b"]
 
 
-def test_source_journal(qm):
+def test_source_journal_copies_messages_at_send_and_commit(qm):
     q, t = make(qm), make(qm, "t", transactional=True)
     q.send(b"plain", journal=Journal.JOURNAL)
     assert [m.body for m in drain(qm, SYSTEM_JOURNAL)] == [b"plain"]
@@ -120,7 +120,7 @@ def test_source_journal(qm):
     assert [m.body for m in drain(qm, SYSTEM_JOURNAL)] == [b"transactional"]
 
 
-def test_expired_message_becomes_a_dead_letter_that_nobody_touches(qm):
+def test_expired_message_is_dead_lettered_by_maintain(qm):
     q = make(qm)
     sent = q.send(
         b"a",
@@ -151,7 +151,7 @@ def test_expired_message_becomes_a_dead_letter_that_nobody_touches(qm):
     assert qm.info().messages == 0
 
 
-def test_expiry_in_the_hand_of_a_reader_is_decided_when_it_gives_back(qm):
+def test_message_that_expires_while_locked_is_dead_lettered_at_abort(qm):
     q = make(qm)
     q.send(b"a", journal=Journal.DEAD_LETTER, time_to_be_received=1)
     lock = q.lock(0, lease=60)
@@ -166,7 +166,7 @@ def test_expiry_in_the_hand_of_a_reader_is_decided_when_it_gives_back(qm):
     assert drain(qm, DEAD_LETTER) == []
 
 
-def test_transactional_dead_letters(qm):
+def test_expired_and_purged_transactional_messages_are_dead_lettered(qm):
     t = make(qm, "t", transactional=True)
     for body in (b"purged", b"expired"):
         with qm.transaction() as tx:
@@ -190,7 +190,7 @@ def test_purge_makes_no_dead_letter_of_a_plain_message(qm):
     assert drain(qm, DEAD_LETTER) == []
 
 
-def test_dead_letter_queue_of_the_application(qm):
+def test_dead_letter_queue_named_by_the_sender_is_used(qm):
     q, mine = make(qm), make(qm, "mine")
     q.send(b"a", journal=Journal.DEAD_LETTER, dead_letter_queue="mine", time_to_be_received=0)
     assert mine.receive(0).original_queue == "q"
@@ -200,7 +200,7 @@ def test_dead_letter_queue_of_the_application(qm):
     assert qm.info().messages == 0
 
 
-def test_full_dead_letter_queue_discards(qm):
+def test_full_dead_letter_queue_discards_the_copy(qm):
     qm.update_queue(DEAD_LETTER, quota_messages=1)
     q = make(qm)
     for body in (b"a", b"b"):
@@ -208,7 +208,7 @@ def test_full_dead_letter_queue_discards(qm):
     assert [m.body for m in drain(qm, DEAD_LETTER)] == [b"a"]
 
 
-def test_reject_in_a_transaction_counts_at_commit(qm):
+def test_reject_in_a_transaction_takes_effect_at_commit(qm):
     t, admin = make(qm, "t", transactional=True), make(qm, "admin")
     with qm.transaction() as tx:
         t.send(
@@ -302,7 +302,7 @@ def test_locked_message_of_a_purged_queue_is_acknowledged_as_purged(qm):
 
 
 @pytest.mark.parametrize("transactional", [None, True])
-def test_acknowledgement_is_discarded_where_it_cannot_go(qm, transactional):
+def test_acknowledgement_that_its_queue_cannot_take_is_discarded(qm, transactional):
     if transactional:
         make(qm, "admin", transactional=True)
     q = make(qm)
@@ -312,7 +312,7 @@ def test_acknowledgement_is_discarded_where_it_cannot_go(qm, transactional):
     assert qm.info().messages == 0
 
 
-def test_refused_message_is_acknowledged(qm):
+def test_refused_message_is_negatively_acknowledged(qm):
     q, _admin = make(qm, quota_messages=0), make(qm, "admin")
     ask = {"acknowledge": Acknowledge.NEGATIVE_ARRIVAL, "administration_queue": "admin"}
     with pytest.raises(QueueQuotaExceeded):
@@ -333,7 +333,7 @@ def test_refused_message_is_acknowledged(qm):
     assert (dead.message_class, dead.message_id, dead.original_lookup_id) == (0x8003, "m", None)
 
 
-def test_moves_and_aborted_sends_leave_no_trace(qm):
+def test_moves_and_aborted_sends_create_no_copies_or_acknowledgements(qm):
     t = make(qm, "t", transactional=True, journaling=True)
     make(qm, "admin")
     tx = qm.transaction()
@@ -347,7 +347,7 @@ def test_moves_and_aborted_sends_leave_no_trace(qm):
         assert qm.info().messages == 1
 
 
-def test_many_administration_queues_in_one_portion(qm):
+def test_expired_messages_with_many_administration_queues_are_acknowledged(qm):
     q = make(qm)
     for n in range(40):
         make(qm, f"admin{n}")
@@ -368,7 +368,7 @@ def test_many_administration_queues_in_one_portion(qm):
     assert [drain(qm, f"admin{n}")[0].body for n in range(40)] == [b"%d" % n for n in range(40)]
 
 
-def test_identifiers_of_bad_queues_are_refused_at_once(qm):
+def test_invalid_administration_and_dead_letter_queue_names_are_refused(qm):
     q = make(qm)
     for name in ("a;b", "x" * 200, " a"):
         with pytest.raises(InvalidName):
