@@ -29,7 +29,7 @@ def figures(history: QueueHistory) -> list[tuple[int, ...]]:
 
 
 @connections
-def test_each_period_has_what_was_counted_in_it(qm: Any) -> None:
+def test_each_period_has_the_counts_of_its_bucket(qm: Any) -> None:
     begin_bucket(qm)
     qm.create_queue("q", retry=RetryPolicy(immediate=1, cycles=0))
     queue = qm.open("q")
@@ -74,7 +74,7 @@ def test_periods_of_several_buckets(qm: Any) -> None:
 
 
 @connections
-def test_a_day_and_no_more(qm: Any) -> None:
+def test_history_covers_one_day(qm: Any) -> None:
     begin_bucket(qm)
     qm.create_queue("q")
     queue = qm.open("q")
@@ -96,7 +96,7 @@ def test_a_day_and_no_more(qm: Any) -> None:
 
 
 @connections
-def test_what_lapses_counts_when_it_is_served_and_queues_beside_have_their_own(qm: Any) -> None:
+def test_expired_leases_count_when_handled_and_subqueues_have_their_own_history(qm: Any) -> None:
     begin_bucket(qm)
     policy = RetryPolicy(immediate=0, cycles=1, delay=10, final="poison")
     qm.create_queue("q", retry=policy, journaling=True)
@@ -120,7 +120,7 @@ def test_what_lapses_counts_when_it_is_served_and_queues_beside_have_their_own(q
 
 
 @connections
-def test_an_aborted_send_is_taken_back(qm: Any) -> None:
+def test_aborted_send_is_subtracted_from_messages_in(qm: Any) -> None:
     begin_bucket(qm)
     qm.create_queue("q", transactional=True)
     queue = qm.open("q")
@@ -139,7 +139,7 @@ def test_an_aborted_send_is_taken_back(qm: Any) -> None:
 
 
 @connections
-def test_a_new_queue_of_the_same_name_begins_anew(qm: Any) -> None:
+def test_queue_created_again_has_a_new_history(qm: Any) -> None:
     begin_bucket(qm)
     qm.create_queue("q")
     qm.open("q").send_many([b"x"] * 3)
@@ -153,7 +153,7 @@ def test_a_new_queue_of_the_same_name_begins_anew(qm: Any) -> None:
 
 
 @connections
-def test_it_says_what_is_wrong(qm: Any) -> None:
+def test_invalid_arguments_are_refused(qm: Any) -> None:
     qm.create_queue("q")
     for step in (0, 299, 450, 86_700, "300", 300.0, True):
         with pytest.raises(InvalidArgument, match="step must be"):
@@ -167,7 +167,7 @@ def test_it_says_what_is_wrong(qm: Any) -> None:
 
 
 @connections
-def test_many_queues(qm: Any) -> None:
+def test_histories_of_300_queues(qm: Any) -> None:
     names = [f"q{n}" for n in range(300)]
     for name in names:
         qm.create_queue(name)
@@ -194,7 +194,7 @@ def manager(backend: Backend) -> Any:
 FIELD = ManagerKeys("past").queue("q")[0], "statistics"
 
 
-def test_reading_writes_nothing(manager: Any, backend: Backend, raw: Any) -> None:
+def test_reading_a_history_writes_nothing(manager: Any, backend: Backend, raw: Any) -> None:
     manager.create_queue("q")
     manager.open("q").send(b"x")
     settings = Settings(read_only=True, test_clock=True)
@@ -208,7 +208,7 @@ def test_reading_writes_nothing(manager: Any, backend: Backend, raw: Any) -> Non
         assert stored(raw) == before
 
 
-def test_it_takes_at_most_8_kb(manager: Any, raw: Any) -> None:
+def test_history_takes_at_most_8_kb(manager: Any, raw: Any) -> None:
     manager.create_queue("q")
     queue = manager.open("q")
     queue.send(b"x")
@@ -223,7 +223,7 @@ def test_it_takes_at_most_8_kb(manager: Any, raw: Any) -> None:
     assert [item.counted.came for item in kept.items[-3:]] == [1, 1, 1]
 
 
-def test_a_whole_day_of_a_busy_queue_is_kept(manager: Any, raw: Any) -> None:
+def test_history_of_a_busy_queue_keeps_a_whole_day(manager: Any, raw: Any) -> None:
     manager.create_queue("q")
     queue = manager.open("q")
     bucket = History.parse(raw.hget(*FIELD).decode()).bucket
@@ -236,14 +236,14 @@ def test_a_whole_day_of_a_busy_queue_is_kept(manager: Any, raw: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "once upon a time", "1 2 3 4"])
-def test_a_queue_without_a_history_begins_one(manager: Any, raw: Any, text: str | None) -> None:
+def test_queue_without_a_history_starts_one(manager: Any, raw: Any, text: str | None) -> None:
     manager.create_queue("q")
     queue = manager.open("q")
     queue.send_many([b"x"] * 9)
     raw.hset(*FIELD, text) if text else raw.hdel(*FIELD)
-    line = raw.hget("mq:{past}:meta", FIELD[0]).split(b" ")
-    line[4] = b"-1"  # as builds before the history write it where no timer is set
-    raw.hset("mq:{past}:meta", FIELD[0], b" ".join(line))
+    header = raw.hget("mq:{past}:meta", FIELD[0]).split(b" ")
+    header[4] = b"-1"  # as builds before the history write it where no timer is set
+    raw.hset("mq:{past}:meta", FIELD[0], b" ".join(header))
     if text is None:
         assert len(manager.history("q")) == 0
     queue.send(b"x")
@@ -253,8 +253,8 @@ def test_a_queue_without_a_history_begins_one(manager: Any, raw: Any, text: str 
 
 
 @pytest.mark.parametrize("steps", [80])
-def test_the_buckets_are_what_the_counters_say(manager: Any, steps: int) -> None:
-    """In a random walk the difference of the counters in each bucket is what the history tells of it."""
+def test_history_agrees_with_the_counters_in_random_runs(manager: Any, steps: int) -> None:
+    """In a random run the history of each bucket equals the change of the counters in it."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -289,7 +289,7 @@ def test_the_buckets_are_what_the_counters_say(manager: Any, steps: int) -> None
             [Outgoing(body=b"x", time_to_be_received=dice.choice((None, 500)))] * dice.randrange(1, 6)
         )
 
-    works = (
+    actions = (
         send,
         send,
         lock,
@@ -306,7 +306,7 @@ def test_the_buckets_are_what_the_counters_say(manager: Any, steps: int) -> None
         bucket += (by := dice.choice((0, 0, 0, 1, 1, 2, 5)))
         manager.advance_clock(by * BUCKET)
         with suppress(mqredis.MqError, IndexError, ValueError):
-            dice.choice(works)()
+            dice.choice(actions)()
         for path in paths:
             try:
                 told = manager.statistics(path)

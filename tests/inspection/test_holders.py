@@ -15,7 +15,7 @@ pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], ind
 
 
 def pages(call: Any, **how: Any) -> list[Any]:
-    """All items of a list, and at most 50 pages of it."""
+    """All items of a paged list, which must end within 50 pages."""
     found: list[Any] = []
     after = None
     for _ in range(50):
@@ -32,7 +32,7 @@ def made(qm: Any, name: str = "q", **properties: Any) -> Any:
     return qm.open(name)
 
 
-def test_a_lock_tells_its_message_and_its_holder(qm: Any, connect: Any) -> None:
+def test_lock_info_names_the_message_and_the_holder(qm: Any, connect: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a", message_id="m-1", label="first")
     other = connect(client_name="reader").open("q")
@@ -50,7 +50,7 @@ def test_a_lock_tells_its_message_and_its_holder(qm: Any, connect: Any) -> None:
     assert not qm.locks("q").items
 
 
-def test_a_message_without_an_id_has_the_generated_one(qm: Any) -> None:
+def test_lock_info_has_the_generated_message_id(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"a")
     message = queue.lock(0).message
@@ -58,7 +58,7 @@ def test_a_message_without_an_id_has_the_generated_one(qm: Any) -> None:
     assert lock.message_id == message.message_id
 
 
-def test_when_a_lock_was_made_is_unknown_once_its_reader_has_called_again(qm: Any) -> None:
+def test_lock_time_is_unknown_after_a_later_call_of_the_reader(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"a")
     queue.lock(0)
@@ -66,7 +66,7 @@ def test_when_a_lock_was_made_is_unknown_once_its_reader_has_called_again(qm: An
     assert [lock.since for lock in qm.locks("q").items] == [None]
 
 
-def test_deliveries_and_attempts(qm: Any) -> None:
+def test_lock_info_counts_deliveries_and_attempts(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"a")
     queue.lock(0).abort()
@@ -76,7 +76,7 @@ def test_deliveries_and_attempts(qm: Any) -> None:
     assert (lock.deliveries, lock.attempts) == (3, 3)
 
 
-def test_a_lease_that_is_over_is_told_until_a_call_serves_it(qm: Any) -> None:
+def test_expired_lease_is_listed_as_overdue_until_a_call_handles_it(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"a")
     queue.lock(0, lease=5)
@@ -88,11 +88,11 @@ def test_a_lease_that_is_over_is_told_until_a_call_serves_it(qm: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [7, 256])
-def test_pages_have_every_lock_once_in_the_order_of_their_ends(qm: Any, limit: int) -> None:
+def test_pages_list_every_lock_once_in_the_order_of_lease_ends(qm: Any, limit: int) -> None:
     queue = made(qm)
     ids = [queue.send(b"x").lookup_id for _ in range(60)]
     locked = []
-    for lease in (30, 10, 20):  # one of many, singles, and locks of one moment
+    for lease in (30, 10, 20):  # packed and single locks, with equal lease ends
         locked += queue.lock_many(8, 0, lease=lease)
         locked += [queue.lock(0, lease=lease) for _ in range(4)]
     locked[3].extend(15)  # a renewed lock is stored apart from those that were locked with it
@@ -101,7 +101,7 @@ def test_pages_have_every_lock_once_in_the_order_of_their_ends(qm: Any, limit: i
     assert [lock.lease_until for lock in found] == sorted(lock.lease_until for lock in found)
 
 
-def test_a_page_is_right_while_locks_come_and_go(qm: Any) -> None:
+def test_next_page_is_correct_after_locks_were_committed(qm: Any) -> None:
     queue = made(qm)
     for _ in range(9):
         queue.send(b"x")
@@ -114,7 +114,7 @@ def test_a_page_is_right_while_locks_come_and_go(qm: Any) -> None:
     assert second.next is None
 
 
-def test_what_a_transaction_holds(qm: Any, connect: Any) -> None:
+def test_transaction_info_lists_its_messages(qm: Any, connect: Any) -> None:
     queue, target = made(qm, transactional=True), made(qm, "out", transactional=True)
     with qm.transaction() as tx:
         received = [queue.send(b"a", transaction=tx), queue.send(b"b", transaction=tx)]
@@ -135,7 +135,7 @@ def test_what_a_transaction_holds(qm: Any, connect: Any) -> None:
     assert target.name == "out"
 
 
-def test_pages_have_every_transaction(qm: Any) -> None:
+def test_pages_list_every_transaction(qm: Any) -> None:
     queue = made(qm, transactional=True)
     open_ones = []
     for _ in range(180):
@@ -149,7 +149,7 @@ def test_pages_have_every_transaction(qm: Any) -> None:
         tx.abort()
 
 
-def test_a_transaction_whose_lease_is_over_is_not_open(qm: Any) -> None:
+def test_transaction_with_an_expired_lease_is_not_listed(qm: Any) -> None:
     queue = made(qm, transactional=True)
     queue.send(b"x", transaction=qm.transaction(lease=5))
     qm.advance_clock(6)
@@ -157,7 +157,7 @@ def test_a_transaction_whose_lease_is_over_is_not_open(qm: Any) -> None:
     qm.maintain()
 
 
-def test_sessions_come_and_go(qm: Any, connect: Any) -> None:
+def test_session_is_listed_until_its_client_closes(qm: Any, connect: Any) -> None:
     qm.info()
     before = {session.number for session in pages(qm.sessions)}
     client = connect(client_name="short", session_ttl_seconds=60)
@@ -169,7 +169,7 @@ def test_sessions_come_and_go(qm: Any, connect: Any) -> None:
     assert {session.number for session in pages(qm.sessions)} == before
 
 
-def test_pages_have_every_session(qm: Any, connect: Any) -> None:
+def test_pages_list_every_session(qm: Any, connect: Any) -> None:
     for n in range(9):
         connect(client_name=f"c{n}").info()
     names = {session.client.name for session in pages(qm.sessions, limit=2)}
@@ -177,20 +177,20 @@ def test_pages_have_every_session(qm: Any, connect: Any) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "x", "1", "1-", "-1", "1-zz", "9" * 40, "٣-٣"])
-def test_a_place_that_no_page_named_is_refused(qm: Any, after: str) -> None:
+def test_invalid_page_position_is_refused(qm: Any, after: str) -> None:
     made(qm)
     for call in (lambda: qm.locks("q", after=after), lambda: qm.sessions(after=after)):
         with pytest.raises(InvalidArgument, match="next"):
             call()
 
 
-def test_a_queue_that_is_not_there(qm: Any) -> None:
+def test_unknown_queue_is_refused(qm: Any) -> None:
     for call in (qm.locks, qm.claims):
         with pytest.raises(QueueNotFound, match="ghost"):
             call("ghost")
 
 
-def test_sessions_tell_which_queues_their_readers_wait_for(qm: Any, connect: Any, background: Any) -> None:
+def test_session_info_counts_waiting_readers_per_queue(qm: Any, connect: Any, background: Any) -> None:
     reader = connect(client_name="reader")
     names = ["q", "r", *(f"idle{n}" for n in range(140))]
     for name in names:
@@ -200,9 +200,9 @@ def test_sessions_tell_which_queues_their_readers_wait_for(qm: Any, connect: Any
     waiting.append(background(lambda: r.lock(30, match=Match(correlation_id="c"))))
     background.until(lambda: qm.queue_info("q").waiters == 2)
     background.until(lambda: qm.queue_info("r").waiters == 1)
-    told = {session.client.name: session.waiting for session in pages(qm.sessions)}
-    assert told.pop("reader") == {"q": 2, "r": 1}
-    assert not any(told.values())
+    waiting_by_client = {session.client.name: session.waiting for session in pages(qm.sessions)}
+    assert waiting_by_client.pop("reader") == {"q": 2, "r": 1}
+    assert not any(waiting_by_client.values())
     with qm.open("q") as queue:
         queue.send_many([b"1", b"2"])
     with qm.open("r") as queue:

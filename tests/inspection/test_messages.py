@@ -1,4 +1,4 @@
-"""Messages of a queue as operators see them: available, delayed, resting, locked."""
+"""Messages of a queue as operators see them: available, delayed, waiting for a retry, locked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bodies(found: Any) -> list[bytes]:
     return [stored.message.body for stored in found]
 
 
-def test_scheduled_messages_come_by_the_time_when_they_are_due(qm: Any) -> None:
+def test_scheduled_messages_are_listed_in_the_order_of_due_times(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"third", delay=300)
     queue.send(b"now")
@@ -33,7 +33,7 @@ def test_scheduled_messages_come_by_the_time_when_they_are_due(qm: Any) -> None:
     assert not any(stored.overdue for stored in found)
 
 
-def test_only_those_of_a_time_and_those_that_match(qm: Any) -> None:
+def test_scheduled_messages_are_filtered_by_time_selector_and_match(qm: Any) -> None:
     queue = made(qm)
     for n in range(8):
         queue.send(b"%d" % n, delay=100 * n + 100, properties={"n": n}, correlation_id=f"c{n % 2}")
@@ -47,7 +47,7 @@ def test_only_those_of_a_time_and_those_that_match(qm: Any) -> None:
     assert not qm.scheduled("q", since=later).items
 
 
-def test_messages_between_two_attempts_are_scheduled_too(qm: Any) -> None:
+def test_message_waiting_for_a_retry_is_listed_as_scheduled(qm: Any) -> None:
     queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60))
     queue.send(b"x")
     queue.lock(0).abort()
@@ -56,7 +56,7 @@ def test_messages_between_two_attempts_are_scheduled_too(qm: Any) -> None:
     assert stored.message.attempts == 1
 
 
-def test_what_is_due_and_not_served_is_told(qm: Any) -> None:
+def test_due_messages_are_listed_as_overdue_until_handled(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"delayed", delay=10)
     queue.send(b"expires", time_to_be_received=10)
@@ -70,7 +70,7 @@ def test_what_is_due_and_not_served_is_told(qm: Any) -> None:
     assert bodies(qm.messages("q").items) == [b"delayed"]
 
 
-def test_pages_of_available_messages(qm: Any) -> None:
+def test_pages_list_available_messages_in_order(qm: Any) -> None:
     queue = made(qm)
     queue.send_many([b"%03d" % n for n in range(700)])
     urgent = queue.send(b"urgent", priority=7)
@@ -80,7 +80,7 @@ def test_pages_of_available_messages(qm: Any) -> None:
     assert bodies(pages(lambda **how: qm.messages("q", selector="JMSPriority = 0", **how))) == []
 
 
-def test_a_page_looks_at_so_many_messages_and_no_more(qm: Any) -> None:
+def test_page_examines_a_limited_number_of_messages(qm: Any) -> None:
     queue = made(qm)
     for n in range(7):
         queue.send_many([b"x"] * 99)
@@ -93,7 +93,7 @@ def test_a_page_looks_at_so_many_messages_and_no_more(qm: Any) -> None:
     assert rest.next is None
 
 
-def test_large_bodies_are_left_out_of_pages_and_shown_alone(qm: Any) -> None:
+def test_large_body_is_omitted_from_pages_and_shown_by_message(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"x" * 10_000)
     (stored,) = qm.messages("q").items
@@ -103,7 +103,7 @@ def test_large_bodies_are_left_out_of_pages_and_shown_alone(qm: Any) -> None:
     assert (alone.message.body, alone.complete, alone.bytes) == (b"x" * 10_000, True, stored.bytes)
 
 
-def test_one_message_in_each_state(qm: Any) -> None:
+def test_message_reports_its_state(qm: Any) -> None:
     queue = made(qm)
     later = queue.send(b"later", delay=60).lookup_id
     first, second = queue.send(b"a").lookup_id, queue.send(b"b").lookup_id
@@ -116,7 +116,7 @@ def test_one_message_in_each_state(qm: Any) -> None:
         qm.message("q", 5)
 
 
-def test_a_browse_shows_delayed_messages_when_asked(qm: Any) -> None:
+def test_browse_with_delayed_shows_delayed_messages(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"later", delay=60)
     queue.send(b"x" * 10_000, delay=30)
@@ -127,7 +127,7 @@ def test_a_browse_shows_delayed_messages_when_asked(qm: Any) -> None:
         list(qm.open("q", selector="a = 1").browse(delayed=True))
 
 
-def test_what_is_wrong_is_said(qm: Any) -> None:
+def test_invalid_arguments_are_refused(qm: Any) -> None:
     made(qm)
     with pytest.raises(SelectorSyntaxError):
         qm.messages("q", selector="a =")
@@ -139,7 +139,7 @@ def test_what_is_wrong_is_said(qm: Any) -> None:
             call("q", after="nonsense")
 
 
-def test_a_message_that_was_given_back_before_is_told_as_locked(qm: Any) -> None:
+def test_message_locked_again_after_abort_is_reported_as_locked(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"x")
     queue.lock(0).abort()

@@ -1,4 +1,4 @@
-"""The figures of all queues."""
+"""``overview``: counters of all queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mqredis import RetryPolicy
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
 
-def test_the_figures_of_a_queue(qm: Any) -> None:
+def test_overview_counts_messages_by_state(qm: Any) -> None:
     qm.create_queue("q", retry=RetryPolicy(immediate=0, cycles=0), journaling=True)
     queue = qm.open("q")
     for n in range(6):
@@ -21,7 +21,7 @@ def test_the_figures_of_a_queue(qm: Any) -> None:
     queue.receive(0)
     queue.lock(0)
     queue.lock_many(2, 0)
-    queue.lock(0).abort()  # its only attempt: poison
+    queue.lock(0).abort()  # its only attempt, so it becomes poison
     (depth,) = qm.overview("q")
     assert (depth.name, depth.ready, depth.delayed, depth.locked, depth.claimed) == ("q", 1, 1, 3, 0)
     assert (depth.poison, depth.journal, depth.poisoned, depth.waiters) == (1, 1, 1, 0)
@@ -34,7 +34,7 @@ def test_the_figures_of_a_queue(qm: Any) -> None:
     assert qm.overview("q")[0].delayed == 0
 
 
-def test_it_agrees_with_what_each_queue_says(qm: Any) -> None:
+def test_overview_agrees_with_queue_info(qm: Any) -> None:
     for name in ("a", "b", "c"):
         qm.create_queue(name, quota_messages=100)
         queue = qm.open(name)
@@ -50,7 +50,7 @@ def test_it_agrees_with_what_each_queue_says(qm: Any) -> None:
             assert getattr(depth, figure) == getattr(info, figure), (depth.name, figure)
 
 
-def test_subqueues_that_the_broker_fills_are_told_with_their_queue(qm: Any) -> None:
+def test_system_subqueues_are_not_listed_on_their_own(qm: Any) -> None:
     qm.create_queue("q", journaling=True)
     queue = qm.open("q")
     queue.send(b"x")
@@ -64,7 +64,7 @@ def test_subqueues_that_the_broker_fills_are_told_with_their_queue(qm: Any) -> N
     assert [depth.name for depth in qm.overview("q")] == ["q"]
 
 
-def test_closed_queues_say_so(qm: Any) -> None:
+def test_overview_shows_inhibited_queues(qm: Any) -> None:
     qm.create_queue("q", put_inhibited=True, transactional=True)
     (depth,) = qm.overview()
     assert (depth.put_inhibited, depth.get_inhibited, depth.transactional) == (True, False, True)

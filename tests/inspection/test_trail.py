@@ -1,4 +1,4 @@
-"""The trail of a message: what has happened to it, bounded, and nothing where it is off."""
+"""The trail of a message: its events, limited in size, and none if trails are off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.msmq.kit import unwrap
 from tests.property.fixed_clock import START
 from tests.support.backend import Backend
 
-faces = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
+interfaces = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
 
 def made(qm: Any, name: str = "q", **properties: Any) -> Any:
@@ -33,17 +33,17 @@ def trail(qm: Any, queue: str, message: object) -> list[TrailEntry]:
 
 
 def events(entries: list[TrailEntry]) -> list[str]:
-    """The events with their targets: ``moved q;sub``."""
+    """Event names with their targets: ``moved q;sub``."""
     return [" ".join(filter(None, (entry.event, entry.target))) for entry in entries]
 
 
-# ---- one whole life, with exact times ---------------------------------------------------------------
+# ---- one whole trail, with exact times ---------------------------------------------------------------
 
 _STANDS = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 
 
 class Clock:
-    """A queue manager whose clock stands still until a test moves it."""
+    """A queue manager whose clock moves only when a test moves it."""
 
     def __init__(self, backend: Backend, name: str) -> None:
         self.raw, self.key, self.ms = backend.client(), f"mq:{{{name}}}:meta", START
@@ -80,13 +80,13 @@ def clock(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     found.close()
 
 
-def test_a_life_with_retries_to_poison_and_a_redrive(clock: Clock) -> None:
+def test_trail_with_retries_poison_and_redrive(clock: Clock) -> None:
     qm = clock.qm
     queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     sent = queue.send(b"a", label="first")
     clock.move(1)
     queue.lock(0, lease=30)
-    clock.move(31)  # the lease lapses
+    clock.move(31)  # the lease expires
     with pytest.raises(IoTimeout):
         queue.receive(0)
     clock.move(10)
@@ -126,8 +126,8 @@ def test_a_life_with_retries_to_poison_and_a_redrive(clock: Clock) -> None:
 # ---- each event ---------------------------------------------------------------
 
 
-@faces
-def test_a_message_that_nobody_locks_first(qm: Any) -> None:
+@interfaces
+def test_trail_of_a_received_message(qm: Any) -> None:
     queue = made(qm)
     sent = [queue.send(b"a"), *queue.send_many([b"b", b"c"])]
     assert queue.receive(0).body == b"a"
@@ -136,8 +136,8 @@ def test_a_message_that_nobody_locks_first(qm: Any) -> None:
         assert events(trail(qm, "q", each.lookup_id)) == ["sent", "received"]
 
 
-@faces
-def test_what_a_worker_says_of_a_failure_is_told(qm: Any) -> None:
+@interfaces
+def test_trail_has_the_reason_of_a_rejection_within_200_bytes(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a")
     queue.lock(0).reject("no such\ncustomer " + "ö" * 300)
@@ -147,8 +147,8 @@ def test_what_a_worker_says_of_a_failure_is_told(qm: Any) -> None:
     assert 190 < len(last.detail.encode()) <= 200
 
 
-@faces
-def test_who_holds_a_lock_that_another_client_ends(qm: Any, connect: Any) -> None:
+@interfaces
+def test_trail_names_the_holder_of_a_lock_that_an_operator_ends(qm: Any, connect: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a")
     reader = connect(client_name="größer")
@@ -159,8 +159,8 @@ def test_who_holds_a_lock_that_another_client_ends(qm: Any, connect: Any) -> Non
     assert locked.session != aborted.session == sent_.session
 
 
-@faces
-def test_a_transaction(qm: Any) -> None:
+@interfaces
+def test_trail_of_messages_in_transactions(qm: Any) -> None:
     queue = made(qm, transactional=True)
     with qm.transaction() as tx:
         sent = queue.send(b"a", transaction=tx)
@@ -173,8 +173,8 @@ def test_a_transaction(qm: Any) -> None:
     assert events(trail(qm, "q", sent.lookup_id)) == ["sent", "locked", "aborted", "locked", "committed"]
 
 
-@faces
-def test_a_send_that_is_aborted_leaves_nothing(qm: Any) -> None:
+@interfaces
+def test_aborted_send_leaves_no_trail(qm: Any) -> None:
     queue = made(qm, transactional=True)
     tx = qm.transaction()
     sent = queue.send(b"a", transaction=tx)
@@ -182,8 +182,8 @@ def test_a_send_that_is_aborted_leaves_nothing(qm: Any) -> None:
     assert not trail(qm, "q", sent.lookup_id)
 
 
-@faces
-def test_moves_to_subqueues_and_back(qm: Any) -> None:
+@interfaces
+def test_trail_of_moves_between_subqueues(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a")
     aside = qm.open("q;aside")
@@ -197,8 +197,8 @@ def test_moves_to_subqueues_and_back(qm: Any) -> None:
     assert events(trail(qm, "q", sent.lookup_id)) == wanted
 
 
-@faces
-def test_dead_letters_and_their_redrive(qm: Any) -> None:
+@interfaces
+def test_trail_of_a_dead_letter_and_its_redrive(qm: Any) -> None:
     policy = RetryPolicy(immediate=0, final="dead_letter")
     queue = made(qm, retry=policy)
     sent = queue.send(b"a", message_id="mine")
@@ -219,8 +219,8 @@ def test_dead_letters_and_their_redrive(qm: Any) -> None:
     assert trail(qm, "q", "mine") == trail(qm, "q", sent.lookup_id)
 
 
-@faces
-def test_expiry_with_a_dead_letter(qm: Any) -> None:
+@interfaces
+def test_trail_of_an_expired_message_with_a_dead_letter(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a", time_to_be_received=5, journal=mqredis.Journal.DEAD_LETTER)
     qm.advance_clock(6)
@@ -231,8 +231,8 @@ def test_expiry_with_a_dead_letter(qm: Any) -> None:
     assert (found[1].session, found[2].session, found[2].detail) == ("", "", "receive_timeout")
 
 
-@faces
-def test_a_journal_copy_is_another_message(qm: Any) -> None:
+@interfaces
+def test_journal_copy_has_no_trail(qm: Any) -> None:
     queue = made(qm, journaling=True)
     sent = queue.send(b"a", acknowledge=Acknowledge.NONE)
     queue.lock(0).commit()
@@ -242,8 +242,8 @@ def test_a_journal_copy_is_another_message(qm: Any) -> None:
     assert not trail(qm, "q;journal", copy.lookup_id)
 
 
-@faces
-def test_a_delayed_message_is_sent_once(qm: Any) -> None:
+@interfaces
+def test_trail_of_a_delayed_message_has_one_sent_event(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a", delay=10)
     qm.operator("me").change_priority("q", 7)
@@ -253,21 +253,21 @@ def test_a_delayed_message_is_sent_once(qm: Any) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@faces
-def test_the_messages_of_a_topic(qm: Any, kept: bool) -> None:
+@interfaces
+def test_trail_of_a_publication_needs_the_property_of_topic_or_queue(qm: Any, kept: bool) -> None:
     topic = made(qm, "t", topic=True, trail=kept)
     made(qm, "a", trail=False)
     made(qm, "b", trail=True, group_exclusive=True)
     for name in "ab":
         qm.subscribe("t", name)
     topic.send(b"x", group_id="g")
-    for name, told in (("a", kept), ("b", True)):
+    for name, expected in (("a", kept), ("b", True)):
         message = qm.open(name).receive(0)
-        assert events(trail(qm, name, message.lookup_id)) == (["sent", "received"] if told else [])
+        assert events(trail(qm, name, message.lookup_id)) == (["sent", "received"] if expected else [])
 
 
-@faces
-def test_a_queue_that_goes(qm: Any) -> None:
+@interfaces
+def test_trail_of_messages_deleted_with_their_queue(qm: Any) -> None:
     made(qm, "other")
     queue = made(qm)
     sent = queue.send(b"a")
@@ -281,8 +281,8 @@ def test_a_queue_that_goes(qm: Any) -> None:
 # ---- bounds ---------------------------------------------------------------
 
 
-@faces
-def test_a_trail_keeps_its_beginning_and_its_end(qm: Any) -> None:
+@interfaces
+def test_long_trail_keeps_its_first_and_its_last_events(qm: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a")
     for _ in range(40):
@@ -294,8 +294,8 @@ def test_a_trail_keeps_its_beginning_and_its_end(qm: Any) -> None:
     assert [entry.omitted for entry in found] == [0, 49, *[0] * 30]
 
 
-@faces
-def test_long_names_and_reasons_are_bounded_in_bytes(qm: Any) -> None:
+@interfaces
+def test_trail_with_long_names_is_limited_in_bytes(qm: Any) -> None:
     queue = made(qm, "ü" * 124, retry=RetryPolicy(immediate=0, cycles=50, delay=0))
     sent = queue.send(b"a")
     for _ in range(20):
@@ -303,7 +303,7 @@ def test_long_names_and_reasons_are_bounded_in_bytes(qm: Any) -> None:
     found = trail(qm, queue.name, sent.lookup_id)
     assert found[0].event == "sent"
     assert 1 < len(found) < 8
-    assert found[1].omitted == 20 * 4 - len(found)  # the last rest goes on
+    assert found[1].omitted == 20 * 4 - len(found)  # the last retry delay has not ended
 
 
 def fields(raw: Any, name: str) -> dict[bytes, bytes]:
@@ -311,7 +311,7 @@ def fields(raw: Any, name: str) -> dict[bytes, bytes]:
     return {field: value for field, value in found.items() if field.startswith(b"trail")}
 
 
-def test_the_trails_of_the_last_messages_are_kept(backend: Backend) -> None:
+def test_trails_of_the_last_1000_removed_messages_are_kept(backend: Backend) -> None:
     raw, name = backend.client(), f"kept-{os.getpid()}"
     with mqredis.connect(backend.client(), manager=name) as qm:
         queue = made(qm)
@@ -332,11 +332,11 @@ def test_the_trails_of_the_last_messages_are_kept(backend: Backend) -> None:
 # ---- by the message id that the sender chose ---------------------------------------------------------
 
 
-@faces
+@interfaces
 @pytest.mark.parametrize(
     "chosen", ["order 4711;ä\n", b"\x00\xff\x00", "x" * 255], ids=["text", "bytes", "long"]
 )
-def test_a_chosen_message_id_finds_the_trail_in_any_state(qm: Any, chosen: str | bytes) -> None:
+def test_trail_is_found_by_a_chosen_message_id_in_any_state(qm: Any, chosen: str | bytes) -> None:
     queue = made(qm, retry=RetryPolicy(immediate=0, delay=60, cycles=1))
     other = made(qm, "other")
     other.send(b"a", message_id=chosen)
@@ -356,8 +356,8 @@ def test_a_chosen_message_id_finds_the_trail_in_any_state(qm: Any, chosen: str |
     assert not trail(qm, "q", "a third")
 
 
-@faces
-def test_of_several_messages_with_one_id_the_last_one_is_found(qm: Any) -> None:
+@interfaces
+def test_trail_by_a_duplicate_message_id_is_that_of_the_last_message(qm: Any) -> None:
     queue = made(qm)
     first, second = queue.send_many([mqredis.Outgoing(b"a", message_id="mine")] * 2)
     assert queue.receive(0).lookup_id == first.lookup_id
@@ -369,8 +369,8 @@ def test_of_several_messages_with_one_id_the_last_one_is_found(qm: Any) -> None:
     assert trail(qm, "q", "mine") == trail(qm, "q", second.lookup_id)
 
 
-@faces
-def test_a_message_of_a_transaction_or_a_topic_is_found_by_its_id(qm: Any) -> None:
+@interfaces
+def test_trail_of_a_transactional_or_published_message_is_found_by_its_id(qm: Any) -> None:
     queue = made(qm, transactional=True)
     with qm.transaction() as tx:
         queue.send(b"a", message_id="mine", transaction=tx)
@@ -384,7 +384,7 @@ def test_a_message_of_a_transaction_or_a_topic_is_found_by_its_id(qm: Any) -> No
     assert events(trail(qm, "reader", "mine")) == ["sent", "received"]
 
 
-def test_ids_go_with_their_trails(backend: Backend) -> None:
+def test_message_ids_are_removed_with_their_trails(backend: Backend) -> None:
     raw, name = backend.client(), f"ids-{os.getpid()}"
     with mqredis.connect(backend.client(), manager=name) as qm:
         queue = made(qm)
@@ -409,7 +409,7 @@ def test_ids_go_with_their_trails(backend: Backend) -> None:
 # ---- off, and shares ---------------------------------------------------------------
 
 
-def test_off_it_costs_no_field_and_no_key(backend: Backend) -> None:
+def test_disabled_trail_stores_nothing(backend: Backend) -> None:
     raw, name = backend.client(), f"off-{os.getpid()}"
     with mqredis.connect(backend.client(), manager=name) as qm:
         queue = made(qm, trail=0)
@@ -425,8 +425,8 @@ def test_off_it_costs_no_field_and_no_key(backend: Backend) -> None:
     raw.close()
 
 
-@faces
-def test_a_share_of_the_messages(qm: Any) -> None:
+@interfaces
+def test_trail_of_a_share_of_the_messages(qm: Any) -> None:
     queue = made(qm, trail=0.25)
     sent = queue.send_many([b"x"] * 400)
     followed = [bool(trail(qm, "q", each.lookup_id)) for each in sent]
@@ -438,8 +438,8 @@ def test_a_share_of_the_messages(qm: Any) -> None:
     assert not trail(qm, "q", queue.send(b"y").lookup_id)
 
 
-@faces
-def test_the_property_is_kept_and_checked(qm: Any) -> None:
+@interfaces
+def test_trail_property_is_stored_and_validated(qm: Any) -> None:
     made(qm, trail=0.5)
     assert qm.queue_info("q").trail == 0.5
     qm.update_queue("q", label="x")
@@ -454,8 +454,8 @@ def test_the_property_is_kept_and_checked(qm: Any) -> None:
 # ---- reading ---------------------------------------------------------------
 
 
-@faces
-def test_a_reader_without_rights_to_change_sees_it(qm: Any, connect: Any) -> None:
+@interfaces
+def test_read_only_client_reads_a_trail(qm: Any, connect: Any) -> None:
     sent = made(qm).send(b"a")
     reader = connect(read_only=True)
     assert events(trail(reader, "q", sent.lookup_id)) == ["sent"]
@@ -463,8 +463,8 @@ def test_a_reader_without_rights_to_change_sees_it(qm: Any, connect: Any) -> Non
         reader.open("q").send(b"b")
 
 
-@faces
-def test_what_is_not_there(qm: Any) -> None:
+@interfaces
+def test_trail_of_unknown_messages_is_empty_and_of_unknown_queues_refused(qm: Any) -> None:
     made(qm)
     assert trail(qm, "q", 1) == []
     assert trail(qm, "q", "nothing") == []
