@@ -1,4 +1,4 @@
-"""A queue manager with a test clock, on a real server and on fakeredis; the doctor looks at it after each test."""
+"""A queue manager with a test clock, on a real server and on fakeredis; the doctor checks it after each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of operators on messages that wait."""
+"""Operators' actions on available and delayed messages."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def bodies(qm: QueueManager, name: str = "orders") -> list[bytes]:
 
 
 def send(qm: QueueManager, *texts: str, name: str = "orders", **fields: object) -> list[int]:
-    """Send messages, each with the label of its body; their lookup ids."""
+    """Send messages whose label is their body; return their lookup ids."""
     with qm.open(name) as queue:
         return [queue.send(text, label=text, **fields).lookup_id for text in texts]  # type: ignore[arg-type]
 
 
 def counts(qm: QueueManager, name: str = "orders") -> tuple[int, int, int]:
-    """Available, delayed and locked messages of a queue."""
+    """Number of available, delayed and locked messages of a queue."""
     info = qm.queue_info(name)
     return info.ready, info.delayed, info.locked
 
@@ -47,7 +47,7 @@ def test_cancel_removes_one_delayed_message(qm: QueueManager, operator: Operator
     assert bodies(qm) == [b"b"]
 
 
-def test_cancel_takes_no_available_message(qm: QueueManager, operator: Operator) -> None:
+def test_cancel_ignores_available_messages(qm: QueueManager, operator: Operator) -> None:
     (ready,) = send(qm, "ready")
     send(qm, "later", delay=60)
     assert operator.cancel("orders", lookup_ids=[ready]).missing == 1
@@ -102,7 +102,7 @@ def test_run_now_wakes_a_waiting_reader(qm: QueueManager, operator: Operator, ba
         assert waiting.result(30).body == b"a"
 
 
-def test_the_asyncio_interface(backend: Backend) -> None:
+def test_asyncio_cancel_removes_a_delayed_message(backend: Backend) -> None:
     async def main() -> int:
         async with mqredis.asyncio.connect(backend.async_client(), settings=SETTINGS) as qm:
             await qm.create_queue("orders")
@@ -113,7 +113,7 @@ def test_the_asyncio_interface(backend: Backend) -> None:
     assert asyncio.run(main()) == 1
 
 
-def test_more_messages_at_one_time_than_a_call_changes(qm: QueueManager, operator: Operator) -> None:
+def test_action_on_more_messages_than_one_call_changes(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([mqredis.Outgoing(b"x", delay=60, label=str(n % 2)) for n in range(700)])
     seen: list[BulkResult] = []
@@ -125,7 +125,7 @@ def test_more_messages_at_one_time_than_a_call_changes(qm: QueueManager, operato
     assert counts(qm) == (350, 0, 0)
 
 
-def test_an_action_goes_on_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
+def test_action_continues_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"old"] * 600)
         first = operator.delete("orders", steps=1)
@@ -136,7 +136,7 @@ def test_an_action_goes_on_from_its_cursor(qm: QueueManager, operator: Operator)
     assert bodies(qm) == [b"new"]
 
 
-def test_a_limit_over_several_calls(qm: QueueManager, operator: Operator) -> None:
+def test_limit_applies_over_several_calls(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"x"] * 600)
     assert operator.delete("orders", limit=300).changed == 300
@@ -147,7 +147,9 @@ def test_a_limit_over_several_calls(qm: QueueManager, operator: Operator) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 10_000])
-def test_change_priority(qm: QueueManager, operator: Operator, size: int) -> None:
+def test_change_priority_reorders_messages_and_keeps_their_ids(
+    qm: QueueManager, operator: Operator, size: int
+) -> None:
     with qm.open("orders") as queue:
         queue.send(b"a" * size, correlation_id="c")
         queue.send(b"b" * size)
@@ -164,7 +166,9 @@ def test_change_priority(qm: QueueManager, operator: Operator, size: int) -> Non
         assert queue.receive(0, match=Match(correlation_id="c")).priority == 0
 
 
-def test_change_priority_of_a_message_that_was_given_back(qm: QueueManager, operator: Operator) -> None:
+def test_change_priority_of_an_aborted_message_keeps_its_delivery_count(
+    qm: QueueManager, operator: Operator
+) -> None:
     send(qm, "a", delay=0)
     send(qm, "b")
     with qm.open("orders") as queue:
@@ -182,7 +186,7 @@ def test_change_priority_of_delayed_messages(qm: QueueManager, operator: Operato
     assert bodies(qm) == [b"b", b"a"]
 
 
-def test_a_transactional_queue_has_no_priorities(qm: QueueManager, operator: Operator) -> None:
+def test_change_priority_in_a_transactional_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("ledger", transactional=True)
     with pytest.raises(mqredis.TransactionUsage, match="transactional"):
         operator.change_priority("ledger", 7)
@@ -200,14 +204,14 @@ def test_count_and_delete_agree(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm) == [b"b"]
 
 
-def test_locked_messages_stay(qm: QueueManager, operator: Operator) -> None:
+def test_delete_skips_locked_messages(qm: QueueManager, operator: Operator) -> None:
     held, free = send(qm, "a", "b")
     with qm.open("orders") as queue, queue.lock(0):
         assert operator.delete("orders", lookup_ids=[held, free]) == BulkResult(changed=1, locked=1)
     assert counts(qm) == (0, 0, 0)
 
 
-def test_restore_brings_back_what_was_deleted(qm: QueueManager, operator: Operator) -> None:
+def test_restore_returns_available_and_delayed_messages(qm: QueueManager, operator: Operator) -> None:
     send(qm, *"abc")
     send(qm, "later", delay=60)
     assert operator.delete("orders", trash=3600, selector="$label <> 'b'").changed == 3
@@ -228,7 +232,7 @@ def test_restore_by_selector(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm) == [b"b"]
 
 
-def test_what_is_in_the_trash_leaves_as_purged_after_its_time(qm: QueueManager, operator: Operator) -> None:
+def test_message_in_the_trash_is_purged_after_its_time(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("acks")
     send(qm, "a", acknowledge=Acknowledge.NACK_RECEIVE, administration_queue="acks")
     operator.delete("orders", trash=60)
@@ -242,7 +246,7 @@ def test_what_is_in_the_trash_leaves_as_purged_after_its_time(qm: QueueManager, 
     assert len(bodies(qm, "acks")) == 1
 
 
-def test_the_trash_counts_in_the_quota(qm: QueueManager, operator: Operator) -> None:
+def test_messages_in_the_trash_count_in_the_quota(qm: QueueManager, operator: Operator) -> None:
     qm.update_queue("orders", quota_messages=2)
     send(qm, "a", "b")
     operator.delete("orders", trash=60)
@@ -269,7 +273,7 @@ def test_move_to_another_queue_is_refused(qm: QueueManager, operator: Operator) 
         operator.move("orders", "other")
 
 
-def test_redrive(qm: QueueManager, operator: Operator) -> None:
+def test_redrive_by_selector_target_and_limit(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("other")
     send(qm, *"abc", journal=mqredis.Journal.DEAD_LETTER)
     with qm.open("orders") as queue:
@@ -288,7 +292,7 @@ def test_redrive(qm: QueueManager, operator: Operator) -> None:
 # ---- tokens and the log --------------------------------------------------------------------------
 
 
-def test_a_token_acts_once(qm: QueueManager, operator: Operator) -> None:
+def test_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) -> None:
     send(qm, *"abc")
     assert operator.delete("orders", limit=1, token="t-1").changed == 1
     assert operator.delete("orders", limit=1, token="t-1").changed == 1
@@ -297,7 +301,7 @@ def test_a_token_acts_once(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm) == [b"c"]
 
 
-def test_a_token_repeats_an_action_of_several_calls(qm: QueueManager, operator: Operator) -> None:
+def test_token_covers_an_action_of_several_calls(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"x"] * 600)
         assert not operator.delete("orders", token="t", steps=1).finished
@@ -327,7 +331,7 @@ def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm, "system$;actions") == []
 
 
-def test_an_action_of_several_steps_is_one_entry(qm: QueueManager, operator: Operator) -> None:
+def test_action_of_several_steps_is_one_log_entry(qm: QueueManager, operator: Operator) -> None:
     def entries() -> list[tuple[str, object, object]]:
         with qm.open("system$;actions", mqredis.Access.PEEK) as log:
             return [
@@ -343,13 +347,13 @@ def test_an_action_of_several_steps_is_one_entry(qm: QueueManager, operator: Ope
     found = operator.delete("orders", steps=1, cursor=found.cursor)
     assert entries() == [("pause", 1, True), ("delete", found.changed, False)]
     operator.resume("orders")
-    # The entry may be gone: then the action goes on all the same.
+    # The action also continues if its log entry was deleted.
     qm.operator("bob").delete("system$;actions")
     assert operator.delete("orders", cursor=found.cursor).changed == 700
     assert entries() == [("delete", 3, True), ("delete", 700, True)]
 
 
-def test_unknown_arguments_and_queues(qm: QueueManager, operator: Operator) -> None:
+def test_invalid_arguments_and_unknown_queues_are_refused(qm: QueueManager, operator: Operator) -> None:
     with pytest.raises(InvalidArgument, match="colour"):
         operator.delete("orders", colour="red")  # type: ignore[call-arg]
     with pytest.raises(mqredis.QueueNotFound, match="nowhere"):

@@ -1,4 +1,4 @@
-"""Actions of operators on the command line."""
+"""Operators' actions on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ready(run: Run) -> int:  # noqa: F811
     return len(run("browse", "orders", "--json").rows)
 
 
-def test_delayed_messages_in_hand(orders: Run) -> None:
+def test_cancel_reschedule_and_run_now_of_delayed_messages(orders: Run) -> None:
     row = orders("send", "orders", "a", "--delay", "3600", "--json").rows[0]
     orders("send", "orders", "b", "--delay", "3600", "--property", "region=EU")
     assert orders("cancel", "orders", "--all", "--count").out == "counted 2 messages\n"
@@ -42,7 +42,7 @@ def test_delayed_messages_in_hand(orders: Run) -> None:
     assert "not found" in orders("cancel", "orders", row["lookup_id"], code=Exit.NOTHING).err
 
 
-def test_delete_and_restore(orders: Run) -> None:
+def test_delete_to_the_trash_and_restore(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\nc\n")
     assert orders("delete", "orders", "--all", "--trash", "60", "--limit", "2").out == (
         "moved 2 messages to the trash for 60 s\n"
@@ -54,14 +54,14 @@ def test_delete_and_restore(orders: Run) -> None:
     assert "say which" in orders("delete", "orders", code=Exit.USAGE).err
 
 
-def test_priority(orders: Run) -> None:
+def test_priority_changes_the_order(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     row = orders("browse", "orders", "--json").rows[1]
     orders("priority", "orders", row["lookup_id"], "--to", "7")
     assert [row["body"] for row in orders("browse", "orders", "--json").rows] == ["b", "a"]
 
 
-def test_the_log_shows_who_did_what(orders: Run) -> None:
+def test_actions_shows_operator_and_action(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
     orders("delete", "orders", "--all", "--operator", "ada", "--token", "once", "--limit", "1")
@@ -72,7 +72,7 @@ def test_the_log_shows_who_did_what(orders: Run) -> None:
     assert "ada" in orders("actions").out
 
 
-def test_release_and_abort(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+def test_release_of_a_lock_and_abort_of_a_transaction(orders: Run, url: str, manager: str) -> None:  # noqa: F811
     orders("queue", "create", "ledger", "--transactional")
     settings = Settings(allow_volatile=True)
     with mqredis.connect(url, manager=manager, settings=settings) as qm, qm.open("orders") as queue:
@@ -87,7 +87,7 @@ def test_release_and_abort(orders: Run, url: str, manager: str) -> None:  # noqa
             assert "stuck" in orders("abort", "stuck", code=Exit.REFUSED).err
 
 
-def test_pauses_and_workers(orders: Run) -> None:
+def test_pause_resume_and_stop_worker(orders: Run) -> None:
     orders("pause", "orders", "--reason", "closed", "--operator", "ada")
     orders("pause", "--consumer", "mails", "--operator", "ada")
     rows = orders("show", "pauses", "--json").rows
@@ -103,7 +103,7 @@ def test_pauses_and_workers(orders: Run) -> None:
     assert "either" in orders("pause", code=Exit.USAGE).err
 
 
-def test_schedules(orders: Run) -> None:
+def test_create_list_trigger_pause_and_remove_schedules(orders: Run) -> None:
     assert (
         orders("schedules", "create", "nightly", "orders", "go", "--cron", "0 3 * * *", "--timezone",
                "Europe/Berlin", "--label", "l", "--property", "n:=1").out
@@ -151,13 +151,13 @@ def test_schedules(orders: Run) -> None:
         (("remove", "s"), Exit.REFUSED, "there is no schedule 's'"),
     ],
 )
-def test_schedules_that_are_refused(
+def test_invalid_schedules_are_refused(
     orders: Run, arguments: tuple[str, ...], code: Exit, message: str
 ) -> None:
     assert message in orders("schedules", *arguments, code=code).err
 
 
-def test_a_trash_is_named(orders: Run) -> None:
+def test_delete_to_the_trash_names_the_trash(orders: Run) -> None:
     orders("send", "orders", "--lines", stdin="a\nb\n")
     moved = "moved 2 messages to the trash for 5 s\n"
     assert orders("delete", "orders", "--all", "--trash", "5", "--count").out == "counted 2 messages\n"
@@ -165,7 +165,7 @@ def test_a_trash_is_named(orders: Run) -> None:
     assert orders("restore", "orders", "--all").out == "restored 2 messages\n"
 
 
-def test_rejecting_is_told_apart_from_releasing(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+def test_release_with_reject_needs_confirmation(orders: Run, url: str, manager: str) -> None:  # noqa: F811
     settings = Settings(allow_volatile=True)
     with mqredis.connect(url, manager=manager, settings=settings) as qm, qm.open("orders") as queue:
         queue.send(b"x")
@@ -178,7 +178,7 @@ def test_rejecting_is_told_apart_from_releasing(orders: Run, url: str, manager: 
     assert ready(orders) == 0
 
 
-def test_a_pause_of_an_unknown_name(orders: Run) -> None:
+def test_pause_of_an_unknown_name_is_refused_for_queues_and_noted_for_consumers(orders: Run) -> None:
     refused = orders("pause", "nosuch", code=Exit.REFUSED)
     assert (refused.out, refused.err) == ("", "mqredis: there is no queue 'nosuch'\n")
     paused = orders("pause", "--consumer", "nosuch")
@@ -188,7 +188,7 @@ def test_a_pause_of_an_unknown_name(orders: Run) -> None:
     assert orders("resume", "--consumer", "nosuch").out == "resumed nosuch\n"
 
 
-def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> None:  # noqa: F811
+def test_show_workers_lists_running_messages(orders: Run, url: str, manager: str) -> None:  # noqa: F811
     begun, ended = threading.Event(), threading.Event()
     worker = Worker(heartbeat_seconds=0.25, name="shop")
 
@@ -212,7 +212,7 @@ def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> No
         orders("pause", "orders")
         deadline = monotonic() + 30
         while not (qm.workers() and qm.workers()[0].running and qm.workers()[0].consumers[0].rejected):
-            assert monotonic() < deadline, "the worker does not tell what it runs"
+            assert monotonic() < deadline, "the worker does not report what it runs"
         (row,) = orders("show", "workers", "--json").rows
         assert row["running"][0]["lookup_ids"] == [lookup_id]
         assert (row["consumers"][0]["name"], row["paused"], row["rejected"]) == ("handle", ["orders"], 1)
@@ -221,7 +221,7 @@ def test_workers_and_what_they_handle(orders: Run, url: str, manager: str) -> No
         assert f"handle     orders  1     {lookup_id}  0        0       1" in line
 
 
-def test_a_schedule_without_its_message_is_named(
+def test_schedule_without_its_message_is_reported(
     orders: Run,
     manager: str,  # noqa: F811
     redis_server: RedisServer,

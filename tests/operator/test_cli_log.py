@@ -1,4 +1,4 @@
-"""What the command line changes is in the log of actions."""
+"""Changes by the command line are in the log of actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mqredis.cli.exits import Exit
 from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
 
-# A command, and what the log says: the action, the queue and a part of the details.
+# Command, and the expected log entry: action, queue and a part of the details.
 COMMANDS = [
     ("queue create other --label x", "create_queue", "other", {"result": "done"}),
     ("queue set orders --quota-messages 10", "set_queue", "orders", {"result": "done"}),
@@ -40,7 +40,7 @@ def orders(run: Run) -> Run:  # noqa: F811
 
 
 @pytest.mark.parametrize("words, action, queue, details", COMMANDS, ids=[words for words, *_ in COMMANDS])
-def test_a_change_is_logged_with_its_author(
+def test_change_is_logged_with_its_operator(
     orders: Run, tmp_path: Path, words: str, action: str, queue: str, details: dict[str, object]
 ) -> None:
     empty = tmp_path / "empty"
@@ -55,7 +55,7 @@ def test_a_change_is_logged_with_its_author(
         assert re.fullmatch(r"repaired \d+ findings?", entry["details"]["result"])
 
 
-def test_a_redrive_is_logged(orders: Run) -> None:
+def test_redrive_is_logged(orders: Run) -> None:
     orders("queue", "set", "orders", "--retry", '{"immediate": 0}')
     orders("send", "orders", "x")
     orders("move", "orders", "orders;poison", "--all")
@@ -65,7 +65,7 @@ def test_a_redrive_is_logged(orders: Run) -> None:
     assert entry["details"] == {"result": "put back 1 message of orders;poison"}
 
 
-def test_the_author_is_the_user_on_this_host(orders: Run) -> None:
+def test_default_operator_is_the_user_on_this_host(orders: Run) -> None:
     orders("queue", "purge", "orders")
     ended, began = orders("actions", "--json", "--limit", "2").rows
     assert began["operator"] == ended["operator"] == f"{getpass.getuser()}@{socket.gethostname()}"
@@ -73,7 +73,7 @@ def test_the_author_is_the_user_on_this_host(orders: Run) -> None:
     assert "cli" in orders("actions").out
 
 
-def test_the_latest_actions_are_read_alone(orders: Run) -> None:
+def test_actions_limit_reads_the_latest_entries(orders: Run) -> None:
     for name in "abcd":
         orders("pause", "--consumer", name)
     rows = orders("actions", "--json", "--limit", "3").rows
@@ -82,14 +82,14 @@ def test_the_latest_actions_are_read_alone(orders: Run) -> None:
     assert orders("actions", "--json", "--limit", "0").rows == []
 
 
-def test_what_fails_is_logged_with_its_error(orders: Run) -> None:
-    told = orders("queue", "set", "ghost", "--label", "x", code=Exit.REFUSED).err
-    assert told == "mqredis: there is no queue 'ghost'\n"
+def test_failed_command_is_logged_with_its_error(orders: Run) -> None:
+    error = orders("queue", "set", "ghost", "--label", "x", code=Exit.REFUSED).err
+    assert error == "mqredis: there is no queue 'ghost'\n"
     entry = orders("actions", "--json").rows[0]
     assert entry["details"] == {"error": "QueueNotFound: there is no queue 'ghost'"}
 
 
-def test_what_changes_nothing_is_not_logged(orders: Run) -> None:
+def test_reading_commands_are_not_logged(orders: Run) -> None:
     before = len(orders("actions", "--json").rows)
     orders("send", "orders", "x")
     for words in ("queue info orders", "quota", "doctor", "peek orders", "export orders", "receive orders"):
@@ -97,7 +97,7 @@ def test_what_changes_nothing_is_not_logged(orders: Run) -> None:
     assert len(orders("actions", "--json").rows) == before
 
 
-def test_the_log_uses_no_quota(orders: Run) -> None:
+def test_log_does_not_count_in_the_quota(orders: Run) -> None:
     before = orders("stats", "--json").rows[0]["manager"]["messages"]
     orders("quota", "--messages", "1")
     for _ in range(3):

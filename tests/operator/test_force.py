@@ -1,4 +1,4 @@
-"""Locks and transactions that an operator ends."""
+"""Locks and transactions that operators end by force."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entries(qm: QueueManager) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_released_message_is_available_and_its_reader_refused(
+def test_released_message_is_available_and_its_reader_loses_the_lock(
     qm: QueueManager, operator: Operator, count: int
 ) -> None:
     with qm.open("orders") as queue:
@@ -36,7 +36,7 @@ def test_a_released_message_is_available_and_its_reader_refused(
     assert entries(qm) == [("release", 1)]
 
 
-def test_a_released_message_can_be_rejected(qm: QueueManager, operator: Operator) -> None:
+def test_release_with_reject_dead_letters_the_message(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send(b"x", journal=mqredis.Journal.DEAD_LETTER)
         lock = queue.lock(0)
@@ -47,7 +47,7 @@ def test_a_released_message_can_be_rejected(qm: QueueManager, operator: Operator
         assert "it never ends" in str(letters.peek(0).reason)
 
 
-def test_what_cannot_be_released_is_counted(qm: QueueManager, operator: Operator) -> None:
+def test_release_counts_messages_that_cannot_be_released(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("ledger", transactional=True)
     with qm.open("ledger") as queue, qm.transaction() as outer:
         sent = queue.send(b"x", transaction=outer).lookup_id
@@ -67,7 +67,7 @@ def test_release_with_a_token_acts_once(qm: QueueManager, operator: Operator) ->
         lock.commit()
 
 
-def test_an_aborted_transaction_is_undone_and_its_client_refused(
+def test_aborted_transaction_is_undone_and_its_client_is_refused(
     qm: QueueManager, operator: Operator
 ) -> None:
     qm.create_queue("ledger", transactional=True)
@@ -88,10 +88,10 @@ def test_an_aborted_transaction_is_undone_and_its_client_refused(
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["lock", "transaction"])
-def test_a_worker_cancels_the_handler_of_what_was_taken_away(
+def test_worker_cancels_the_handler_of_a_released_message(
     qm: QueueManager, operator: Operator, backend: Backend, transactional: bool
 ) -> None:
-    """The handler ends at the next renewal of its lease; then the message is handled anew."""
+    """The handler is cancelled at the next renewal of its lease; then the message is handled again."""
     qm.create_queue("jobs", transactional=transactional)
     begun, cancelled, again = threading.Event(), threading.Event(), threading.Event()
     worker = Worker(shutdown_seconds=5)

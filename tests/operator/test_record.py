@@ -1,4 +1,4 @@
-"""Actions that other calls carry out, in the log of operators: once for each token, with their outcome."""
+"""``begin`` and ``end``: actions that other calls carry out are logged once for each token, with their outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def logged(qm: QueueManager) -> list[tuple[str, Any, Any, Any]]:
         ]
 
 
-def test_an_action_begins_once_and_tells_its_outcome(qm: QueueManager, operator: Operator) -> None:
+def test_begin_with_a_used_token_returns_the_outcome(qm: QueueManager, operator: Operator) -> None:
     assert operator.begin("inhibit", "orders", token="t", details={"put": True}) is None
     assert operator.begin("inhibit", "orders", token="t") == {}
     operator.end("inhibit", "orders", token="t", outcome={"result": "done"})
@@ -30,7 +30,7 @@ def test_an_action_begins_once_and_tells_its_outcome(qm: QueueManager, operator:
     ]
 
 
-def test_the_entries_of_one_action_have_a_call_in_common(qm: QueueManager, operator: Operator) -> None:
+def test_entries_of_one_action_have_the_same_call_id(qm: QueueManager, operator: Operator) -> None:
     for token in "ab":
         operator.begin("limits", "orders", token=token)
     operator.end("limits", "orders", token="a", outcome={"error": "it failed"})
@@ -40,14 +40,16 @@ def test_the_entries_of_one_action_have_a_call_in_common(qm: QueueManager, opera
     assert first != second
 
 
-def test_a_token_belongs_to_its_action_and_queue_for_a_day(qm: QueueManager, operator: Operator) -> None:
+def test_token_is_unique_per_action_and_queue_for_all_operators(qm: QueueManager, operator: Operator) -> None:
     assert operator.begin("inhibit", "orders", token="t") is None
     assert operator.begin("limits", "orders", token="t") is None
     assert operator.begin("inhibit", token="t") is None
     assert qm.operator("bob").begin("inhibit", "orders", token="t") == {}
 
 
-def test_a_manager_that_is_full_or_throttled_has_a_log(qm: QueueManager, operator: Operator) -> None:
+def test_actions_are_logged_when_the_manager_is_full_or_throttled(
+    qm: QueueManager, operator: Operator
+) -> None:
     with qm.open("orders") as orders:
         orders.send("x")
     qm.set_quota(messages=1)
@@ -58,12 +60,14 @@ def test_a_manager_that_is_full_or_throttled_has_a_log(qm: QueueManager, operato
 
 
 @pytest.mark.parametrize("details", [{"x": object}, {"x": [{"y": 1}]}])
-def test_details_are_json_or_text(qm: QueueManager, operator: Operator, details: dict[str, Any]) -> None:
+def test_details_that_are_not_json_are_logged_as_text(
+    qm: QueueManager, operator: Operator, details: dict[str, Any]
+) -> None:
     assert operator.begin("inhibit", token="t", details=details) is None
     assert logged(qm)[0][3].keys() == {"x"}
 
 
-def test_details_that_refer_to_themselves_are_refused(qm: QueueManager, operator: Operator) -> None:
+def test_recursive_details_are_refused(qm: QueueManager, operator: Operator) -> None:
     details: dict[str, Any] = {}
     details["x"] = details
     with pytest.raises(InvalidArgument, match="JSON"):

@@ -37,7 +37,7 @@ def handle(message: mqredis.Message) -> None:
 
 
 def work(qm: QueueManager) -> None:
-    """What any worker does, whatever its code declares."""
+    """Run a worker once that declares no schedule."""
     worker = Worker()
     worker.consumer("none", create={})(handle)
     worker.run(burst=True, manager=qm, signals=False)
@@ -51,7 +51,7 @@ def log(qm: QueueManager) -> list[tuple[str, str, dict[str, object]]]:
         ]
 
 
-def test_a_schedule_is_created_listed_and_served(qm: QueueManager, operator: Operator) -> None:
+def test_schedule_is_created_listed_and_served(qm: QueueManager, operator: Operator) -> None:
     assert qm.schedules() == []
     operator.create_schedule(
         "report", "0 3 * * mon-fri", "orders", "go", timezone="Europe/Berlin", label="nightly", priority=6
@@ -92,9 +92,7 @@ def test_schedules_are_listed_by_name(qm: QueueManager, operator: Operator) -> N
     assert {found.interval for found in qm.schedules()} == {60.0}
 
 
-def test_a_paused_schedule_sends_nothing_and_skips_the_times_that_pass(
-    qm: QueueManager, operator: Operator
-) -> None:
+def test_paused_schedule_sends_nothing_and_skips_missed_times(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders", b"go")
     assert operator.pause_schedule("hourly")
     assert not operator.pause_schedule("hourly")
@@ -112,13 +110,13 @@ def test_a_paused_schedule_sends_nothing_and_skips_the_times_that_pass(
     assert bodies(qm) == [b"go"]
 
 
-def test_a_schedule_may_be_created_paused(qm: QueueManager, operator: Operator) -> None:
+def test_schedule_can_be_created_paused(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders", paused=True)
     assert one(qm).paused
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_a_triggered_schedule_sends_now_and_keeps_its_next_time(
+def test_trigger_sends_now_and_keeps_the_next_time(
     qm: QueueManager, operator: Operator, paused: bool
 ) -> None:
     operator.create_schedule("hourly", 3600, "orders", b"go", paused=paused)
@@ -129,7 +127,9 @@ def test_a_triggered_schedule_sends_now_and_keeps_its_next_time(
     assert one(qm).last_at is not None
 
 
-def test_a_removed_schedule_is_gone_and_may_be_created_again(qm: QueueManager, operator: Operator) -> None:
+def test_removed_schedule_sends_nothing_and_can_be_created_again(
+    qm: QueueManager, operator: Operator
+) -> None:
     operator.create_schedule("hourly", 3600, "orders", b"old")
     operator.remove_schedule("hourly")
     assert qm.schedules() == []
@@ -142,7 +142,7 @@ def test_a_removed_schedule_is_gone_and_may_be_created_again(qm: QueueManager, o
     assert bodies(qm) == [b"new"]
 
 
-def test_a_declared_schedule_is_removed_once_no_worker_declares_it(
+def test_declared_schedule_can_be_removed_only_after_its_worker_stopped(
     qm: QueueManager, operator: Operator
 ) -> None:
     worker = Worker(name="shop", heartbeat_seconds=60, shutdown_seconds=5)
@@ -157,7 +157,7 @@ def test_a_declared_schedule_is_removed_once_no_worker_declares_it(
     assert qm.schedules() == []
 
 
-def test_each_action_is_logged_once_with_its_operator(qm: QueueManager, operator: Operator) -> None:
+def test_schedule_actions_are_logged_with_their_operator(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders")
     operator.pause_schedule("hourly")
     operator.resume_schedule("hourly")
@@ -170,7 +170,7 @@ def test_each_action_is_logged_once_with_its_operator(qm: QueueManager, operator
     ]
 
 
-def test_with_a_token_an_action_acts_once(qm: QueueManager, operator: Operator) -> None:
+def test_schedule_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) -> None:
     for _ in range(2):
         operator.create_schedule("hourly", 3600, "orders", token="1")
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_with_a_token_an_action_acts_once(qm: QueueManager, operator: Operator) 
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "trigger", "remove"])
-def test_a_name_that_is_unknown(qm: QueueManager, operator: Operator, action: str) -> None:
+def test_unknown_schedule_name_is_refused(qm: QueueManager, operator: Operator, action: str) -> None:
     operator.create_schedule("hourly", 3600, "orders")
     with pytest.raises(mqredis.ScheduleNotFound, match="there is no schedule 'daily'; schedules"):
         getattr(operator, f"{action}_schedule")("daily")
@@ -196,7 +196,7 @@ def test_a_name_that_is_unknown(qm: QueueManager, operator: Operator, action: st
         getattr(operator, f"{action}_schedule")("")
 
 
-def test_a_name_that_is_taken(qm: QueueManager, operator: Operator) -> None:
+def test_existing_schedule_name_is_refused(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders", b"first")
     with pytest.raises(mqredis.ScheduleExists, match="there is a schedule 'hourly' already"):
         operator.create_schedule("hourly", 60, "orders")
@@ -216,7 +216,7 @@ def test_a_name_that_is_taken(qm: QueueManager, operator: Operator) -> None:
         (None, "UTC", "a cron expression or a number of seconds"),
     ],
 )
-def test_times_that_make_no_sense(
+def test_invalid_times_are_refused(
     qm: QueueManager, operator: Operator, when: str | float, zone: str, match: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=match):
@@ -224,7 +224,7 @@ def test_times_that_make_no_sense(
     assert qm.schedules() == []
 
 
-def test_what_cannot_be_sent_is_refused_when_it_is_created(qm: QueueManager, operator: Operator) -> None:
+def test_schedule_whose_message_cannot_be_sent_is_refused(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("news", topic=True)
     refused = {
         "create it first": lambda: operator.create_schedule("s", 60, "nowhere"),
@@ -245,7 +245,7 @@ def test_what_cannot_be_sent_is_refused_when_it_is_created(qm: QueueManager, ope
     assert qm.schedules() == []
 
 
-def test_a_queue_that_refuses_the_message_of_a_trigger(qm: QueueManager, operator: Operator) -> None:
+def test_trigger_fails_if_the_queue_refuses_the_message(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders")
     qm.update_queue("orders", put_inhibited=True)
     with pytest.raises(mqredis.PutInhibited):
@@ -260,7 +260,7 @@ def test_a_queue_that_refuses_the_message_of_a_trigger(qm: QueueManager, operato
     assert [label for label, _, _ in log(qm)] == ["create_schedule"]
 
 
-def test_a_message_with_copies_brings_the_queues_that_it_needs(qm: QueueManager, operator: Operator) -> None:
+def test_trigger_sends_acknowledgements_of_the_message(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("answers")
     operator.create_schedule(
         "hourly",
@@ -275,7 +275,7 @@ def test_a_message_with_copies_brings_the_queues_that_it_needs(qm: QueueManager,
     assert qm.queue_info("answers").messages == 1
 
 
-def test_a_manager_has_a_thousand_schedules_at_most(qm: QueueManager, operator: Operator) -> None:
+def test_more_than_1000_schedules_are_refused(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("s0", 60, "orders", paused=True)
     definitions, messages = qm.context.keys.schedules
     for key in (definitions, messages):
@@ -287,9 +287,7 @@ def test_a_manager_has_a_thousand_schedules_at_most(qm: QueueManager, operator: 
     operator.resume_schedule("s999")
 
 
-def test_a_client_that_only_reads_lists_schedules(
-    qm: QueueManager, operator: Operator, backend: Backend
-) -> None:
+def test_read_only_client_lists_schedules(qm: QueueManager, operator: Operator, backend: Backend) -> None:
     operator.create_schedule("hourly", 3600, "orders", b"go")
     with mqredis.connect(backend.client(), settings=Settings(read_only=True, test_clock=True)) as reader:
         assert one(reader) == one(qm)
@@ -297,7 +295,7 @@ def test_a_client_that_only_reads_lists_schedules(
             reader.operator("eve").pause_schedule("hourly")
 
 
-def test_with_a_sealer_the_body_is_sealed(backend: Backend) -> None:
+def test_body_of_a_schedule_is_sealed(backend: Backend) -> None:
     settings = Settings(test_clock=True, allow_volatile=True)
     sealer = AesGcm({"k": b"k" * 16}, "k")
     with mqredis.connect(backend.client(), manager="s", settings=settings, sealer=sealer) as qm:
@@ -310,7 +308,7 @@ def test_with_a_sealer_the_body_is_sealed(backend: Backend) -> None:
         assert b"secret" not in one(qm).message.body
 
 
-def test_asyncio_has_the_same(backend: Backend) -> None:
+def test_asyncio_schedule_actions(backend: Backend) -> None:
     async def main() -> None:
         settings = Settings(test_clock=True, allow_volatile=True)
         async with mqredis.asyncio.connect(backend.async_client(), settings=settings) as qm:
@@ -330,7 +328,9 @@ def test_asyncio_has_the_same(backend: Backend) -> None:
     asyncio.run(main())
 
 
-def test_a_summer_time_zone_moves_the_time(qm: QueueManager, operator: Operator) -> None:
+def test_daylight_saving_time_changes_the_utc_time_of_a_schedule(
+    qm: QueueManager, operator: Operator
+) -> None:
     operator.create_schedule("berlin", "30 12 * * *", "orders", timezone="Europe/Berlin")
     times = []
     for _ in range(24):
@@ -343,12 +343,12 @@ def test_a_summer_time_zone_moves_the_time(qm: QueueManager, operator: Operator)
 
 
 def work_now(qm: QueueManager) -> None:
-    """Serve what is due and nothing else."""
+    """Serve the schedule that is due."""
     sent, wait = Scheduler(qm, ()).serve()
     assert (sent, wait) == (1, 0.0)
 
 
-def test_a_worker_waits_until_the_next_time_is_due(qm: QueueManager, operator: Operator) -> None:
+def test_serve_returns_the_time_until_the_next_schedule_is_due(qm: QueueManager, operator: Operator) -> None:
     scheduler = Scheduler(qm, ())
     assert scheduler.serve() == (0, 5.0)
     operator.create_schedule("often", 2, "orders")
@@ -359,7 +359,7 @@ def test_a_worker_waits_until_the_next_time_is_due(qm: QueueManager, operator: O
 
 
 @pytest.mark.parametrize("stored", [b"", b"30", b"x0\0go"], ids=["none", "half", "priority"])
-def test_a_schedule_with_a_damaged_message_sends_nothing(
+def test_schedule_with_a_damaged_message_sends_nothing_and_is_reported(
     backend: Backend, caplog: pytest.LogCaptureFixture, stored: bytes
 ) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
@@ -386,7 +386,7 @@ def test_a_schedule_with_a_damaged_message_sends_nothing(
         assert bodies(qm) == [b"go"]
 
 
-def test_a_declared_schedule_gets_its_message_back_when_its_worker_starts(backend: Backend) -> None:
+def test_worker_start_restores_the_message_of_a_declared_schedule(backend: Backend) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("orders")
         worker = Worker()

@@ -1,4 +1,4 @@
-"""What the trash tells of a message, and where restore brings it."""
+"""Messages in the trash keep their fields; restore returns them to where they were."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.operator.test_bulk import bodies, counts, send
 
 
 def failed(qm: QueueManager, *texts: str) -> None:
-    """Send messages that go to ;poison with the report of their failure."""
+    """Send messages and fail them, so that they go to ;poison with a failure report."""
     qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=0))
     send(qm, *texts)
     with qm.open("orders") as queue:
@@ -24,26 +24,26 @@ def only(qm: QueueManager, name: str) -> mqredis.Message:
     return message
 
 
-def test_restore_brings_a_poison_message_back_to_poison_with_its_report(
+def test_restore_returns_a_poison_message_to_poison_with_its_report(
     qm: QueueManager, operator: Operator
 ) -> None:
     failed(qm, "a")
     before = only(qm, "orders;poison")
     assert (before.properties["failure_attempts"], before.attempts) == (1, 1)
     assert operator.delete("orders;poison", selector="$label = 'a'", trash=600).changed == 1
-    kept = only(qm, "orders;trash")
-    told = ("lookup_id", "properties", "reason", "attempts", "delivery_count", "arrived_at")
-    assert [getattr(kept, name) for name in told] == [getattr(before, name) for name in told]
+    trashed = only(qm, "orders;trash")
+    fields = ("lookup_id", "properties", "reason", "attempts", "delivery_count", "arrived_at")
+    assert [getattr(trashed, name) for name in fields] == [getattr(before, name) for name in fields]
     assert operator.restore("orders").changed == 1
     after = only(qm, "orders;poison")
-    assert [getattr(after, name) for name in told] == [getattr(before, name) for name in told]
+    assert [getattr(after, name) for name in fields] == [getattr(before, name) for name in fields]
     assert (counts(qm), counts(qm, "orders;trash")) == ((0, 0, 0), (0, 0, 0))
     qm.advance_clock(601)
     qm.maintain()
     assert counts(qm, "orders;poison") == (1, 0, 0)
 
 
-def test_restore_brings_each_message_to_its_place(qm: QueueManager, operator: Operator) -> None:
+def test_restore_returns_each_message_to_its_queue(qm: QueueManager, operator: Operator) -> None:
     failed(qm, "a", "b")
     send(qm, "c", "d")
     send(qm, "later", delay=60)
@@ -59,9 +59,7 @@ def test_restore_brings_each_message_to_its_place(qm: QueueManager, operator: Op
     assert (bodies(qm), counts(qm)) == ([b"c"], (1, 1, 0))
 
 
-def test_a_poison_message_that_is_moved_out_of_the_trash_begins_anew(
-    qm: QueueManager, operator: Operator
-) -> None:
+def test_poison_message_moved_from_the_trash_has_no_attempts(qm: QueueManager, operator: Operator) -> None:
     failed(qm, "a")
     operator.delete("orders;poison", trash=600)
     assert operator.move("orders;trash", "orders").changed == 1
@@ -69,7 +67,7 @@ def test_a_poison_message_that_is_moved_out_of_the_trash_begins_anew(
     assert (message.properties, message.reason, message.attempts) == ({}, None, 0)
 
 
-def test_a_restored_poison_message_goes_after_the_time_for_failed_messages(
+def test_restored_poison_message_is_deleted_after_failed_time_to_live(
     qm: QueueManager, operator: Operator
 ) -> None:
     qm.update_queue("orders", failed_time_to_live=100)
@@ -91,7 +89,7 @@ def test_a_restored_poison_message_goes_after_the_time_for_failed_messages(
 
 
 @pytest.mark.parametrize("away", [5, 50])
-def test_a_restored_message_that_rested_is_tried_again(
+def test_restored_message_that_waited_for_a_retry_is_retried(
     qm: QueueManager, operator: Operator, away: int
 ) -> None:
     qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=0, cycles=3, delay=10, isolate=True))
@@ -108,14 +106,12 @@ def test_a_restored_message_that_rested_is_tried_again(
     assert (message.attempts, counts(qm, "orders;retry")) == (1, (0, 0, 0))
 
 
-def test_a_restored_message_whose_lease_lapsed_is_not_kept_for_ever(
-    qm: QueueManager, operator: Operator
-) -> None:
+def test_restored_lapsed_message_returns_to_its_queue(qm: QueueManager, operator: Operator) -> None:
     qm.update_queue("orders", retry=mqredis.RetryPolicy(immediate=3, delay=10, isolate=True))
     send(qm, "a")
     with qm.open("orders") as queue:
         queue.lock(0, lease=1)
-        for seconds in (2, 10):  # the lease, then a rest
+        for seconds in (2, 10):  # the lease, then the retry delay
             qm.advance_clock(seconds)
             qm.maintain()
     assert operator.delete("orders;lapsed", trash=6000).changed == 1
@@ -128,9 +124,7 @@ def test_a_restored_message_whose_lease_lapsed_is_not_kept_for_ever(
     assert bodies(qm) == [b"a"]
 
 
-def test_a_copy_of_a_message_in_the_trash_does_not_end_with_the_trash(
-    qm: QueueManager, operator: Operator
-) -> None:
+def test_redriven_copy_does_not_expire_with_the_trash(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("other")
     with qm.open("orders") as queue:
         first = queue.send(b"a").lookup_id
@@ -144,8 +138,6 @@ def test_a_copy_of_a_message_in_the_trash_does_not_end_with_the_trash(
 
 
 @pytest.mark.parametrize("name", ["orders;journal", "system$;deadletter"])
-def test_journals_and_queues_of_the_system_have_no_trash(
-    qm: QueueManager, operator: Operator, name: str
-) -> None:
+def test_journals_and_system_queues_have_no_trash(qm: QueueManager, operator: Operator, name: str) -> None:
     with pytest.raises(mqredis.UnsupportedAccess, match="without"):
         operator.delete(name, trash=60)

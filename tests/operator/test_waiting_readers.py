@@ -1,4 +1,4 @@
-"""Readers that wait are notified of what operators do: of messages that they send, and of the log of actions."""
+"""Waiting readers are notified of messages that operators' actions send, and of log entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ ACTS: dict[str, Callable[[Operator], object]] = {
 
 
 @pytest.mark.parametrize("act, queue", [("trigger", "orders"), *((act, ACTIONS) for act in ACTS)])
-def test_it_is_notified(backend: Backend, qm: QueueManager, operator: Operator, act: str, queue: str) -> None:
+def test_waiting_reader_is_notified_of_an_operator_action(
+    backend: Backend, qm: QueueManager, operator: Operator, act: str, queue: str
+) -> None:
     operator.create_schedule("nightly", "0 3 * * *", "orders", "go")
     qm.open(ACTIONS).purge()
     with mqredis.connect(backend.client(), settings=LATE) as other:

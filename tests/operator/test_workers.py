@@ -1,4 +1,4 @@
-"""Workers that operators see, pause and stop."""
+"""Workers: shown, paused and stopped by operators."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mqredis.worker.heartbeat import Pauses
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Ask the broker until something holds."""
+    """Poll until the condition holds."""
     deadline = monotonic() + 30
     while not condition():
-        assert monotonic() < deadline, "it did not come true"
+        assert monotonic() < deadline, "the condition never became true"
 
 
 @pytest.fixture
@@ -59,7 +59,9 @@ def put(qm: QueueManager, body: str, name: str = "orders") -> int:
         return queue.send(body).lookup_id
 
 
-def test_a_worker_tells_what_it_does(qm: QueueManager, running: Worker, handled: list[bytes]) -> None:
+def test_worker_info_reports_consumers_and_counts(
+    qm: QueueManager, running: Worker, handled: list[bytes]
+) -> None:
     found = one(qm)
     assert found.last_seen > found.started_at - timedelta(milliseconds=1)
     until(lambda: one(qm).last_seen > found.last_seen)
@@ -74,7 +76,7 @@ def test_a_worker_tells_what_it_does(qm: QueueManager, running: Worker, handled:
     assert handled == [b"good"]
 
 
-def test_a_paused_queue_is_not_read_and_others_are(
+def test_paused_queue_is_not_read_while_others_are(
     qm: QueueManager, operator: Operator, worker: Worker, handled: list[bytes]
 ) -> None:
     qm.create_queue("mails")
@@ -93,7 +95,7 @@ def test_a_paused_queue_is_not_read_and_others_are(
     assert qm.pauses() == []
 
 
-def test_a_paused_consumer_reads_nothing(
+def test_paused_consumer_reads_nothing(
     qm: QueueManager, operator: Operator, worker: Worker, handled: list[bytes]
 ) -> None:
     qm.create_queue("mails")
@@ -107,7 +109,7 @@ def test_a_paused_consumer_reads_nothing(
         until(lambda: handled == [b"second"])
 
 
-def test_readers_that_wait_leave_a_queue_that_is_paused(
+def test_waiting_readers_leave_a_paused_queue(
     qm: QueueManager, operator: Operator, running: Worker, handled: list[bytes]
 ) -> None:
     until(lambda: qm.queue_info("orders").waiters)
@@ -118,14 +120,14 @@ def test_readers_that_wait_leave_a_queue_that_is_paused(
     until(lambda: handled == [b"mail"])
 
 
-def test_messages_that_lapsed_belong_to_their_queue() -> None:
+def test_pause_of_a_queue_includes_its_lapsed_messages() -> None:
     pauses = Pauses(frozenset({"q:orders"}))
     assert pauses.queue("orders")
     assert pauses.queue("orders;lapsed")
     assert not pauses.queue("mails")
 
 
-def test_a_worker_is_asked_to_stop(qm: QueueManager, operator: Operator, worker: Worker) -> None:
+def test_stop_worker_stops_a_running_worker(qm: QueueManager, operator: Operator, worker: Worker) -> None:
     with worker.background(qm):
         until(qm.workers)
         operator.stop_worker(one(qm).id)
@@ -134,7 +136,7 @@ def test_a_worker_is_asked_to_stop(qm: QueueManager, operator: Operator, worker:
         operator.stop_worker("abc")
 
 
-def test_one_running_handler_is_cancelled(qm: QueueManager, operator: Operator) -> None:
+def test_cancel_handler_ends_one_running_handler(qm: QueueManager, operator: Operator) -> None:
     worker = Worker(heartbeat_seconds=0.25, shutdown_seconds=5)
     begun, ended = threading.Event(), threading.Event()
 
@@ -160,7 +162,7 @@ def test_one_running_handler_is_cancelled(qm: QueueManager, operator: Operator) 
         assert "an operator has cancelled the handler" in str(poison.peek(0).reason)
 
 
-def test_what_operators_told_workers_is_logged(qm: QueueManager, operator: Operator) -> None:
+def test_pause_and_resume_are_logged_once_per_token(qm: QueueManager, operator: Operator) -> None:
     operator.pause("orders", token="t")
     operator.pause("orders", token="t")
     operator.resume("orders")
@@ -168,7 +170,7 @@ def test_what_operators_told_workers_is_logged(qm: QueueManager, operator: Opera
         assert [entry.label for entry in log.browse()] == ["pause", "resume"]
 
 
-def test_a_pause_of_no_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
+def test_pause_of_an_unknown_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
     for name in ("nosuch", "nosuch;poison", "orders;posion"):
         with pytest.raises(QueueNotFound, match="there is no queue"):
             operator.pause(name)
