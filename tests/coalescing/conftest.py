@@ -1,4 +1,4 @@
-"""A client and a queue, real and fake, and a gate before the calls."""
+"""Fixtures: a client and a queue on a real and a fake server, and a gate that holds calls back."""
 
 from __future__ import annotations
 

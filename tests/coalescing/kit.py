@@ -1,4 +1,4 @@
-"""What holds calls back, and what tells how they ended."""
+"""Helpers that hold calls back, and that report how they ended."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from mqredis.operations.send import Send
 from tests.support.counts import messages_of
 
 SETTINGS = Settings(allow_volatile=True)
-IMPATIENT = SETTINGS.model_copy(update={"retry_seconds": 0})
+NO_RETRIES = SETTINGS.model_copy(update={"retry_seconds": 0})
 Queue = mqredis.asyncio.Queue
 
 
-def lane_of(queue: Any) -> Any:
-    """The lane of the sends of this queue."""
+def send_batcher(queue: Any) -> Any:
+    """The batcher of the sends to this queue."""
     return queue._handle.batchers[Send]
 
 
 class Gate:
-    """Keeps the calls of a client at its door, and counts what they carry."""
+    """Holds the calls of a client back, and counts their messages and settlements."""
 
     def __init__(self, qm: Any) -> None:
         self.open = asyncio.Event()
         self.open.set()
         self.waiting = 0
-        # How many messages went with each call.
+        # Number of messages of each send call.
         self.sizes: list[int] = []
-        # How many locks were settled by each call that does nothing else.
+        # Number of locks settled by each settle call.
         self.settled: list[int] = []
         self._driver = qm._driver
         self._call = qm._driver.call
         qm._driver.call = self.call
 
-    def away(self) -> None:
-        """Let all calls through from now on."""
+    def remove(self) -> None:
+        """Remove the gate: from now on calls are neither held nor counted."""
         del self._driver.call
 
     async def call(self, call: Any, *args: Any) -> Any:
@@ -51,13 +51,13 @@ class Gate:
 
     async def wait(self) -> None:
         self.waiting += 1
-        await turns(1)  # a fake answers at once
+        await turns(1)  # a fake server replies at once
         await self.open.wait()
         self.waiting -= 1
 
 
 async def turns(count: int = 3) -> None:
-    """Let the others go on."""
+    """Let other tasks run for ``count`` iterations of the event loop."""
     loop = asyncio.get_running_loop()
     for _ in range(count):
         turned = loop.create_future()
@@ -66,7 +66,7 @@ async def turns(count: int = 3) -> None:
 
 
 async def gathered(gate: Gate, *sends: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-    """The first of them is under way, and stays so until the gate is opened; the others wait for it."""
+    """Start the sends: the first is held at the gate, the others wait to be batched."""
     gate.open.clear()
     tasks = [asyncio.ensure_future(one) for one in sends]
     await turns()
@@ -93,7 +93,7 @@ def kinds(found: list[Any]) -> list[str]:
 
 
 async def under_way(gate: Gate, tasks: list[asyncio.Task[Any]]) -> None:
-    """The first is answered, and the others are under way, at the gate."""
+    """Let the first call finish; return when the call of the others is held at the gate."""
     gate.open.set()
     await asyncio.wait([tasks[0]])
     gate.open.clear()

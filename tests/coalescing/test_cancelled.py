@@ -1,4 +1,4 @@
-"""Senders that are cancelled: before their message went, on its way, between the answer and their next step."""
+"""Sends that are cancelled: before the call, during it, and after the reply."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.coalescing.kit import (
     bodies,
     gathered,
     kinds,
-    lane_of,
     outcomes,
+    send_batcher,
     turns,
     under_way,
 )
 from tests.support.counts import messages_of
 
 
-async def test_a_sender_cancelled_before_his_message_went_never_sent_it(queue, gate):
+async def test_send_cancelled_before_its_call_is_not_sent(queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(6)))
     for n in (1, 4):
         tasks[n].cancel()
@@ -28,7 +28,7 @@ async def test_a_sender_cancelled_before_his_message_went_never_sent_it(queue, g
     assert queue._manager._driver.unknown == []
 
 
-async def test_nobody_is_left_when_all_who_gathered_are_cancelled(queue, gate):
+async def test_no_call_is_made_if_all_batched_sends_are_cancelled(queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
     for task in tasks[1:]:
         task.cancel()
@@ -38,14 +38,14 @@ async def test_nobody_is_left_when_all_who_gathered_are_cancelled(queue, gate):
     assert await bodies(queue) == [b"0", b"next"]
 
 
-async def test_the_first_is_cancelled_and_the_others_go(queue, gate):
+async def test_cancelled_first_send_does_not_affect_the_others(queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
     tasks[0].cancel()
     assert kinds(await outcomes(gate, tasks)) == ["CancelledError", "", "", ""]
     assert await bodies(queue) == [b"1", b"2", b"3"]
 
 
-async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody(qm, queue, gate):
+async def test_send_cancelled_during_the_call_can_be_resolved_and_others_succeed(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(5)))
     original, reached = gate._call, asyncio.Event()
     answered = asyncio.Event()
@@ -53,7 +53,7 @@ async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody
     async def held(call: Any, *args: Any) -> Any:
         answer = await original(call, *args)
         if call.script == "send" and messages_of(call) > 1:
-            reached.set()  # the server has done it, and the client does not know
+            reached.set()  # the server has executed the call, the client has no reply yet
             await answered.wait()
         return answer
 
@@ -76,15 +76,15 @@ async def test_a_sender_cancelled_while_his_message_is_under_way_disturbs_nobody
     assert await bodies(queue) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-async def test_a_sender_cancelled_between_the_answer_and_his_next_step_may_ask_for_it(qm, queue, gate):
+async def test_send_cancelled_after_the_reply_can_be_resolved(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(3)))
-    tell = lane_of(queue)._answer
+    tell = send_batcher(queue)._answer
 
     def and_cancel(*args: Any) -> None:
         tell(*args)
         tasks[1].cancel()
 
-    lane_of(queue)._answer = and_cancel
+    send_batcher(queue)._answer = and_cancel
     found = await outcomes(gate, tasks)
     assert kinds(found) == ["", "CancelledError", ""]
     await queue.send(b"3")  # in another slot
@@ -92,7 +92,7 @@ async def test_a_sender_cancelled_between_the_answer_and_his_next_step_may_ask_f
     assert await bodies(queue) == [b"0", b"1", b"2", b"3"]
 
 
-async def test_cancelled_at_any_moment(qm, queue, gate):
+async def test_sends_cancelled_at_random_moments_lose_and_duplicate_nothing(qm, queue, gate):
     seed = random.randrange(1 << 32)
     dice = random.Random(seed)
     sent: set[bytes] = set()
@@ -106,12 +106,12 @@ async def test_cancelled_at_any_moment(qm, queue, gate):
         task.cancel()
 
     cancels = 0
-    for lap in range(60):
-        tasks = [asyncio.create_task(one(b"%d %d" % (lap, n))) for n in range(8)]
+    for round_number in range(60):
+        tasks = [asyncio.create_task(one(b"%d %d" % (round_number, n))) for n in range(8)]
         await asyncio.gather(*(cancelled(task, dice.randrange(16)) for task in tasks))
         found = await asyncio.gather(*tasks, return_exceptions=True)
         cancels += sum(isinstance(one, asyncio.CancelledError) for one in found)
-    while lane_of(queue).under_way:
+    while send_batcher(queue).under_way:
         await turns(1)
     unknown = qm._driver.unknown
     done = [(await qm.resolve(token)).outcome for token in unknown].count("done")
@@ -121,13 +121,13 @@ async def test_cancelled_at_any_moment(qm, queue, gate):
     assert len(there) - len(sent) == done, f"seed {seed}: {cancels} cancelled, {len(unknown)} unknown"
 
 
-async def test_somebody_cancels_the_task_that_is_ours(qm, queue, gate):
+async def test_cancelled_batcher_task_is_replaced_before_the_call(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(3)))
     await under_way(gate, tasks)
     later = asyncio.ensure_future(queue.send(b"3"))
     await turns()
-    lane_of(queue)._task.cancel()
+    send_batcher(queue)._task.cancel()
     await turns()
     found = await outcomes(gate, [*tasks, later])
-    assert kinds(found) == [""] * 4, "it had not left: another task takes it"
+    assert kinds(found) == [""] * 4, "the call had not been made, so another task makes it"
     assert await bodies(queue) == [b"0", b"1", b"2", b"3"]

@@ -1,4 +1,4 @@
-"""Readers that are cancelled during a call that locks: the messages that it has locked are released at once."""
+"""Readers that are cancelled during a lock call: the messages that it locked are released at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def qm(url: str) -> AsyncIterator[mqredis.asyncio.QueueManager]:
         yield manager
 
 
-class Cut:
+class CancelAtRead:
     """Cancels a task when it sends its next read, so that the task never gets the reply."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -54,8 +54,8 @@ class Cut:
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
-    return Cut(monkeypatch)
+def cancel_at_read(monkeypatch: pytest.MonkeyPatch) -> CancelAtRead:
+    return CancelAtRead(monkeypatch)
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
@@ -81,7 +81,7 @@ async def nothing_held(qm: Any) -> None:
 
 @pytest_asyncio.fixture
 async def real(redis_server: RedisServer) -> AsyncIterator[mqredis.asyncio.QueueManager]:
-    """A fake replies before the task can be cancelled."""
+    """A real server; a fake one replies before the task can be cancelled."""
     async with mqredis.asyncio.connect(redis_server.url, settings=SETTINGS) as manager:
         await manager.create_queue("q")
         yield manager
@@ -93,23 +93,23 @@ async def send(queue: Any) -> None:
 
 @how
 @pytest.mark.parametrize("times", [1, 3])
-async def test_the_first_look(real, cut, how, times):
+async def test_lock_cancelled_during_its_first_poll_is_released(real, cancel_at_read, how, times):
     q = await real.open("q")
     await send(q)
-    await (await q.lock(0)).abort()  # what comes first is done
+    await (await q.lock(0)).abort()  # does what only the first call of a session does
     for n in range(times):
 
         async def lock() -> Any:
             return await q.lock(0, **how)
 
-        cut.task = asyncio.create_task(lock())
-        await cancelled(cut.task)
-        assert cut.cuts == n + 1
+        cancel_at_read.task = asyncio.create_task(lock())
+        await cancelled(cancel_at_read.task)
+        assert cancel_at_read.cuts == n + 1
     await nothing_held(real)
 
 
 @how
-async def test_the_look_that_registers(real, cut, how):
+async def test_lock_cancelled_during_registration_is_deregistered(real, cancel_at_read, how):
     q = await real.open("q")
 
     async def lock() -> Any:
@@ -119,15 +119,15 @@ async def test_the_look_that_registers(real, cut, how):
     await waiting(real)
     first.cancel()
     await cancelled(first)
-    cut.task = asyncio.create_task(lock())
-    await cancelled(cut.task)
+    cancel_at_read.task = asyncio.create_task(lock())
+    await cancelled(cancel_at_read.task)
     assert (await real.queue_info("q")).waiters == 0
     await send(q)
     await nothing_held(real)
 
 
 @how
-async def test_the_look_of_one_that_was_rung(real, cut, how):
+async def test_lock_cancelled_during_the_poll_after_a_notification_is_released(real, cancel_at_read, how):
     q = await real.open("q")
 
     async def lock() -> Any:
@@ -135,23 +135,23 @@ async def test_the_look_of_one_that_was_rung(real, cut, how):
 
     task = asyncio.create_task(lock())
     await waiting(real)
-    cut.task = task
+    cancel_at_read.task = task
     await send(q)
-    if how in (HOW["plain"], HOW["long-lease"]):  # it is handed its message, and makes no look
+    if how in (HOW["plain"], HOW["long-lease"]):  # it gets the message by handoff, and does not poll
         await (await task).abort()
     else:
         await cancelled(task)
-        assert cut.cuts == 1
+        assert cancel_at_read.cuts == 1
     await nothing_held(real)
 
 
 @pytest.mark.parametrize("reader", ["lookup", "browser", "cursor", "several"])
-async def test_other_locks(real, cut, reader):
+async def test_cancelled_locks_of_other_readers_are_released(real, cancel_at_read, reader):
     q = await real.open("q")
     sent = await q.send(b"A", correlation_id="c")
     browser, cursor = await q.browser(), await q.cursor()
     await cursor.peek(0)
-    looks: dict[str, Callable[[], Any]] = {
+    locks_by_reader: dict[str, Callable[[], Any]] = {
         "lookup": lambda: q.lock_by_lookup_id(sent.lookup_id),
         "browser": lambda: browser.first(lock=True),
         "cursor": lambda: cursor.lock(0),
@@ -159,40 +159,40 @@ async def test_other_locks(real, cut, reader):
     }
 
     async def lock() -> Any:
-        return await looks[reader]()
+        return await locks_by_reader[reader]()
 
-    cut.task = asyncio.create_task(lock())
-    await cancelled(cut.task)
-    assert cut.cuts == 1
+    cancel_at_read.task = asyncio.create_task(lock())
+    await cancelled(cancel_at_read.task)
+    assert cancel_at_read.cuts == 1
     await nothing_held(real)
 
 
-async def test_many_and_what_they_commit_on_their_way(real, cut):
+async def test_cancelled_lock_many_releases_its_locks_and_its_commits_can_be_resolved(real, cancel_at_read):
     q = await real.open("q")
     await q.send_many([b"%d" % n for n in range(4)])
     (held,) = await q.lock_many(1, 0)
-    cut.task = asyncio.create_task(q.lock_many(3, 0, settle=[held]))
-    await cancelled(cut.task)
+    cancel_at_read.task = asyncio.create_task(q.lock_many(3, 0, settle=[held]))
+    await cancelled(cancel_at_read.task)
     info = await real.queue_info("q")
     assert info.locked <= 1
-    (token,) = real.unknown  # whether the commit was done is for the caller to ask
+    (token,) = real.unknown  # the caller can find out whether the commit was done
     resolution = await real.resolve(token)
     assert (info.messages, info.locked) == ((3, 0) if resolution.outcome == "done" else (4, 1))
     assert real.unknown == []
 
 
-async def test_a_receive_is_told_by_its_token(real, cut):
+async def test_cancelled_receive_can_be_resolved_by_its_token(real, cancel_at_read):
     q = await real.open("q")
     await send(q)
-    cut.task = asyncio.create_task(q.receive(0, **HOW["match"]))
-    await cancelled(cut.task)
+    cancel_at_read.task = asyncio.create_task(q.receive(0, **HOW["match"]))
+    await cancelled(cancel_at_read.task)
     for token in real.unknown:
         left = (await real.queue_info("q")).messages
         assert (await real.resolve(token)).outcome == ("never" if left else "done")
 
 
 @how
-async def test_at_any_moment(qm, how):
+async def test_lock_cancelled_at_any_moment_is_released(qm, how):
     q = await qm.open("q")
 
     async def lock() -> Any:

@@ -1,4 +1,4 @@
-"""Sends of several tasks go in one call, and each caller sees what he would have seen alone."""
+"""Concurrent sends are batched into one call; each caller gets the result of its own message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.coalescing.kit import (
 # ---- how many calls ------------------------------------------------------------------------------
 
 
-async def test_what_comes_while_a_call_is_under_way_goes_in_one_call(queue, gate):
+async def test_sends_during_a_call_are_batched_into_the_next_one(queue, gate):
     sent = await asyncio.gather(*(queue.send(b"%d" % n, correlation_id=f"c{n}") for n in range(100)))
     assert gate.sizes == [1, 99]
     assert [one.lookup_id for one in sent] == sorted(one.lookup_id for one in sent)
@@ -43,7 +43,7 @@ async def test_what_comes_while_a_call_is_under_way_goes_in_one_call(queue, gate
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 20])
-async def test_tasks_that_go_on_sending_go_together(queue, gate, tasks):
+async def test_tasks_that_send_repeatedly_share_one_call_per_round(queue, gate, tasks):
     times = 30
 
     async def work(task: int) -> None:
@@ -58,7 +58,7 @@ async def test_tasks_that_go_on_sending_go_together(queue, gate, tasks):
         assert [n for which, n in found if which == task] == list(range(times))
 
 
-async def test_a_call_takes_no_more_than_a_batch(queue, gate, monkeypatch):
+async def test_batches_are_limited_in_messages_and_bytes(queue, gate, monkeypatch):
     monkeypatch.setattr(operations, "CALL_BYTES", 10_000)
     many = [queue.send(b"") for _ in range(commands.BATCH + 10)]
     large = [queue.send(b"x" * 6000) for _ in range(3)]
@@ -67,7 +67,7 @@ async def test_a_call_takes_no_more_than_a_batch(queue, gate, monkeypatch):
     assert gate.sizes == [1, commands.BATCH, 10, 1, 1]
 
 
-async def test_what_a_batch_would_treat_otherwise_goes_alone(qm, queue, gate):
+async def test_sends_with_special_handling_are_not_batched(qm, queue, gate):
     await qm.create_queue("admin")
     await qm.create_queue("t", transactional=True)
     plain = await qm.open("t")
@@ -93,7 +93,7 @@ async def test_what_a_batch_would_treat_otherwise_goes_alone(qm, queue, gate):
 # ---- refusals ------------------------------------------------------------------------------------
 
 
-async def test_those_that_fit_are_taken_in_order(qm, queue, gate):
+async def test_quota_accepts_batched_messages_in_order(qm, queue, gate):
     await qm.update_queue("q", quota_messages=7)
     found = await outcomes(gate, await gathered(gate, *(queue.send(b"%d" % n) for n in range(20))))
     assert kinds(found) == [""] * 7 + ["QueueQuotaExceeded"] * 13
@@ -102,7 +102,7 @@ async def test_those_that_fit_are_taken_in_order(qm, queue, gate):
     assert gate.sizes == [1, 19] + [1] * 19
 
 
-async def test_a_smaller_one_behind_a_larger_one_fits(qm, queue, gate):
+async def test_smaller_message_after_a_refused_larger_one_is_accepted(qm, queue, gate):
     await qm.update_queue("q", quota_bytes=1000)
     sizes = [500, 600, 100, 600, 50]
     found = await outcomes(gate, await gathered(gate, *(queue.send(b"x" * size) for size in sizes)))
@@ -110,7 +110,7 @@ async def test_a_smaller_one_behind_a_larger_one_fits(qm, queue, gate):
     assert [len(body) for body in await bodies(queue)] == [500, 100, 50]
 
 
-async def test_what_is_wrong_with_one_is_told_to_that_one(qm, queue, gate):
+async def test_error_of_one_message_is_raised_in_its_own_send(qm, queue, gate):
     await qm.update_queue("q", max_message_bytes=10_000)  # the handle was opened before
     tasks = await gathered(
         gate,
@@ -133,7 +133,7 @@ async def test_what_is_wrong_with_one_is_told_to_that_one(qm, queue, gate):
     assert (await qm.queue_info("q")).messages == 4
 
 
-async def test_a_refused_batch_leaves_nothing_behind(qm, queue, gate):
+async def test_refused_batch_sends_no_acknowledgements_of_its_own(qm, queue, gate):
     await qm.create_queue("admin")
     await qm.update_queue("q", quota_messages=3)
     asks = {"acknowledge": Acknowledge.NEGATIVE_ARRIVAL, "administration_queue": "admin"}
@@ -147,7 +147,7 @@ async def test_a_refused_batch_leaves_nothing_behind(qm, queue, gate):
     assert (await qm.queue_info("admin")).messages == len({2, 5} & {*refused})
 
 
-async def test_a_queue_that_is_gone_or_closed_for_sending(qm, queue, gate):
+async def test_inhibited_or_deleted_queue_refuses_all_batched_sends(qm, queue, gate):
     await qm.update_queue("q", put_inhibited=True)
     found = await outcomes(gate, await gathered(gate, *(queue.send(b"x") for _ in range(5))))
     assert kinds(found) == ["PutInhibited"] * 5
@@ -156,25 +156,27 @@ async def test_a_queue_that_is_gone_or_closed_for_sending(qm, queue, gate):
     found = await outcomes(gate, await gathered(gate, *(queue.send(b"x") for _ in range(5))))
     assert kinds(found) == ["QueueNotAvailable"] * 5
     assert len({id(one) for one in found}) == 5
-    assert gate.sizes == [1, 4], "that is the same for all of them"
+    assert gate.sizes == [1, 4], "the error is the same for all of them"
 
 
 # ---- ends ----------------------------------------------------------------------------------------
 
 
-async def test_the_manager_is_closed_while_sends_gather(qm, queue, gate):
+async def test_close_of_the_manager_fails_batched_sends(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
     qm._driver.core.patience = 0.05
     await qm.close()
     async with asyncio.timeout(30):
         found = await outcomes(gate, tasks)
-    assert kinds(found) == ["BrokerUnavailable", *["InvalidHandle"] * 3], "the first was under way already"
+    assert kinds(found) == ["BrokerUnavailable", *["InvalidHandle"] * 3], (
+        "the call of the first had been made"
+    )
     assert len({id(one) for one in found}) == 4
     with pytest.raises(mqredis.InvalidHandle):
         await queue.send(b"x")
 
 
-async def test_the_handle_is_closed_while_sends_gather(qm, queue, gate):
+async def test_close_of_the_handle_lets_batched_sends_finish(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
     closing = asyncio.ensure_future(queue.close())
     await turns()
@@ -185,7 +187,7 @@ async def test_the_handle_is_closed_while_sends_gather(qm, queue, gate):
     assert (await qm.queue_info("q")).messages == 4
 
 
-def test_an_event_loop_ends_in_the_middle(url: str) -> None:
+def test_client_works_in_a_new_event_loop_after_the_first_was_abandoned(url: str) -> None:
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     gates: list[Gate] = []
 
@@ -199,7 +201,7 @@ def test_an_event_loop_ends_in_the_middle(url: str) -> None:
         return await gathered(gates[0], *(handle.send(b"lost %d" % n) for n in range(3)))
 
     async def go_on() -> list[bytes]:
-        gates.pop().away()
+        gates.pop().remove()
         async with asyncio.timeout(30):
             await asyncio.gather(*(handle.send(b"%d" % n) for n in range(3)))
         found = await bodies(handle)
@@ -219,8 +221,8 @@ def test_an_event_loop_ends_in_the_middle(url: str) -> None:
     second.close()
 
 
-async def test_each_send_is_in_its_own_context(queue, gate):
-    """A span, say, that is open in one task is not open in what another one does."""
+async def test_send_error_belongs_to_its_own_task(queue, gate):
+    """A tracing span of one task, for example, must not cover what another task does."""
     errors: list[MqError] = []
 
     async def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Commits, aborts and rejections by several tasks go in one call; each is told what became of his lock."""
+"""Concurrent commits, aborts and rejections are batched into one call; each caller gets the result of its own lock."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, Journal, Outgoing, Settings
-from tests.coalescing.kit import IMPATIENT, bodies, gathered, outcomes, turns
+from tests.coalescing.kit import NO_RETRIES, bodies, gathered, outcomes, turns
 from tests.support.faults import CutReply
 
 
 async def locks(queue: Any, count: int) -> list[Any]:
-    """Each by a call of its own, so that their fences differ."""
+    """Lock each message by its own call, so that the fences differ."""
     await queue.send_many([b"%d" % n for n in range(count)])
     return [await queue.lock(0) for _ in range(count)]
 
@@ -24,7 +24,7 @@ def names(found: list[Any]) -> list[str]:
     return ["" if one is None else type(one).__name__ for one in found]
 
 
-async def test_what_tasks_settle_at_the_same_time_is_two_calls(qm, queue, gate):
+async def test_50_concurrent_commits_take_two_calls(qm, queue, gate):
     held = await locks(queue, 50)
     await asyncio.gather(*(one.commit() for one in held))
     assert gate.settled == [1, 49]
@@ -33,7 +33,7 @@ async def test_what_tasks_settle_at_the_same_time_is_two_calls(qm, queue, gate):
     assert queue._handle.locks == {}
 
 
-async def test_blocks_of_several_tasks(qm, queue, gate):
+async def test_commits_of_several_worker_tasks_are_batched(qm, queue, gate):
     await queue.send_many([b"%d" % n for n in range(60)])
 
     async def work() -> None:
@@ -46,7 +46,7 @@ async def test_blocks_of_several_tasks(qm, queue, gate):
     assert len(gate.settled) < 20
 
 
-async def test_each_kind_does_what_it_does(qm, queue, gate):
+async def test_batched_commits_aborts_and_rejections_take_effect(qm, queue, gate):
     await queue.send_many([Outgoing(body=b"%d" % n, journal=Journal.DEAD_LETTER) for n in range(5)])
     held = [await queue.lock(0) for _ in range(5)]
     settling = [
@@ -58,7 +58,7 @@ async def test_each_kind_does_what_it_does(qm, queue, gate):
     ]
     assert names(await outcomes(gate, await gathered(gate, *settling))) == [""] * 5
     assert gate.settled == [1, 4] or gate.settled == [1, 4, 4], (
-        "once more where a queue beside it was asked for"
+        "the call is repeated if it needs another queue"
     )
     assert await bodies(queue) == [b"1"]
     async with qm.open(mqredis.keys.DEAD_LETTER) as dead:
@@ -67,7 +67,7 @@ async def test_each_kind_does_what_it_does(qm, queue, gate):
     assert reasons == [(b"2", "receive_rejected: two"), (b"4", "receive_rejected: four")]
 
 
-async def test_a_lost_lock_is_told_to_who_had_it(qm, queue, gate):
+async def test_lost_lock_is_raised_in_its_own_commit(qm, queue, gate):
     held = await locks(queue, 5)
     await held[2].abort()
     again = await queue.lock(0)
@@ -80,16 +80,16 @@ async def test_a_lost_lock_is_told_to_who_had_it(qm, queue, gate):
     assert [one.settled for one in held] == [True, True, True, True, True]  # the third by its abort
 
 
-async def test_one_lock_settled_twice(qm, queue, gate):
+async def test_second_settlement_of_a_lock_is_refused(qm, queue, gate):
     first, second, third, fourth = await locks(queue, 4)
     settling = [first.commit(), second.abort(), third.commit(), second.commit(), fourth.commit()]
     found = await outcomes(gate, await gathered(gate, *settling))
     assert names(found) == ["", "", "", "LockLost", ""]
-    assert gate.settled == [1, 2, 2], "one after the other"
+    assert gate.settled == [1, 2, 2], "the second settlement is in a later call"
     assert await bodies(queue) == [b"1"]
 
 
-async def test_what_needs_a_call_of_its_own_has_it(qm, queue, gate):
+async def test_settlements_with_special_handling_are_not_batched(qm, queue, gate):
     held = await locks(queue, 3)
     gate.open.clear()
     tasks = [
@@ -101,7 +101,7 @@ async def test_what_needs_a_call_of_its_own_has_it(qm, queue, gate):
     assert names(await outcomes(gate, tasks)) == [""] * 3
 
 
-async def test_one_is_cancelled_before_it_goes(qm, queue, gate):
+async def test_commit_cancelled_before_its_call_is_not_made(qm, queue, gate):
     held = await locks(queue, 4)
     tasks = await gathered(gate, *(one.commit() for one in held))
     tasks[2].cancel()
@@ -112,15 +112,15 @@ async def test_one_is_cancelled_before_it_goes(qm, queue, gate):
     assert (await qm.queue_info("q")).messages == 0
 
 
-async def test_the_handle_was_closed(queue, gate):
+async def test_commit_on_a_closed_handle_is_refused(queue, gate):
     held = await locks(queue, 3)
     await queue.close()
     found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
     assert names(found) == ["InvalidHandle"] * 3
 
 
-async def test_nobody_knows(proxy):
-    async with mqredis.asyncio.connect(proxy.url(), settings=IMPATIENT) as qm:
+async def test_lost_reply_gives_outcome_unknown_for_all_batched_commits(proxy):
+    async with mqredis.asyncio.connect(proxy.url(), settings=NO_RETRIES) as qm:
         await qm.create_queue("q")
         queue = await qm.open("q")
         held = await locks(queue, 4)
@@ -138,7 +138,7 @@ async def test_nobody_knows(proxy):
         assert (await qm.queue_info("q")).messages == 0
 
 
-async def test_what_falls_short_is_settled(redis_server):
+async def test_durability_shortfall_is_raised_and_the_locks_are_settled(redis_server):
     short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
     with mqredis.connect(redis_server.url) as plain:
         plain.create_queue("q")
@@ -153,7 +153,7 @@ async def test_what_falls_short_is_settled(redis_server):
 
 
 @pytest.mark.parametrize("how", ["commit", "abort"])
-async def test_a_message_of_segments_goes_alone(queue, gate, how):
+async def test_settlement_of_a_segmented_message_is_not_batched(queue, gate, how):
     await queue.send_group([b"abcdef"], segment_bytes=2)
     whole = await queue.lock(0, grouping=mqredis.Grouping.COMPLETE_MESSAGE)
     held = await locks(queue, 3)
@@ -161,6 +161,8 @@ async def test_a_message_of_segments_goes_alone(queue, gate, how):
     settling = (held[0].commit(), getattr(whole, how)(), held[1].commit(), held[2].commit())
     tasks = [asyncio.ensure_future(one) for one in settling]
     await turns()
-    assert gate.waiting == 4, "and so does all else while it is held: its parts are locks of their own"
+    assert gate.waiting == 4, (
+        "while it is locked no other settlement is batched either, since its segments have own locks"
+    )
     assert names(await outcomes(gate, tasks)) == [""] * 4
     assert await bodies(queue) == ([] if how == "commit" else [b"ab", b"cd", b"ef"])

@@ -1,4 +1,4 @@
-"""Lost connections during joint calls: unknown outcomes, an unavailable server, a level that is not reached."""
+"""Failures of batched calls: unknown outcomes, an unavailable server, durability levels that are not reached."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mqredis import (
     Settings,
 )
 from tests.coalescing.kit import (
-    IMPATIENT,
+    NO_RETRIES,
     SETTINGS,
     Gate,
     Queue,
     bodies,
     gathered,
     kinds,
-    lane_of,
     outcomes,
+    send_batcher,
     turns,
 )
 from tests.support.faults import CutReply, CutRequest, Hold
@@ -43,14 +43,14 @@ async def through(
 
 
 def batch(request: Any) -> bool:
-    """A call that sends three messages."""
+    """True for a call that sends three messages."""
     return b"333" in request.args
 
 
 @pytest.mark.parametrize(
     "fault, outcome", [(CutReply(), "done"), (CutRequest(), "never"), (CutRequest(200), "never")]
 )
-async def test_nobody_knows_what_became_of_a_call(proxy, redis_server, fault, outcome):
+async def test_lost_connection_gives_outcome_unknown_with_one_token(proxy, redis_server, fault, outcome):
     async def work(qm: Any, queue: Queue) -> None:
         rule = proxy.add(fault, where=batch)
         found = await asyncio.gather(*(queue.send(b"%d" % n) for n in range(4)), return_exceptions=True)
@@ -66,10 +66,10 @@ async def test_nobody_knows_what_became_of_a_call(proxy, redis_server, fault, ou
         wanted = [b"0", b"1", b"2", b"3"] if outcome == "done" else [b"0"]
         assert await bodies(queue) == wanted, "it was sent again"
 
-    await through(proxy, IMPATIENT, work)
+    await through(proxy, NO_RETRIES, work)
 
 
-async def test_a_lost_answer_is_asked_for_again(proxy):
+async def test_lost_reply_is_fetched_by_repeating_the_call(proxy):
     async def work(qm: Any, queue: Queue) -> None:
         rule = proxy.add(CutReply(5), where=batch)
         found = await asyncio.gather(*(queue.send(b"%d" % n) for n in range(4)))
@@ -81,14 +81,14 @@ async def test_a_lost_answer_is_asked_for_again(proxy):
     await through(proxy, SETTINGS, work)
 
 
-async def test_somebody_cancels_the_task_that_is_ours_when_all_is_sent(proxy):
+async def test_cancelled_batcher_task_gives_outcome_unknown_after_the_call(proxy):
     async def work(qm: Any, queue: Any) -> None:
         rule = proxy.add(Hold(reply=True), where=batch)
         tasks = [asyncio.ensure_future(queue.send(b"%d" % n)) for n in range(4)]
         assert await asyncio.to_thread(rule.wait)
         later = asyncio.ensure_future(queue.send(b"4"))
         await turns()
-        lane_of(queue)._task.cancel()
+        send_batcher(queue)._task.cancel()
         await turns()
         rule.release()
         found: list[Any] = await asyncio.gather(*tasks, later, return_exceptions=True)
@@ -99,7 +99,7 @@ async def test_somebody_cancels_the_task_that_is_ours_when_all_is_sent(proxy):
     await through(proxy, SETTINGS, work)
 
 
-async def test_no_server(proxy):
+async def test_unavailable_server_fails_all_batched_sends(proxy):
     async def work(qm: Any, queue: Queue) -> None:
         proxy.down = True
         proxy.cut_all()
@@ -111,15 +111,15 @@ async def test_no_server(proxy):
         await queue.send(b"x")
         assert await bodies(queue) == [b"x"]
 
-    await through(proxy, IMPATIENT, work)
+    await through(proxy, NO_RETRIES, work)
 
 
-async def test_who_has_patience_left_goes_again(queue, gate, monkeypatch):
-    """The time of one caller is over before that of those who came after him."""
+async def test_batched_sends_with_time_left_are_retried(queue, gate, monkeypatch):
+    """The retry time of the first callers is over before that of the later ones."""
     driver = queue._manager._driver
     monkeypatch.setattr(driver.core, "patience", 1000.0)
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
-    for one in list(lane_of(queue)._waiting)[:2]:
+    for one in list(send_batcher(queue)._waiting)[:2]:
         one.since -= 1000.0
     original, deadlines = gate._call, []
 
@@ -136,7 +136,7 @@ async def test_who_has_patience_left_goes_again(queue, gate, monkeypatch):
     assert await bodies(queue) == [b"0", b"3"]
 
 
-async def test_what_falls_short_is_told_to_each_with_his_result(redis_server):
+async def test_durability_shortfall_is_raised_with_the_result_of_each_send(redis_server):
     short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
     with mqredis.connect(redis_server.url) as plain:
         plain.create_queue("q")
