@@ -1,4 +1,4 @@
-"""A walk through every script: for tests that look at all calls. A new script must be reached from here."""
+"""A scenario that calls every script, for tests that check all calls. A new script must be called here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.counts import set_count
 
 
 def everything(qm: QueueManager, raw: Any) -> None:
-    """``raw``: a client for plain commands, to plant what the doctor repairs."""
+    """Call every script; ``raw`` is a Redis client, used to plant a fault that the doctor repairs."""
     qm.create_queue("orders", quota_messages=10_000, quota_bytes=10_000_000)
     qm.create_queue("tx", transactional=True)
     qm.create_queue("turns", group_exclusive=True)
@@ -64,7 +64,7 @@ def everything(qm: QueueManager, raw: Any) -> None:
 
 
 def _shown(qm: QueueManager) -> None:
-    """What operators are shown, with something of each kind to show."""
+    """The calls that operators use to inspect a manager, with items of each kind."""
     tx, orders = qm.open("tx"), qm.open("orders")
     held = qm.transaction()
     tx.send(b"x", transaction=held)

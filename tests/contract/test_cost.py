@@ -50,7 +50,7 @@ def qm(redis_server: RedisServer) -> Any:
 
 
 def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10) -> tuple[float, float]:
-    """Round trips and commands inside scripts, per run of ``work``."""
+    """Return round trips and commands inside scripts, per run of ``work``."""
     work()
     with redis_server.client() as client:
         client.config_resetstat()
@@ -61,7 +61,7 @@ def _cost(redis_server: RedisServer, work: Callable[[], object], times: int = 10
 
 
 def _counted(client: Any) -> tuple[int, int]:
-    """Script calls and commands inside them, since the figures were reset."""
+    """Script calls, and commands inside them, since the statistics were reset."""
     stats = client.info("commandstats")
     calls = {name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()}
     scripts = calls.pop("evalsha", 0) + calls.pop("fcall", 0)
@@ -80,12 +80,12 @@ def test_every_script_loads_as_a_function(redis_server: RedisServer) -> None:
             client.execute_command("FUNCTION", "DELETE", library.title)
 
 
-def test_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_cost_of_send(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     assert _cost(redis_server, lambda: queue.send(b"x", properties={"a": 1})) == (1, 5)
 
 
-def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_100_concurrent_sends_take_two_calls(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     async def send() -> tuple[float, float]:
         async with (
             mqredis.asyncio.connect(redis_server.url, manager="cost") as manager,
@@ -100,7 +100,7 @@ def test_what_a_hundred_tasks_send_is_two_calls(qm: mqredis.QueueManager, redis_
     assert asyncio.run(send()) == (2, 5 + 6)  # the first as a send, all others as one send_many
 
 
-def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_send_many_takes_one_call(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     # Two more for any batch of 16 or more: what keeps Redis from searching small hashes and sorted sets from the front
     # for each of them (core/chunked). Records of more than 64 bytes save one of the two.
@@ -109,7 +109,7 @@ def test_send_many_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisSer
 
 
 @pytest.mark.parametrize("size, commands", [(64, 7), (65, 6)])
-def test_a_record_that_fits_the_compact_form_costs_one_more(
+def test_batch_of_records_up_to_64_bytes_costs_one_command_more(
     qm: mqredis.QueueManager, redis_server: RedisServer, size: int, commands: int
 ) -> None:
     # What stands in the hash: the time of arrival (13 digits) before what is sent. Redis keeps up to 64 bytes compact.
@@ -119,15 +119,13 @@ def test_a_record_that_fits_the_compact_form_costs_one_more(
     assert _cost(redis_server, lambda: queue.send_many(bodies)) == (1, commands)
 
 
-def test_receive(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_cost_of_receive(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([b"x"] * 20)
     assert _cost(redis_server, lambda: queue.receive(0)) == (1, 7)
 
 
-def test_lock_next_and_settle_the_last_in_one_round_trip(
-    qm: mqredis.QueueManager, redis_server: RedisServer
-) -> None:
+def test_lock_and_settle_take_one_round_trip(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([b"x"] * 20)
     held: list[mqredis.LockedMessage] = queue.lock_many(1, 0)
@@ -138,13 +136,15 @@ def test_lock_next_and_settle_the_last_in_one_round_trip(
     assert _cost(redis_server, step) == (1, 7)
 
 
-def test_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_cost_of_peek(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send(b"x")
     assert _cost(redis_server, lambda: queue.peek(0)) == (1, 5)
 
 
-def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_each_step_of_a_transaction_takes_one_call(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
     queue = qm.open("t")
     with qm.transaction() as tx:
         queue.send_many([b"x"] * 20, transaction=tx)
@@ -158,23 +158,23 @@ def test_a_step_of_a_transaction_is_one_call(qm: mqredis.QueueManager, redis_ser
     assert round_trips == 3  # receive, send, commit: beginning costs nothing
 
 
-def _ask(*queues: mqredis.Queue) -> None:
-    """The identifiers of what each holds now stand in its index."""
+def _build_indexes(*queues: mqredis.Queue) -> None:
+    """Search in the queues, so that their indexes have the identifiers of all messages."""
     for queue in queues:
         assert not list(queue.browse(match=mqredis.Match(correlation_id="nobody")))
 
 
-@pytest.mark.parametrize("identity, asked", [(None, False), ("c", False), ("c", True)])
-def test_steps_of_a_transaction(
-    qm: mqredis.QueueManager, redis_server: RedisServer, identity: str | None, asked: bool
+@pytest.mark.parametrize("identity, indexed", [(None, False), ("c", False), ("c", True)])
+def test_cost_of_transaction_steps_with_and_without_an_index(
+    qm: mqredis.QueueManager, redis_server: RedisServer, identity: str | None, indexed: bool
 ) -> None:
     qm.create_queue("u", transactional=True)
     source, target = qm.open("t"), qm.open("u")
     for _ in range(60):  # each is the first and the last of its transaction
         with qm.transaction() as tx:
             source.send(b"x", transaction=tx, correlation_id=identity)
-    if asked:
-        _ask(source, target)
+    if indexed:
+        _build_indexes(source, target)
     units: list[mqredis.Transaction] = []
 
     def receive() -> None:
@@ -203,12 +203,12 @@ def test_steps_of_a_transaction(
     cost("commit"), cost("abort")
     # Messages that were there at a search for a correlation id are in an index, which costs a command where they go
     # and where it comes back. What came later does not.
-    assert cost("commit") == [(1, 11 + asked), (1, 8), (1, 15)]
+    assert cost("commit") == [(1, 11 + indexed), (1, 8), (1, 15)]
     # An abort counts the messages that come back for another attempt.
-    assert cost("abort") == [(1, 11 + asked), (1, 8), (1, 15 + asked)]
+    assert cost("abort") == [(1, 11 + indexed), (1, 8), (1, 15 + indexed)]
 
 
-def test_a_commit_that_is_not_plain_reads_each_queue_once(
+def test_commit_with_a_journal_reads_each_queue_once(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
     qm.create_queue("kept", transactional=True, journaling=True)
@@ -226,35 +226,35 @@ def test_a_commit_that_is_not_plain_reads_each_queue_once(
     assert reads == 5
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_batches_cost_as_one(qm: mqredis.QueueManager, redis_server: RedisServer, asked: bool) -> None:
+@pytest.mark.parametrize("indexed", [False, True])
+def test_lock_many_with_settle_takes_one_call(
+    qm: mqredis.QueueManager, redis_server: RedisServer, indexed: bool
+) -> None:
     queue = qm.open("q")
     queue.send_many([mqredis.Outgoing(body=b"x", correlation_id=str(n)) for n in range(240)])
-    if asked:
-        _ask(queue)
+    if indexed:
+        _build_indexes(queue)
     held: list[mqredis.LockedMessage] = queue.lock_many(20, 0)
 
     def step() -> None:
         held[:] = queue.lock_many(20, 0, settle=held)
 
-    # Messages that were in the queue when an identifier was asked for leave the index with one command more. No message
+    # Messages that were in the queue at the first search leave the index with one command more. No message
     # was given back, so the header says that no state has to be read. A lock of several is one field of meta.
-    assert _cost(redis_server, step) == (1, 9 + asked)
+    assert _cost(redis_server, step) == (1, 9 + indexed)
 
 
-def test_an_identifier_costs_nothing_until_somebody_asks(
-    qm: mqredis.QueueManager, redis_server: RedisServer
-) -> None:
+def test_identifiers_cost_nothing_until_a_search(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     batch = [mqredis.Outgoing(body=b"x" * 64, correlation_id="c")] * 100
-    for asked in (False, True):
+    for indexed in (False, True):
         assert _cost(redis_server, lambda: queue.send(b"x", correlation_id="c")) == (1, 5)
         assert _cost(redis_server, lambda: queue.send_many(batch)) == (1, 6)
-        assert _cost(redis_server, lambda: queue.receive(0)) == (1, 7 + asked)
-        _ask(queue)
+        assert _cost(redis_server, lambda: queue.receive(0)) == (1, 7 + indexed)
+        _build_indexes(queue)
 
 
-def test_identifiers_of_several_cost_a_transaction_nothing_either(
+def test_identifiers_cost_transactional_batches_nothing(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
     queue = qm.open("t")
@@ -271,24 +271,24 @@ def test_identifiers_of_several_cost_a_transaction_nothing_either(
     assert costs[0] == costs[1]
 
 
-def test_a_question_costs_by_what_is_new(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_search_cost_depends_on_new_messages(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send(b"x", correlation_id="c")
 
-    def ask() -> None:
+    def search() -> None:
         assert queue.peek(0, match=mqredis.Match(correlation_id="c")).body == b"x"
 
     def new() -> None:
         queue.send(b"x", correlation_id="d")
-        ask()
+        search()
 
     # What each call reads (2), the end of the queue, the index, and the message that it names, with its state.
-    assert _cost(redis_server, ask) == (1, 6)
+    assert _cost(redis_server, search) == (1, 6)
     # The send; then ids and records of what is new, their entries in the index, its reach, the number of the call.
     assert _cost(redis_server, new) == (2, 5 + 6 + 5)
 
 
-def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+def test_settling_a_packed_lock_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
     queue.send_many([b"x"] * 400)
 
@@ -300,7 +300,7 @@ def test_a_batch_of_locks_ends_as_one(qm: mqredis.QueueManager, redis_server: Re
     assert _cost(redis_server, step) == (2, 12)
 
 
-def test_who_ends_one_of_several_locks_unpacks_these_alone(
+def test_committing_one_of_a_packed_lock_unpacks_only_that_lock(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
     queue = qm.open("q")
@@ -310,7 +310,7 @@ def test_who_ends_one_of_several_locks_unpacks_these_alone(
     singles = [queue.lock(0) for _ in range(20)]
 
     def commits(locks: list[mqredis.LockedMessage]) -> tuple[float, float]:
-        """Of the last of them; what comes before is not counted."""
+        """Cost of the commits after the first one."""
         ends = iter(locks)
         return _cost(redis_server, lambda: next(ends).commit(), times=len(locks) - 1)
 
@@ -324,7 +324,7 @@ def test_who_ends_one_of_several_locks_unpacks_these_alone(
 
 
 def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple[int, int]:
-    """Round trips and commands inside scripts for so many messages, each of which wakes a reader that is idle."""
+    """Round trips and commands inside scripts for ``count`` messages, each of which wakes an idle reader."""
 
     def read() -> None:
         held: list[mqredis.LockedMessage] = []
@@ -350,18 +350,16 @@ def _wakes(queue: mqredis.Queue, redis_server: RedisServer, count: int) -> tuple
     return scripts, sum(number for name, number in calls.items() if name not in _NOT_COUNTED)
 
 
-def test_an_idle_reader_needs_one_look_for_a_message(
-    qm: mqredis.QueueManager, redis_server: RedisServer
-) -> None:
+def test_idle_reader_needs_one_call_per_message(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     _wakes(qm.open("q"), redis_server, 1)
     few, more = _wakes(qm.open("q"), redis_server, 6), _wakes(qm.open("q"), redis_server, 16)
-    # Only the first look of all is one that registers nothing, and the last message is settled by itself.
+    # Only the very first poll registers nothing, and the last message is settled by its own call.
     assert few[0] == 6 + 1 + 6 + 1
     # Five to send and six to hand the lock over; thirteen to settle and to wait again.
     assert more[1] - few[1] == 10 * (11 + 9)
 
 
-def test_a_refusal_settles_nothing(qm: mqredis.QueueManager) -> None:
+def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
     queue = qm.open("q")
     queue.send(b"x")
     held = queue.lock_many(1, 0)
@@ -373,7 +371,7 @@ def test_a_refusal_settles_nothing(qm: mqredis.QueueManager) -> None:
 
 
 @pytest.mark.parametrize("prefetch, each", [(1, 1.0), (8, 0.125)])
-def test_a_worker_reads_ahead_in_one_call(
+def test_worker_prefetches_messages_in_one_call(
     qm: mqredis.QueueManager,
     redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,

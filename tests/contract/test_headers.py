@@ -19,7 +19,7 @@ from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
-# What every script may answer, from core/context: not repeated in the headers.
+# Statuses that core/context may return for every script; the headers do not repeat them.
 FROM_THE_CONTEXT = {
     "SESSION_EXPIRED",
     "TOKEN_REUSED",
@@ -27,7 +27,7 @@ FROM_THE_CONTEXT = {
     "SCHEMA_TOO_NEW",
     "SCHEMA_TOO_OLD",
 }
-# How a wait ends is said by who ends it (cancel.lua, ARGV[5]).
+# The status that ends a wait is an argument of the call that ends it (cancel.lua, ARGV[5]).
 FROM_THE_CALLER = {"OPERATION_CANCELLED"}
 # Not returned, but stored as the reply of another call.
 FOR_OTHERS = {"resolve": {"OPERATION_CANCELLED"}}
@@ -42,7 +42,7 @@ def source(name: str) -> str:
 
 
 def family(name: str, seen: set[str] | None = None) -> set[str]:
-    """A source and everything it requires."""
+    """Names of a module and of everything it requires."""
     seen = set() if seen is None else seen
     if name not in seen:
         seen.add(name)
@@ -57,7 +57,7 @@ def code(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", scripts.names())
-def test_a_header_says_everything(name: str) -> None:
+def test_header_describes_purpose_keys_arguments_and_returns(name: str) -> None:
     header = scripts.get(name).header
     assert header.about, "what does it do?"
     assert header.keys in ("message", "admin")
@@ -70,7 +70,7 @@ def test_a_header_says_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", scripts.names())
-def test_a_header_names_the_statuses_that_the_script_returns(name: str) -> None:
+def test_header_names_the_statuses_that_the_script_returns(name: str) -> None:
     returns = set(scripts.get(name).header.returns)
     own = set(_USED.findall(code(source(name)))) - FROM_THE_CONTEXT - FOR_OTHERS.get(name, set())
     anywhere = {status for part in family(name) for status in _USED.findall(code(source(part)))}
@@ -90,7 +90,7 @@ def test_every_script_has_a_command(name: str) -> None:
 
 @pytest.fixture
 def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
-    """Every call of a walk through all scripts."""
+    """Every call of the scenario that calls all scripts."""
     from mqredis.drivers.attempt import Attempt
 
     seen: list[Call[Any]] = []
@@ -109,7 +109,7 @@ def calls(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> list[Call[Any]]:
 
 
 def counted(what: str, number: int, rows: int, repeats: bool) -> str:
-    """What is wrong with a number of things, of which the last may repeat or be missing."""
+    """Describe a wrong number of arguments or keys, where the last may repeat or be missing; else return ""."""
     fine = number >= rows - 1 if repeats else number == rows
     return "" if fine else f"{number} {what}, the header describes {rows}{' or more' if repeats else ''}"
 
@@ -142,7 +142,7 @@ def test_commands_and_headers_agree(calls: list[Call[Any]]) -> None:
     assert not wrong
 
 
-def test_the_walk_reaches_every_script(calls: list[Call[Any]]) -> None:
+def test_scenario_calls_every_script(calls: list[Call[Any]]) -> None:
     missed = set(scripts.names()) - {call.script for call in calls}
     missed = {name for name in missed if not name.startswith(PIPELINES)}
     assert not missed
