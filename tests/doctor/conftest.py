@@ -1,4 +1,4 @@
-"""A queue manager with a bit of everything in it, and a way behind its back."""
+"""A queue manager with messages in every state, and a raw client of its store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mqredis import Match, Outgoing, QueueManager, Settings, Transaction
 from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
-# Id of a message that is not there.
+# Id of a message that does not exist.
 GHOST = "0400000000000fff"
 
 
 @dataclass
-class Patient:
-    """A manager, and a plain client on the same data."""
+class Store:
+    """A queue manager, and a raw client of the same data."""
 
     qm: QueueManager
     raw: Any
@@ -29,7 +29,7 @@ class Patient:
     units: list[Transaction] = field(default_factory=list)
 
     def key(self, name: str) -> str:
-        """``meta``, or ``orders.m`` for a part of a queue."""
+        """Redis key for ``meta``, or for a part of a queue: ``orders.m``."""
         queue, dot, part = name.rpartition(".")
         return f"{self.tag}q:{queue.replace(';', '%3B')}:{part}" if dot else self.tag + name
 
@@ -41,23 +41,23 @@ class Patient:
         raise LookupError(body)
 
     def codes(self, **how: Any) -> set[str]:
-        """Codes of what the doctor finds."""
+        """Codes of the doctor's findings."""
         return {finding.code for finding in self.qm.doctor(**how).findings}
 
 
 @pytest.fixture
-def patient(backend: Backend) -> Iterator[Patient]:
+def store(backend: Backend) -> Iterator[Store]:
     raw = backend.client()
     name = f"doctor-{os.getpid()}-{next(_numbers)}"
     with mqredis.connect(backend.client(), manager=name, settings=Settings(test_clock=True)) as qm:
-        yield Patient(qm, raw, f"mq:{{{name}}}:")
+        yield Store(qm, raw, f"mq:{{{name}}}:")
     raw.close()
 
 
 @pytest.fixture
-def full(patient: Patient) -> Patient:
+def full(store: Store) -> Store:
     """Available, locked, delayed, expiring, large, moved and uncommitted messages."""
-    qm = patient.qm
+    qm = store.qm
     qm.create_queue("orders", quota_messages=100_000)
     qm.create_queue("tx", transactional=True)
     orders, tx = qm.open("orders"), qm.open("tx")
@@ -71,16 +71,16 @@ def full(patient: Patient) -> Patient:
     orders.send(b"moved")
     assert (
         orders.peek(0, match=Match(correlation_id="c")).body == b"named"
-    )  # it has an index up to the last of these
+    )  # the search builds the index up to the last of these
     retry = qm.open("orders;retry")
-    orders.move(orders.peek_by_lookup_id(int(patient.id("orders", b"moved"), 16)).lookup_id, retry)
+    orders.move(orders.peek_by_lookup_id(int(store.id("orders", b"moved"), 16)).lookup_id, retry)
     with qm.transaction() as done:
         tx.send(b"1", transaction=done)
         tx.send(b"2", transaction=done)
         tx.send(b"3", transaction=done)
     unit = qm.transaction(lease=60)
-    patient.units.append(unit)
+    store.units.append(unit)
     tx.receive(0, transaction=unit)
     tx.receive_by_lookup_id(tx.peek(0).lookup_id, transaction=unit, allow_peek=True)
     tx.send(b"new", transaction=unit)
-    return patient
+    return store

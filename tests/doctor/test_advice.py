@@ -1,4 +1,4 @@
-"""What the doctor says of a server's release: by the numbers of its own product."""
+"""The doctor's advice about server releases: Redis and Valkey have their own version numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def advisories(info: dict[str, str]) -> dict[str, str]:
         ("8.6.3", set()),
     ],
 )
-def test_redis(release: str, names: set[str]) -> None:
+def test_advisories_of_redis_releases(release: str, names: set[str]) -> None:
     found = advisories({"redis_version": release})
     assert set(found) == names
     assert all(text.startswith(f"Redis {release}: ") for text in found.values())
@@ -49,19 +49,19 @@ def test_redis(release: str, names: set[str]) -> None:
         ("9.1.2", {LATE}),
     ],
 )
-def test_valkey_has_numbers_of_its_own(release: str, names: set[str]) -> None:
+def test_advisories_of_valkey_releases_use_valkey_versions(release: str, names: set[str]) -> None:
     found = advisories({"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": release})
     assert set(found) == names
     assert all(text.startswith(f"Valkey {release}: ") for text in found.values())
 
 
-def test_a_late_disk_is_none_where_each_write_is_synced() -> None:
+def test_late_fsync_is_not_reported_with_appendfsync_always() -> None:
     assert LATE not in {
         item.where for item in advise(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
     }
 
 
 @pytest.mark.parametrize("release, said", [("6.0.16", True), ("6.2.0", False), ("", False)])
-def test_a_release_that_is_not_supported(release: str, said: bool) -> None:
+def test_unsupported_release_is_reported(release: str, said: bool) -> None:
     found = {item.code for item in advise(ServerFacts({"redis_version": release}))}
     assert ("server.version" in found) == said

@@ -1,4 +1,4 @@
-"""The doctor is silent about a healthy store, however large or busy, and about what clients leave behind."""
+"""The doctor has no findings in a healthy store, large or busy, and only notices about what clients left behind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import mqredis
 from mqredis import Outgoing
 from mqredis.commands import doctor as commands
 from mqredis.keys import ManagerKeys
-from tests.doctor.conftest import GHOST, Patient
+from tests.doctor.conftest import GHOST, Store
 from tests.support.backend import Backend
 from tests.support.counts import count, line, lock_texts, packed_locks, set_count, set_line
 
 
-def test_a_healthy_store_has_no_findings(full: Patient) -> None:
+def test_a_healthy_store_has_no_findings(full: Store) -> None:
     report = full.qm.doctor()
     assert report.findings == ()
     assert report.consistent
@@ -23,11 +23,11 @@ def test_a_healthy_store_has_no_findings(full: Patient) -> None:
     assert report.healthy
 
 
-def test_an_empty_manager_is_healthy(patient: Patient) -> None:
-    assert patient.codes() == set()
+def test_an_empty_manager_is_healthy(store: Store) -> None:
+    assert store.codes() == set()
 
 
-def test_pages_give_the_same_picture(full: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paged_audit_gives_the_same_report(full: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     full.qm.open("orders").send_many([b"%d" % n for n in range(3000)])
     whole = full.qm.doctor()
     plain = commands.audit
@@ -42,7 +42,7 @@ def test_pages_give_the_same_picture(full: Patient, monkeypatch: pytest.MonkeyPa
     assert paged.consistent
 
 
-def test_everything_lapsed_is_healthy_before_and_after_maintenance(full: Patient) -> None:
+def test_expired_store_is_healthy_before_and_after_maintenance(full: Store) -> None:
     full.qm.advance_clock(3600)
     assert full.codes() == set()
     full.qm.open("tx").peek(0)  # this queue notices the end of the transaction; it may be the only one
@@ -51,29 +51,29 @@ def test_everything_lapsed_is_healthy_before_and_after_maintenance(full: Patient
     assert full.codes() == set()
 
 
-def test_timers_that_never_ring_are_no_timers(patient: Patient) -> None:
-    patient.qm.create_queue("a")
-    patient.qm.open("a").send(b"x", dedup_key="k", dedup_window=60)
-    assert patient.codes() == set()
-    patient.qm.maintain()
-    assert patient.codes() == set()
+def test_dedup_window_alone_is_no_finding(store: Store) -> None:
+    store.qm.create_queue("a")
+    store.qm.open("a").send(b"x", dedup_key="k", dedup_window=60)
+    assert store.codes() == set()
+    store.qm.maintain()
+    assert store.codes() == set()
 
 
-def test_many_queues(patient: Patient) -> None:
+def test_findings_are_reported_among_many_queues(store: Store) -> None:
     for n in range(60):
-        patient.qm.create_queue(f"q{n}")
-        patient.qm.open(f"q{n}").send(b"x")
-    report = patient.qm.doctor()
+        store.qm.create_queue(f"q{n}")
+        store.qm.open(f"q{n}").send(b"x")
+    report = store.qm.doctor()
     assert report.findings == ()
     assert (report.queues, report.messages) == (60, 60)
-    patient.raw.zadd(patient.key("q59.a"), {"0400000000000fff": 0})
-    patient.raw.expire(patient.key("q58.m"), 1000)
-    assert patient.codes() == {"stray.a", "key.ttl"}
-    assert patient.codes(repair=True)
-    assert patient.codes() == set()
+    store.raw.zadd(store.key("q59.a"), {"0400000000000fff": 0})
+    store.raw.expire(store.key("q58.m"), 1000)
+    assert store.codes() == {"stray.a", "key.ttl"}
+    assert store.codes(repair=True)
+    assert store.codes() == set()
 
 
-def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
+def test_leftovers_of_clients_are_notices_and_a_repair_removes_them(full: Store) -> None:
     full.raw.zadd(full.key("handles"), {"orders|98|1|all|none": 0})
     full.raw.zadd(full.key("orders.w"), {"98.1 D k0 -": 1})
     full.raw.hset(full.key("orders.q"), "tickets", 5)
@@ -88,31 +88,31 @@ def test_what_clients_left_behind_is_a_notice_and_goes(full: Patient) -> None:
     assert not {item.code for item in full.qm.doctor().advice} & left
 
 
-def test_handles_go_with_their_session_and_their_queue(patient: Patient, backend: Backend) -> None:
-    patient.qm.create_queue("a")
-    patient.qm.create_queue("b")
-    with mqredis.connect(backend.client(), manager=patient.qm.name) as other:
+def test_handles_are_removed_with_their_session_and_their_queue(store: Store, backend: Backend) -> None:
+    store.qm.create_queue("a")
+    store.qm.create_queue("b")
+    with mqredis.connect(backend.client(), manager=store.qm.name) as other:
         other.open("a")
         other.open("a")
-        assert patient.raw.zcard(patient.key("handles")) == 2
-    assert patient.raw.zcard(patient.key("handles")) == 0
-    patient.qm.open("a"), patient.qm.open("b")
-    patient.qm.delete_queue("a")
-    assert patient.raw.zcard(patient.key("handles")) == 1
-    assert not {item.code for item in patient.qm.doctor().advice if item.severity == "notice"} & {
-        "handle.left"
-    }
+        assert store.raw.zcard(store.key("handles")) == 2
+    assert store.raw.zcard(store.key("handles")) == 0
+    store.qm.open("a"), store.qm.open("b")
+    store.qm.delete_queue("a")
+    assert store.raw.zcard(store.key("handles")) == 1
+    assert not {item.code for item in store.qm.doctor().advice if item.severity == "notice"} & {"handle.left"}
 
 
-def test_a_slot_whose_fate_others_decided_goes_with_its_session(patient: Patient, backend: Backend) -> None:
-    other = mqredis.connect(backend.client(), manager=patient.qm.name)
+def test_slot_resolved_by_another_client_is_removed_with_its_session(store: Store, backend: Backend) -> None:
+    other = mqredis.connect(backend.client(), manager=store.qm.name)
     token = f"{other._driver.session}.7:1"  # of a call that never arrived
-    assert patient.qm.resolve(token).outcome == "never"
+    assert store.qm.resolve(token).outcome == "never"
     other.close()
-    assert patient.codes() == set()
+    assert store.codes() == set()
 
 
-def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counters_of_a_store_that_changes_during_the_audit_are_not_compared(
+    full: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, orders = commands.audit, full.qm.open("orders")
 
     def busy(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 5) -> object:
@@ -124,143 +124,145 @@ def test_a_store_that_never_rests_is_not_compared(full: Patient, monkeypatch: py
     full.raw.zadd(full.key("orders.a"), {GHOST: 0})
     report = full.qm.doctor()
     assert not report.consistent
-    assert {finding.code for finding in report.findings} == {"stray.a"}  # true by itself; sums are left out
+    assert {finding.code for finding in report.findings} == {
+        "stray.a"
+    }  # a finding of its own; counters are not compared
 
 
-def locked(patient: Patient) -> list[mqredis.LockedMessage]:
-    """Seven messages in a queue of their own: three locked together, two one by one, which all is packed."""
-    patient.qm.create_queue("plain")
-    plain = patient.qm.open("plain")
+def locked(store: Store) -> list[mqredis.LockedMessage]:
+    """Lock five of seven messages in a new queue, three by one call and two by one call each; all locks are packed."""
+    store.qm.create_queue("plain")
+    plain = store.qm.open("plain")
     plain.send(b"x")
-    plain.receive(0)  # a session's first call goes the long way
+    plain.receive(0)  # the first call of a session takes another path
     plain.send_many([b"%d" % n for n in range(7)])
     locks = [*plain.lock_many(3), plain.lock(0), plain.lock(0)]
-    packed = packed_locks(patient.raw, patient.key("plain.q"))
+    packed = packed_locks(store.raw, store.key("plain.q"))
     assert [(len(lock.ids), lock.beside) for lock in packed] == [(3, True), (1, False), (1, False)]
     return locks
 
 
-def test_who_looks_unpacks_the_locks_and_keeps_them(patient: Patient) -> None:
-    locks = locked(patient)
-    assert patient.codes() == set()
-    assert packed_locks(patient.raw, patient.key("plain.q")) == []
-    assert lock_texts(patient.raw, patient.key("meta")) == {}
+def test_audit_unpacks_locks_and_they_stay_valid(store: Store) -> None:
+    locks = locked(store)
+    assert store.codes() == set()
+    assert packed_locks(store.raw, store.key("plain.q")) == []
+    assert lock_texts(store.raw, store.key("meta")) == {}
     for lock in locks:
         lock.commit()
-    assert patient.codes() == set()
-    assert patient.qm.queue_info("plain").messages == 2
+    assert store.codes() == set()
+    assert store.qm.queue_info("plain").messages == 2
 
 
 @pytest.mark.parametrize("text", ["hello", "1||4194304|||0 2 30", None])
-def test_of_a_line_that_cannot_be_read_all_is_counted_anew_and_its_locks_are_lost(
-    patient: Patient, text: str | None
+def test_repair_of_an_unreadable_header_recounts_and_releases_the_locks(
+    store: Store, text: str | None
 ) -> None:
-    locks = locked(patient)
-    meta, key = patient.key("meta"), patient.key("plain.q")
-    patient.raw.hset(meta, key, text) if text else patient.raw.hdel(meta, key)
+    locks = locked(store)
+    meta, key = store.key("meta"), store.key("plain.q")
+    store.raw.hset(meta, key, text) if text else store.raw.hdel(meta, key)
     codes = {"queue.field", "counter.queue", "position.lost", "queue.locks"}
-    assert patient.codes() == codes
-    assert patient.codes(repair=True) == codes - {"queue.field"}, "those that cannot be read are counted"
-    assert patient.codes() == set()
-    assert (count(patient.raw, key, "messages"), count(patient.raw, key, "bytes")) == (7, 7 * 16)
-    assert lock_texts(patient.raw, meta) == {}
+    assert store.codes() == codes
+    assert store.codes(repair=True) == codes - {"queue.field"}, "unreadable counters are replaced"
+    assert store.codes() == set()
+    assert (count(store.raw, key, "messages"), count(store.raw, key, "bytes")) == (7, 7 * 16)
+    assert lock_texts(store.raw, meta) == {}
     for lock in locks:
         with pytest.raises(mqredis.LockLost):
             lock.commit()
-    plain = patient.qm.open("plain")
+    plain = store.qm.open("plain")
     assert [message.body for message in plain.receive_many(9, 0)] == [b"%d" % n for n in range(7)]
-    assert patient.codes() == set()
+    assert store.codes() == set()
 
 
-def test_one_lock_in_a_line_that_cannot_be_read_is_lost_alone(patient: Patient) -> None:
-    locks = locked(patient)
-    key = patient.key("plain.q")
-    spoilt = line(patient.raw, key)
-    spoilt.locks[1] = spoilt.locks[1][:-1]  # of an id that is too short
-    set_line(patient.raw, key, spoilt)
-    assert "position.lost" in patient.codes()
-    patient.qm.doctor(repair=True)
-    assert patient.codes() == set()
+def test_repair_of_one_unreadable_lock_keeps_the_others(store: Store) -> None:
+    locks = locked(store)
+    key = store.key("plain.q")
+    damaged = line(store.raw, key)
+    damaged.locks[1] = damaged.locks[1][:-1]  # of an id that is too short
+    set_line(store.raw, key, damaged)
+    assert "position.lost" in store.codes()
+    store.qm.doctor(repair=True)
+    assert store.codes() == set()
     with pytest.raises(mqredis.LockLost):
         locks.pop(3).commit()
     for lock in locks:
         lock.commit()
-    assert [message.body for message in patient.qm.open("plain").receive_many(9, 0)] == [b"3", b"5", b"6"]
+    assert [message.body for message in store.qm.open("plain").receive_many(9, 0)] == [b"3", b"5", b"6"]
 
 
-def test_a_text_of_locks_that_is_damaged_loses_these_alone(patient: Patient) -> None:
-    locks = locked(patient)
-    (field,) = lock_texts(patient.raw, patient.key("meta"))
-    patient.raw.hset(patient.key("meta"), field, "hello")
-    assert patient.codes() == {"queue.locks", "position.lost"}
-    assert patient.codes(repair=True) == {"queue.locks", "position.lost"}
-    assert patient.codes() == set()
+def test_repair_of_an_unreadable_packed_lock_keeps_the_others(store: Store) -> None:
+    locks = locked(store)
+    (field,) = lock_texts(store.raw, store.key("meta"))
+    store.raw.hset(store.key("meta"), field, "hello")
+    assert store.codes() == {"queue.locks", "position.lost"}
+    assert store.codes(repair=True) == {"queue.locks", "position.lost"}
+    assert store.codes() == set()
     for lock in locks[3:]:
         lock.commit()
     with pytest.raises(mqredis.LockLost):
         locks[0].commit()
-    bodies = [message.body for message in patient.qm.open("plain").receive_many(9, 0)]
+    bodies = [message.body for message in store.qm.open("plain").receive_many(9, 0)]
     assert bodies == [b"0", b"1", b"2", b"5", b"6"]
 
 
-def test_more_locks_than_the_doctor_reads_are_none_the_worse(patient: Patient) -> None:
-    """Of a long text it sees the beginning."""
-    patient.qm.create_queue("plain")
-    plain = patient.qm.open("plain")
+def test_packed_lock_longer_than_the_doctor_reads_is_healthy(store: Store) -> None:
+    """The doctor reads only the beginning of a long packed lock."""
+    store.qm.create_queue("plain")
+    plain = store.qm.open("plain")
     plain.send_many([b"x"] * 50)
-    for n in range(60):  # more queues than it looks at in a call: it sees the text before it unpacks it
-        patient.qm.create_queue(f"before {n}")
+    for n in range(60):  # more queues than one call audits, so that the lock is read before it is unpacked
+        store.qm.create_queue(f"before {n}")
     plain.receive(0)
     locks = plain.lock_many(40)
-    assert [len(lock.ids) for lock in packed_locks(patient.raw, patient.key("plain.q"))] == [40]
-    assert patient.codes() == set()
+    assert [len(lock.ids) for lock in packed_locks(store.raw, store.key("plain.q"))] == [40]
+    assert store.codes() == set()
     plain.lock_many(1, settle=locks)
-    assert patient.qm.queue_info("plain").messages == 9
+    assert store.qm.queue_info("plain").messages == 9
 
 
-def lines(patient: Patient) -> set[str]:
-    """The queues that have a line, by their first key."""
-    return {name.decode() for name in patient.raw.hkeys(patient.key("meta")) if name.startswith(b"mq:")}
+def headers(store: Store) -> set[str]:
+    """First keys of the queues that have a header."""
+    return {name.decode() for name in store.raw.hkeys(store.key("meta")) if name.startswith(b"mq:")}
 
 
-def test_a_queue_that_is_deleted_leaves_no_line(patient: Patient) -> None:
-    patient.qm.create_queue("other")
-    locked(patient)
-    plain, sub = patient.qm.open("plain"), patient.qm.open("plain;sub")
+def test_deleted_queue_leaves_no_header(store: Store) -> None:
+    store.qm.create_queue("other")
+    locked(store)
+    plain, sub = store.qm.open("plain"), store.qm.open("plain;sub")
     plain.move(plain.peek(0).lookup_id, sub)
     plain.lock_many(1)
-    assert packed_locks(patient.raw, patient.key("plain.q"))
-    assert lines(patient) == {patient.key(name) for name in ("plain.q", "plain;sub.q", "other.q")}
-    patient.qm.delete_queue("plain")
-    assert lines(patient) == {patient.key("other.q")}
-    assert lock_texts(patient.raw, patient.key("meta")) == {}
-    assert patient.codes() == set()
-    patient.qm.create_queue("plain")
-    assert list(patient.qm.open("plain").browse()) == []
-    assert packed_locks(patient.raw, patient.key("plain.q")) == []
+    assert packed_locks(store.raw, store.key("plain.q"))
+    assert headers(store) == {store.key(name) for name in ("plain.q", "plain;sub.q", "other.q")}
+    store.qm.delete_queue("plain")
+    assert headers(store) == {store.key("other.q")}
+    assert lock_texts(store.raw, store.key("meta")) == {}
+    assert store.codes() == set()
+    store.qm.create_queue("plain")
+    assert list(store.qm.open("plain").browse()) == []
+    assert packed_locks(store.raw, store.key("plain.q")) == []
 
 
-def test_a_subqueue_that_goes_with_its_last_handle_leaves_no_line(patient: Patient) -> None:
-    patient.qm.create_queue("plain")
-    plain = patient.qm.open("plain")
+def test_subqueue_deleted_with_its_last_handle_leaves_no_header(store: Store) -> None:
+    store.qm.create_queue("plain")
+    plain = store.qm.open("plain")
     plain.send(b"x")
-    one, two = patient.qm.open("plain;sub"), patient.qm.open("plain;sub")
+    one, two = store.qm.open("plain;sub"), store.qm.open("plain;sub")
     plain.move(plain.peek(0).lookup_id, one)
     one.close()
-    assert patient.key("plain;sub.q") in lines(patient)
+    assert store.key("plain;sub.q") in headers(store)
     assert two.receive(0).body == b"x"
     two.close()
-    assert lines(patient) == {patient.key("plain.q")}
-    assert patient.codes() == set()
+    assert headers(store) == {store.key("plain.q")}
+    assert store.codes() == set()
 
 
 @pytest.mark.parametrize("lost", [2, 200])
-def test_readers_pass_over_places_whose_messages_are_lost(patient: Patient, lost: int) -> None:
-    patient.qm.create_queue("a")
-    queue = patient.qm.open("a")
+def test_readers_skip_index_entries_without_a_message(store: Store, lost: int) -> None:
+    store.qm.create_queue("a")
+    queue = store.qm.open("a")
     queue.send_many([b"%d" % n for n in range(lost + 3)])
-    patient.raw.hdel(patient.key("a.m"), *[patient.id("a", b"%d" % n) for n in range(lost)])
+    store.raw.hdel(store.key("a.m"), *[store.id("a", b"%d" % n) for n in range(lost)])
     assert queue.peek(0).body == b"%d" % lost
     assert [lock.message.body for lock in queue.lock_many(2, 0)] == [b"%d" % lost, b"%d" % (lost + 1)]
     assert queue.receive(0).body == b"%d" % (lost + 2)
-    assert "stray.a" in patient.codes()
+    assert "stray.a" in store.codes()

@@ -1,4 +1,4 @@
-"""The doctor says which levels ``durability=`` can ask of this server, and why not the others."""
+"""The doctor reports which durability levels the server supports, and why it does not support the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def levels(url: str, **settings: object) -> dict[str, Level]:
     return found
 
 
-def test_a_server_that_syncs_always(start_server: Start) -> None:
+def test_fsync_level_with_appendfsync_always(start_server: Start) -> None:
     server = start_server(aof=True, options={"appendfsync": "always"})
     found = levels(server.url)
     assert found["fsync"].reachable
@@ -41,21 +41,21 @@ def test_a_server_that_syncs_always(start_server: Start) -> None:
     assert found["replica"].text == "by WAIT; replicas attached: 0, needed: 1"
 
 
-def test_a_server_that_syncs_every_second(start_server: Start) -> None:
+def test_fsync_level_with_appendfsync_everysec(start_server: Start) -> None:
     server = start_server(aof=True)
     fsync = levels(server.url)["fsync"]
     assert fsync.reachable == syncs_on_demand(server)
     assert fsync.reachable or "`appendfsync always`, which is everysec" in fsync.text
 
 
-def test_a_server_without_a_log(redis_server: RedisServer) -> None:
+def test_fsync_levels_without_an_append_only_file(redis_server: RedisServer) -> None:
     found = levels(redis_server.url)
     for name in ("fsync", "replica-fsync"):
         assert not found[name].reachable
         assert "appendonly" in found[name].text or "WAITAOF" in found[name].text
 
 
-def test_a_server_with_a_replica(start_server: Start) -> None:
+def test_replica_levels_with_one_replica(start_server: Start) -> None:
     primary, _ = with_replica(start_server)
     found = levels(primary.url)
     assert found["replica"].reachable
@@ -67,7 +67,7 @@ def test_a_server_with_a_replica(start_server: Start) -> None:
 
 
 @pytest.mark.parametrize("command", ["wait", "config", "info", "info -role"])
-def test_what_a_user_may_not_ask(start_server: Start, command: str) -> None:
+def test_levels_for_a_user_without_some_commands(start_server: Start, command: str) -> None:
     server = start_server(aof=True, tcp=True, options={"appendfsync": "always"})
     with server.client() as raw:
         raw.execute_command(
@@ -77,7 +77,7 @@ def test_what_a_user_may_not_ask(start_server: Start, command: str) -> None:
     if command == "wait":
         assert found["replica"].text == "this user may not run wait"
         assert not found["replica"].reachable
-    elif command == "info":  # ROLE tells it
+    elif command == "info":  # known from ROLE
         assert found["replica"].text == "by WAIT; replicas attached: 0, needed: 1"
     elif command == "info -role":
         assert found["replica"].text == "by WAIT; replicas attached: unknown, needed: 1"
@@ -88,29 +88,33 @@ def test_what_a_user_may_not_ask(start_server: Start, command: str) -> None:
         assert assured["fsync"].reachable
 
 
-def test_the_word_of_the_operator_does_not_outweigh_what_can_be_read(start_server: Start) -> None:
+def test_setting_appendfsync_always_does_not_override_what_the_server_reports(start_server: Start) -> None:
     server = start_server(aof=True, tcp=True, options={"appendfsync": "everysec"})
     assert levels(server.url, appendfsync_always=True)["fsync"].reachable == syncs_on_demand(server)
     without = start_server(tcp=True)
     with without.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "&*", "+@all", "-config")
     url = without.tcp_url.replace("redis://", "redis://app:x@")
-    assert not levels(url, appendfsync_always=True)["fsync"].reachable  # INFO tells that there is no log
+    assert not levels(url, appendfsync_always=True)[
+        "fsync"
+    ].reachable  # INFO reports that there is no append-only file
 
 
-def test_a_late_waitaof_is_believed_only_on_the_word_of_the_operator() -> None:
+def test_late_waitaof_is_used_only_with_the_setting_appendfsync_always() -> None:
     late = {
         "INFO": b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n",
         "WAITAOF": [1, 0],
     }
     assert "which may not be read" in answered(find_wait_command(Durability.FSYNC), late).why
     assert answered(find_wait_command(Durability.FSYNC, assured=True), late).command == "WAITAOF"
-    told = {**late, "CONFIG": [b"appendfsync", b"everysec"]}
-    assert "which is everysec" in answered(find_wait_command(Durability.FSYNC, assured=True), told).why
+    contradicted = {**late, "CONFIG": [b"appendfsync", b"everysec"]}
+    assert (
+        "which is everysec" in answered(find_wait_command(Durability.FSYNC, assured=True), contradicted).why
+    )
 
 
 def answered(operation: Operation[WaitCommand], replies: dict[str, Any]) -> WaitCommand:
-    """Run an operation of commands with these replies, by name; every other command is forbidden."""
+    """Run an operation with these replies, by command name; every other command is refused."""
     steps, reply = iter(operation), None
     try:
         while True:
@@ -122,13 +126,13 @@ def answered(operation: Operation[WaitCommand], replies: dict[str, Any]) -> Wait
 
 
 def syncs_unseen(server: RedisServer) -> bool:
-    """Has it a WAITAOF that can be relied on whatever its settings are?"""
+    """True if WAITAOF of the server is reliable whatever its settings are."""
     with server.client() as client:
         facts = ServerFacts(facts_of(client.info("server")))
     return has_waitaof(server) and not facts.syncs_late
 
 
-def test_a_fake_gives_memory_alone() -> None:
+def test_fake_server_supports_memory_only() -> None:
     found = levels("memory://levels")
     assert [name for name, level in found.items() if level.reachable] == ["memory"]
     forget_store("levels")

@@ -1,4 +1,4 @@
-"""The doctor on the libraries of functions that other releases left on the server."""
+"""The doctor's findings about function libraries that other releases left on the server."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mqredis.reports import Finding
 from mqredis.steps import Refused
 
 
-def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
-    """Works on a list of the test, since the tests share one server and its libraries."""
+def test_libraries_of_other_releases_are_reported_and_removed_by_a_repair() -> None:
+    """The list of libraries is simulated, since the tests share one server."""
     current = scripts.get("send").library.title
     there = [current, "mqredis_0123456789ab_send", "mqredis_other_tool", "somebody_elses"]
-    asked: list[tuple[object, ...]] = []
+    commands: list[tuple[object, ...]] = []
 
     def answers(operation: Any) -> list[Finding]:
         steps = iter(operation)
@@ -24,7 +24,7 @@ def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
         try:
             while True:
                 step: Any = steps.send(answer)
-                asked.append(step.args)
+                commands.append(step.args)
                 if step.args[1] == "LIST":
                     answer = [
                         [b"library_name", name.encode(), b"engine", b"LUA", b"functions", []]
@@ -37,16 +37,20 @@ def test_libraries_of_other_releases_are_told_and_go_when_asked() -> None:
             found: list[Finding] = stop.value
             return found
 
-    (told,) = answers(libraries.examine(repair=False))
-    assert (told.where, told.severity, told.repairable) == ("mqredis_0123456789ab_send", "notice", True)
+    (reported,) = answers(libraries.examine(repair=False))
+    assert (reported.where, reported.severity, reported.repairable) == (
+        "mqredis_0123456789ab_send",
+        "notice",
+        True,
+    )
     assert len(there) == 4
-    (mended,) = answers(libraries.examine(repair=True))
-    assert mended.repaired
+    (repaired,) = answers(libraries.examine(repair=True))
+    assert repaired.repaired
     assert there == [current, "mqredis_other_tool", "somebody_elses"]
     assert answers(libraries.examine(repair=True)) == []
 
 
-def test_a_server_that_tells_nothing_about_libraries_is_left_alone() -> None:
+def test_refused_library_list_gives_no_findings() -> None:
     operation = iter(libraries.examine(repair=True))
     next(operation)
     with pytest.raises(StopIteration) as stop:

@@ -1,4 +1,4 @@
-"""The doctor finds what is planted, and mends what loses nothing."""
+"""The doctor finds planted faults, and repairs those whose repair loses no data."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.doctor.conftest import GHOST, Patient
+from tests.doctor.conftest import GHOST, Store
 from tests.support.buckets import BUCKET, begin_bucket
 from tests.support.counts import Line, line, set_config, set_count, set_line
 
-Plant = Callable[[Patient], object]
+Fault = Callable[[Store], object]
 # An entry of a trail.
 _ENTRY = "1764000000000 sent orders 1 - - - "
 
 
-def _set(name: str, field: str, value: object) -> Plant:
+def _set(name: str, field: str, value: object) -> Fault:
     return lambda p: p.raw.hset(p.key(name), field, value)
 
 
-def _count(name: str, field: str, value: object) -> Plant:
+def _count(name: str, field: str, value: object) -> Fault:
     return lambda p: set_count(p.raw, p.key(name), field, value)
 
 
-def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -> Plant:
-    def plant(p: Patient) -> None:
+def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -> Fault:
+    def fault(p: Store) -> None:
         lid = p.id(queue, body)
         text = p.raw.hget(p.key(f"{queue}.s"), lid)
         assert text is not None
@@ -33,83 +33,83 @@ def _state(body: bytes, pattern: str, replacement: str, queue: str = "orders") -
         assert changed != text.decode()
         p.raw.hset(p.key(f"{queue}.s"), lid, changed)
 
-    return plant
+    return fault
 
 
-def _head(body: bytes, change: Callable[[bytes], bytes]) -> Plant:
-    def plant(p: Patient) -> None:
+def _head(body: bytes, change: Callable[[bytes], bytes]) -> Fault:
+    def fault(p: Store) -> None:
         lid = p.id("orders", body)
         record = p.raw.hget(p.key("orders.m"), lid)
         assert record is not None
         p.raw.hset(p.key("orders.m"), lid, change(record))
 
-    return plant
+    return fault
 
 
-def _large(p: Patient) -> str:
+def _large(p: Store) -> str:
     fields: list[bytes] = p.raw.hkeys(p.key("orders.m"))
     return next(field.decode()[1:] for field in fields if field[:1] == b"^")
 
 
-def _named(p: Patient) -> str:
+def _named(p: Store) -> str:
     return p.id("orders", b"named")
 
 
-def _tx(p: Patient) -> str:
+def _tx(p: Store) -> str:
     return p.units[0].id
 
 
-def _quota_in_config(patient: Patient) -> None:
-    key = patient.key("meta")
-    config = patient.raw.hget(key, "config")
+def _quota_in_config(store: Store) -> None:
+    key = store.key("meta")
+    config = store.raw.hget(key, "config")
     assert config is not None
-    patient.raw.hset(key, "config", config + b"9")
+    store.raw.hset(key, "config", config + b"9")
 
 
-def _line(name: str, change: Callable[[Line], None]) -> Plant:
-    def plant(p: Patient) -> None:
+def _header_change(name: str, change: Callable[[Line], None]) -> Fault:
+    def fault(p: Store) -> None:
         changed = line(p.raw, p.key(name))
         change(changed)
         set_line(p.raw, p.key(name), changed)
 
-    return plant
+    return fault
 
 
-def _in_place_of_line(queue: str, text: str) -> Plant:
+def _replace_header(queue: str, text: str) -> Fault:
     return lambda p: p.raw.hset(p.key("meta"), p.key(f"{queue}.q"), text)
 
 
-def _no_text_of_locks(patient: Patient) -> None:
-    """The line of a queue names a text that is none."""
-    _line("orders.q", lambda changed: changed.locks.append(b"77"))(patient)
-    patient.raw.hset(patient.key("meta"), "lock:77", "hello")
+def _unreadable_packed_lock(store: Store) -> None:
+    """The header of a queue names a packed lock that is unreadable."""
+    _header_change("orders.q", lambda changed: changed.locks.append(b"77"))(store)
+    store.raw.hset(store.key("meta"), "lock:77", "hello")
 
 
 _TIMES = '0 {"queue": "orders", "when": 60.0, "timezone": "UTC", "declared": false, "last_ms": 0}'
 
 
-def _schedule(text: str | bytes = _TIMES, message: bytes | None = b"30\0go", name: str = "nightly") -> Plant:
-    """Beside a schedule that is well."""
+def _schedule(text: str | bytes = _TIMES, message: bytes | None = b"30\0go", name: str = "nightly") -> Fault:
+    """Store the schedule, and a valid one."""
 
-    def plant(p: Patient) -> None:
+    def fault(p: Store) -> None:
         for field, stored, body in (("well", _TIMES, b"30\0go"), (name, text, message)):
             p.raw.hset(p.key("schedules"), field, stored)
             if body is not None:
                 p.raw.hset(p.key("schedules:messages"), field, body)
 
-    return plant
+    return fault
 
 
-def _expiring(name: str) -> Plant:
-    def plant(p: Patient) -> None:
+def _expiring(name: str) -> Fault:
+    def fault(p: Store) -> None:
         _schedule()(p)
         p.raw.expire(p.key(name), 1000)
 
-    return plant
+    return fault
 
 
-# what is planted, the code that must be found, whether a repair mends it
-PLANTS: list[tuple[str, Plant, str, bool]] = [
+# name, fault, expected code, whether a repair fixes it
+FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
     ("bytes of a queue", _count("orders.q", "bytes", 1), "counter.queue", True),
     ("messages of subqueues", _set("orders.q", "sub_messages", 9), "counter.queue", True),
@@ -251,19 +251,19 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
     ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
-    ("line of words", _in_place_of_line("orders", "hello"), "counter.queue", True),
-    ("line of a lock", _in_place_of_line("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
-    ("line without counts", _in_place_of_line("tx", "2|t|4194304|||0"), "counter.queue", True),
+    ("line of words", _replace_header("orders", "hello"), "counter.queue", True),
+    ("line of a lock", _replace_header("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
+    ("line without counts", _replace_header("tx", "2|t|4194304|||0"), "counter.queue", True),
     ("no line", lambda p: p.raw.hdel(p.key("meta"), p.key("orders.q")), "counter.queue", True),
-    ("line of no queue", _in_place_of_line("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.line", True),
-    ("line of no queue, of words", _in_place_of_line("ghost", "hello"), "queue.line", True),
+    ("line of no queue", _replace_header("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.line", True),
+    ("line of no queue, of words", _replace_header("ghost", "hello"), "queue.line", True),
     (
         "lock of a ghost",
-        _line("orders.q", lambda changed: changed.locks.append(b"7,15,9999999999999,1.1," + GHOST.encode())),
+        _header_change("orders.q", lambda changed: changed.locks.append(b"7,15,9999999999999,1.1," + GHOST.encode())),
         "stray.s",
         True,
     ),
-    ("locks of words", _no_text_of_locks, "queue.locks", True),
+    ("locks of words", _unreadable_packed_lock, "queue.locks", True),
     ("locks of no queue, of words", _set("meta", "lock:77", "hello"), "queue.locks", True),
     ("locks of no queue", _set("meta", "lock:77", f"9999999999999 15 15 1.1 {GHOST}"), "queue.locks", True),
     ("old locks of words", _set("orders.q", "lock:77", "hello"), "queue.locks", True),
@@ -311,10 +311,12 @@ PLANTS: list[tuple[str, Plant, str, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("plant,code,mended", [row[1:] for row in PLANTS], ids=[row[0] for row in PLANTS])
-def test_what_is_planted_is_found(full: Patient, plant: Plant, code: str, mended: bool) -> None:
+@pytest.mark.parametrize("fault,code,repairable", [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_planted_fault_is_found_and_repaired_if_possible(
+    full: Store, fault: Fault, code: str, repairable: bool
+) -> None:
     messages = full.qm.doctor().messages
-    plant(full)
+    fault(full)
     found = full.qm.doctor()
     assert code in {finding.code for finding in found.findings}
     assert not found.healthy
@@ -322,8 +324,8 @@ def test_what_is_planted_is_found(full: Patient, plant: Plant, code: str, mended
     if code == "meta.missing":
         return
     report = full.qm.doctor(repair=True)
-    assert {finding.code for finding in report.findings if finding.repaired} or not mended
-    if mended:
+    assert {finding.code for finding in report.findings if finding.repaired} or not repairable
+    if repairable:
         assert report.healthy
         assert full.codes() == set()
         assert full.qm.doctor().messages == messages
@@ -331,14 +333,14 @@ def test_what_is_planted_is_found(full: Patient, plant: Plant, code: str, mended
         assert code in {finding.code for finding in report.findings if not finding.repaired}
 
 
-def test_a_mended_message_is_received_again(full: Patient) -> None:
+def test_repaired_message_can_be_received(full: Store) -> None:
     lid = full.id("orders", b"a")
     full.raw.zrem(full.key("orders.a"), lid)
     assert full.codes(repair=True) == {"position.lost"}
     assert full.qm.open("orders").receive_by_lookup_id(int(lid, 16)).body == b"a"
 
 
-def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
+def test_lock_of_an_unknown_transaction_is_released(full: Store) -> None:
     _state(b"1", r"\S+ (\d+)$", r"nobody \1", "tx")(full)
     assert full.codes() == {"lock.owner", "tx.message"}
     full.qm.doctor(repair=True)
@@ -347,21 +349,21 @@ def test_a_lock_of_an_unknown_transaction_is_let_go(full: Patient) -> None:
     assert full.codes() == set()
 
 
-def test_a_manager_whose_clock_is_gone_still_answers(full: Patient) -> None:
+def test_queues_are_listed_after_the_clock_field_was_lost(full: Store) -> None:
     full.raw.hdel(full.key("meta"), "clock")
     assert full.codes(repair=True) >= {"meta.field"}
     assert len(full.qm.queues()) == 3
 
 
 @pytest.mark.parametrize("name", ["timers never looked at", "line of a lock"])
-def test_a_repair_minds_the_end_of_a_bucket(
-    patient: Patient, request: pytest.FixtureRequest, name: str
+def test_repair_sets_the_timer_for_the_end_of_the_statistics_bucket(
+    store: Store, request: pytest.FixtureRequest, name: str
 ) -> None:
-    begin_bucket(patient.qm)
-    patient.qm.advance_clock(BUCKET - 5)  # the timers of ``full`` end in the next bucket
-    full: Patient = request.getfixturevalue("full")
-    plant = next(row[1] for row in PLANTS if row[0] == name)
-    plant(full)
+    begin_bucket(store.qm)
+    store.qm.advance_clock(BUCKET - 5)  # the timers of ``full`` end in the next bucket
+    full: Store = request.getfixturevalue("full")
+    fault = next(row[1] for row in FAULTS if row[0] == name)
+    fault(full)
     assert full.qm.doctor(repair=True).healthy
     assert full.codes() == set()
     full.qm.advance_clock(5)
@@ -369,7 +371,7 @@ def test_a_repair_minds_the_end_of_a_bucket(
     assert full.codes() == set()
 
 
-def test_a_schedule_that_is_well_is_no_finding_and_survives_a_repair(full: Patient) -> None:
+def test_valid_schedules_are_no_finding_and_survive_a_repair(full: Store) -> None:
     full.qm.operator("ann").create_schedule("nightly", 3600.0, "orders", "go", paused=True)
     full.qm.operator("ann").create_schedule("daily", "0 3 * * *", "orders", "go", timezone="Europe/Berlin")
     _schedule("once upon a time", name="bad")(full)
@@ -382,11 +384,11 @@ def test_a_schedule_that_is_well_is_no_finding_and_survives_a_repair(full: Patie
     assert [schedule.name for schedule in full.qm.schedules()] == ["daily", "nightly", "well"]
 
 
-def test_a_schedule_whose_queue_is_gone_is_advice(full: Patient) -> None:
+def test_schedule_of_a_missing_queue_is_reported_as_advice(full: Store) -> None:
     _schedule(_TIMES.replace("orders", "gone"))(full)
     report = full.qm.doctor(repair=True)
     assert report.healthy
-    told = [(finding.where, finding.text) for finding in report.advice if finding.code == "schedule.queue"]
-    assert told == [
+    advice = [(finding.where, finding.text) for finding in report.advice if finding.code == "schedule.queue"]
+    assert advice == [
         ("nightly", "sends to queue 'gone', which does not exist: create it, or remove the schedule")
     ]

@@ -1,4 +1,4 @@
-"""What a server must allow and must not do, found out before anything is written."""
+"""Checks of the server and the user's rights, before anything is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keys_of(server: RedisServer) -> list[Any]:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
-def test_a_server_that_may_delete_messages_is_refused(redis_server: RedisServer, policy: str) -> None:
+def test_server_with_an_evicting_policy_is_refused(redis_server: RedisServer, policy: str) -> None:
     with redis_server.client() as raw:
         raw.config_set("maxmemory-policy", policy)
     with pytest.raises(UnsafeServer, match=f"{policy}.*noeviction.*allow_eviction"):
@@ -38,7 +38,7 @@ def test_a_server_that_may_delete_messages_is_refused(redis_server: RedisServer,
         assert "server.eviction" in {item.code for item in qm.doctor().advice}
 
 
-async def test_the_asyncio_face_refuses_it_too(redis_server: RedisServer) -> None:
+async def test_asyncio_server_with_an_evicting_policy_is_refused(redis_server: RedisServer) -> None:
     with redis_server.client() as raw:
         raw.config_set("maxmemory-policy", "allkeys-lru")
     with pytest.raises(UnsafeServer):
@@ -46,15 +46,15 @@ async def test_the_asyncio_face_refuses_it_too(redis_server: RedisServer) -> Non
 
 
 @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
-def test_keys_that_never_expire_survive_the_other_policies(redis_server: RedisServer, policy: str) -> None:
+def test_policies_that_evict_no_persistent_keys_are_accepted(redis_server: RedisServer, policy: str) -> None:
     with redis_server.client() as raw:
         raw.config_set("maxmemory-policy", policy)
     mqredis.connect(redis_server.url).close()
 
 
 @pytest.fixture
-def ancient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every server says that it is older than it is."""
+def outdated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every server reports the version 4.0.14."""
     original = greeting.run_id_of
 
     def run_id_of(info: Any) -> str:
@@ -63,8 +63,8 @@ def ancient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greeting, "run_id_of", run_id_of)
 
 
-@pytest.mark.usefixtures("ancient")
-async def test_a_server_that_is_too_old_is_refused(redis_server: RedisServer) -> None:
+@pytest.mark.usefixtures("outdated")
+async def test_outdated_server_is_refused(redis_server: RedisServer) -> None:
     with pytest.raises(UnsafeServer, match=r"Redis 4\.0\.14 is too old.*6\.2"):
         mqredis.connect(redis_server.url)
     with pytest.raises(UnsafeServer, match="too old"):
@@ -73,23 +73,23 @@ async def test_a_server_that_is_too_old_is_refused(redis_server: RedisServer) ->
 
 
 def user(server: RedisServer, *rules: str) -> str:
-    """A user with these rules; its URL."""
+    """Create a user with these ACL rules; return its URL."""
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "resetkeys", "resetchannels", *rules)
     return server.tcp_url.replace("redis://", "redis://app:secret@")
 
 
-def test_a_user_that_may_not_write_is_told_what_is_missing(server: RedisServer) -> None:
+def test_missing_write_rights_are_named_in_the_error(server: RedisServer) -> None:
     url = user(server, "+@all", "-zadd", "-hset", "~mq:{shop}:*", "&*")
-    told = r"may not run hset, zadd on mq:\{shop\}:.*`mqredis acl --manager shop`"
+    expected = r"may not run hset, zadd on mq:\{shop\}:.*`mqredis acl --manager shop`"
     if server_version() < (7,):  # cannot tell in advance
-        told = "executing the script can't run this command.*ACL"
-    with pytest.raises(BrokerRefused, match=told):
+        expected = "executing the script can't run this command.*ACL"
+    with pytest.raises(BrokerRefused, match=expected):
         mqredis.connect(url, manager="shop")
     assert keys_of(server) == []
 
 
-def test_the_hint_names_the_database(server: RedisServer) -> None:
+def test_acl_hint_names_the_database(server: RedisServer) -> None:
     if server_version() < (7,):  # cannot tell in advance
         return
     url = user(server, "+@all", "-zadd", "~mq:{shop}:*", "&*").replace("/0", "/11")
@@ -97,7 +97,7 @@ def test_the_hint_names_the_database(server: RedisServer) -> None:
         mqredis.connect(url, manager="shop")
 
 
-def test_a_user_of_another_manager_is_refused_before_anything_is_written(server: RedisServer) -> None:
+def test_user_of_another_manager_is_refused_before_anything_is_written(server: RedisServer) -> None:
     url = user(server, "+@all", "~mq:{shop}:*", "&*")
     mqredis.connect(url, manager="shop").close()
     with pytest.raises(BrokerRefused):
@@ -105,13 +105,13 @@ def test_a_user_of_another_manager_is_refused_before_anything_is_written(server:
     assert not [key for key in keys_of(server) if b"other" in key]
 
 
-def test_a_user_without_scripts_is_refused(server: RedisServer) -> None:
+def test_user_without_script_rights_is_refused(server: RedisServer) -> None:
     url = user(server, "+@all", "-evalsha", "-script", "~*", "&*")
     with pytest.raises(BrokerRefused, match=r"evalsha|script"):
         mqredis.connect(url, manager="shop")
 
 
-def test_a_server_that_tells_nothing_is_accepted(
+def test_server_that_hides_info_and_config_is_accepted_with_warnings(
     server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = user(server, "+@all", "-config", "-info", "-role", "~mq:{shop}:*", "&*")
@@ -127,7 +127,7 @@ def test_a_server_that_tells_nothing_is_accepted(
         )
 
 
-def test_a_wrong_password_is_refused_and_not_repeated(server: RedisServer) -> None:
+def test_wrong_password_is_refused_and_not_shown_in_the_error(server: RedisServer) -> None:
     url = user(server, "+@all", "~*", "&*").replace("secret", "hunter2")
     with pytest.raises(BrokerRefused) as caught:
         mqredis.connect(url)

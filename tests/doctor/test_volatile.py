@@ -1,4 +1,4 @@
-"""A server that keeps nothing takes only what may be lost, unless it is told that this is all right."""
+"""A server without persistence accepts only express messages, unless ``allow_volatile`` is set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def volatile(start_server: Start) -> RedisServer:
     return start_server(tcp=True, options={"save": ""})
 
 
-def test_what_must_be_kept_is_refused_before_anything_is_done(volatile: RedisServer) -> None:
+def test_recoverable_messages_are_refused_before_anything_is_done(volatile: RedisServer) -> None:
     with mqredis.connect(volatile.url) as qm:
         with pytest.raises(
             UnsafeServer, match=r"keeps nothing.*appendonly yes.*recoverable=False.*allow_volatile"
@@ -36,7 +36,7 @@ def test_what_must_be_kept_is_refused_before_anything_is_done(volatile: RedisSer
         assert qm.info().messages == 0
 
 
-def test_express_messages_are_taken(volatile: RedisServer) -> None:
+def test_express_messages_are_accepted(volatile: RedisServer) -> None:
     with mqredis.connect(volatile.url) as qm:
         qm.create_queue("q")
         with qm.open("q") as q:
@@ -45,7 +45,7 @@ def test_express_messages_are_taken(volatile: RedisServer) -> None:
             assert [message.body for message in q.receive_many(9, 0)] == [b"x", b"y"]
 
 
-def test_whoever_accepts_the_loss_may_send(volatile: RedisServer) -> None:
+def test_allow_volatile_accepts_recoverable_messages(volatile: RedisServer) -> None:
     with mqredis.connect(volatile.url, settings=Settings(allow_volatile=True)) as qm:
         qm.create_queue("t", transactional=True)
         with qm.open("t") as t, qm.transaction() as unit:
@@ -53,7 +53,7 @@ def test_whoever_accepts_the_loss_may_send(volatile: RedisServer) -> None:
         assert qm.queue_info("t").messages == 1
 
 
-async def test_the_asyncio_face_refuses_it_too(volatile: RedisServer) -> None:
+async def test_asyncio_recoverable_messages_are_refused(volatile: RedisServer) -> None:
     async with mqredis.asyncio.connect(volatile.url) as qm:
         await qm.create_queue("q")
         async with qm.open("q") as q:
@@ -63,7 +63,9 @@ async def test_the_asyncio_face_refuses_it_too(volatile: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("options", [{"save": "3600 1"}, {"save": "", "appendonly": "yes"}])
-def test_snapshots_or_a_log_will_do(start_server: Start, options: dict[str, str]) -> None:
+def test_server_with_snapshots_or_a_log_accepts_recoverable_messages(
+    start_server: Start, options: dict[str, str]
+) -> None:
     server = start_server(options=options)
     with mqredis.connect(server.url) as qm:
         qm.create_queue("t", transactional=True)
@@ -73,10 +75,10 @@ def test_snapshots_or_a_log_will_do(start_server: Start, options: dict[str, str]
         assert qm.queue_info("q").messages == 1
 
 
-def test_a_server_that_does_not_tell_is_believed(
+def test_server_that_hides_its_persistence_is_accepted_with_a_warning(
     volatile: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Managed services hide CONFIG and keep data in ways of their own."""
+    """Managed services hide CONFIG and have their own persistence."""
     with volatile.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
     with mqredis.connect(volatile.tcp_url.replace("redis://", "redis://app:secret@")) as qm:
@@ -90,7 +92,9 @@ def test_a_server_that_does_not_tell_is_believed(
     assert "save" in advice["server.unchecked"]
 
 
-def test_a_log_on_disk_is_known_without_config(start_server: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_append_only_file_is_detected_without_config(
+    start_server: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     server = start_server(tcp=True, aof=True)
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-config")
@@ -99,11 +103,11 @@ def test_a_log_on_disk_is_known_without_config(start_server: Start, caplog: pyte
 
 
 @pytest.fixture
-def kept(start_server: Start) -> RedisServer:
+def persistent(start_server: Start) -> RedisServer:
     return start_server(options={"save": "3600 1"})
 
 
-def again(server: RedisServer, save: str) -> None:
+def restart_with(server: RedisServer, save: str) -> None:
     """Start another server process with other settings on the data, as after a failover."""
     with server.client() as raw:
         raw.save()
@@ -111,42 +115,42 @@ def again(server: RedisServer, save: str) -> None:
     server.restart(kill=True)
 
 
-def test_each_server_that_a_client_meets_is_asked(kept: RedisServer) -> None:
-    with mqredis.connect(kept.url) as qm:
+def test_persistence_is_checked_at_every_server_process(persistent: RedisServer) -> None:
+    with mqredis.connect(persistent.url) as qm:
         qm.create_queue("q")
         with qm.open("q") as q:
             q.send(b"1")
-            again(kept, "")
+            restart_with(persistent, "")
             assert q.peek(0).body == b"1"  # reconnects
             with pytest.raises(UnsafeServer, match="keeps nothing"):
                 q.send(b"2")
             q.send(b"3", recoverable=False)
-            again(kept, "3600 1")
+            restart_with(persistent, "3600 1")
             assert q.receive(0).body == b"1"
             q.send(b"4")
-            with kept.client() as raw:
+            with persistent.client() as raw:
                 kind = "cmdstat_config|get" if server_version() >= (7,) else "cmdstat_config"
                 asked = raw.info("commandstats")[kind]["calls"]
-                qm._driver.backend.drop_idle()  # new connections to the same server ask no more
+                qm._driver.backend.drop_idle()  # new connections to the same server do not check again
                 q.send(b"5")
                 assert raw.info("commandstats")[kind]["calls"] == asked
 
 
-async def test_the_asyncio_face_asks_each_server_too(kept: RedisServer) -> None:
-    async with mqredis.asyncio.connect(kept.url) as qm:
+async def test_asyncio_persistence_is_checked_at_every_server_process(persistent: RedisServer) -> None:
+    async with mqredis.asyncio.connect(persistent.url) as qm:
         await qm.create_queue("q")
         async with qm.open("q") as q:
             await q.send(b"1")
-            again(kept, "")
+            restart_with(persistent, "")
             assert (await q.peek(0)).body == b"1"
             with pytest.raises(UnsafeServer, match="keeps nothing"):
                 await q.send(b"2")
-            again(kept, "3600 1")
+            restart_with(persistent, "3600 1")
             assert (await q.peek(0)).body == b"1"
             await q.send(b"4")
 
 
-def test_nobody_expects_a_fake_to_keep_anything() -> None:
+def test_fake_server_is_not_checked_for_persistence() -> None:
     with mqredis.connect("memory://volatile") as qm:
         qm.create_queue("q")
         with qm.open("q") as q:

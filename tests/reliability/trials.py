@@ -47,7 +47,7 @@ FOLDERS = (
     "tests/msmq",
     "tests/matching",
     "tests/doctor/test_doctor.py",
-    "tests/doctor/test_plants.py",
+    "tests/doctor/test_planted_faults.py",
     "tests/contract/test_cost.py",
     "tests/selector",
     "tests/client",
