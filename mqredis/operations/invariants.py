@@ -285,10 +285,10 @@ def queue_fields(store: Store) -> Faults:
 def lines(store: Store) -> Faults:
     """Each header of a queue in ``meta``, and each text of packed locks, belongs to a queue."""
     known, key = {view.keys["q"] for view in store.queues.values()}, store.key("meta")
-    for name in store.hashes.get("lines", {}):
+    for name in store.hashes.get("headers", {}):
         if name not in known or name not in store.keys:
             text = "has no properties" if name in known else "the manager does not know"
-            yield Fault("queue.line", name, f"is of a queue that {text}", (Edit("hdel", key, name),))
+            yield Fault("queue.header", name, f"is of a queue that {text}", (Edit("hdel", key, name),))
     for name, value in store.hashes.get("locks", {}).items():
         if name.removeprefix("lock:") not in store.fences:
             text = "is of locks that no queue names"

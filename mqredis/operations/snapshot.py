@@ -22,7 +22,7 @@ TRIES = 4
 MAX_SCAN = 5_000_000
 
 # The header of a queue in ``meta``: config, counters, locks (lua/core/queue.lua).
-_LINE = re.compile(r"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
+_HEADER = re.compile(r"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.\d+,[0-9a-f]{16})?)*)")
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Store:
     keys: dict[str, tuple[str, int]] = field(default_factory=dict)  # declared keys: type and ttl in ms
     found: list[str] | None = None  # all keys with our prefix; None: not searched
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Hashes by name: meta, queues, txs. Fields of meta are split further: "sessions" with their slots, "lines" (the
+    """Hashes by name: meta, queues, txs. Fields of meta are split further: "sessions" with their slots, "headers" (the
     headers of queues), "locks" (texts of packed locks), "trails" (those of messages, and their places)."""
     fences: set[str] = field(default_factory=set)
     """Fences of the lock texts that headers of queues refer to."""
@@ -154,7 +154,7 @@ def _read_store(manager: ManagerKeys, names: Sequence[str]) -> Steps[Store]:
             place = page.place
             if not place:
                 break
-    _read_lines(store)
+    _read_headers(store)
     return store
 
 
@@ -218,16 +218,16 @@ def _meta_group(store: Store, name: str) -> str:
         return "locks"
     if name.startswith("trail:"):
         return "trails"
-    return "lines" if name.startswith(store.manager.tag) else "meta"
+    return "headers" if name.startswith(store.manager.tag) else "meta"
 
 
-def _read_lines(store: Store) -> None:
+def _read_headers(store: Store) -> None:
     """Copy the values of each header into the fields of its queue; headers that cannot be parsed are skipped."""
     for view in store.queues.values():
-        line = _LINE.fullmatch(store.hashes.get("lines", {}).get(view.keys["q"], ""))
-        if line:
-            view.fields.update(zip(QUEUE_COUNTS, line[2].split(" "), strict=True), config=line[1])
-            store.fences.update(entry for entry in line[3].split(" ") if entry and "," not in entry)
+        header = _HEADER.fullmatch(store.hashes.get("headers", {}).get(view.keys["q"], ""))
+        if header:
+            view.fields.update(zip(QUEUE_COUNTS, header[2].split(" "), strict=True), config=header[1])
+            store.fences.update(entry for entry in header[3].split(" ") if entry and "," not in entry)
 
 
 def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:

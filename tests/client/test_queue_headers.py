@@ -65,7 +65,7 @@ def test_doctor_removes_the_header_of_a_queue_without_properties(backend: Backen
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
         qm.create_queue("q")
         backend.client().delete("mq:{default}:q:q:q")
-        assert {finding.code for finding in qm.doctor().findings} == {"queue.line", "queue.missing"}
+        assert {finding.code for finding in qm.doctor().findings} == {"queue.header", "queue.missing"}
         qm.doctor(repair=True)
         with pytest.raises(mqredis.QueueNotFound):
             qm.queue_info("q")

@@ -255,8 +255,8 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("line of a lock", _replace_header("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
     ("line without counts", _replace_header("tx", "2|t|4194304|||0"), "counter.queue", True),
     ("no line", lambda p: p.raw.hdel(p.key("meta"), p.key("orders.q")), "counter.queue", True),
-    ("line of no queue", _replace_header("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.line", True),
-    ("line of no queue, of words", _replace_header("ghost", "hello"), "queue.line", True),
+    ("header of no queue", _replace_header("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.header", True),
+    ("header of no queue, of words", _replace_header("ghost", "hello"), "queue.header", True),
     (
         "lock of a ghost",
         _header_change("orders.q", lambda changed: changed.locks.append(b"7,15,9999999999999,1.1," + GHOST.encode())),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mqredis.keys import META_COUNTS, QUEUE_COUNTS
 
-_LINE = re.compile(rb"(\S+) (\d+ \d+ \d+ -?\d+ [01] \d+)((?: \S+)*)", re.DOTALL)
+_HEADER = re.compile(rb"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \S+)*)", re.DOTALL)
 _LOCK = b"lock:"
 # How many texts of locks stand beside a line at most, and with how many bytes of locks it takes one more itself
 # (lua/core/straight.lua).
@@ -59,7 +59,7 @@ class Line:
 
     @classmethod
     def parse(cls, text: bytes) -> Line:
-        match = _LINE.fullmatch(text)
+        match = _HEADER.fullmatch(text)
         assert match, text
         return cls(match[1], match[2].split(b" "), match[3].split(b" ")[1:])
 
