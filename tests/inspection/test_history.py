@@ -242,7 +242,7 @@ def test_queue_without_a_history_starts_one(manager: Any, raw: Any, text: str | 
     queue.send_many([b"x"] * 9)
     raw.hset(*FIELD, text) if text else raw.hdel(*FIELD)
     header = raw.hget("mq:{past}:meta", FIELD[0]).split(b" ")
-    header[4] = b"-1"  # as builds before the history write it where no timer is set
+    header[4] = b"0"  # the next call looks at the timers
     raw.hset("mq:{past}:meta", FIELD[0], b" ".join(header))
     if text is None:
         assert len(manager.history("q")) == 0
