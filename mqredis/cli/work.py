@@ -92,7 +92,7 @@ def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a w
             *(("--log-format", "json") if arguments.log_format == "json" else ()),
         ),
     )
-    return Exit.DONE if code == 0 else Exit.REFUSED
+    return Exit(code) if code in (Exit.DONE, Exit.USAGE) else Exit.REFUSED
 
 
 def _health(arguments: Arguments, output: Output) -> Exit:

@@ -19,6 +19,8 @@ log = logging.getLogger("mqredis.worker")
 _PIPE = "MQREDIS_WORKER_PIPE"
 # Pause before a process that died is started again, in seconds.
 _AGAIN_SECONDS = 1.0
+# Exit code of a process that cannot run with its arguments or packages (mqredis/cli/exits.py): it is not started again.
+_USAGE = 2
 # Seconds between two checks of the files for changes.
 _LOOK_SECONDS = 0.5
 
@@ -35,7 +37,9 @@ def supervise(
 ) -> int:
     """Run ``command`` so many times until SIGTERM or SIGINT, which every process gets; a second one kills.
 
-    A process that dies is started again, unless ``once``. ``own``: further arguments by number of process.
+    A process that dies is started again, unless ``once``. If one ends with exit code 2 (wrong arguments, a missing
+    package) all end, except with ``reload``, since a change of the code may help. ``own``: further arguments by number
+    of process.
     Answers the exit code: 0, or the first that was not.
     """
     return _Supervisor(command, environment, processes, reload, once, own, folder or Path.cwd()).run()
@@ -121,6 +125,11 @@ class _Supervisor:
                 if self._once:
                     self._code = self._code or abs(child.returncode)
                     continue
+                if child.returncode == _USAGE and not self._reload:
+                    log.error("process %d cannot run the worker, so all processes end", child.pid)
+                    self._code = _USAGE
+                    self._stops += 1
+                    return
                 if self._due[n] == 0.0:
                     log.error("process %d ended with %d; it is started again", child.pid, child.returncode)
                     self._due[n] = now + _AGAIN_SECONDS

@@ -121,6 +121,13 @@ def test_dead_processes_are_restarted(run, out):
     assert process.wait(WAIT) == 0
 
 
+def test_processes_that_cannot_start_end_their_supervisor(run):
+    process = run("worker", "app:nobody", "--processes", "2", stderr=subprocess.PIPE)
+    _, text = process.communicate(timeout=WAIT)
+    assert process.returncode == 2
+    assert b"cannot run the worker, so all processes end" in text
+
+
 def test_processes_end_when_their_supervisor_is_killed(run, out):
     process = run("worker", "app:worker", "--processes", "2")
     pids: set[int] = set()
