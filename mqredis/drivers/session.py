@@ -382,11 +382,11 @@ class Core:
         """The least history number that the reply to the next call of this listening run may have."""
         return min(self.history, run.floor)
 
-    def accept(self, reply: Any, floor: int, here: bool = True) -> Reply:
+    def accept(self, reply: Any, floor: int, remember: bool = True) -> Reply:
         """Check a reply, whose history number must be at least ``floor``. Returns its status and payload.
 
-        ``here`` False: it may be from a server that the session was not shown to. Then its history number is not
-        remembered: a term that this client has not heard of may have begun with less.
+        ``remember`` False: the reply may be from a server that the session was not shown to, so its history number is not
+        remembered. A term that this client has not heard of may have begun with less.
         """
         try:
             # By index, since unpacking costs half as much again.
@@ -397,7 +397,7 @@ class Core:
                 and known >= floor
                 and type(status) is int
             ):  # most replies are of this kind
-                if known > self.history and here:
+                if known > self.history and remember:
                     self.history = known
                 return status, reply[3:]
             payload = reply[3:]
@@ -406,7 +406,7 @@ class Core:
             if incarnation == self._incarnation:
                 history = known if type(known) is int else int(known)
                 if history >= floor:
-                    if history > self.history and here:
+                    if history > self.history and remember:
                         self.history = history
                     return status, payload
         except (TypeError, ValueError, LookupError):

@@ -52,8 +52,8 @@ def replies(run: Run) -> None:
     laps, dice, accept = run.size(300, 1), run.dice("replies"), Core.accept
     spoilt: list[Payload] = []
 
-    def lie(core: Core, reply: Any, floor: int) -> tuple[int, Payload]:
-        status, payload = accept(core, reply, floor)
+    def lie(core: Core, *arguments: Any) -> tuple[int, Payload]:
+        status, payload = accept(core, *arguments)
         if dice.random() < 0.7:
             payload = spoil(dice, payload)
             spoilt[:] = [payload]
