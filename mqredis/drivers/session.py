@@ -385,8 +385,8 @@ class Core:
     def accept(self, reply: Any, floor: int, remember: bool = True) -> Reply:
         """Check a reply, whose history number must be at least ``floor``. Returns its status and payload.
 
-        ``remember`` False: the reply may be from a server that the session was not shown to, so its history number is not
-        remembered. A term that this client has not heard of may have begun with less.
+        ``remember`` False: the reply may be from a server that the session was not shown to, so its history number is
+        not remembered. A term that this client has not heard of may have begun with less.
         """
         try:
             # By index, since unpacking costs half as much again.
