@@ -1,8 +1,8 @@
 """Fetch, sleep, fetch (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
 
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does
-register, so that an idle reader needs two calls for each message and not three. Before a fetch that registers, the
-operation listens to its wake channel, so that no wake can be missed in between. A wake is a hint; only a fetch decides.
+register, which saves an idle reader a call in each queue. Before a fetch that registers, the operation listens to its
+wake channel, so that no wake can be missed in between. A wake is a hint; only a fetch decides.
 The end of a wait removes the registration, either in its last fetch or with ``leave``.
 """
 
@@ -97,8 +97,7 @@ def until_any(
     operation listens. Set what it returns first, then cancel the scope.
     """
     timeout = checks.timeout(timeout)
-    at_once = len(readers) > 1 or not readers[0].handle.waited
-    if at_once or (timeout is not None and timeout <= 0):
+    if polls_first(readers[0].handle, timeout, None):
         for n, reader in enumerate(readers):
             found = yield from _poll(reader, None)
             if found.messages:
@@ -127,8 +126,7 @@ def _wait(
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()
-    # A reader of a single queue notes there that it is idle.
-    only = readers[0].handle if len(readers) == 1 else None
+    first, single = readers[0].handle, len(readers) == 1
     waiters = [Waiter(_member(readers, kind, mode, tag)) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, rounds = False, 0
@@ -154,10 +152,8 @@ def _wait(
                 raise
             handed = None
             if found.messages:
-                if only is None:
-                    yield from _leave(readers, waiters, n)
-                else:
-                    only.waited = rounds > 0
+                first.waited = rounds > 0
+                yield from _leave(readers, waiters, n)
                 return n, found
             if not last:
                 waiter.ticket = found.ticket
@@ -165,8 +161,7 @@ def _wait(
                 seconds = found.due_ms / 1000 if seconds is None else min(seconds, found.due_ms / 1000)
         rounds += 1
         ready = None
-        if only is not None:
-            only.waited = True
+        first.waited = True
         if timeout is not None:
             left = timeout - (clock() - start)
             if left <= 0:
@@ -178,7 +173,7 @@ def _wait(
         if stop is not None and stop():
             yield from _leave(readers, waiters)
             raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
-        ready = readers[0].fetch(waiters[0]) if only is not None and readers[0].steady else None
+        ready = readers[0].fetch(waiters[0]) if single and readers[0].steady else None
         try:
             woken = yield Wait(seconds, scopes, ready)
         except GeneratorExit:
