@@ -1,4 +1,4 @@
-"""How the tests of selectors reach the three evaluators: Python, Lua on fakeredis, Lua on a real server."""
+"""The three evaluators for selector tests: Python, Lua on fakeredis, Lua on a real server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqredis.selector.nodes import Not
 
 ARRIVED = 1_700_000_000_000
 LOOKUP_ID = 0x0400000000000011
-# Bodies look like heads: nothing behind the first NUL may ever be taken for a field.
+# A body that looks like a record head: bytes after the first NUL must not be read as fields.
 TRAP = b"\x01a\x02i1\x01s\x02strap\x01n\x02i7\x01region\x02sEU\x03l" + b"trap\x03ctrap\x03p7\0\x01b\x02t"
 
 Truth = bool | None
@@ -30,7 +30,7 @@ class Subject:
     header: Mapping[str, Any] = field(default_factory=dict)
 
     def full_header(self) -> dict[str, Any]:
-        """With what every stored message has."""
+        """Return the header, completed with the fields that every stored message has."""
         sent = self.header.get("sent_ms", ARRIVED)
         lookup_id = self.header.get("lookup_id", LOOKUP_ID)
         defaults = {"message_id": f"mq-{lookup_id:016x}", "arrived_ms": ARRIVED, "sent_ms": sent}
@@ -41,7 +41,7 @@ Judge = Callable[[Sequence[tuple[Selector, Subject]]], list[Truth]]
 
 
 def bundle(name: str, seen: set[str] | None = None) -> str:
-    """A library with all that it requires, as the loader of the scripts joins them."""
+    """Return a Lua library with all its requirements, joined as the loader of the scripts does."""
     seen = set() if seen is None else seen
     seen.add(name)
     text = (scripts.root() / f"{name}.lua").read_text()
@@ -71,7 +71,7 @@ def judge_in_python(questions: Sequence[tuple[Selector, Subject]]) -> list[Truth
 
 
 def judge_in_lua(client: redis.Redis) -> Judge:
-    """The library on a server: unknown is when neither the selector nor its negation selects."""
+    """Evaluate in Lua on a server: unknown if neither the selector nor its negation selects."""
     script = bundle("selector/selector") + ENTRY
     sha: str = client.script_load(script)  # type: ignore[assignment,no-untyped-call,unused-ignore]
 

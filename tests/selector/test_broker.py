@@ -1,4 +1,4 @@
-"""Selectors through the broker: what is browsed and received is what the Python evaluator selects.
+"""Selectors in the broker: browse and receive return the messages that the Python evaluator selects.
 
 ``MQREDIS_TEST_SEED`` repeats a run.
 """
@@ -50,7 +50,7 @@ def outgoing(rnd: Random) -> Outgoing:
 
 
 def selector(rnd: Random) -> Selector:
-    """One that reading accepts."""
+    """Return a random selector that is accepted for reading."""
     while True:
         text = generate.selector(rnd)
         if rnd.random() < 0.3:
@@ -66,7 +66,7 @@ def selected(chosen: Selector, messages: list[Message]) -> list[int]:
     return [m.lookup_id for m in messages if chosen.evaluate(m.properties, header_of(m)) is True]
 
 
-def test_browsing_shows_what_python_selects(qm, rnd):
+def test_browse_shows_the_messages_that_the_python_evaluator_selects(qm, rnd):
     qm.create_queue("q")
     queue = qm.open("q")
     some = none = 0
@@ -85,7 +85,7 @@ def test_browsing_shows_what_python_selects(qm, rnd):
 
 
 def drained(queue: mqredis.Queue, text: str, how: int) -> Iterator[int]:
-    """Take all that the selector selects, one by one, in batches, or by locks."""
+    """Take all selected messages: one by one, in batches, or by locks, as ``how`` says."""
     try:
         while True:
             if how == 0:
@@ -99,7 +99,7 @@ def drained(queue: mqredis.Queue, text: str, how: int) -> Iterator[int]:
         return
 
 
-def test_receiving_takes_what_python_selects_in_order(qm, rnd):
+def test_receive_takes_the_messages_that_the_python_evaluator_selects_in_order(qm, rnd):
     qm.create_queue("q")
     queue = qm.open("q")
     for n in range(300 if _FULL else 20):
@@ -113,8 +113,8 @@ def test_receiving_takes_what_python_selects_in_order(qm, rnd):
         ]
 
 
-def test_consumers_side_by_side_take_each_match_once_and_skip_none(qm, rnd, redis_server):
-    """While messages come: every reader goes on until all are sent and nothing that it wants is left."""
+def test_concurrent_consumers_take_each_matching_message_once(qm, rnd, redis_server):
+    """Consumers read while messages are sent, and stop when all are sent and no matching message is left."""
     qm.create_queue("q")
     queue, count = qm.open("q"), 4000 if _FULL else 1500
     everything = [outgoing(rnd).replace(app_tag=n) for n in range(count)]
@@ -140,7 +140,7 @@ def test_consumers_side_by_side_take_each_match_once_and_skip_none(qm, rnd, redi
                     except IoTimeout:
                         if last:
                             return
-        except BaseException as error:  # noqa: BLE001 - looked at in the end
+        except BaseException as error:  # noqa: BLE001 - asserted at the end of the test
             errors.append(error)
 
     threads = [threading.Thread(target=consume, args=(n,)) for n in range(len(taken))]

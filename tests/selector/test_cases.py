@@ -1,4 +1,4 @@
-"""Every published case, by its id, on each evaluator."""
+"""Every published case runs under its id on each evaluator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _REFUSED = [case for case in CASES if case[3] == "E"]
 
 
 @pytest.mark.parametrize("case", _VALID, ids=lambda case: case[0])
-def test_case(judge: Judge, case: tuple[str, str, dict[str, Any], str]):
+def test_published_case_has_its_outcome_and_negation_the_opposite(
+    judge: Judge, case: tuple[str, str, dict[str, Any], str]
+):
     _, text, given, outcome = case
     wanted = _OUTCOMES[outcome]
     negated = None if wanted is None else not wanted
@@ -26,7 +28,7 @@ def test_case(judge: Judge, case: tuple[str, str, dict[str, Any], str]):
 
 
 @pytest.mark.parametrize("case", _REFUSED, ids=lambda case: case[0])
-def test_case_is_refused(case: tuple[str, str, dict[str, Any], str]):
+def test_published_error_case_is_refused(case: tuple[str, str, dict[str, Any], str]):
     with pytest.raises(SelectorSyntaxError) as refused:
         parse(case[1])
     assert refused.value.reason

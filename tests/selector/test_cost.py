@@ -1,4 +1,4 @@
-"""A scan knows when to end its call: ``program.left`` falls with every message, faster for dear selectors."""
+"""The work of one call is bounded: each message reduces ``program.left``, by more for expensive selectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _FEW = " OR ".join(f"a{n} * a{n} / 3 = 1" for n in range(120))
     ],
     ids=["simple", "bodies of 4 KiB", "arithmetic", "long sum", "LIKE", "anchored LIKE"],
 )
-def test_messages_a_call(backend: Backend, text: str, body: int, least: int, most: int):
+def test_number_of_messages_tested_in_one_call_is_bounded(
+    backend: Backend, text: str, body: int, least: int, most: int
+):
     properties = {"region": "EU", "amount": 5}
     if "LIKE" in text:
         properties["s"] = "a" * 16000

@@ -1,4 +1,4 @@
-"""Lua on a real server, Lua on fakeredis and the Python evaluator give the same answer to everything.
+"""Lua on a real server, Lua on fakeredis and the Python evaluator give the same result for every selector.
 
 ``MQREDIS_TEST_SELECTORS`` sets how many random selectors are tried (each on three messages),
 ``MQREDIS_TEST_SEED`` repeats a run.
@@ -28,7 +28,7 @@ def _check(questions: list[tuple[Selector, Subject]], *judges: Judge) -> None:
             assert answer is right, (question[0].text, question[1], f"Python {right}", f"Lua {answer}")
 
 
-def test_random_selectors(fake_judge: Judge, real_judge: Judge):
+def test_random_selectors_evaluate_alike_in_lua_and_python(fake_judge: Judge, real_judge: Judge):
     seed = os.environ.get("MQREDIS_TEST_SEED") or secrets.token_hex(8)
     print("MQREDIS_TEST_SEED =", seed)
     rnd = Random(seed)
@@ -51,7 +51,7 @@ def test_random_selectors(fake_judge: Judge, real_judge: Judge):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rnd=st.randoms(use_true_random=False))
-def test_shrinking_selectors(real_judge: Judge, rnd: Random):
-    """Random selectors by hypothesis: slower, but it reduces a failure to the shortest selector."""
+def test_generated_selectors_evaluate_alike_on_redis_and_in_python(real_judge: Judge, rnd: Random):
+    """Random selectors by hypothesis: slower, but a failure is reduced to the shortest selector."""
     selector = parse(generate.selector(rnd))
     _check([(selector, generate.subject(rnd)) for _ in range(3)], real_judge)

@@ -1,4 +1,4 @@
-"""Hostile selectors end in the one typed error, quickly, whatever is sent in."""
+"""Hostile selectors are refused with SelectorSyntaxError within limits of calls and processor time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mqredis.errors import SelectorSyntaxError
 from mqredis.selector import MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
 from tests.selector.kit import Judge, Subject
 
-# Calls of functions, Python's and C's: less than 50 ms of work on a machine of today, and the same number on each.
+# Function calls in Python and C: less than 50 ms of work, and the same number on every machine.
 _LIMIT_CALLS = 150_000
-# Processor time of the thread, for what is no call (a regular expression, say): ten times what is promised, so that
-# only work of another order reaches it. The bar of reliability says 50 ms.
+# Processor time of the thread, for work without calls (such as a regular expression). The promise is 50 ms; ten times
+# that is allowed, so that only work of another order of magnitude fails.
 _LIMIT_SECONDS = 0.5
 
 _HOSTILE = {
@@ -68,7 +68,7 @@ def _warm():
 
 
 @pytest.mark.parametrize("text", _HOSTILE.values(), ids=_HOSTILE.keys())
-def test_hostile(text):
+def test_hostile_selector_is_refused_within_the_limits(text):
     def attempt() -> None:
         with pytest.raises(SelectorSyntaxError) as refused:
             parse(text)
@@ -80,7 +80,7 @@ def test_hostile(text):
 
 
 def _quickest(action: Callable[[], object]) -> float:
-    """Seconds of processor time, the best of three: the collector of a large test run may strike at any time."""
+    """Return the least processor time of three runs, in seconds: garbage collection may slow down any of them."""
     seconds = []
     for _ in range(3):
         started = thread_time()
@@ -90,7 +90,7 @@ def _quickest(action: Callable[[], object]) -> float:
 
 
 def _calls(action: Callable[[], object]) -> int:
-    """How many functions are called."""
+    """Return the number of function calls."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:
@@ -120,8 +120,8 @@ def _calls(action: Callable[[], object]) -> int:
     ],
     ids=lambda text: text[:12],
 )
-def test_the_largest_that_is_allowed(judge: Judge, text: str):
-    # The text differs each time: what was parsed before is remembered.
+def test_largest_allowed_selector_is_parsed_within_the_limits(judge: Judge, text: str):
+    # The text differs each time, because results of the parser are cached.
     spaces = (" " * n for n in range(4))
     if len(text) < MAX_BYTES - 8:
         assert _quickest(lambda: parse(text + next(spaces))) < _LIMIT_SECONDS
@@ -132,7 +132,7 @@ def test_the_largest_that_is_allowed(judge: Judge, text: str):
 
 
 def _position(text: str | bytes) -> int:
-    """Where the selector is wrong; 0 if it is not. Whatever parses can be evaluated."""
+    """Return the position of the error, or 0. A selector that is parsed must also evaluate."""
     try:
         selector = parse(text)
     except SelectorSyntaxError as refused:
@@ -143,7 +143,7 @@ def _position(text: str | bytes) -> int:
 
 @settings(max_examples=500, deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60))
-def test_anything_at_all(text: str | bytes):
+def test_random_text_or_bytes_is_parsed_or_refused_with_a_position(text: str | bytes):
     assert 0 <= _position(text) <= len(text)
 
 
@@ -169,5 +169,5 @@ _WORDS += ["ESCAPE", "=", "<>", "<", "+", "-", "*", "/", "(", ")", ",", "JMSPrio
 
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.sampled_from(_WORDS), max_size=12).map(" ".join))
-def test_any_row_of_words(text: str):
+def test_random_tokens_are_parsed_or_refused_with_a_position(text: str):
     assert 0 <= _position(text) <= len(text)

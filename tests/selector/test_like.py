@@ -1,4 +1,4 @@
-"""LIKE: the match against a slow and simple one, and bounded work for patterns made to hurt."""
+"""LIKE gives the results of a simple recursive match, and its work is bounded for every pattern."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _simple(pattern: str, text: str) -> bool:
     return text != "" and pattern[0] in ("_", text[0]) and _simple(pattern[1:], text[1:])
 
 
-def test_agrees_with_the_simple_match(judge: Judge):
+def test_like_gives_the_result_of_a_simple_recursive_match(judge: Judge):
     rnd = Random(8)
     cases = []
     for _ in range(2000):
@@ -36,7 +36,7 @@ def test_agrees_with_the_simple_match(judge: Judge):
 @pytest.mark.parametrize(
     "pattern,text,outcome",
     [
-        ("%\0%", "a\0b", True),  # bytes that mean structure in a record
+        ("%\0%", "a\0b", True),  # bytes that are delimiters in a record
         ("a_b", "a\4b", True),
         ("\1_\3", "\1\2\3", True),
         ("%.%", "a.b", True),
@@ -51,7 +51,7 @@ def test_agrees_with_the_simple_match(judge: Judge):
         ("_é_", "\N{GRINNING FACE}éx", True),
     ],
 )
-def test_like(judge: Judge, pattern: str, text: str, outcome: bool):
+def test_like_pattern_has_the_expected_outcome(judge: Judge, pattern: str, text: str, outcome: bool):
     assert judge([(parse(f"s LIKE '{pattern}'"), Subject({"s": text}))]) == [outcome]
 
 
@@ -68,16 +68,16 @@ def test_like(judge: Judge, pattern: str, text: str, outcome: bool):
     ],
     ids=lambda value: f"{value[:6]}{len(value)}",
 )
-def test_patterns_made_to_hurt(judge: Judge, pattern: str, text: str):
-    """One message, and the worst that 8 KiB of selector can do to it: some 3 ms. A search without a bound on its steps
-    would not end within the time that a test has."""
+def test_like_pattern_with_excessive_backtracking_ends(judge: Judge, pattern: str, text: str):
+    """The worst patterns of 8 KiB take about 3 ms for one message. Without a bound on its steps, the search would
+    exceed the time limit of a test."""
     selector = parse(f"s LIKE '{pattern}'")
     (answer,) = judge([(selector, Subject({"s": text}))])
     assert answer is not True
 
 
-def test_many_likes_share_one_budget(judge: Judge):
-    """The bound is for the selector, not for each LIKE of it."""
+def test_all_likes_of_a_selector_share_one_budget(judge: Judge):
+    """The budget applies to the selector, not to each LIKE."""
     selector = parse(" OR ".join(f"s LIKE '%a_b{n}%'" for n in range(200)))
     assert selector.like_budget == FLOOR
     (answer,) = judge([(selector, Subject({"s": "a" * FLOOR}))])
@@ -96,6 +96,8 @@ def test_many_likes_share_one_budget(judge: Judge):
     ],
 )
 @pytest.mark.parametrize("char", ["a", "é"])
-def test_budget(judge: Judge, char: str, pattern: str, length: int, outcome: bool | None):
+def test_like_beyond_its_budget_is_unknown(
+    judge: Judge, char: str, pattern: str, length: int, outcome: bool | None
+):
     pattern = pattern.replace("a", char)
     assert judge([(parse(f"s LIKE '{pattern}'"), Subject({"s": char * length}))]) == [outcome]

@@ -1,4 +1,4 @@
-"""Header fields under every name, read from records that the codec wrote; and what may not be named."""
+"""Header fields are read under every name from records of the codec; unsupported names are refused."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _message(record: bytes) -> Message:
 
 
 @pytest.mark.parametrize("record,text", _TABLE, ids=[text[:40] for _, text in _TABLE])
-def test_name(backend: Backend, record: bytes, text: str):
+def test_header_field_is_read_under_each_name(backend: Backend, record: bytes, text: str):
     selector = parse(text)
     message = _message(record)
     assert selector.matches(message.properties, header_of(message))
@@ -118,11 +118,11 @@ def test_name(backend: Backend, record: bytes, text: str):
     assert client.eval(bundle("selector/selector") + _ENTRY, 0, selector.program, record, _LID) == 1
 
 
-def test_every_name_is_tried():
+def test_table_of_this_file_uses_every_field_name():
     assert set(FIELDS) <= {word for _, text in _TABLE for word in re.findall(r"[\w$.]+", text)}
 
 
-def test_the_documentation_has_every_name():
+def test_documentation_lists_every_field_name():
     page = (Path(__file__).resolve().parents[2] / "docs" / "selectors.md").read_text()
     assert set(FIELDS) <= set(re.findall(r"`([\w$.]+)`", page))
 
@@ -131,7 +131,7 @@ def test_the_documentation_has_every_name():
     "name",
     ["JMSDestination", "JMSRedelivered", "JMSXDeliveryCount", "JMSpriority", "Root.MQMD.BackoutCount"],
 )
-def test_refused_names(name: str):
+def test_unsupported_field_name_is_refused(name: str):
     with pytest.raises(SelectorSyntaxError, match=name) as refused:
         parse(f"a = 1 AND {name} = 1")
     assert refused.value.position == 10
@@ -162,11 +162,11 @@ _HINTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("text,hint", _HINTS, ids=[text for text, _ in _HINTS])
-def test_index_hint(text: str, hint: tuple[str, str | bytes] | None):
+def test_index_hint_is_the_required_identifier(text: str, hint: tuple[str, str | bytes] | None):
     assert parse(text).index_hint == hint
 
 
-def test_index_hints_are_alternatives():
+def test_index_hints_list_all_alternative_identifiers():
     """JMS shows bytes as text, so one text may stand for two identifiers."""
     assert parse("JMSMessageID = 'ID:0a'").index_hints == (("message_id", b"\n"), ("message_id", "ID:0a"))
     assert parse("$group_id IN ('a', 'b')").index_hints == (("group_id", "a"), ("group_id", "b"))

@@ -1,4 +1,4 @@
-"""Numbers: 64-bit integers exact to the last bit, no value beyond them or for x/0, doubles as in IEEE 754."""
+"""Numbers: 64-bit integers are exact, overflow and x/0 have no value, doubles follow IEEE 754."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _exact(op: str, a: int, b: int) -> int | None:
     return result if _LOW <= result <= _HIGH else None
 
 
-def test_arithmetic_is_exact(judge: Judge):
-    """Reckoned by the server from two properties, compared with Python's integers."""
+def test_integer_arithmetic_is_exact(judge: Judge):
+    """Each evaluator computes with two properties; the results are compared with those of Python integers."""
     rnd = Random(64)
     questions: list[tuple[Selector, Subject]] = []
     wanted: list[Truth] = []
@@ -43,7 +43,7 @@ def test_arithmetic_is_exact(judge: Judge):
     assert judge(questions) == wanted
 
 
-def test_order_is_exact(judge: Judge):
+def test_integer_comparison_is_exact(judge: Judge):
     rnd = Random(65)
     pairs = [(_integers(rnd), _integers(rnd)) for _ in range(300)]
     pairs += [(a, a + 1) for a, _ in pairs if a < _HIGH] + [(a, a) for a, _ in pairs]
@@ -55,10 +55,10 @@ def test_order_is_exact(judge: Judge):
 @pytest.mark.parametrize(
     "text,outcome",
     [
-        ("a + 1 > 0", False),  # 2^63 has no room: no value, and every comparison with it is false
+        ("a + 1 > 0", False),  # 2^63 overflows: it has no value, and every comparison with it is false
         ("a + 1 <> 0", False),
         ("NOT (a + 1 = 0)", True),
-        ("a + 1 + absent = 0", None),  # NULL wins over everything
+        ("a + 1 + absent = 0", None),  # NULL makes the whole expression NULL
         ("-b = 0", False),
         ("-b <> 0", False),
         ("b / -1 = b", False),
@@ -73,7 +73,7 @@ def test_order_is_exact(judge: Judge):
         ("1.0 / -y < 0", True),
         ("-7 / 2 = -3", True),
         ("b = -9223372036854775808", True),
-        ("a = 9223372036854775807.0", True),  # beside a double an integer is a double (Java)
+        ("a = 9223372036854775807.0", True),  # an integer compared with a double becomes a double, as in Java
         ("p + 1 = 9007199254740993", True),
         ("p * 2 - p = p", True),
         ("0x7FFFFFFFFFFFFFFF = a", True),
@@ -86,6 +86,6 @@ def test_order_is_exact(judge: Judge):
         ("flag + 1 = 2", False),
     ],
 )
-def test_corner(judge: Judge, text: str, outcome: Truth):
+def test_numeric_edge_case_has_the_expected_outcome(judge: Judge, text: str, outcome: Truth):
     given = {"a": _HIGH, "b": _LOW, "z": 0, "y": 0.0, "p": 1 << 53, "s": "s", "flag": True}
     assert judge([(parse(text), Subject(given))]) == [outcome]

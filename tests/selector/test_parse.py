@@ -1,4 +1,4 @@
-"""The parser: shape of the tree, folding, positions of errors, and what the result offers."""
+"""The parser: tree, constant folding, positions of errors, and attributes of the result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from mqredis.status import Status
         ("and = 1", 0, "unexpected and"),
     ],
 )
-def test_errors_say_where_and_why(text: str, position: int, reason: str):
+def test_syntax_error_has_position_and_reason(text: str, position: int, reason: str):
     with pytest.raises(SelectorSyntaxError) as refused:
         parse(text)
     assert refused.value.position == position
@@ -61,7 +61,7 @@ def test_errors_say_where_and_why(text: str, position: int, reason: str):
 @pytest.mark.parametrize(
     "text", ["", " \t\r\n\f", b"", "TRUE", "5 < 7", "a = 1 OR TRUE", "NOT FALSE", "-1 * -1 = 1"]
 )
-def test_always(text: str | bytes):
+def test_selector_that_is_always_true_is_detected(text: str | bytes):
     selector = parse(text)
     assert selector.always
     assert selector.matches({})
@@ -70,7 +70,7 @@ def test_always(text: str | bytes):
 @pytest.mark.parametrize(
     "text", ["FALSE", "a = 1 AND FALSE", "1 = 'x'", "1 / 0 = 1", "NOT (a = 1 OR 1 = 1)", "(1 = 2) = TRUE"]
 )
-def test_never(text: str):
+def test_selector_that_is_never_true_is_detected_and_refused(text: str):
     assert parse(text).never
     with pytest.raises(SelectorSyntaxError):
         parse(text, refuse_never=True)
@@ -97,21 +97,21 @@ def test_never(text: str):
         ("1 = 1 AND TRUE", Constant(True)),
     ],
 )
-def test_folding(text: str, root: object):
+def test_constant_expressions_are_folded(text: str, root: object):
     assert parse(text).root == root
 
 
-def test_bytes_and_text_are_the_same_selector():
+def test_utf8_bytes_and_text_give_equal_selectors():
     assert parse("été = 'é'".encode()) == parse("été = 'é'")
     assert parse("été = 'é'").matches({"été": "é"})
 
 
-def test_names_are_not_normalized():
-    """A property is found under the very characters it was set with."""
+def test_property_names_are_not_normalized():
+    """A property is found only under the code points with which it was set."""
     assert parse("\N{LATIN SMALL LETTER E WITH ACUTE} IS NULL").matches({"e\N{COMBINING ACUTE ACCENT}": 1})
 
 
-def test_selectors_travel_between_processes():
+def test_pickled_selector_equals_the_original():
     selector = parse("a = 1 AND JMSCorrelationID = 'x' AND s LIKE 'a%'")
     copy: Selector = pickle.loads(pickle.dumps(selector))  # noqa: S301
     assert copy == selector
@@ -126,6 +126,6 @@ def test_integer_properties_beyond_64_bits_have_no_value():
     assert parse("a = 1 OR a <> 1 OR a > 0").evaluate({"a": 1 << 63}) is False
 
 
-def test_lark_is_imported_with_the_first_selector():
+def test_lark_is_imported_when_the_first_selector_is_parsed():
     code = "import sys, mqredis.selector; assert 'lark' not in sys.modules; mqredis.selector.parse('a = 1')"
     subprocess.run([sys.executable, "-c", code + "; assert 'lark' in sys.modules"], check=True)
