@@ -1,6 +1,6 @@
 """Random operations on fakeredis and on a real Redis have equal replies and leave equal keys.
 
-This catches what a fake hides: a difference in number formats, in sort order, in what a command accepts.
+This finds differences of fakeredis: in number formats, in sort order, in the arguments that a command accepts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def run(client: Any, manager: str, steps: list[Step]) -> tuple[list[Any], dict[s
         runner = Runner(qm)
         replies = [runner.do(step) for step in steps]
         keys = dump(client, manager)
-        state = runner.state()  # its replies tell ages
+        state = runner.state()  # after the dump: its replies contain ages
         assert not qm.doctor().findings
     return replies, state, keys
 
 
 @pytest.mark.timeout(1800 if FULL else 300)
-def test_fake_and_real_agree(redis_server):
+def test_random_steps_have_equal_results_on_fakeredis_and_redis(redis_server):
     @settings(
         max_examples=1000 if FULL else 15,
         deadline=None,

@@ -1,4 +1,4 @@
-"""Getting a particular message: the model beside a real Redis, and fakeredis beside a real Redis."""
+"""Reading by identifiers: the model against a real Redis, and fakeredis against a real Redis."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _numbers = itertools.count(1)
 
 
 class MatchingPair(Pair):
-    """The model and a real broker, fresh."""
+    """A new model and a new manager on a real Redis."""
 
     runner: ClassVar[type[Runner]] = MatchingRunner
 
 
 def seeds(full: int, few: int) -> list[int]:
-    """``MQREDIS_TEST_SEED`` repeats one walk, which is then made as short as it can be."""
+    """Return the seeds of the runs; ``MQREDIS_TEST_SEED`` repeats one run. A failing run is shortened."""
     chosen = os.environ.get("MQREDIS_TEST_SEED")
     return [int(chosen)] if chosen else [random.getrandbits(32) for _ in range(full if FULL else few)]
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-def test_model_and_broker_agree(redis_server):
+def test_random_matching_runs_have_equal_results_on_model_and_broker(redis_server):
     for seed in seeds(1000, 8):
         steps = MatchingWalker(seed).steps(150)
         wrong = MatchingPair(redis_server.url).walk(steps)
@@ -47,7 +47,7 @@ def test_model_and_broker_agree(redis_server):
 
 
 @pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND.keys())
-def test_what_was_found_once(redis_server, steps):
+def test_recorded_failure_has_equal_results_on_model_and_broker(redis_server, steps):
     assert MatchingPair(redis_server.url).walk(list(steps)) == ""
 
 
@@ -58,11 +58,11 @@ def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
         runner = MatchingRunner(qm)
         replies = [runner.do(step) for step in steps]
         keys = dump(client, manager)
-        return [replies, runner.state(), keys]  # replies of the last state tell ages
+        return [replies, runner.state(), keys]  # the keys are read first: replies of state() contain ages
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-def test_fake_and_real_agree(redis_server):
+def test_random_matching_runs_have_equal_results_on_fakeredis_and_redis(redis_server):
     for seed in seeds(300, 3):
         steps = MatchingWalker(seed).steps(120)
         manager = f"fakes-{os.getpid()}-{next(_numbers)}"

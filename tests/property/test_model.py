@@ -1,8 +1,8 @@
-"""The reference model and the broker on a real Redis, side by side.
+"""The reference model and the broker on a real Redis have equal results.
 
-Every step is carried out on both; the outcomes must be equal, and what a client can see of the whole state is
-compared every few steps. At the end the doctor must find nothing. On a failure hypothesis prints the smallest
-list of steps that shows it, and the seed.
+Every step is carried out on both, and the outcomes must be equal. The state that a client can see is compared every
+few steps. At the end the doctor must find nothing. On a failure hypothesis prints the seed and the smallest list of
+steps that fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = (4, 9, 12, 40, 199, 227, 1120, 3499909800)
 
 
 def machine(url: str) -> type[RuleBasedStateMachine]:
-    """A state machine whose real half is on this server."""
+    """Return a state machine that compares the model with a manager on this server."""
 
     class SideBySide(RuleBasedStateMachine):
         def __init__(self) -> None:
@@ -65,7 +65,7 @@ def machine(url: str) -> type[RuleBasedStateMachine]:
 
 
 class Pair:
-    """The model and a real broker, fresh."""
+    """A new model and a new manager on a real Redis."""
 
     runner: ClassVar[type[Runner]] = Runner
 
@@ -77,7 +77,7 @@ class Pair:
         self.model = self.runner(model.connect(manager=self.manager, settings=chosen))
 
     def walk(self, steps: list[Step]) -> str:
-        """Carry out all steps; what went wrong, or an empty text."""
+        """Carry out all steps; return a description of the first failure, or an empty text."""
         try:
             for number, step in enumerate(steps):
                 expected, got = self.model.do(step), self.real.do(step)
@@ -94,7 +94,7 @@ class Pair:
 
 
 def difference(expected: Any, got: Any, path: str = "") -> str:
-    """Where two states part."""
+    """Describe the differences between two states."""
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         return "; ".join(
             difference(expected[k], got[k], f"{path}/{k}") for k in expected if expected[k] != got[k]
@@ -112,7 +112,7 @@ def findings(qm: Any) -> list[Any]:
 
 
 @pytest.mark.timeout(1800 if FULL else 300)
-def test_model_and_broker_agree(redis_server):
+def test_generated_steps_have_equal_results_on_model_and_broker(redis_server):
     run_state_machine_as_test(
         machine(redis_server.url),
         settings=settings(
@@ -126,10 +126,10 @@ def test_model_and_broker_agree(redis_server):
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-def test_long_walks_agree(redis_server):
-    """``MQREDIS_TEST_SEED`` repeats one walk, which is then made as short as it can be.
+def test_long_random_runs_have_equal_results_on_model_and_broker(redis_server):
+    """``MQREDIS_TEST_SEED`` repeats one run. A failing run is shortened.
 
-    ``KEPT`` are seeds that found something once; what it was stands in tests/msmq/test_found.py, case by case.
+    ``KEPT`` are seeds that once found a fault; tests/msmq/test_found.py has a test for each fault.
     """
     chosen = os.environ.get("MQREDIS_TEST_SEED")
     seeds = (

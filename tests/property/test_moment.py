@@ -1,4 +1,4 @@
-"""What is over at a millisecond is over in that very millisecond, and not before: with a clock that stands still."""
+"""Leases, delays and expiry end exactly at their millisecond, not before it; the clock of these tests is fixed."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def walk(backend: Backend) -> Any:
 
 
 def put(walk: Clocked, **fields: Any) -> None:
-    """A message in queue q."""
+    """Send a message to queue q."""
     message = codec.encode(Outgoing(body=b"x", **fields), "")
     assert walk.call(send.send(walk.address["q"], [message]), *walk.token())[0] == Status.OK
 
 
 def take(walk: Clocked) -> int:
-    """The reply of a peek at the moment."""
+    """Receive a message without waiting; return the status."""
     return int(walk.call(read.receive(walk.address["q"], "take", 1), *walk.token())[0])
 
 
 def records(walk: Clocked) -> int:
-    """How many messages are in it."""
+    """Return the number of messages in queue q."""
     return int(walk.store.client.hlen(walk.address["q"].call.keys[5]))
 
 
 @BEFORE_AND_AT
-def test_the_lease_of_a_transaction(walk: Clocked, passed: int, over: bool) -> None:
+def test_transaction_lease_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
     message = codec.encode(Outgoing(body=b"x"), "")
     fence = walk.sent(message, "t", f"+{SPAN}")
     walk.pass_time(passed)
@@ -54,7 +54,7 @@ def test_the_lease_of_a_transaction(walk: Clocked, passed: int, over: bool) -> N
 
 
 @BEFORE_AND_AT
-def test_the_lease_of_a_lock(walk: Clocked, passed: int, over: bool) -> None:
+def test_lock_lease_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
     put(walk)
     locking = read.receive(walk.address["q"], "lock", 1, grant=str(SPAN))
     (lock,) = walk.locks(walk.call(locking, *walk.token()))
@@ -65,7 +65,9 @@ def test_the_lease_of_a_lock(walk: Clocked, passed: int, over: bool) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_waiting_reader_is_told_when_the_first_lease_ends(walk: Clocked, count: int) -> None:
+def test_reply_to_a_waiting_reader_has_the_time_until_the_first_lease_expiry(
+    walk: Clocked, count: int
+) -> None:
     for lease in (9000, SPAN, 8000):
         for _ in range(count):
             put(walk)
@@ -76,7 +78,7 @@ def test_a_waiting_reader_is_told_when_the_first_lease_ends(walk: Clocked, count
 
 
 @BEFORE_AND_AT
-def test_the_lease_of_a_lock_that_is_handed_over(walk: Clocked, passed: int, over: bool) -> None:
+def test_handed_off_lock_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
     address, waiter = walk.address["q"], Waiter(f"D k0 -,{SPAN}")
     walk.listen(True)
     for again in (False, True):
@@ -92,7 +94,7 @@ def test_the_lease_of_a_lock_that_is_handed_over(walk: Clocked, passed: int, ove
             found = walk.call(read.receive(address, "lock", grant=str(SPAN)), *walk.token("1.2"))
         else:
             found = walk.call(look(), *walk.token("1.1"))
-        # The delivery that its lease ended counts; one that was given back in time does not.
+        # A delivery whose lease expired is counted; a delivery that was released in time is not.
         assert found[8] == (b"2 0 0 0" if over else b"1 0 0 0")
         assert int(found[5]) == walk.now
         walk.call(read.settle(address, [("c", *walk.locks(found)[0])], 1000), *walk.token("1.2"))
@@ -100,24 +102,28 @@ def test_the_lease_of_a_lock_that_is_handed_over(walk: Clocked, passed: int, ove
 
 
 @BEFORE_AND_AT
-def test_the_life_of_a_message(walk: Clocked, passed: int, over: bool) -> None:
+def test_message_expires_exactly_at_its_time_to_be_received(walk: Clocked, passed: int, over: bool) -> None:
     put(walk, time_to_be_received=SPAN / 1000)
     put(walk)
     walk.pass_time(passed)
     assert take(walk) == Status.OK
-    assert records(walk) == (0 if over else 1)  # it is gone; or it was taken, and the other is left
+    assert records(walk) == (
+        0 if over else 1
+    )  # the first expired and the second was taken, or the first was taken
 
 
 @BEFORE_AND_AT
-def test_the_delay_of_a_message(walk: Clocked, passed: int, over: bool) -> None:
+def test_delayed_message_is_available_exactly_at_the_end_of_its_delay(
+    walk: Clocked, passed: int, over: bool
+) -> None:
     put(walk, delay=SPAN / 1000)
     walk.pass_time(passed)
     take(walk)
     assert records(walk) == (0 if over else 1)
 
 
-def test_a_dedup_key_whose_window_is_over_while_many_timers_are_due(walk: Clocked) -> None:
-    for _ in range(300):  # more than one call serves
+def test_expired_dedup_key_is_accepted_while_many_timers_are_due(walk: Clocked) -> None:
+    for _ in range(300):  # more than one call processes
         put(walk, delay=1)
     put(walk, dedup_key="k", dedup_window=SPAN / 1000)
     assert take(walk) == Status.OK

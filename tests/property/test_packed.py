@@ -1,6 +1,8 @@
-"""Claims whose pages are packed (claims/claim_pages.lua) against the same ones unpacked: before each call of a walk a
-copy of the database is made in which nothing is packed, and nothing will be. The call must be answered alike, at the
-same moment of a clock that stands still; and what is packed then must be, unpacked, what the copy holds."""
+"""Packed claims (claims/claim_pages.lua) compared with unpacked ones.
+
+Before each call of a random run, the database is copied to one in which claims are never packed. Both calls run at the
+same time of a fixed clock and must have equal replies. Afterwards the packed database, unpacked, must equal the copy.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +256,7 @@ class Walk:
             known = self.known(owner)
             if known and way == "commit":
                 self.last(pipelines.claim_commit(self.address, owner, known.lineage, known.sequence))
-            if known:  # such as could not be committed, too
+            if known:  # also claims that could not be committed
                 self.last(pipelines.claim_release(self.address, owner, True))
         names = [*self.live.client.hkeys(key("q")), *self.live.client.hkeys(key("s"))]
         assert not [name for name in names if name == b"pages" or re.match(rb"[bc]\d+:\d+$", name)]
@@ -265,7 +267,7 @@ class Walk:
 
 
 @pytest.mark.timeout(1800 if FULL else 300)
-def test_packed_claims_are_what_unpacked_ones_are(backend: Backend) -> None:
+def test_packed_and_unpacked_claims_have_equal_results(backend: Backend) -> None:
     walks, steps = (300, 400) if FULL else (4, 300) if backend.kind == "real" else (1, 150)
     seed, most, called = random.randrange(10**6), 0, Counter[str]()
     for number in range(walks):

@@ -1,4 +1,4 @@
-"""Claims of one queue whose pages are packed: what is kept of them, and how it is read, lost, released and received."""
+"""Packed pages of claims of one queue: storage, reads, lost pages, release and receive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.backend import Backend
 from tests.support.counts import counts
 
 
-def test_a_large_claim_is_packed(backend: Backend) -> None:
-    """The way that the walk compares is the way that is taken: of plain messages nothing is locked one by one."""
+def test_claim_of_plain_messages_is_packed(backend: Backend) -> None:
+    """Claims of plain messages are packed, so test_packed compares packed claims; no message has a lock of its own."""
     alone = Alone(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
     alone.call(send.send(alone.address, [message] * 20))
@@ -43,7 +43,7 @@ def test_a_large_claim_is_packed(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("way", ["commit", "release"])
-def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: str) -> None:
+def test_claim_of_an_older_store_continues_without_pages(backend: Backend, way: str) -> None:
     alone = Alone(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
     alone.call(send.send(alone.address, [message] * 21))
@@ -70,8 +70,8 @@ def test_a_claim_of_an_older_store_goes_on_without_pages(backend: Backend, way: 
 
 
 @pytest.mark.parametrize("mode", ["lock", "take", "tx"])
-def test_a_reader_that_is_rung_is_not_given_what_a_pipeline_has_claimed(backend: Backend, mode: str) -> None:
-    """A hint names a message that may be plain and without a state, and yet not available."""
+def test_notified_reader_does_not_receive_a_claimed_message(backend: Backend, mode: str) -> None:
+    """A notification may name a message that is plain and has no state, but is not available."""
     alone, tx = Alone(backend, mode == "tx"), mode == "tx"
     message = codec.encode(Outgoing(body=b"x"), "")
     sent = alone.call(send.send(alone.address, [message] * 3, "s" * tx, "+30000" * tx))
@@ -94,8 +94,8 @@ def test_a_reader_that_is_rung_is_not_given_what_a_pipeline_has_claimed(backend:
 
 
 @pytest.mark.parametrize("field", ["c1:1", "b1:1", "pages", "0400000000000003"])
-def test_a_page_that_is_lost_is_a_gap(backend: Backend, field: str) -> None:
-    """Of a lost page no part can be read, and what is left of the claim can still be received."""
+def test_claim_with_a_lost_page_reports_a_gap_and_can_be_committed(backend: Backend, field: str) -> None:
+    """No part of a lost page can be read, and the rest of the claim can be committed."""
     alone = Alone(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
     alone.call(send.send(alone.address, [message] * 20))
@@ -116,13 +116,13 @@ def test_a_page_that_is_lost_is_a_gap(backend: Backend, field: str) -> None:
     alone.client.close()
 
 
-def test_pages_of_different_sizes_are_read_from_any_place(backend: Backend) -> None:
+def test_pages_of_different_sizes_are_read_from_any_offset(backend: Backend) -> None:
     alone = Alone(backend)
     plain = codec.encode(Outgoing(body=b"x"), "")
     special = codec.encode(Outgoing(body=b"x", group_id="g"), "")
     alone.call(send.send(alone.address, [plain] * 8))
     assert alone.claim(20)[0] == Status.CONTINUE  # a run of plain messages
-    alone.call(send.send(alone.address, [special] * 12))  # from now on shorter pages
+    alone.call(send.send(alone.address, [special] * 12))  # pages are shorter from here on
     ids = sorted(alone.client.hkeys(key("m")))
     while alone.claim(20)[0] == Status.CONTINUE:
         continue
@@ -137,7 +137,7 @@ def test_pages_of_different_sizes_are_read_from_any_place(backend: Backend) -> N
     alone.client.close()
 
 
-def test_what_is_released_is_not_claimed_again_before_all_of_it_is_back(backend: Backend) -> None:
+def test_claim_is_refused_until_the_release_is_complete(backend: Backend) -> None:
     alone = Alone(backend)
     alone.call(send.send(alone.address, [codec.encode(Outgoing(body=b"x"), "")] * 20))
     while alone.claim(20)[0] == Status.CONTINUE:
@@ -151,5 +151,5 @@ def test_what_is_released_is_not_claimed_again_before_all_of_it_is_back(backend:
             again = pipelines.claim(alone.address, "lake", lineage, 1, Order(20), first=True)
             reply = alone.call(again)
             assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"released")
-    assert kinds == {0, 1}  # of a page that is loose now, or all the rest in packed ones
+    assert kinds == {0, 1}  # the page was unpacked, or all remaining pages are packed
     alone.client.close()
