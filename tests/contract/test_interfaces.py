@@ -61,7 +61,7 @@ def pairs() -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_same_names(name):
+def test_both_interfaces_have_the_same_members(name):
     sync, twin = members(getattr(SYNC, name)), members(getattr(ASYNC, name))
     assert set(sync) == set(twin)
     instance_made = {"id", "name", "message", "fence", "expires_at"}  # may be attributes of the instance
@@ -69,7 +69,7 @@ def test_same_names(name):
 
 
 @pytest.mark.parametrize("sync, twin", pairs())
-def test_same_signature(sync, twin):
+def test_both_interfaces_have_the_same_signature(sync, twin):
     assert twin is not None
     assert type(sync) is type(twin)
     if callable(sync):
@@ -77,27 +77,27 @@ def test_same_signature(sync, twin):
 
 
 @pytest.mark.parametrize("sync, twin", pairs())
-def test_same_first_line(sync, twin):
+def test_both_interfaces_have_the_same_first_docstring_line(sync, twin):
     if inspect.isroutine(sync) or isinstance(sync, property):
         assert first_line(sync) == first_line(twin)
         assert first_line(sync)
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_context_managers_on_both_sides(name):
+def test_context_managers_of_both_interfaces_correspond(name):
     sync, twin = getattr(SYNC, name), getattr(ASYNC, name)
     assert hasattr(sync, "__enter__") == hasattr(twin, "__aenter__")
     assert hasattr(sync, "__exit__") == hasattr(twin, "__aexit__")
     assert not hasattr(twin, "__enter__")
 
 
-def test_everything_exported_exists():
+def test_every_name_in_all_exists():
     for module in (SYNC, ASYNC):
         for name in module.__all__:
             assert hasattr(module, name), name
 
 
-def test_errors_and_models_are_exported_at_the_top():
+def test_package_exports_errors_and_models():
     errors = importlib.import_module("mqredis.errors")
     wanted = {n for n, v in vars(errors).items() if isinstance(v, type) and issubclass(v, errors.MqError)}
     wanted |= {
@@ -115,8 +115,8 @@ def test_errors_and_models_are_exported_at_the_top():
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_what_talks_to_the_server_is_awaited(name):
-    """Nothing on the asyncio face may block the loop: what runs an operation is a coroutine, or answers one."""
+def test_asyncio_methods_that_call_the_server_are_awaitable(name):
+    """No asyncio method may block the loop: a method that runs an operation is a coroutine or returns an awaitable."""
     for member, value in members(getattr(ASYNC, name)).items():
         if inspect.isfunction(value) and "_run(" in inspect.getsource(inspect.unwrap(value)):
             wrapped = inspect.unwrap(value)
@@ -126,6 +126,6 @@ def test_what_talks_to_the_server_is_awaited(name):
             assert ready or hasattr(getattr(module, answers, None), "__await__"), f"{name}.{member} blocks"
 
 
-def test_the_blocking_interface_is_what_the_generator_writes():
+def test_blocking_interface_equals_the_output_of_the_generator():
     for path, text in generate_blocking.generate().items():
         assert path.read_text() == text, f"{path} is stale: run `make format`"

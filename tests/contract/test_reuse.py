@@ -1,7 +1,7 @@
-"""What a function library keeps from one call to the next is what it would read again.
+"""State that a function library caches between calls equals the stored text.
 
-A queue's table and the manager's counters are used again if the stored text is the one that they were written to
-(lua/core/queue.lua, lua/core/context.lua). Here each reuse is checked against a table parsed from that text.
+The table of a queue and the counters of the manager are used again if the stored text has not changed since
+(lua/core/queue.lua, lua/core/context.lua). Each reuse is compared with a table parsed from that text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mqredis.scripts import Library
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer
 
-# Called with a table that is used again and one that was parsed from the same header.
+# Compares a cached table with one that is parsed from the same header.
 CHECK = """local function same(old, new)
   for name, value in pairs(new) do
     if name ~= "call" and name ~= "text" and tostring(old[name]) ~= tostring(value) and name ~= "is" then
@@ -35,7 +35,7 @@ end
 
 
 def checked(library: Library) -> Library:
-    """The library with a check of each reuse, which are counted under the key ``reused``."""
+    """Return the library with a check of each reuse; the checks are counted under the key ``reused``."""
     lines = []
     for file, number, line in library.joined:
         if line.lstrip().startswith("q.arrived, q.shown, q.beside"):
@@ -54,7 +54,7 @@ def checked(library: Library) -> Library:
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every library checks what it uses again."""
+    """Every library checks the state that it uses again."""
     plain, made = scripts.library, {}
 
     def changed(name: str) -> Library:
@@ -66,7 +66,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("watched")
-def test_what_is_used_again_is_what_would_be_read(redis_server: RedisServer) -> None:
+def test_cached_queue_and_counters_equal_the_stored_text(redis_server: RedisServer) -> None:
     with redis_server.client() as raw:
         raw.delete("reused")
         settings = Settings(test_clock=True, functions="auto")

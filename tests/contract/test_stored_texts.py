@@ -1,4 +1,4 @@
-"""Each text that both sides read is written and read alike by its Lua module and by its Python class."""
+"""Stored texts are formatted and parsed alike by their Lua modules and by their Python classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dice() -> random.Random:
 
 
 def module(path: str, encoding: str | None = "utf-8") -> Any:
-    """The table of a Lua module, whose functions for texts need no other module."""
+    """Return the table of a Lua module; its functions that format and parse need no other module."""
     text = (scripts.root() / f"{path}.lua").read_text()
     code = f"{text}\nreturn {path.rpartition('/')[2]}"
     runtime = lupa.LuaRuntime(encoding=encoding)
@@ -45,7 +45,7 @@ def number(dice: random.Random) -> int:
     return dice.choice((*NUMBERS, dice.randrange(10**6)))
 
 
-def test_the_record_of_a_transaction(dice: random.Random) -> None:
+def test_transaction_record_is_equal_in_lua_and_python(dice: random.Random) -> None:
     tx = module("transactions/tx")
     for _ in range(200):
         record = TransactionRecord(number(dice), number(dice), dice.randrange(1001), word(dice), number(dice))
@@ -56,7 +56,7 @@ def test_the_record_of_a_transaction(dice: random.Random) -> None:
         assert TransactionRecord.parse(text) == record
 
 
-def test_an_operation_of_a_transaction(dice: random.Random) -> None:
+def test_transaction_operation_is_equal_in_lua_and_python(dice: random.Random) -> None:
     tx = module("transactions/tx")
     for _ in range(400):
         kind = dice.choice("SRXM")
@@ -73,7 +73,7 @@ def test_an_operation_of_a_transaction(dice: random.Random) -> None:
         assert TransactionRecord.parse(text) is None
 
 
-def test_a_claim(dice: random.Random) -> None:
+def test_claim_is_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("claims/claim")
     for _ in range(200):
         committed, sequence, pages, wanted, count, size = (number(dice) for _ in range(6))
@@ -89,7 +89,7 @@ def test_a_claim(dice: random.Random) -> None:
         assert Claim.parse(text) == claim
 
 
-def test_the_pages_of_claims(dice: random.Random) -> None:
+def test_page_lists_are_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("claims/claim_pages")
     for count in range(20):
         lists = []
@@ -105,7 +105,7 @@ def test_the_pages_of_claims(dice: random.Random) -> None:
         assert PageList.parse_all(text) == lists
 
 
-def test_a_history(dice: random.Random) -> None:
+def test_history_is_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("core/statistics")
     for _ in range(200):
         items = []
@@ -123,7 +123,7 @@ def test_a_history(dice: random.Random) -> None:
         assert History.parse(text) == history
 
 
-def test_a_subscription(dice: random.Random) -> None:
+def test_subscription_is_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("features/subscription", encoding=None)
     for _ in range(200):
         selector, program = dice.choice(("", "größe > 1", word(dice))), dice.choice((b"", b"c=p1:a\0:"))
@@ -132,7 +132,7 @@ def test_a_subscription(dice: random.Random) -> None:
         assert parse_subscription(text) == (selector, program)
 
 
-def test_a_trail(dice: random.Random) -> None:
+def test_trail_is_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("features/trail")
     for _ in range(200):
         count, omitted = dice.randrange(1, 40), dice.randrange(10**6)
@@ -167,7 +167,7 @@ def entry(dice: random.Random) -> EntryRecord:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])
-def test_other_texts_are_told_apart(text: str) -> None:
+def test_invalid_text_is_refused_or_read_as_none(text: str) -> None:
     assert TransactionRecord.parse(text) is None
     assert OperationRecord.parse(text) is None
     assert TrailRecord.parse(text) is None
@@ -183,7 +183,7 @@ def test_other_texts_are_told_apart(text: str) -> None:
             PageList.parse_all(text)
 
 
-def test_what_is_kept_in_the_trash_tells_until_when_and_from_where(dice: random.Random) -> None:
+def test_trash_entry_has_its_end_and_its_subqueue(dice: random.Random) -> None:
     lua = module("features/trash")
     for _ in range(200):
         ends, subqueue = number(dice), dice.choice((None, word(dice)))

@@ -1,6 +1,7 @@
-"""The walk of a plain send through the Lua, as docs/architecture.md tells it: which functions run, and how many lines.
+"""A plain send runs the Lua functions that docs/architecture.md describes, and few lines.
 
-The bundle runs in a Lua outside the server, whose debug hooks see each line; its commands go to a real server.
+The bundle runs in a Lua interpreter outside the server, whose debug hooks report each line; its commands go to a real
+server.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.support.server import RedisServer
 lua51 = pytest.importorskip("lupa.lua51")
 
 DOC = Path(__file__).parents[2] / "docs" / "architecture.md"
-# At most so many lines of Lua in so many files, from the first line of the script to its last write.
+# The limits for Lua lines and files, from the first line of the script to its last write.
 MOST_LINES, MOST_FILES = 150, 5
 
 
@@ -28,8 +29,8 @@ def walk(
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Call a script as a function library does, once with each list of arguments.
 
-    Returns the lines that ran in the last call, each once and but for those that say ``end`` alone, and the functions
-    that the call entered.
+    Returns the distinct lines that the last call ran (without lines that are only ``end``), and the functions that it
+    entered.
     """
     script = scripts.get(name)
     lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
@@ -106,7 +107,7 @@ def plain_send(redis_server: RedisServer) -> tuple[list[tuple[str, int]], list[s
         return found
 
 
-def test_a_plain_send_takes_few_lines_in_few_files(
+def test_plain_send_stays_within_the_line_and_file_limits(
     plain_send: tuple[list[tuple[str, int]], list[str]],
 ) -> None:
     lines = Counter(file for file, _ in plain_send[0])
@@ -115,7 +116,7 @@ def test_a_plain_send_takes_few_lines_in_few_files(
     assert len(lines) <= MOST_FILES, lines
 
 
-def test_the_documented_walk_is_the_one_that_runs(
+def test_plain_send_enters_the_documented_functions(
     plain_send: tuple[list[tuple[str, int]], list[str]],
 ) -> None:
     told = re.search(r"<!-- walk of a plain send -->(.*?)\n\n", DOC.read_text(), re.DOTALL)

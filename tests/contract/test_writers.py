@@ -1,4 +1,4 @@
-"""Which module writes what: messages and counters are written by lua/core/store.lua, and by the modules named here."""
+"""Messages and counters are written only by lua/core/store.lua and by the modules in EXCEPTIONS."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mqredis.scripts import Script
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer
 
-# The key under which the scripts of this test note their writes.
+# The key under which the scripts of this test record their writes.
 NOTES = "writers"
-# Wraps the commands of a bundle. A command that core/chunked runs is noted for the module that asked for it.
+# Wraps the commands of a bundle. A command that core/chunked runs is recorded for the module that called it.
 RECORDER = """local asked
 local writes = {HSET=1, HDEL=1, HINCRBY=1, ZADD=1, ZREM=1, ZREMRANGEBYRANK=1, ZREMRANGEBYLEX=1, DEL=1, UNLINK=1}
 local function asking(module, first) asked = module return first end
@@ -37,23 +37,23 @@ end
 _CALL = re.compile(r"\bredis\.call\(")
 _CHUNKED = re.compile(r"\bchunked\.(run|scores|fields)\(([^,()]+(?:\([^()]*\))?),")
 
-# What the store alone writes: available, locked, records and states of a queue, and the manager's counters.
+# The parts that only the store writes: available, locked, records and states of a queue, and the manager's counters.
 PARTS = {"a", "l", "m", "s", "counters"}
 # The other modules that write one of them, and why.
 EXCEPTIONS = {
-    # The one writer of locks of readers that are kept in short: they become elements of l and s.
+    # Expands packed locks of readers into elements of l and s.
     "core/locks": {"l", "s"},
-    # The counters are written with the reply that the call keeps, in one command.
+    # Writes the counters and the stored reply in one command.
     "core/context": {"counters"},
-    # A new manager begins with counters of zero.
+    # Writes the counters of a new manager, all zero.
     "session_open": {"counters"},
-    # What the doctor decided.
+    # Carries out the repairs that the doctor decided.
     "repair": {"a", "l", "m", "s"},
 }
 
 
 def recording(script: Script) -> Script:
-    """The script with notes of its writes."""
+    """Return the script with a recorder of its writes."""
     lines = []
     places = script.lines
     for (file, _), line in zip(places, script.text.splitlines(), strict=True):
@@ -68,7 +68,7 @@ def recording(script: Script) -> Script:
 
 @pytest.fixture
 def written(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    """What each module writes in a walk through all scripts."""
+    """The parts that each module writes in a scenario that calls all scripts."""
     get = scripts.get
     recorded: dict[str, Script] = {}
 
@@ -91,18 +91,18 @@ def written(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> dict[
     return found
 
 
-def test_messages_and_counters_are_written_by_the_store(written: dict[str, set[str]]) -> None:
+def test_only_the_store_and_named_modules_write_messages_and_counters(written: dict[str, set[str]]) -> None:
     others = {module: parts & PARTS for module, parts in written.items() if module != "core/store"}
     wrong = {module: parts for module, parts in others.items() if parts - EXCEPTIONS.get(module, set())}
     assert wrong == {}
 
 
-def test_the_walk_sees_the_store_at_work(written: dict[str, set[str]]) -> None:
+def test_recorder_sees_the_writes_of_store_and_context(written: dict[str, set[str]]) -> None:
     assert written["core/store"] >= {"a", "l", "m", "s"}
     assert written["core/context"] >= {"counters", "meta"}
 
 
-def test_a_write_elsewhere_is_seen(redis_server: RedisServer) -> None:
+def test_recorder_sees_a_write_of_another_module(redis_server: RedisServer) -> None:
     script = Script("x", [("", 0, "-- spare"), ("lua/x.lua", 1, "redis.call('ZADD', KEYS[1], 0, 'm')")])
     with redis_server.client() as raw:
         raw.eval(recording(script).text, 1, "mq:{x}:q:y:a")
