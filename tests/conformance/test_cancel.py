@@ -32,14 +32,14 @@ def test_F12_too_late_to_cancel(broker):
         q.cancel("seven")
 
 
-def test_cancel_from_another_client(broker):
+def test_cancel_by_another_client_ends_the_wait(broker):
     q = broker.queue()
     waiting = broker.wait(lambda: q.receive(None, tag="seven"))
     broker.client().open("q").cancel("seven")
     assert isinstance(waiting.error(), OperationCancelled)
 
 
-def test_only_that_tag(broker):
+def test_cancel_ends_only_waits_with_the_tag(broker):
     q = broker.queue()
     first = broker.wait(lambda: q.receive(30, tag="one"))
     second = broker.wait(lambda: q.receive(30, tag="two"))
@@ -53,7 +53,7 @@ def test_only_that_tag(broker):
     assert {second.result().body, third.result().body} == {b"A", b"B"}
 
 
-def test_cancel_a_lock_that_waits(broker):
+def test_cancel_ends_a_waiting_lock(broker):
     q = broker.queue()
     waiting = broker.wait(lambda: q.lock(None, tag="seven"))
     q.cancel("seven")
@@ -75,8 +75,8 @@ def test_F24_closing_a_cursor_ends_only_its_wait(broker):
 
 
 @pytest.mark.parametrize("read", ["receive", "peek", "lock"])
-def test_closing_the_handle_ends_its_waits(broker, read):
-    """D23: the tagged and the others."""
+def test_close_of_a_handle_ends_only_its_waits(broker, read):
+    """D23: waits with and without a tag end."""
     q = broker.queue()
     still = broker.client().open("q")
     mine = broker.wait(lambda: getattr(q, read)(None))
@@ -90,7 +90,7 @@ def test_closing_the_handle_ends_its_waits(broker, read):
         q.receive(0)
 
 
-def test_closing_the_manager_ends_its_waits(broker):
+def test_close_of_a_client_ends_its_waits(broker):
     broker.queue()
     client = broker.client()
     q = client.open("q")
@@ -101,8 +101,8 @@ def test_closing_the_manager_ends_its_waits(broker):
 
 
 @pytest.mark.parametrize("read", ["receive", "peek", "lock"])
-def test_a_tag_that_is_a_hyphen_is_not_that_of_readers_without_one(broker, read):
-    """Who gave none is named "-" in the queue's list of readers."""
+def test_cancel_with_a_hyphen_does_not_end_untagged_waits(broker, read):
+    """A reader without a tag has "-" in the queue's list of readers."""
     q = broker.queue()
     untagged = broker.wait(lambda: getattr(q, read)(None))
     with pytest.raises(WaiterNotFound):
@@ -111,7 +111,7 @@ def test_a_tag_that_is_a_hyphen_is_not_that_of_readers_without_one(broker, read)
     untagged.result()
 
 
-def test_a_hyphen_is_a_tag_like_any_other(broker):
+def test_cancel_with_a_hyphen_ends_the_wait_with_that_tag(broker):
     q = broker.queue()
     untagged = broker.wait(lambda: q.receive(None))
     tagged = broker.wait(lambda: q.receive(None, tag="-"))

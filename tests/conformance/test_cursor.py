@@ -201,7 +201,7 @@ def test_E25_no_cursor_on_a_deleted_queue(broker, q):
 # ---- the rest of the table of 3.2.7 -----------------------------------------------------------------------
 
 
-def test_receive_walks_on(q):
+def test_cursor_receive_advances_the_cursor(q):
     c = q.cursor()
     assert bodies([c.receive(0), c.receive(0), c.receive(0)]) == [b"A", b"B", b"C"]
     with pytest.raises(MessageNotFound):
@@ -210,21 +210,21 @@ def test_receive_walks_on(q):
     assert c.receive(0).body == b"D"
 
 
-def test_receive_takes_the_very_message_that_was_peeked(q):
+def test_cursor_receive_takes_the_peeked_message(q):
     c = q.cursor()
     assert bodies([c.peek(0), c.peek_next(0)]) == [b"A", b"B"]
     assert c.receive(0).body == b"B"
     assert drain(q) == [b"A", b"C"]
 
 
-def test_a_cursor_does_not_go_back(q):
+def test_cursor_does_not_return_to_a_message_sent_before_its_position(q):
     c = q.cursor()
     assert bodies([c.peek(0), c.peek_next(0)]) == [b"A", b"B"]
     q.send(b"X", priority=7)
     assert c.peek_next(0).body == b"C"
 
 
-def test_aborted_elsewhere_is_here_again(broker):
+def test_cursor_finds_its_message_after_the_abort_of_another_reader(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "AB")
     c = t.cursor()
@@ -238,7 +238,7 @@ def test_aborted_elsewhere_is_here_again(broker):
     assert c.receive(0).body == b"A"
 
 
-def test_receive_in_a_transaction(broker):
+def test_cursor_keeps_its_position_when_its_transaction_aborts(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "ABC")
     c = t.cursor()
@@ -249,7 +249,7 @@ def test_receive_in_a_transaction(broker):
     assert drain(t) == [b"A", b"B", b"C"]
 
 
-def test_reset_begins_again(q):
+def test_reset_cursor_starts_at_the_first_message(q):
     c = q.cursor()
     bodies([c.peek(0), c.peek_next(0)])
     c.reset()
@@ -258,7 +258,7 @@ def test_reset_begins_again(q):
     assert c.peek(0).body == b"A"
 
 
-def test_wait_brings_an_aborted_read_from_in_front(broker):
+def test_waiting_cursor_gets_an_aborted_message_before_its_position(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "AB")
     tx = broker.qm.transaction()
@@ -271,7 +271,7 @@ def test_wait_brings_an_aborted_read_from_in_front(broker):
     assert c.peek_next(0).body == b"B"
 
 
-def test_timed_out_peek_wait_keeps_the_place(broker, q):
+def test_timed_out_peek_next_keeps_the_position_of_the_cursor(broker, q):
     c = q.cursor()
     assert c.peek(0).body == b"A"
     drain(q)
@@ -283,7 +283,7 @@ def test_timed_out_peek_wait_keeps_the_place(broker, q):
     assert c.peek(0).body == b"D"
 
 
-def test_closed_cursor(q):
+def test_closed_cursor_refuses_calls(q):
     c = q.cursor()
     c.close()
     for call in (c.peek, c.peek_next, c.receive):
@@ -291,7 +291,7 @@ def test_closed_cursor(q):
             call(0)
 
 
-def test_closing_the_handle_closes_its_cursors(broker):
+def test_close_of_a_handle_closes_its_cursors(broker):
     q = broker.queue()
     c = q.cursor()
     q.close()
@@ -299,7 +299,7 @@ def test_closing_the_handle_closes_its_cursors(broker):
         c.peek(0)
 
 
-def test_deleted_queue(broker, q):
+def test_cursor_on_a_deleted_queue_refuses_calls(broker, q):
     c = q.cursor()
     assert c.peek(0).body == b"A"
     broker.qm.delete_queue("q")
@@ -308,7 +308,7 @@ def test_deleted_queue(broker, q):
             call(0)
 
 
-def test_many_cursors_over_a_moving_list(broker):
+def test_cursor_sees_each_message_while_messages_are_received(broker):
     q = broker.queue()
     send(q, "ABCDEF")
     seen = []

@@ -23,7 +23,7 @@ def test_I16_locked_messages_go_too(broker):
         locked.commit()
 
 
-def test_every_call_on_an_old_handle(broker):
+def test_handle_of_a_deleted_queue_refuses_every_call(broker):
     q = broker.queue()
     sent = send(q, "A")[0]
     c = q.cursor()
@@ -46,7 +46,7 @@ def test_every_call_on_an_old_handle(broker):
     q.close()
 
 
-def test_gone_from_the_list(broker):
+def test_deleted_queue_is_not_listed_or_found(broker):
     broker.queue()
     broker.queue("other")
     broker.qm.delete_queue("q")
@@ -56,7 +56,7 @@ def test_gone_from_the_list(broker):
             call("q")
 
 
-def test_made_again_it_is_empty(broker):
+def test_recreated_queue_is_empty_with_default_properties(broker):
     q = broker.queue(quota_messages=5, label="old")
     q.send_many([Outgoing(body=b"x" * 9000) for _ in range(5)])
     q.lock(0, lease=5)
@@ -69,13 +69,13 @@ def test_made_again_it_is_empty(broker):
     assert drain(new) == [b"A"]
 
 
-def test_the_counter_goes_on(broker):
+def test_lookup_ids_continue_after_a_queue_is_recreated(broker):
     first = send(broker.queue(), "A")[0].lookup_id
     broker.qm.delete_queue("q")
     assert send(broker.queue(), "B")[0].lookup_id == first + 1
 
 
-def test_lock_of_the_old_queue_does_not_touch_the_new_one(broker):
+def test_lock_of_a_deleted_queue_does_not_affect_the_recreated_queue(broker):
     old = broker.queue()
     send(old, "A")
     locked = old.lock(0)

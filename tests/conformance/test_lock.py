@@ -67,7 +67,7 @@ def test_G6_purged_while_locked(broker, ab):
 
 
 @pytest.mark.parametrize("end", ["abort", "reject"])
-def test_purged_while_locked_does_not_come_back(broker, ab, end):
+def test_message_purged_while_locked_is_removed_when_the_lock_ends(broker, ab, end):
     locked = ab.lock(0)
     ab.purge()
     getattr(locked, end)()
@@ -111,7 +111,7 @@ def test_H22_giving_back_is_no_abort_count(ab):
     assert (message.abort_count, message.delivery_count) == (0, 2)
 
 
-def test_context_manager_commits_or_gives_back(ab):
+def test_lock_context_manager_commits_or_releases_on_error(ab):
     with ab.lock(0) as locked:
         assert locked.body == b"A"
     assert bodies(ab.browse()) == [b"B"]
@@ -120,7 +120,7 @@ def test_context_manager_commits_or_gives_back(ab):
     assert drain(ab) == [b"B"]
 
 
-def test_extended_lease_holds(broker, ab):
+def test_extended_lock_lease_keeps_the_lock(broker, ab):
     locked = ab.lock(0, lease=10)
     broker.qm.advance_clock(8)
     locked.extend(10)
@@ -130,7 +130,7 @@ def test_extended_lease_holds(broker, ab):
     assert drain(ab) == [b"B"]
 
 
-def test_lapsed_lease_cannot_be_extended(broker, ab):
+def test_lapsed_lock_lease_cannot_be_extended(broker, ab):
     locked = ab.lock(0, lease=10)
     broker.qm.advance_clock(11)
     with pytest.raises(LockLost):
@@ -138,7 +138,7 @@ def test_lapsed_lease_cannot_be_extended(broker, ab):
     assert drain(ab) == [b"A", b"B"]
 
 
-def test_a_stale_fence_cannot_end_the_next_lock(broker, ab):
+def test_lapsed_lock_cannot_end_the_next_lock(broker, ab):
     stale = ab.lock(0, lease=5)
     broker.qm.advance_clock(6)
     fresh = ab.lock(0, lease=60)
@@ -151,7 +151,7 @@ def test_a_stale_fence_cannot_end_the_next_lock(broker, ab):
     assert drain(ab) == [b"B"]
 
 
-def test_deleted_queue(broker, ab):
+def test_lock_of_a_deleted_queue_cannot_be_ended(broker, ab):
     locked = ab.lock(0)
     broker.qm.delete_queue("q")
     for end in (locked.commit, locked.abort):
@@ -159,7 +159,7 @@ def test_deleted_queue(broker, ab):
             end()
 
 
-def test_lapsed_locks_come_back_in_order(broker):
+def test_messages_of_lapsed_locks_return_in_order(broker):
     q = broker.queue()
     send(q, "ABCD")
     first, second = q.lock(0, lease=20), q.lock(0, lease=10)
@@ -170,7 +170,7 @@ def test_lapsed_locks_come_back_in_order(broker):
     assert drain(q) == [b"A", b"B", b"C", b"D"]
 
 
-def test_many_in_one_call(broker):
+def test_lock_many_returns_locks_that_end_separately(broker):
     q = broker.queue()
     send(q, "ABCD")
     held = q.lock_many(3, 0)
@@ -181,7 +181,7 @@ def test_many_in_one_call(broker):
     assert drain(q) == [b"B", b"D"]
 
 
-def test_by_lookup_id(broker, ab):
+def test_lock_by_lookup_id_hides_the_message_from_other_reads(broker, ab):
     first = ab.peek(0)
     with ab.lock_by_lookup_id(first.lookup_id) as locked:
         assert locked.body == b"A"

@@ -254,7 +254,7 @@ def test_P9_after_abort_it_is_back(shown):
 # ---- more of the same rules -------------------------------------------------------------------------------
 
 
-def test_purge_pending_is_not_found(broker, tabc):
+def test_peek_does_not_find_a_message_with_pending_purge(broker, tabc):
     """D6: the text has no branch for a peek of a position that is purge pending."""
     t, a, *_ = tabc
     tx = broker.qm.transaction()
@@ -277,7 +277,7 @@ def test_purge_pending_is_not_found(broker, tabc):
         (Seek.LAST, b"C", [b"A", b"B"]),
     ],
 )
-def test_every_seek_for_receive_and_lock(abc, seek, body, rest):
+def test_receive_and_lock_by_lookup_id_accept_every_seek(abc, seek, body, rest):
     q, _, b, _ = abc
     with q.lock_by_lookup_id(b, seek=seek) as locked:
         assert locked.body == body
@@ -287,7 +287,7 @@ def test_every_seek_for_receive_and_lock(abc, seek, body, rest):
     assert drain(q) == rest
 
 
-def test_deleted_queue(broker, abc):
+def test_lookup_in_a_deleted_queue_is_refused(broker, abc):
     q, a, *_ = abc
     broker.qm.delete_queue("q")
     for call in (q.peek_by_lookup_id, q.receive_by_lookup_id, q.lock_by_lookup_id):
@@ -295,7 +295,7 @@ def test_deleted_queue(broker, abc):
             call(a)
 
 
-def test_transaction_on_a_plain_queue(broker, abc):
+def test_receive_by_lookup_id_in_a_transaction_on_a_plain_queue_is_refused(broker, abc):
     q, a, *_ = abc
     with broker.qm.transaction() as tx, pytest.raises(TransactionUsage):
         q.receive_by_lookup_id(a, transaction=tx)

@@ -20,7 +20,7 @@ def test_N22_the_counter_survives_its_clients(broker):
     assert drain(again.open("q")) == [b"A", b"B", b"C"]
 
 
-def test_clients_share_one_manager(broker):
+def test_clients_of_one_manager_share_queues_and_incarnation(broker):
     q = broker.queue()
     other = broker.client()
     send(q, "A")
@@ -29,7 +29,7 @@ def test_clients_share_one_manager(broker):
     assert other.info().incarnation == broker.qm.info().incarnation
 
 
-def test_info_counts(broker):
+def test_info_counts_queues_messages_and_transactions(broker):
     q, t = broker.queue(), broker.transactional()
     send(q, "AB")
     tx = broker.qm.transaction()
@@ -40,7 +40,7 @@ def test_info_counts(broker):
     assert broker.qm.info().transactions == 0
 
 
-def test_clock_moves_forward_only_by_hand(broker):
+def test_lease_lapses_only_when_the_test_clock_is_advanced(broker):
     q = broker.queue()
     send(q, "A")
     q.lock(0, lease=3600)

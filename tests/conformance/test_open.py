@@ -83,7 +83,7 @@ SHARING = [
 
 
 @pytest.mark.parametrize("first, second, allowed", SHARING)
-def test_sharing_table(broker, first, second, allowed):
+def test_open_follows_the_sharing_table(broker, first, second, allowed):
     if allowed:
         assert opened(broker, first, second).name == "q"
     else:
@@ -91,7 +91,7 @@ def test_sharing_table(broker, first, second, allowed):
             opened(broker, first, second)
 
 
-def test_closing_ends_the_violation(broker):
+def test_close_of_the_first_handle_ends_the_sharing_violation(broker):
     broker.qm.create_queue("q")
     first = broker.client().open("q", Access.RECEIVE, DENY)
     with pytest.raises(SharingViolation):
@@ -178,14 +178,14 @@ def test_B11_send_access_may_not_peek(broker):
     assert broker.qm.queue_info("q").messages == 1
 
 
-def test_receive_access_may_not_send(broker):
+def test_send_with_receive_access_is_denied(broker):
     broker.qm.create_queue("q")
     with pytest.raises(AccessDenied):
         broker.qm.open("q", Access.RECEIVE).send(b"A")
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_closed_handle(broker):
+def test_closed_handle_refuses_calls(broker):
     q = broker.queue()
     sent = send(q, "A")[0]
     q.close()
@@ -206,7 +206,7 @@ def test_closed_handle(broker):
     assert broker.qm.queue_info("q").messages == 1
 
 
-def test_handle_is_a_context_manager(broker):
+def test_context_manager_closes_the_handle(broker):
     broker.qm.create_queue("q")
     with broker.qm.open("q") as q:
         send(q, "A")
@@ -224,14 +224,14 @@ PROPERTIES = {
 }
 
 
-def test_properties_are_kept(broker):
+def test_created_queue_has_the_given_properties(broker):
     made = broker.qm.create_queue("q", **PROPERTIES)
     for info in (made, broker.qm.queue_info("q"), broker.qm.queues()[0]):
         assert {name: getattr(info, name) for name in PROPERTIES} == PROPERTIES
         assert (info.ready, info.delayed, info.locked, info.messages, info.bytes) == (0, 0, 0, 0, 0)
 
 
-def test_properties_may_be_changed(broker):
+def test_update_queue_changes_only_the_given_properties(broker):
     broker.qm.create_queue("q", **PROPERTIES)
     broker.qm.advance_clock(5)
     changed = broker.qm.update_queue("q", label="", quota_bytes=None, quota_messages=0)
@@ -241,14 +241,14 @@ def test_properties_may_be_changed(broker):
     assert broker.qm.queue_info("q") == changed
 
 
-def test_transactional_is_fixed_at_creation(broker):
+def test_update_of_transactional_is_refused(broker):
     broker.qm.create_queue("q")
     with pytest.raises(InvalidArgument):
         broker.qm.update_queue("q", transactional=True)
     assert broker.qm.queue_info("q").transactional is False
 
 
-def test_unknown_names(broker):
+def test_calls_with_an_unknown_queue_name_are_refused(broker):
     for call in (
         broker.qm.queue_info,
         broker.qm.delete_queue,
@@ -258,7 +258,7 @@ def test_unknown_names(broker):
             call("nowhere")
 
 
-def test_list_of_queues(broker):
+def test_queues_lists_all_or_those_that_match_a_pattern(broker):
     for name in ("b", "a", "über/straße", "orders.eu", "orders.us"):
         broker.qm.create_queue(name)
     assert sorted(i.name for i in broker.qm.queues()) == sorted(
@@ -268,7 +268,7 @@ def test_list_of_queues(broker):
     assert broker.qm.info().queues == 5
 
 
-def test_names_that_look_alike_are_different_queues(broker):
+def test_similar_names_are_different_queues(broker):
     names = ["a", "A", "a:q", "a%3Aq", "a b", "ä", "a.", "a-", "q:a", "日本語"]
     handles = [broker.queue(name) for name in names]
     for name, handle in zip(names, handles, strict=True):

@@ -27,7 +27,7 @@ def test_B4_peek_leaves_it_there(broker):
     assert drain(q) == [b"A"]
 
 
-def test_deleted_queue(broker):
+def test_peek_of_a_deleted_queue_is_refused(broker):
     q = broker.queue()
     broker.qm.delete_queue("q")
     with pytest.raises(QueueNotAvailable):
@@ -53,7 +53,7 @@ def test_peek_passes_over_locked_messages(broker):
         assert t.peek(0).body == b"B"
 
 
-def test_browse_shows_all_that_is_available_in_order(broker):
+def test_browse_shows_all_available_messages_in_order(broker):
     q = broker.queue()
     assert bodies(q.browse()) == []
     send(q, "AB")

@@ -24,11 +24,11 @@ def test_I1_nothing_is_left(broker):
         q.receive(0)
 
 
-def test_empty_queue(broker):
+def test_purge_of_an_empty_queue_returns_zero(broker):
     assert broker.queue().purge() == 0
 
 
-def test_big_bodies_go_too(broker):
+def test_purge_removes_large_bodies(broker):
     q = broker.queue()
     q.send(b"x" * 10_000)
     q.purge()
@@ -36,7 +36,7 @@ def test_big_bodies_go_too(broker):
     assert drain(q) == [b"y" * 10_000]
 
 
-def test_locked_messages_go_when_they_are_unlocked(broker):
+def test_purged_message_of_a_transaction_is_removed_at_abort(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "ABC")
     tx = broker.qm.transaction()
@@ -49,7 +49,7 @@ def test_locked_messages_go_when_they_are_unlocked(broker):
     assert drain(t) == [b"D"]
 
 
-def test_lapsed_lock_of_a_purged_message(broker):
+def test_purged_message_is_removed_when_its_lock_lapses(broker):
     q = broker.queue()
     send(q, "AB")
     q.lock(0, lease=10)
@@ -60,7 +60,7 @@ def test_lapsed_lock_of_a_purged_message(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_other_queues_keep_their_messages(broker):
+def test_purge_does_not_affect_other_queues(broker):
     q, other = broker.queue(), broker.queue("other")
     send(q, "A")
     send(other, "B")
@@ -68,7 +68,7 @@ def test_other_queues_keep_their_messages(broker):
     assert drain(other) == [b"B"]
 
 
-def test_thousands_at_once(broker):
+def test_purge_removes_thousands_of_messages_but_keeps_locked_ones(broker):
     q = broker.queue()
     for start in range(0, 3000, 250):
         q.send_many([Outgoing(body=b"%d" % i) for i in range(start, start + 250)])
@@ -81,7 +81,7 @@ def test_thousands_at_once(broker):
     assert broker.qm.info().messages == 0
 
 
-def test_deleted_queue(broker):
+def test_purge_of_a_deleted_queue_is_refused(broker):
     q = broker.queue()
     broker.qm.delete_queue("q")
     with pytest.raises(QueueNotAvailable):

@@ -39,7 +39,7 @@ def test_J1_exact_fit_passes(broker):
     q.send(body, message_id=ID)
 
 
-def test_one_byte_too_many(broker):
+def test_message_one_byte_over_the_quota_is_refused(broker):
     size = size_of(broker, b"x" * 200)
     q = broker.queue(quota_bytes=size)
     with pytest.raises(QueueQuotaExceeded):
@@ -82,7 +82,7 @@ def test_J6_locked_messages_count(broker):
     send_in(broker.qm, t, "B")
 
 
-def test_uncommitted_sends_count(broker):
+def test_uncommitted_sends_count_for_the_quota(broker):
     t = broker.transactional(quota_messages=1)
     x1 = broker.qm.transaction()
     t.send(b"A", transaction=x1)
@@ -119,7 +119,7 @@ def test_J9_lowered_below_the_present_size(broker):
     send(q, "D")
 
 
-def test_manager_quota_in_messages_and_bytes(broker):
+def test_manager_quota_limits_messages_and_bytes(broker):
     size = size_of(broker, b"x" * 100)
     q1, q2 = broker.queue("q1"), broker.queue("q2")
     broker.qm.set_quota(messages=2)
@@ -140,14 +140,14 @@ def test_manager_quota_in_messages_and_bytes(broker):
     q1.send(b"x" * 100, message_id=ID)
 
 
-def test_quota_of_zero_admits_nothing(broker):
+def test_quota_of_zero_refuses_every_message(broker):
     q = broker.queue(quota_bytes=0)
     with pytest.raises(QueueQuotaExceeded):
         q.send(b"")
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_counters_over_every_way_out(broker):
+def test_counters_are_zero_after_every_kind_of_removal(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "ABCDE")
     t.send(b"F" * 5000, transaction=(tx := broker.qm.transaction()))

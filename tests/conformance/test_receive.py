@@ -59,7 +59,7 @@ def test_B13_deleted_queue(broker):
         q.receive(0)
 
 
-def test_deleted_and_made_again_is_another_queue(broker):
+def test_handle_of_a_deleted_queue_does_not_reach_the_recreated_queue(broker):
     old = broker.queue()
     broker.qm.delete_queue("q")
     new = broker.queue()
@@ -92,7 +92,7 @@ def test_H26_two_transactions_side_by_side(broker):
     assert broker.qm.queue_info("t").messages == 0
 
 
-def test_delivery_count_tells_this_delivery(broker):
+def test_delivery_count_includes_the_current_delivery(broker):
     q = broker.queue()
     send(q, "A")
     assert q.peek(0).delivery_count == 0
@@ -103,7 +103,7 @@ def test_delivery_count_tells_this_delivery(broker):
     assert q.receive(0).delivery_count == 2
 
 
-def test_many_in_one_call(broker):
+def test_receive_many_returns_messages_in_order(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % i) for i in range(300)])
     assert bodies(q.receive_many(3, 0)) == [b"0", b"1", b"2"]
@@ -115,7 +115,7 @@ def test_many_in_one_call(broker):
         q.receive_many(5, 0)
 
 
-def test_many_in_one_transaction(broker):
+def test_receive_many_in_an_aborted_transaction_returns_the_messages_to_the_queue(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "ABC")
     tx = broker.qm.transaction()
@@ -124,7 +124,7 @@ def test_many_in_one_transaction(broker):
     assert drain(t) == [b"A", b"B", b"C"]
 
 
-def test_times_come_from_the_brokers_clock(broker):
+def test_message_times_come_from_the_clock_of_the_broker(broker):
     q = broker.queue()
     send(q, "A")
     broker.qm.advance_clock(100)

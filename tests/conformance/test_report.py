@@ -28,7 +28,7 @@ def features() -> set[str]:
     return {case for name in names for case in named(name)}
 
 
-def test_every_published_case_has_a_test_or_a_reason():
+def test_every_published_case_has_a_test_or_is_left_out_with_a_reason():
     tested = set(marked()) | features() | {case.published for case in CASES if case.published}
     assert set(BASIS) == tested | set(LEFT_OUT)
     assert not tested & set(LEFT_OUT)
@@ -38,7 +38,7 @@ def test_every_mark_names_the_published_basis():
     assert marked() == {case: BASIS[case] for case in marked()}
 
 
-def test_the_name_of_a_test_tells_its_case():
+def test_name_of_a_marked_test_begins_with_its_case():
     for path in sorted(HERE.glob("test_*.py")):
         for block in re.split(r"\n\n\n+", path.read_text()):
             cases = [case for case, _ in MARK.findall(block)]
@@ -47,7 +47,7 @@ def test_the_name_of_a_test_tells_its_case():
                 assert names[0].split("_")[0] == cases[0], f"{path.name}: {names[0]} is marked {cases}"
 
 
-def test_verdicts():
+def test_verdict_of_each_combination_of_results():
     def results(**changes: str) -> dict[str, str]:
         return {kind: changes.get(kind.replace("-", "_"), "pass") for kind in COLUMNS}
 
@@ -59,7 +59,7 @@ def test_verdicts():
     assert verdict("G12", dict.fromkeys(COLUMNS, "")).startswith("left out")
 
 
-def test_the_worst_outcome_counts():
+def test_row_has_the_worst_outcome_of_each_column():
     collector = Collector()
     collector.outcomes["A1"]["real-sync"] = ["pass", "fail", "pass"]
     collector.outcomes["A1"]["fake-sync"] = ["pass"]

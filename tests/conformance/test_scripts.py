@@ -24,5 +24,5 @@ def marked(case: Case):
 
 
 @pytest.mark.parametrize("case", [marked(case) for case in CASES])
-def test_case(broker, case: Case):
+def test_scripted_case_has_the_expected_outcomes(broker, case: Case):
     play(broker, case)

@@ -11,7 +11,7 @@ from tests.conformance.facade import bodies, drain, send, send_in
 case = pytest.mark.case
 
 
-def test_front_seek_begins_with_the_first_message(broker):
+def test_seek_from_the_front_starts_at_the_first_message(broker):
     """D2: taken literally the first message would be skipped and an empty list would break."""
     q = broker.queue()
     with pytest.raises(IoTimeout):
@@ -21,7 +21,7 @@ def test_front_seek_begins_with_the_first_message(broker):
     assert q.receive(0).body == b"A"
 
 
-def test_forward_and_backward_walk_the_whole_list(broker):
+def test_next_and_previous_visit_the_whole_list(broker):
     q = broker.queue()
     ids = [s.lookup_id for s in send(q, "ABCDE")]
     forward, here = [ids[0]], ids[0]
@@ -42,7 +42,7 @@ def test_forward_and_backward_walk_the_whole_list(broker):
     assert backward == ids[::-1]
 
 
-def test_seeks_pass_over_every_locked_message(broker):
+def test_seeks_skip_locked_messages(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % i) for i in range(50)])
     held = q.lock_many(49, 0)
@@ -57,7 +57,7 @@ def test_seeks_pass_over_every_locked_message(broker):
     assert drain(q) == [b"%d" % i for i in range(50)]
 
 
-def test_order_is_priority_then_arrival(broker):
+def test_browse_order_is_priority_then_arrival(broker):
     q = broker.queue()
     expected = []
     for i in range(40):
@@ -67,7 +67,7 @@ def test_order_is_priority_then_arrival(broker):
     assert bodies(q.browse()) == [b"%d" % i for _, i in sorted(expected)]
 
 
-def test_an_uncommitted_send_is_no_peeks_business(broker):
+def test_seeks_do_not_find_an_uncommitted_send(broker):
     t = broker.transactional()
     send_in(broker.qm, t, "A")
     tx = broker.qm.transaction()

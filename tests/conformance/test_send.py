@@ -121,7 +121,7 @@ def test_H23_transactional_message_to_a_plain_queue(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_plain_message_to_a_transactional_queue(broker):
+def test_send_without_transaction_to_a_transactional_queue_is_refused(broker):
     t = broker.transactional()
     with pytest.raises(TransactionUsage):
         t.send(b"A")
@@ -135,13 +135,13 @@ def test_H25_single_message_transaction(broker):
     assert t.receive(0).body == b"A"
 
 
-def test_timed_out_comes_before_the_quotas(broker):
+def test_timed_out_message_is_refused_before_the_quotas_are_checked(broker):
     q = broker.queue(quota_messages=0)
     with pytest.raises(MessageTimedOut):
         q.send(b"A", sent_seconds_ago=2, time_to_reach_queue=1)
 
 
-def test_manager_comes_before_the_queue(broker):
+def test_manager_quota_is_checked_before_the_queue_quota(broker):
     q = broker.queue(quota_messages=0)
     broker.qm.throttle(True)
     with pytest.raises(ManagerQuotaExceeded) as caught:
@@ -153,7 +153,7 @@ def test_manager_comes_before_the_queue(broker):
     assert refused.value.enqueue_status == 1
 
 
-def test_largest_message(broker):
+def test_message_over_the_size_limit_is_refused(broker):
     q = broker.queue(max_message_bytes=8192)
     with pytest.raises(MessageTooLarge):
         q.send(b"x" * 8193)
@@ -175,7 +175,7 @@ LARGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("send", LARGE.values(), ids=LARGE.keys())
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
-def test_a_bound_that_was_raised_reaches_open_handles(broker, send, transactional):
+def test_raised_size_limit_applies_to_open_handles(broker, send, transactional):
     q = broker.queue(max_message_bytes=100, transactional=transactional)
     tx = broker.qm.transaction() if transactional else None
     for bound in (100, 200):
@@ -192,7 +192,7 @@ def test_a_bound_that_was_raised_reaches_open_handles(broker, send, transactiona
     assert len(q.receive(0).body) > 0
 
 
-def test_a_bound_that_was_lowered_reaches_open_handles(broker):
+def test_lowered_size_limit_applies_to_open_handles(broker):
     q = broker.queue(max_message_bytes=10_000)
     broker.qm.update_queue("q", max_message_bytes=100)
     with pytest.raises(MessageTooLarge):
@@ -201,8 +201,8 @@ def test_a_bound_that_was_lowered_reaches_open_handles(broker):
     q.send(b"x" * 500)
 
 
-def test_what_is_sent_in_a_transaction_is_recoverable(broker):
-    """MQMQ PROPID_M_DELIVERY: in a transaction it is, whatever was asked for."""
+def test_message_sent_in_a_transaction_is_recoverable(broker):
+    """MQMQ PROPID_M_DELIVERY: a message sent in a transaction is recoverable, even if the sender says otherwise."""
     t, q = broker.queue("t", transactional=True), broker.queue()
     express = Outgoing(body=b"B", recoverable=False)
     with broker.qm.transaction() as tx:
@@ -219,7 +219,7 @@ def test_what_is_sent_in_a_transaction_is_recoverable(broker):
     "body", [b"", b"\0", b"\0\1\2\3\4", b"\r\n", bytes(range(256)), b"x" * 4096, b"y" * 4097, b"z" * 70_000],
     ids=["empty", "nul", "separators", "crlf", "every-byte", "4096", "4097", "big"],
 )  # fmt: skip
-def test_body_comes_back_as_it_went_in(broker, body):
+def test_received_body_equals_the_sent_body(broker, body):
     q = broker.queue()
     q.send(body)
     assert q.peek(0).body == body
@@ -227,7 +227,7 @@ def test_body_comes_back_as_it_went_in(broker, body):
     assert broker.qm.queue_info("q").bytes == 0
 
 
-def test_properties_come_back_as_they_went_in(broker):
+def test_received_properties_equal_the_sent_properties(broker):
     q = broker.queue()
     fields: dict[str, Any] = {
         "label": "Größe ☃ \x01\x02\x04",
@@ -265,14 +265,14 @@ def test_properties_come_back_as_they_went_in(broker):
     assert kinds == {name: type(value) for name, value in fields["properties"].items()}
 
 
-def test_outgoing_is_as_good_as_keywords(broker):
+def test_send_accepts_an_outgoing_message(broker):
     q = broker.queue()
     q.send(Outgoing(body=b"A", label="one", priority=5))
     message = q.receive(0)
     assert (message.body, message.label, message.priority) == (b"A", "one", 5)
 
 
-def test_every_message_gets_an_identifier(broker):
+def test_every_message_has_a_unique_identifier(broker):
     q = broker.queue()
     sent = send(q, "AB")
     assert sent[0].message_id != sent[1].message_id
@@ -280,7 +280,7 @@ def test_every_message_gets_an_identifier(broker):
     assert [m.token for m in q.browse()] == [s.token for s in sent]
 
 
-def test_many_in_one_call(broker):
+def test_send_many_numbers_messages_in_the_order_of_the_call(broker):
     q = broker.queue()
     sent = q.send_many(
         [Outgoing(body=b"A", priority=0), Outgoing(body=b"B", priority=7), Outgoing(body=b"C")]
@@ -289,7 +289,7 @@ def test_many_in_one_call(broker):
     assert bodies(q.browse()) == [b"B", b"C", b"A"]
 
 
-def test_many_are_refused_together(broker):
+def test_send_many_over_the_quota_stores_no_message(broker):
     q = broker.queue(quota_messages=2)
     with pytest.raises(QueueQuotaExceeded):
         q.send_many([Outgoing(body=b"A"), Outgoing(body=b"B"), Outgoing(body=b"C")])

@@ -29,8 +29,8 @@ WHERE = [
 
 
 @pytest.mark.parametrize("kind, state", WHERE)
-def test_every_operation(broker, state):
-    """One queue for each operation: what was asked before must not matter."""
+def test_every_operation_has_its_outcome_in_the_state(broker, state):
+    """Each operation runs on a queue of its own, so that earlier operations cannot affect it."""
     column = next(n for n, group in enumerate(COLUMNS, 1) if state in group)
     wrong = []
     for row in rows(states.MATRIX):
@@ -54,7 +54,7 @@ def test_every_operation(broker, state):
 
 
 @pytest.mark.parametrize("row", rows(states.FATES), ids=lambda row: row[0])
-def test_what_is_left(broker, row):
+def test_messages_and_copies_left_after_the_steps(broker, row):
     stage = Stage(broker, "T journaling=True + ADMIN")
     with broker.qm.transaction() as tx:
         stage.run("keep = Outgoing(body=b'A', message_id=b'A', time_to_be_received=60, " + states.WANTS + ")")

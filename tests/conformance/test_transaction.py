@@ -119,8 +119,8 @@ def test_H17_first_and_last(broker, t):
     assert marks == [(True, False), (False, False), (False, True), (True, True)]
 
 
-def test_marks_are_for_sends_only(broker, t):
-    """D19: a receive at the beginning or the end of the unit of work takes no mark."""
+def test_only_sends_have_first_and_last_marks(broker, t):
+    """D19: a receive at the beginning or the end of the transaction has no mark."""
     send_in(broker.qm, t, "AZ")
     with broker.qm.transaction() as tx:
         t.receive(0, transaction=tx)
@@ -170,7 +170,7 @@ def test_H31_deleted_then_ended(broker, t, end):
     assert drain(other) == ([b"C"] if end == "commit" else [])
 
 
-def test_abort_count(broker, t):
+def test_abort_count_increases_with_each_abort(broker, t):
     send_in(broker.qm, t, "A")
     for times in range(3):
         x1 = broker.qm.transaction()
@@ -180,7 +180,7 @@ def test_abort_count(broker, t):
     assert t.receive(0).abort_count == 3
 
 
-def test_context_manager(broker, t):
+def test_transaction_context_manager_commits_or_aborts_on_error(broker, t):
     def fail():
         with broker.qm.transaction() as tx:
             t.send(b"A", transaction=tx)
@@ -193,7 +193,7 @@ def test_context_manager(broker, t):
     assert drain(t) == [b"B"]
 
 
-def test_identifier_is_on_the_message(broker, t):
+def test_message_has_the_id_of_its_transaction(broker, t):
     with broker.qm.transaction(id="unit-7") as tx:
         assert tx.id == "unit-7"
         t.send(b"A", transaction=tx)
@@ -202,7 +202,7 @@ def test_identifier_is_on_the_message(broker, t):
     assert message.recoverable
 
 
-def test_lapsed_lease_aborts(broker, t):
+def test_lapsed_lease_aborts_the_transaction(broker, t):
     send_in(broker.qm, t, "A")
     x1 = broker.qm.transaction(lease=10)
     t.receive(0, transaction=x1)
@@ -216,7 +216,7 @@ def test_lapsed_lease_aborts(broker, t):
     assert broker.qm.info().transactions == 0
 
 
-def test_extended_lease_holds(broker, t):
+def test_extended_lease_keeps_the_transaction_open(broker, t):
     x1 = broker.qm.transaction(lease=10)
     t.send(b"A", transaction=x1)
     broker.qm.advance_clock(8)
@@ -226,7 +226,7 @@ def test_extended_lease_holds(broker, t):
     assert drain(t) == [b"A"]
 
 
-def test_prepare_then_commit(broker, t):
+def test_prepared_send_is_visible_only_after_commit(broker, t):
     x1 = broker.qm.transaction()
     t.send(b"A", transaction=x1)
     x1.prepare()
@@ -236,14 +236,14 @@ def test_prepare_then_commit(broker, t):
     assert drain(t) == [b"A"]
 
 
-def test_empty_transaction(broker):
+def test_empty_transaction_can_be_committed_and_aborted(broker):
     for end in ("commit", "abort"):
         getattr(broker.qm.transaction(), end)()
     assert broker.qm.info().transactions == 0
 
 
 def test_uncommitted_sends_survive_a_purge(broker, t):
-    """D18, literally: they are locked, and the commit makes them available."""
+    """D18, taken literally: uncommitted sends are locked, and the commit makes them available."""
     x1 = broker.qm.transaction()
     t.send(b"A", transaction=x1)
     t.purge()
@@ -251,7 +251,7 @@ def test_uncommitted_sends_survive_a_purge(broker, t):
     assert drain(t) == [b"A"]
 
 
-def test_many_operations(broker, t):
+def test_transactions_with_300_operations_commit(broker, t):
     with broker.qm.transaction() as tx:
         for i in range(300):
             t.send(b"%d" % i, transaction=tx)
@@ -261,12 +261,12 @@ def test_many_operations(broker, t):
 
 
 @pytest.mark.parametrize("name", ["t1.1", "t0.0", "t900.12345"])
-def test_an_id_as_they_are_made_is_not_chosen(broker, name):
+def test_chosen_id_with_the_format_of_generated_ids_is_refused(broker, name):
     with pytest.raises(InvalidArgument):
         broker.qm.transaction(id=name)
 
 
-def test_the_id_of_a_transaction_that_nothing_was_done_in_is_its_own(broker, t):
+def test_id_of_an_unused_transaction_cannot_be_chosen(broker, t):
     fresh = broker.qm.transaction()
     with pytest.raises(InvalidArgument):
         broker.client().transaction(id=fresh.id)
@@ -276,7 +276,7 @@ def test_the_id_of_a_transaction_that_nothing_was_done_in_is_its_own(broker, t):
 
 
 @pytest.mark.parametrize("name", ["t1", "t1.", "T1.1", "t1.1.1", "xt1.1", "t\u0661.1"])
-def test_an_id_that_only_looks_alike_may_be_chosen(broker, name):
+def test_chosen_id_similar_to_generated_ids_is_accepted(broker, name):
     transaction = broker.qm.transaction(id=name)
     assert unquote(transaction.id) == name  # ids are encoded as names in keys
     transaction.abort()

@@ -148,7 +148,7 @@ def test_F22_a_wait_with_a_cursor(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_lapsed_lease_satisfies_the_wait(broker):
+def test_lapsed_lock_lease_satisfies_the_wait(broker):
     q = broker.queue()
     send(q, "A")
     q.lock(0, lease=10)
@@ -157,7 +157,7 @@ def test_lapsed_lease_satisfies_the_wait(broker):
     assert waiting.result().body == b"A"
 
 
-def test_giving_back_satisfies_the_wait(broker):
+def test_release_of_a_lock_satisfies_the_wait(broker):
     q = broker.queue()
     send(q, "A")
     locked = q.lock(0)
@@ -166,7 +166,7 @@ def test_giving_back_satisfies_the_wait(broker):
     assert waiting.result().body == b"A"
 
 
-def test_a_lock_waits_too(broker):
+def test_waiting_lock_gets_a_sent_message(broker):
     q = broker.queue()
     waiting = broker.wait(lambda: q.lock(30, lease=60))
     send(q, "A")
@@ -177,14 +177,14 @@ def test_a_lock_waits_too(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
-def test_a_batch_waits_for_its_first(broker):
+def test_waiting_receive_many_returns_with_the_first_message(broker):
     q = broker.queue()
     waiting = broker.wait(lambda: q.receive_many(5, 30))
     send(q, "A")
     assert bodies(waiting.result()) == [b"A"]
 
 
-def test_waits_on_several_queues(broker):
+def test_each_wait_gets_the_message_of_its_queue(broker):
     queues = [broker.queue(f"q{i}") for i in range(3)]
     readers = [broker.wait(lambda q=q: q.receive(30), q.name) for q in queues]
     for i, q in reversed(list(enumerate(queues))):
@@ -192,7 +192,7 @@ def test_waits_on_several_queues(broker):
     assert bodies(r.result() for r in readers) == [b"0", b"1", b"2"]
 
 
-def test_a_timed_out_reader_leaves_no_trace(broker):
+def test_timed_out_reader_is_not_a_waiter(broker):
     q = broker.queue()
     with pytest.raises(IoTimeout):
         q.receive(0.02)
@@ -201,7 +201,7 @@ def test_a_timed_out_reader_leaves_no_trace(broker):
     assert drain(q) == [b"A"]
 
 
-def test_forty_readers_forty_messages(broker):
+def test_40_waiting_readers_get_40_messages(broker):
     q = broker.queue()
     readers = [broker.start(lambda: q.receive(30)) for _ in range(40)]
     broker.waiting(40)
