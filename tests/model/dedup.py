@@ -24,7 +24,7 @@ def taken(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> bool:
 
 
 def hold(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> None:
-    """Messages were accepted. A topic keeps none, so there only the window counts."""
+    """Record the keys of accepted messages. A topic stores no messages, so only the window applies there."""
     for out in outs:
         if out.dedup_key is not None:
             topic = queue.properties.topic
@@ -32,7 +32,7 @@ def hold(store: Store, queue: Queue, outs: Iterable[Outgoing]) -> None:
 
 
 def gone(store: Store, position: Position, reason: Reason) -> None:
-    """The message has left; one whose send was aborted frees its key immediately."""
+    """A message was removed: its key stays in use until its window ends; that of an aborted send is free at once."""
     asked = position.stored.asks
     if asked.dedup_key is None:
         return

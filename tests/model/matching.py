@@ -1,4 +1,4 @@
-"""Getting a particular message in the model: match options, selectors, groups, turns, marks.
+"""Reads of particular messages in the model: match options, selectors, groups, turns, marks.
 
 Written from docs/semantics-matching.md and IBM's pages, not from the Lua: every question is answered by walking
 the whole queue.
@@ -31,7 +31,7 @@ class Particular:
     handle_marks: set[tuple[int, int]] = field(default_factory=set)
     """Browser and lookup id."""
     shared_marks: dict[int, float | None] = field(default_factory=dict)
-    """Until when a co-operative mark lasts; None: for ever."""
+    """When a co-operative mark ends; None: never."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Member:
 
 @dataclass
 class Wanted:
-    """What one read asks for."""
+    """The options of one read."""
 
     match: Match | None = None
     selectors: Sequence[Selector] = ()
@@ -247,7 +247,7 @@ def search(queue: Queue, wanted: Wanted, count: int = 1) -> list[list[Position]]
 
 
 def inside(queue: Queue, wanted: Wanted, turn: bool) -> list[list[Position]]:
-    """In a group that was begun only its next message may be read."""
+    """Only the next message of a group that was begun may be read."""
     member = wanted.member
     assert member is not None
     position = members(queue, member.group).get((member.sequence, member.offset))

@@ -182,7 +182,7 @@ class Reads:
         transaction: Any,
         **how: Any,
     ) -> Any:
-        """Take what belongs together, and note where in its group the handle is."""
+        """Take the messages that are read together, and record the position of the handle in its group."""
         taken = self.take_all(found, unit, **how)
         if isinstance(taken[0], ModelLocked):
             lock: ModelLocked = taken[0]

@@ -1,4 +1,4 @@
-"""The retry policy of a queue: what becomes of a message that its reader gave back or let lapse.
+"""The retry policy of a queue: what happens to a message that its reader released or whose lease lapsed.
 
 Decided by its attempts. A round is one attempt and the immediate retries; between rounds the message rests in the
 subqueue ``retry``; after the last round the policy's end is due.
@@ -15,12 +15,12 @@ from tests.model.adm import Failure, Position, Queue, Reason, State, Stored, Uni
 if TYPE_CHECKING:
     from tests.model.store import Store
 
-# By so many bytes a dead letter may be larger than its message.
+# The number of bytes by which a dead letter may be larger than its message.
 MARGIN = 1024
 
 
 def judges(position: Position) -> bool:
-    """It is the queue's rule about its readers: not about its subqueues, uncommitted sends and open moves."""
+    """Return whether the policy applies: not in subqueues, nor to uncommitted sends and open moves."""
     queue = position.queue
     return bool(queue.own.retry) and queue.parent is None and delivered(position)
 
@@ -35,7 +35,7 @@ def delivered(position: Position) -> bool:
 
 
 def fate(store: Store, position: Position) -> str:
-    """again, rest, or the end of the policy."""
+    """Return ``again``, ``rest``, or the result of :func:`final` if the attempts are exhausted."""
     policy = position.queue.own.retry
     assert policy is not None
     count = attempts(position.stored)
@@ -47,12 +47,15 @@ def fate(store: Store, position: Position) -> str:
 
 
 def attempts(stored: Stored) -> int:
-    """Deliveries since it left ``;poison``."""
+    """Return the number of deliveries since the message left ``;poison``."""
     return stored.deliveries - stored.uncounted
 
 
 def final(store: Store, position: Position) -> str:
-    """The policy's end. What finds no room among the dead letters is poison, what finds none there goes on resting."""
+    """Return where a message goes after its last attempt.
+
+    A dead letter for which its queue has no room goes to ``;poison``; without room there it rests again.
+    """
     queue, policy = position.queue, position.queue.own.retry
     assert policy is not None
     if policy.final == "dead_letter":
@@ -72,7 +75,7 @@ def final(store: Store, position: Position) -> str:
 
 
 def full(to: Queue, position: Position, messages: int | None, octets: int | None) -> bool:
-    """Has a queue for failed messages no room for one more, which may grow by so many bytes?"""
+    """Return whether a queue for failed messages has no room for one more, including its growth in bytes."""
     held = [p.stored.size for p in to.positions.values()]
     return (messages is not None and len(held) + 1 > messages) or (
         octets is not None and sum(held) + position.stored.size + MARGIN > octets

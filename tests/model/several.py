@@ -19,14 +19,14 @@ class ModelSeveral:
         self.elements = elements
 
     def send(self, body: Any = b"", *, transaction: Any = None, **fields: Any) -> Sent:
-        """What was sent before a refusal stays, unless a transaction is aborted."""
+        """Send to each queue; messages sent before a refusal stay, unless a transaction is aborted."""
         if transaction is not None and fields.get("journal", Journal.NONE) & Journal.DEAD_LETTER:
             raise InvalidArgument()
         copies = [element.send(body, transaction=transaction, **fields) for element in self.elements]
         return copies[0].replace(copies=tuple(copies))
 
     def send_many(self, items: Iterable[Any], *, transaction: Any = None) -> list[Sent]:
-        """Message by message."""
+        """Send the messages one by one."""
         return [self.send(item, transaction=transaction) for item in items]
 
     def close(self) -> None:

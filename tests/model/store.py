@@ -85,7 +85,7 @@ class Store:
     # ---- Enqueue Message (3.1.7.1.9) --------------------------------------------------------------------
 
     def admit(self, queue: Queue, outs: list[Outgoing], unit: UnitOfWork | None) -> None:
-        """Refuse what may not enter, in the order of the text; a batch is one thing, in or out."""
+        """Check in the order of the specification whether a batch is accepted; it is accepted or refused as a whole."""
         try:
             self.check(queue, outs, unit)
         except MqError as error:
@@ -170,7 +170,7 @@ class Store:
     # ---- the two events that end a stay (3.1.7.2.1-2) ---------------------------------------------------
 
     def deleted(self, positions: Sequence[Position], reason: Reason) -> None:
-        """Message Position Deleted, and what that leaves behind."""
+        """Message Position Deleted, with its effects on dedup keys, statistics and copies."""
         positions = [p for p in positions if p.state is not State.DELETED]
         for position in positions:
             self.drop(position)
@@ -218,13 +218,13 @@ class Store:
         waiter.value = self.read(waiter, position)
 
     def read(self, waiter: Waiter, position: Position) -> Any:
-        """What the reader gets; a destructive one takes the position."""
+        """Return the result for the reader; a destructive read takes the position."""
         if not waiter.destructive:
             return as_message(position)
         return self.take([position], waiter.unit, two_phase=waiter.two_phase, lease=waiter.lease)[0]
 
     def end_wait(self, waiter: Waiter, error: Exception | None = None) -> None:
-        """Remove a waiter from its queue; with an error, that is what it gets."""
+        """Remove a waiter from its queue; if an error is given, the waiter gets it."""
         waiter.done, waiter.error = True, error
         waiter.handle.queue.waiters.remove(waiter)
         if error is not None and waiter.cursor is not None:
@@ -277,7 +277,7 @@ class Store:
         self.deleted([p for p in positions if p.state is State.PURGE_PENDING], Reason.PURGED)
 
     def unlock(self, positions: Sequence[Position], *, aborted: bool = False, lapsed: bool = False) -> None:
-        """Back into their places, unless the queue was purged meanwhile or its retry policy says otherwise."""
+        """Return messages to their places, unless the queue was purged meanwhile or its retry policy says otherwise."""
         held = [p for p in positions if p.state is State.LOCKED]
         purged = [p for p in positions if p.state is State.PURGE_PENDING]
         judged = [p for p in held if retry.judges(p)]
@@ -344,7 +344,7 @@ class Store:
         return count
 
     def forget_subqueue(self, queue: Queue) -> None:
-        """A subqueue goes when its last handle is closed and it is empty (section 6.5), and no open move goes there."""
+        """Remove a subqueue without handles, messages and open moves to it (section 6.5)."""
         moves = (operation.target for unit in self.units.values() for operation in unit.operations)
         if queue.parent is not None and not (
             queue.positions or queue.handles or queue.gone or queue in moves

@@ -1,4 +1,4 @@
-"""What becomes due: leases, expiries, delays, rests, windows of dedup keys (3.1.7.2.7, law 9).
+"""Timers: leases, expiries, delays, rests, windows of dedup keys (3.1.7.2.7, law 9).
 
 The next call serves it, queue by queue in the order of their names: first the leases, then the timers, each from
 the earliest on, and no more than a portion of each at a time.
@@ -66,7 +66,7 @@ def leases(store: Store, positions: list[Position]) -> None:
 
 
 def due(store: Store, queue: Queue) -> list[tuple[float, str, Any, Any]]:
-    """Timers that are over: time, kind, what it is about."""
+    """Return the timers that are due: time, kind, subject."""
     found: list[tuple[float, str, Any, Any]] = []
     for p in queue.positions.values():
         if p.state is State.AVAILABLE and p.stored.expires is not None:

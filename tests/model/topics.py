@@ -91,7 +91,7 @@ def refuse(store: Store, to: Queue, drafts: list[Stored], before: list[Stored]) 
 
 
 def wants(selector: str | None, out: Outgoing) -> bool:
-    """Does the subscriber's selector choose the message? Here only by its properties."""
+    """Return whether the selector of the subscriber selects the message; only its properties are considered."""
     if selector is None:
         return True
     return parse(selector).matches(out.properties)

@@ -42,7 +42,7 @@ def accepted(store: Store, positions: Sequence[Position]) -> None:
 
 
 def left(store: Store, position: Position, reason: Reason) -> None:
-    """A message is gone: target journal, acknowledgement, source journal or dead letter, in this order."""
+    """A message was removed: target journal, acknowledgement, source journal or dead letter, in this order."""
     if reason in (Reason.ABORTED, Reason.DROPPED, Reason.REDRIVEN):
         return
     queue, stored = position.queue, position.stored
@@ -65,7 +65,7 @@ def left(store: Store, position: Position, reason: Reason) -> None:
 def refused(
     store: Store, queue: Queue, outs: Sequence[Outgoing], unit: UnitOfWork | None, error: MqError
 ) -> None:
-    """The sender was told by the error; who asked for it hears of it as well (8.4)."""
+    """A send was refused: besides the error, write the requested acknowledgement and dead letter (8.4)."""
     if queue.properties.topic:
         return
     if isinstance(error, MessageTimedOut):
@@ -84,14 +84,14 @@ def refused(
 
 
 def dead_letter(store: Store, queue: Queue, stored: Stored, reason: Reason) -> None:
-    """Into the queue that the message names, else into the system's."""
+    """Write a dead letter into the queue that the message names, else into that of the system."""
     system = "system$;deadletter" if stored.transaction_id is None else "system$;deadxact"
     if copy(store, stored.asks.dead_letter_queue or system, queue, stored, reason):
         queue.main.dead_letters += 1
 
 
 def copy(store: Store, name: str, queue: Queue, stored: Stored, reason: Reason) -> bool:
-    """A copy: whatever the message asked for sleeps in it. Nothing if the queue is gone or full."""
+    """Insert a copy, in which the requests of the message have no effect. Nothing if the queue is deleted or full."""
     if ";" in name and store.queues.get(name) is None:
         store.find(name, make=True)
     marks: dict[str, Any] = {
@@ -122,7 +122,7 @@ def copy(store: Store, name: str, queue: Queue, stored: Stored, reason: Reason) 
 
 
 def acknowledge(store: Store, queue: Queue, stored: Stored, number: MessageClass) -> None:
-    """To the administration queue, if it is there and takes it; a negative one carries the body."""
+    """Send an acknowledgement to the administration queue, if it exists and accepts it; a negative one has the body."""
     target = store.find(stored.asks.administration_queue or "")
     if target is None or target.properties.transactional or target.properties.put_inhibited:
         return
@@ -143,9 +143,9 @@ def acknowledge(store: Store, queue: Queue, stored: Stored, number: MessageClass
 
 
 def insert(store: Store, target: Queue | None, stored: Stored, *, must: bool = False) -> bool:
-    """Into a queue beside, unless a quota forbids. What comes there has left elsewhere: flow control does not.
+    """Insert into a journal, dead-letter or administration queue, unless a quota forbids it; no flow control applies.
 
-    ``must``: its room was asked for before (:func:`tests.model.retry.final`).
+    ``must``: skip the quota, which was checked before (:func:`tests.model.retry.final`).
     """
     if target is None or target.properties.topic:
         return False

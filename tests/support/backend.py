@@ -18,7 +18,7 @@ FAKE_VERSION = (7, 0, 15)
 
 @dataclass(frozen=True)
 class Backend:
-    """Where the broker under test keeps its data. Exactly one of ``real`` and ``fake`` is there."""
+    """The server that stores the data of the broker under test. Exactly one of ``real`` and ``fake`` is set."""
 
     kind: ServerKind
     real: RedisServer | None = None
@@ -40,5 +40,5 @@ class Backend:
 
 
 def fake_backend() -> Backend:
-    """A fresh fake: one global leaked by a script would spoil every later script on the same one."""
+    """Return a new fake server: a global variable leaked by a script would affect later scripts on the same one."""
     return Backend("fake", fake=fakeredis.FakeServer(version=FAKE_VERSION))

@@ -1,4 +1,4 @@
-"""The clock of a manager whose history a test looks at."""
+"""Set the clock of a manager for tests of its history."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ BUCKET = BUCKET_MS // 1000
 
 
 def begin_bucket(qm: Any) -> None:
-    """Move the test clock, which was not moved before, to the beginning of a bucket, so that the test ends long before
-    the bucket does, unless it moves the clock."""
+    """Move the test clock, not moved before, to the start of a bucket.
+
+    The test then ends within the bucket, unless it moves the clock itself.
+    """
     qm.advance_clock(BUCKET - time.time() % BUCKET + 1)

@@ -1,4 +1,4 @@
-"""What data pipelines hold, as the store has it (lua/claims/claim_pages.lua)."""
+"""Read the messages claimed by data pipelines from the store (lua/claims/claim_pages.lua)."""
 
 from __future__ import annotations
 

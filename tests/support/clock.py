@@ -33,7 +33,7 @@ class ClockServer(RedisServer):
         self._shift[:] = round(seconds * 1000).to_bytes(8, "little", signed=True)
 
     def start(self) -> Self:
-        """Start it, and make sure that the library works. Raises AssertionError if its clock does not follow."""
+        """Start the server. Raises AssertionError if its clock does not follow the clock that the test sets."""
         super().start()
         with self.client() as raw:
             before = int(raw.time()[0])

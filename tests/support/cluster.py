@@ -18,7 +18,7 @@ _PAUSE = threading.Event()
 
 
 class Cluster:
-    """Its servers are running and agree with each other once it is made; ``close`` ends them."""
+    """The constructor returns when the servers run and agree on the slots; ``close`` ends them."""
 
     def __init__(self, start_server: Callable[..., RedisServer] | None = None) -> None:
         options = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
@@ -49,12 +49,12 @@ class Cluster:
         return int(key_slot(ManagerKeys(manager).own[0].encode()))
 
     def owner(self, manager: str) -> int:
-        """Which node has it at first."""
+        """The index of the node that initially owns the slot."""
         return 0 if self.slot(manager) < _HALF else 1
 
     @property
     def url(self) -> str:
-        """What a client connects to."""
+        """The URL to which a client connects."""
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     def move(
@@ -67,9 +67,9 @@ class Cluster:
         between: Callable[[], object] | None = None,
         finish: bool = True,
     ) -> int:
-        """Move a slot key by key, with ``dice`` in random order; answers how many keys were moved.
+        """Move a slot key by key, in random order if ``dice`` is given; return the number of moved keys.
 
-        ``between`` is called before each. ``finish=False`` leaves the slot on its way, with all keys moved.
+        ``between`` is called before each key. ``finish=False`` moves all keys but does not announce the new owner.
         """
         old, new = self.client(source), self.client(target)
         new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.ids[source])
@@ -88,7 +88,7 @@ class Cluster:
         return moved
 
     def finish(self, slot: int, target: int) -> None:
-        """Every node knows the new owner, that one first."""
+        """Announce the new owner of a slot to every node, first to the owner itself."""
         for n in (target, 1 - target):
             self.client(n).execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.ids[target])
 

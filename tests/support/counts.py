@@ -1,5 +1,7 @@
-"""The numbers in ``counts`` of ``meta`` and the lines of queues there (core/queue, core/packed_locks), for tests
-that look at them or spoil them."""
+"""Read and write the counters and the queue headers in ``meta`` (core/queue, core/packed_locks).
+
+For tests that check these texts or damage them.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ MOST, ROOM = 32, 512
 
 @dataclass(frozen=True)
 class Packed:
-    """What one call has locked, in short: an entry of the line, or a text ``beside`` it. ``total``: the bytes of
-    all; ``size``: of each, 0 if they differ."""
+    """The packed lock of one call: an entry in the queue header, or a field of its own (``beside``).
+
+    ``total``: bytes of all messages; ``size``: bytes of each message, 0 if they differ.
+    """
 
     fence: bytes
     deadline: bytes
@@ -32,18 +36,18 @@ class Packed:
 
     @property
     def field(self) -> bytes:
-        """In ``meta``, of a text beside the line."""
+        """The field in ``meta`` of a lock that is stored outside the header."""
         return _LOCK + self.fence
 
     @property
     def text(self) -> bytes:
-        """How it stands beside the line, or would."""
+        """The text of the lock when it is stored outside the header."""
         numbers = self.deadline, b"%d" % self.total, b"%d" % self.size
         return b" ".join((*numbers, self.slot, b"".join(self.ids)))
 
     @property
     def entry(self) -> bytes:
-        """How it stands in the line."""
+        """The text of the lock in the header."""
         if self.beside:
             return self.fence
         return b",".join((self.fence, b"%d" % self.size, self.deadline, self.slot, *self.ids))
@@ -51,7 +55,7 @@ class Packed:
 
 @dataclass
 class Line:
-    """The line of a queue, taken apart."""
+    """The parsed header of a queue."""
 
     config: bytes
     counts: list[bytes]
@@ -67,11 +71,11 @@ class Line:
         return b" ".join((self.config, *self.counts, *self.locks))
 
     def room(self) -> bool:
-        """Does it take one more lock?"""
+        """Return whether the header has room for one more lock."""
         return sum(len(lock) + 1 for lock in self.locks) < ROOM
 
     def packed(self, texts: Mapping[bytes, bytes]) -> list[Packed]:
-        """Its locks, with the fields of ``meta`` of which some stand beside it."""
+        """Return its locks; the texts of locks outside the header are looked up in the given fields of ``meta``."""
         found = []
         for lock in self.locks:
             if b"," in lock:
@@ -85,31 +89,31 @@ class Line:
 
 
 def names(key: str) -> tuple[str, ...]:
-    """What is counted of this hash, in order; nothing if it is none of which that is so."""
+    """Return the names of the counters of this hash, in order; empty if it has none."""
     return {"meta": META_COUNTS, "q": QUEUE_COUNTS}.get(key.rpartition(":")[2], ())
 
 
 def meta_of(key: str) -> str:
-    """The key of the manager's ``meta``, from any of its keys."""
+    """Return the key of the manager's ``meta``, derived from any key of the manager."""
     tag, brace, _ = key.partition("}")
     assert brace, key
     return f"{tag}}}:meta"
 
 
 def line(raw: Any, key: str) -> Line:
-    """The line of a queue, by its first key."""
+    """Return the header of a queue, found by its first key."""
     text = raw.hget(meta_of(key), key)
     assert text is not None, key
     return Line.parse(text)
 
 
 def set_line(raw: Any, key: str, changed: Line) -> None:
-    """Write it."""
+    """Write the header of a queue."""
     raw.hset(meta_of(key), key, changed.text())
 
 
 def set_config(raw: Any, key: str, config: bytes) -> None:
-    """Write what the line of a queue says of its properties."""
+    """Replace the configuration text in the header of a queue."""
     changed = line(raw, key)
     changed.config = config
     set_line(raw, key, changed)
@@ -122,19 +126,19 @@ def set_reach(raw: Any, key: str, upto: bytes) -> None:
 
 
 def counts(raw: Any, key: str) -> list[bytes]:
-    """All the numbers."""
+    """Return all counters of a hash."""
     if key.endswith(":meta"):
         return list(raw.hget(key, "counters").split(b" "))
     return line(raw, key).counts
 
 
 def count(raw: Any, key: str, name: str) -> int:
-    """One of them."""
+    """Return one counter of a hash."""
     return int(counts(raw, key)[names(key).index(name)])
 
 
 def set_count(raw: Any, key: str, name: str, value: object) -> None:
-    """Write one of the numbers."""
+    """Write one counter of a hash."""
     numbers = counts(raw, key)
     numbers[names(key).index(name)] = str(value).encode()
     if key.endswith(":meta"):
@@ -146,16 +150,16 @@ def set_count(raw: Any, key: str, name: str, value: object) -> None:
 
 
 def lock_texts(raw: Any, key: str) -> dict[bytes, bytes]:
-    """The texts of locks beside the lines, of whichever queue, by their fields in ``meta``."""
+    """Return the texts of locks outside the headers, for all queues, by their fields in ``meta``."""
     return {name: text for name, text in raw.hgetall(meta_of(key)).items() if name.startswith(_LOCK)}
 
 
 def packed_locks(raw: Any, key: str) -> list[Packed]:
-    """The packed locks of a queue, by its first key; the first locked comes first."""
+    """Return the packed locks of a queue, found by its first key, in the order of locking."""
     found = line(raw, key).packed(lock_texts(raw, key))
     return sorted(found, key=lambda lock: int(lock.fence))
 
 
 def messages_of(call: Any) -> int:
-    """How many messages a call of ``send`` takes; one says no more of them than its priority and its text."""
+    """Return the number of messages in a call of ``send``; a call with three arguments sends one message."""
     return 1 if len(call.args) == 3 else len(call.args[3])

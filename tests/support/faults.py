@@ -89,7 +89,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class DropPush:
-    """Swallow what is published to this connection.
+    """Drop messages that are published to this connection.
 
     Confirmations of subscriptions pass. The rule is matched against what the server pushes: ``Request.args``
     are its strings (``message``, channel, payload), so ``Request.command`` is ``MESSAGE`` or ``PMESSAGE``.
@@ -112,13 +112,13 @@ class Rule:
     chance: float = 1.0
     hits: int = 0
     seen: list[Request] = field(default_factory=list)
-    """The requests that were hit."""
+    """The requests to which the fault was applied."""
     _struck: threading.Event = field(default_factory=threading.Event)
     _released: threading.Event = field(default_factory=threading.Event)
     _on_release: list[Callable[[], None]] = field(default_factory=list)
 
     def strikes(self, request: Request, dice: random.Random) -> bool:
-        """Is this request to be hit? Counts it if so. Called by the proxy's thread alone."""
+        """Return whether the fault applies to this request, and count it. Called only by the thread of the proxy."""
         if self.command is not None and request.command != self.command.upper():
             return False
         if self.where is not None and not self.where(request):
@@ -135,7 +135,7 @@ class Rule:
         return True
 
     def struck(self) -> None:
-        """Tell those who wait that the fault is committed (a hold: that the request is held)."""
+        """Notify waiting threads that the fault was committed (for a hold: that the request is held)."""
         self._struck.set()
 
     def wait(self, timeout: float = 10.0) -> bool:

@@ -20,7 +20,7 @@ def write(server: RedisServer, key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_a_durable_server_keeps_its_data(durable_server, kill):
+def test_restarted_durable_server_keeps_its_data(durable_server, kill):
     write(durable_server, "k", "v")
     before = durable_server.pid
     durable_server.restart(kill=kill)
@@ -28,14 +28,14 @@ def test_a_durable_server_keeps_its_data(durable_server, kill):
     assert read(durable_server, "k") == b"v"
 
 
-def test_a_volatile_server_forgets(start_server):
+def test_restarted_volatile_server_is_empty(start_server):
     server = start_server()
     write(server, "k", "v")
     server.restart()
     assert read(server, "k") is None
 
 
-def test_a_killed_server_cannot_be_reached(start_server):
+def test_client_of_a_killed_server_cannot_connect(start_server):
     server = start_server()
     server.kill()
     assert not server.running
@@ -43,19 +43,19 @@ def test_a_killed_server_cannot_be_reached(start_server):
         client.ping()
 
 
-def test_tcp_and_options(start_server):
+def test_server_listens_on_tcp_and_has_the_given_options(start_server):
     server = start_server(tcp=True, options={"maxmemory": "50mb", "notify-keyspace-events": ""})
     with redis.Redis.from_url(server.tcp_url) as client:
         assert client.config_get("maxmemory") == {"maxmemory": str(50 * 1024 * 1024)}
         assert client.config_get("notify-keyspace-events") == {"notify-keyspace-events": ""}
 
 
-def test_the_url_leads_to_the_server(redis_server):
+def test_url_connects_to_the_server(redis_server):
     with redis.Redis.from_url(redis_server.url) as client:
         assert client.config_get("notify-keyspace-events")["notify-keyspace-events"] in {"Ks", "sK"}
 
 
-def test_the_shared_server_is_reset_between_tests(redis_server):
+def test_reset_clears_data_and_configuration_of_the_shared_server(redis_server):
     with redis_server.client() as client:
         client.set("k", "v")
         client.config_set("maxmemory-policy", "allkeys-lru")
@@ -66,12 +66,12 @@ def test_the_shared_server_is_reset_between_tests(redis_server):
         assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
 
 
-def test_a_server_that_cannot_start_says_why(start_server):
+def test_server_that_cannot_start_raises_with_the_reason(start_server):
     with pytest.raises(RuntimeError, match="maxmemory-policy"):
         start_server(options={"maxmemory-policy": "no such policy"})
 
 
-def test_a_missing_server_is_named(monkeypatch, tmp_path):
+def test_missing_server_binary_raises_with_advice(monkeypatch, tmp_path):
     monkeypatch.delenv(BINARY_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerMissing, match="make redis"):
@@ -81,13 +81,13 @@ def test_a_missing_server_is_named(monkeypatch, tmp_path):
         find_binary()
 
 
-def test_sync_and_async_clients_reach_the_same_empty_server(backend: Backend):
+def test_backend_client_starts_with_an_empty_server(backend: Backend):
     with backend.client() as client:
         assert client.dbsize() == 0
         client.set("k", "v")
 
 
-async def test_async_client(backend: Backend):
+async def test_async_and_sync_clients_of_a_backend_share_data(backend: Backend):
     async with backend.async_client() as client:
         assert await client.get("k") is None
         await client.set("k", "v")
@@ -95,7 +95,7 @@ async def test_async_client(backend: Backend):
         assert client.get("k") == b"v"
 
 
-def test_fakes_do_not_share_data():
+def test_two_fake_backends_do_not_share_data():
     one, other = fake_backend(), fake_backend()
     with one.client() as first, other.client() as second:
         first.set("k", "v")
