@@ -1,4 +1,4 @@
-"""The ``broker`` of a conformance test: five kinds, and a doctor's visit at the end of every test."""
+"""The ``broker`` of a conformance test: five kinds, checked by the doctor at the end of every test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One synchronous-looking face for the sync client, the asyncio client and the model.
+"""One synchronous interface for the sync client, the asyncio client and the model.
 
 A conformance test is written once against :class:`Broker`. For asyncio the calls run on a private event loop
 in a thread of its own, so a test may have several reads waiting at once whatever the face is.
@@ -61,7 +61,7 @@ class Wrapped:
 
 
 class Proxy(Wrapped):
-    """An object of the asyncio face that answers like its sync twin."""
+    """An object of the asyncio interface that behaves like that of the sync interface."""
 
     def __init__(self, target: Any, thread: LoopThread) -> None:
         self.__dict__.update(target=target, thread=thread)
@@ -95,7 +95,7 @@ class Proxy(Wrapped):
 
 
 def unwrap(value: Any) -> Any:
-    """What is behind all that stands for it, also in a list."""
+    """Return the object behind its wrappers, also inside a list."""
     if isinstance(value, list):
         return [unwrap(item) for item in value]
     return unwrap(value.target) if isinstance(value, Wrapped) else value
@@ -119,7 +119,7 @@ class Pending:
         return self._future.result(timeout)
 
     def error(self, timeout: float = PATIENCE) -> BaseException | None:
-        """What the call raised, None if it returned."""
+        """Return the exception of the call, or None if it returned."""
         return self._future.exception(timeout)
 
     def done(self) -> bool:
@@ -127,7 +127,7 @@ class Pending:
 
 
 class Broker:
-    """A queue manager of its own for one test, on one store, behind one face."""
+    """A queue manager of its own for one test, on one store, with one interface."""
 
     def __init__(
         self, kind: str, connect: Callable[..., Any], manager: str, thread: LoopThread | None
@@ -162,12 +162,12 @@ class Broker:
         return self.queue(name, transactional=True, **properties)
 
     def start(self, function: Callable[[], Any]) -> Pending:
-        """Run a call that may block beside the test."""
+        """Run a call that may block in a thread of its own."""
         self._pending.append(Pending(function))
         return self._pending[-1]
 
     def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        """Look until something holds. The only place of the tests that lets time pass."""
+        """Poll until a condition holds. Only this helper of these tests waits for time to pass."""
         deadline = time.monotonic() + PATIENCE
         pause = threading.Event()
         while not condition():
@@ -176,11 +176,11 @@ class Broker:
             pause.wait(0.005)
 
     def waiting(self, count: int, name: str = "q") -> None:
-        """Come back when exactly so many readers wait on a queue."""
+        """Return when exactly this number of readers wait on a queue."""
         self.until(lambda: self.qm.queue_info(name).waiters == count, f"{count} readers wait on {name}")
 
     def wait(self, function: Callable[[], Any], name: str = "q") -> Pending:
-        """Start a read and come back when it really waits."""
+        """Start a read and return when it is registered as a waiter."""
         before = self.qm.queue_info(name).waiters
         pending = self.start(function)
         self.until(
@@ -190,7 +190,7 @@ class Broker:
         return pending
 
     def findings(self) -> list[Any]:
-        """What the doctor finds wrong with the store."""
+        """Return the findings of the doctor."""
         doctor = getattr(self.qm, "doctor", None)
         return [] if self.kind.startswith("model") or doctor is None else list(doctor().findings)
 
@@ -202,7 +202,7 @@ class Broker:
 
 
 def bodies(messages: Any) -> list[bytes]:
-    """Only the bodies, in order."""
+    """Return the bodies, in order."""
     return [m.body for m in messages]
 
 
@@ -217,7 +217,7 @@ def drain(queue: Any) -> list[bytes]:
 
 
 def send(queue: Any, text: str, **fields: Any) -> list[Any]:
-    """Send one message for each letter; answers what each send answered."""
+    """Send one message for each letter; return the result of each send."""
     return [queue.send(letter.encode(), **fields) for letter in text]
 
 

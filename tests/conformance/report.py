@@ -25,7 +25,7 @@ OUTPUT = HERE.parent.parent / "build" / "conformance.json"
 
 
 class Collector:
-    """A pytest plugin that notes how every test of a published case went."""
+    """A pytest plugin that records the outcome of every test of a published case."""
 
     def __init__(self) -> None:
         self.cases: dict[str, tuple[list[str], str]] = {}
@@ -55,7 +55,7 @@ class Collector:
             self.others["passed" if report.passed else "failed"] += 1
 
     def outcome(self, case: str, kind: str) -> str:
-        """The worst of a case on one kind; empty when it has no test."""
+        """Return the worst outcome of a case on one kind; empty if it has no test."""
         found = self.outcomes.get(case, {}).get(kind, [])
         return "fail" if "fail" in found else "pass" if found else ""
 
@@ -66,7 +66,7 @@ def named(test: str) -> list[str]:
 
 
 def verdict(case: str, results: dict[str, str]) -> str:
-    """One word or two about a case."""
+    """Return the verdict about a case."""
     basis = BASIS[case]
     contested = basis.startswith("C")
     if not any(results.values()):
@@ -98,7 +98,7 @@ def show(table: list[dict[str, Any]], others: dict[str, int]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests, print, write, and tell by the exit code whether all is well."""
+    """Run the tests, print and write the table; return 1 if a test failed or a case fails or has no test, else 0."""
     collector = Collector()
     deselected = ["--deselect", str(HERE / "test_report.py")]
     pytest.main(

@@ -89,7 +89,7 @@ def cases(table: str) -> list[Case]:
 
 
 class Named(Wrapped):
-    """A handle, cursor or browser whose reads do not wait unless they are told to."""
+    """A handle, cursor or browser whose reads do not wait unless a timeout is given."""
 
     def __init__(self, target: Any) -> None:
         self.target = target
@@ -111,14 +111,14 @@ class Named(Wrapped):
 
 
 def bare(value: Any) -> Any:
-    """What is behind a name, also in a list."""
+    """Return the object behind a wrapper, also inside a list."""
     if isinstance(value, list):
         return [bare(item) for item in value]
     return value.target if isinstance(value, Named) else value
 
 
 def shown(value: Any) -> str:
-    """An answer as a case writes it."""
+    """Format a result as the cases write it."""
     if value is None:
         return "ok"
     if isinstance(value, EnqueueRefused):
@@ -193,7 +193,7 @@ class Stage(dict[str, Any]):
         return makers[name]()
 
     def end(self) -> None:
-        """Away with the queues, so that another stage of the same broker may make them again."""
+        """Delete the queues, so that another stage of the same broker can create them again."""
         for value in list(self.values()):
             if isinstance(value, Named) or hasattr(bare(value), "prepare"):
                 with suppress(MqError):
@@ -204,7 +204,7 @@ class Stage(dict[str, Any]):
     # ---- what steps may call ------------------------------------------------------------------------------
 
     def put(self, queue: Any, letters: str, **fields: Any) -> None:
-        """Send a message for each letter, in a transaction of its own if the queue wants one."""
+        """Send a message for each letter, in a transaction of its own if the queue is transactional."""
         handle = bare(queue)
         if not letters:
             return None
@@ -216,7 +216,7 @@ class Stage(dict[str, Any]):
         return None
 
     def read(self, queue: Any) -> str:
-        """The letters of what is available."""
+        """Return the letters of the available messages."""
         return "".join(m.body.decode() for m in bare(queue).browse()) or "-"
 
     def state(self, name: str) -> str:
@@ -225,7 +225,7 @@ class Stage(dict[str, Any]):
         return f"{info.ready}/{info.locked}/{info.messages}"
 
     def classes(self, name: str = "admin") -> str:
-        """The classes of all messages of a queue, in hexadecimal digits; they are taken."""
+        """The classes of all messages of a queue, in hexadecimal digits; the messages are received."""
         found = []
         with self.broker.qm.open(name, models.Access.RECEIVE) as queue:
             while True:
@@ -235,7 +235,7 @@ class Stage(dict[str, Any]):
                     return " ".join(found) or "-"
 
     def letters(self, name: str) -> str:
-        """The bodies of all messages of a queue; they are taken."""
+        """Receive all messages of a queue; return their bodies."""
         found = ""
         with self.broker.qm.open(name, models.Access.RECEIVE) as queue:
             while True:
@@ -245,11 +245,11 @@ class Stage(dict[str, Any]):
                     return found or "-"
 
     def waits(self, pending: Pending) -> str:
-        """Whether a read still waits."""
+        """Return whether a read still waits."""
         return "no" if pending.done() else "yes"
 
     def both(self, *pending: Pending) -> str:
-        """What reads brought that were woken together: which of them had which is a matter of the moment."""
+        """Return the results of reads that were notified together; which read gets which message is not defined."""
         return "".join(sorted(one.result().body.decode() for one in pending))
 
     # ---- steps --------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ HELPERS = ("both", "put", "read", "state", "classes", "letters", "waits")
 
 
 def play(broker: Broker, case: Case) -> None:
-    """Set up, then every step."""
+    """Run the set-up of a case, then each step."""
     stage = Stage(broker, case.setup)
     for step in case.steps:
         stage.run(step)

@@ -26,7 +26,7 @@ def q(broker):
 
 
 def at_the_end(cursor):
-    """Case E3: all three seen, and the look for a fourth timed out."""
+    """Case E3: all three messages were seen, and the peek for a fourth timed out."""
     assert [cursor.peek(0).body, cursor.peek_next(0).body, cursor.peek_next(0).body] == [b"A", b"B", b"C"]
     with pytest.raises(IoTimeout):
         cursor.peek_next(0)
@@ -105,7 +105,7 @@ def test_E11_peek_wait_keeps_the_place(broker):
 
 @case("E13", "C14")
 def test_E13_timed_out_receive_leaves_the_cursor_at_the_end(broker):
-    """D14, literally: only a message that is delivered through a wait reaches the cursor now."""
+    """D14, taken literally: only a message that is delivered through a wait reaches the cursor now."""
     q = broker.queue()
     c = q.cursor()
     with pytest.raises(IoTimeout):

@@ -38,7 +38,7 @@ def test_G1_begin_and_end(broker, ab):
 
 @case("G3", "L")
 def test_G3_end_of_a_lapsed_lock(broker, ab):
-    """Available again after the clean-up: our class tells that the lock is lost, the status is the text's."""
+    """After the clean-up the message is available; the error is LockLost with the status of the specification."""
     locked = ab.lock(0, lease=5)
     broker.qm.advance_clock(6)
     assert ab.peek(0).body == b"A"
@@ -86,7 +86,7 @@ def test_G9_empty_queue(broker):
 
 @case("G10", "P")
 def test_G10_lost_client(broker, ab):
-    """Closing the handle gives back what it had not ended (D23); a crash is G4."""
+    """Closing the handle releases its open locks (D23); case G4 is a crash."""
     other = broker.client().open("q")
     other.lock(0)
     assert bodies(ab.browse()) == [b"B"]

@@ -193,7 +193,7 @@ def test_C25_committed_is_gone(broker, tabc):
 
 @pytest.fixture
 def shown(broker, tabc):
-    """A received in a transaction by id and left visible to peeks; B and C behind it."""
+    """A was received by id in a transaction and is visible to peeks; B and C follow it."""
     t, a, b, _ = tabc
     x1 = broker.qm.transaction()
     assert t.receive_by_lookup_id(a, transaction=x1, allow_peek=True).body == b"A"

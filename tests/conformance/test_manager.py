@@ -1,4 +1,4 @@
-"""What belongs to the queue manager as a whole: its counter, its clients, its clock."""
+"""The queue manager as a whole: its counter, its clients, its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table must not be able to hide a case."""
+"""The table lists every published case, with a test or with a reason."""
 
 from __future__ import annotations
 

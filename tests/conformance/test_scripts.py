@@ -1,4 +1,4 @@
-"""Every case of the tables, on every store and face."""
+"""Every case of the tables runs on every store and interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CASES = [
 
 
 def marked(case: Case):
-    """The case, with the mark of the published one that it is."""
+    """Return a parameter for the case, marked with the published case that it tests."""
     marks = [pytest.mark.case(case.published, BASIS[case.published])] if case.published else []
     return pytest.param(case, id=case.name, marks=marks)
 

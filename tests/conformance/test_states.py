@@ -1,4 +1,4 @@
-"""Every operation in every state of a message (``tables/states.py``), and what a message leaves behind."""
+"""Every operation in every state of a message (``tables/states.py``), and the copies that a message leaves."""
 
 from __future__ import annotations
 

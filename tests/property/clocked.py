@@ -1,4 +1,4 @@
-"""Calls made by hand in a database whose clock stands still until a test moves it."""
+"""Single calls in a database with a fixed clock, which tests move."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Clocked:
 
     @staticmethod
     def locks(reply: Any) -> list[tuple[str, str]]:
-        """Fence and lookup id of each lock that a receive answered."""
+        """Return fence and lookup id of each lock in the reply of a receive."""
         ids = reply[7 + int(reply[6])]
         return [(reply[3].decode(), ids[n : n + 16].decode()) for n in range(0, len(ids), 16)]
 
     def sent(self, message: tuple[bytes, bytes | None], path: str, grant: str) -> str:
-        """Sent in transaction x: its fence, "" if that is refused."""
+        """Send in transaction x; return its fence, or an empty text if the send is refused."""
         reply = self.call(send.send(self.address[path], [message], "x", grant), *self.token())
         return "" if reply[0] else str(reply[4].decode())
 

@@ -1,4 +1,4 @@
-"""All keys of a manager as plain data that two servers can be compared by."""
+"""All keys of a manager as plain data, to compare two servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def dump(client: Any, manager: str) -> dict[bytes, Any]:
 
 
 def raw(client: Any) -> dict[bytes, Any]:
-    """Every key of the database as the server serialises it: are two moments the same to the byte?"""
+    """Return every key of the database as the server serialises it, to compare two states byte by byte."""
     return {key: client.dump(key) for key in sorted(client.scan_iter(count=1000))}
 
 

@@ -1,4 +1,4 @@
-"""Steps of the features beside sending and reading: rejects, topics, several destinations, redrive."""
+"""Steps of features other than sending and reading: rejects, topics, several destinations, redrive."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ class FeatureSteps(ABC):
 
     @abstractmethod
     def named(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """What to send, with an identifier of its own."""
+        """Return a message to send, with a unique identifier."""

@@ -1,4 +1,4 @@
-"""A database under a clock that stands still."""
+"""A database with a fixed clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that once told the model and the broker apart: they stay."""
+"""Steps that once had different results on the model and the broker, kept as regression tests."""
 
 from __future__ import annotations
 

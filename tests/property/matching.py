@@ -1,4 +1,4 @@
-"""Random runs of readers of particular messages: matches, selectors, groups, turns, browsers, marks."""
+"""Random runs with reads of particular messages: matches, selectors, groups, turns, browsers, marks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MatchingRunner(Runner):
         super().__init__(qm)
 
     def named(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Duplicates are wanted here: the walk names some messages itself."""
+        """Duplicate identifiers are intended here: the run chooses those of some messages."""
         return super().named(fields) | (
             {"message_id": fields["message_id"]} if "message_id" in fields else {}
         )

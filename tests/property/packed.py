@@ -1,4 +1,4 @@
-"""A database in which the pages of claims are packed, or are not, and comparing two of them."""
+"""Databases with packed and with unpacked pages of claims, and their comparison."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Packed(Store):
         return reply
 
     def restore(self, found: dict[bytes, Any]) -> None:
-        """Hold what another database held."""
+        """Restore the contents of another database."""
         self.client.flushdb()
         for key, value in found.items():
             if isinstance(value, dict):
@@ -52,7 +52,7 @@ class Packed(Store):
                 self.client.zadd(key, dict(value))
 
     def loose(self) -> tuple[dict[bytes, Any], int]:
-        """What it holds, with every page unpacked; and how many messages were in packed ones."""
+        """Return the contents with every page unpacked, and the number of messages in packed pages."""
         found, count = self.bytes(), 0
         for key in [key for key in found if key.endswith(b":q") and b"pages" in found[key]]:
             stem, books = key[:-1], []
@@ -83,7 +83,7 @@ def key(part: str) -> str:
 
 
 def forget_calls(found: dict[bytes, Any]) -> None:
-    """Leave out what tells how many calls it took."""
+    """Leave out the fields that depend on the number of calls."""
     meta = found[KEYS.admin().keys[0].encode()]
     for name in [name for name in meta if name.startswith(b"1.2")]:
         del meta[name]

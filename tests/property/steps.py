@@ -1,4 +1,4 @@
-"""Random operations as data, and how to carry one out on any broker with the product's face.
+"""Random operations as data, and how to carry one out on any broker with the public interface.
 
 A :class:`Runner` holds what operations refer to (handles, cursors, transactions, locks) by number, so the
 same list of steps can be run on the model, on Redis and on fakeredis, and every outcome compared.
@@ -70,7 +70,7 @@ class Step:
 
 
 def plain(value: Any) -> Any:
-    """An outcome without what may differ."""
+    """Return an outcome without the parts that may differ."""
     if isinstance(value, Message | QueueInfo | QueueStatistics | Sent):
         fields = value.to_dict() if isinstance(value, Message | Sent) else value.model_dump()
         return {k: tidy(k, v) for k, v in fields.items() if k not in LOOSE}
@@ -95,7 +95,7 @@ def tidy(name: str, value: Any) -> Any:
 
 
 class Runner(FeatureSteps):
-    """Carries out steps on one broker and remembers what they made."""
+    """Carries out steps on one broker, and stores the locks, cursors and transactions that they create."""
 
     queue_properties: ClassVar[dict[str, dict[str, Any]]] = QUEUES
     """What there is to work on; other lists of steps have other queues."""
@@ -138,7 +138,7 @@ class Runner(FeatureSteps):
             return type(error).__name__
 
     def queue(self, name: str) -> Any:
-        """An open handle; made when it is first needed."""
+        """Return an open handle, opened at first use."""
         if name not in self.queues:
             self.queues[name] = self.qm.open(name)
         return self.queues[name]
@@ -166,7 +166,7 @@ class Runner(FeatureSteps):
         return list(self.queue(name).browse())
 
     def at_end(self, name: str, end: Seek) -> Any:
-        """Locked messages that peeks may see count, too."""
+        """Locked messages that are visible to peeks are included."""
         return self.queue(name).peek_by_lookup_id(0, seek=end)
 
     # ---- what a step can be -----------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Runner(FeatureSteps):
         return self.queue(queue).purge()
 
     def recreate(self, queue: str) -> Any:
-        """Delete and make again; old locks, cursors and transactions now refer to a queue that is gone."""
+        """Delete and recreate the queue; old locks, cursors and transactions refer to the deleted queue."""
         self.qm.delete_queue(queue)
         for name in [n for n in self.queues if n.partition(";")[0] == queue]:
             del self.queues[name]

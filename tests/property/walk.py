@@ -1,4 +1,4 @@
-"""Long random walks from a seed: cheaper than hypothesis and deeper, and a shrinker of their own.
+"""Long random runs from a seed, with a shrinker: faster and longer than the runs of hypothesis.
 
 Hypothesis finds the small odd value; a walk of hundreds of steps finds what needs a history: a message that was
 received, aborted, moved, locked and purged before the step that goes wrong.
@@ -68,7 +68,7 @@ class Walker:
         }
 
     def steps(self, count: int) -> list[Step]:
-        """So many steps."""
+        """Return this number of steps."""
         names = list(self.kinds)
         weights = [self.kinds[name][0] for name in names]
         return [Step(name, self.kinds[name][1]()) for name in self.rng.choices(names, weights, k=count)]
@@ -152,7 +152,7 @@ class Walker:
 
 
 def shrunk(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:
-    """A shorter list that still fails: parts are left out as long as that works."""
+    """Return a shorter list that still fails; parts are left out repeatedly."""
     size = len(steps) // 2
     while size:
         at = 0
