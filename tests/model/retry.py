@@ -94,7 +94,7 @@ def fail(store: Store, position: Position, lapsed: bool, *, poison: bool) -> Non
 
 
 def judge(store: Store, position: Position, lapsed: bool) -> None:
-    """Return where a message goes that its reader has released."""
+    """Move a message that its reader has released to where the policy puts it."""
     queue, due = position.queue, fate(store, position)
     queue.retried += due in ("again", "rest")
     position.state, position.holder, position.allow_peek = State.AVAILABLE, None, False

@@ -9,7 +9,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.steps import Call
 from tests.support.counts import MOST, ROOM, Line
 
-KEYS = ManagerKeys("straight")
+KEYS = ManagerKeys("fixed")
 _META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
 _CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'

@@ -15,7 +15,7 @@ from mqredis.keys import META_COUNTS, QUEUE_COUNTS
 _HEADER = re.compile(rb"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \S+)*)", re.DOTALL)
 _LOCK = b"lock:"
 # How many texts of locks stand beside a line at most, and with how many bytes of locks it takes one more itself
-# (lua/core/straight.lua).
+# (lua/core/locks.lua).
 MOST, ROOM = 32, 512
 
 
