@@ -104,7 +104,7 @@ function features.plan(q, recs, wants, transactional)
   local traced, expired = features.entries(nil, recs, places, wants), { nil }
   for k = 1, #places do
     local rec = recs[places[k]]
-    if record.is_expired(rec, context.now) then expired[#expired + 1] = { rec = rec } end
+    if wants[places[k]].expiry and record.is_expired(rec, context.now) then expired[#expired + 1] = { rec = rec } end
   end
   if traced[1] or expired[1] then
     trace.load()
