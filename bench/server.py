@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 
-# Nothing on disk while it runs, for nobody: the table compares brokers, not disks. One that is set to keep nothing at
-# all would take no recoverable messages.
+# For all peers the server writes nothing to disk while it runs: the table compares brokers, not disks. Without a
+# save point mqredis would refuse recoverable messages.
 OPTIONS = {
     "save": "86400 1",
     "appendonly": "no",

@@ -22,7 +22,7 @@ NOTHING_FOUND = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
 # action (c commit, a abort, j reject, x extend), fence, lookup id
 Settlement = tuple[str, str, str]
-# lookup id and why: a available again, f locked by somebody else, g gone
+# lookup id and why: a: it is available again; f: another client has locked it; g: it is gone
 Lost = tuple[str, str]
 
 

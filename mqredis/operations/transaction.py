@@ -25,7 +25,8 @@ from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, pr
 # What a transaction is after its end; a preparation does not end it.
 IN_DOUBT = "in doubt"
 _FINISHED = {"commit": "committed", "abort": "aborted", "prepare": ""}
-# The ids that ``fresh`` makes. The broker hears of one only with its first operation, so nobody may have taken it.
+# The ids that ``fresh`` makes. Applications may not choose one, since the broker learns of it only with the first
+# operation.
 _MADE = re.compile(r"t[0-9]+\.[0-9]+")
 
 

@@ -6,8 +6,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -90,52 +90,54 @@ def mute() -> Iterator[str]:
         yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
-    call, timeout = CALLS[name]
-    with mqredis.connect(server.url, settings=SETTINGS) as qm:
+@contextmanager
+def holding(url: str) -> Iterator[tuple[Any, Any]]:
+    """A queue, and a lock on its message."""
+    with mqredis.connect(url, settings=SETTINGS) as qm:
         qm.create_queue("q")
         queue = qm.open("q")
         queue.send(b"x")
-        lock = queue.lock(0)
-        with unanswered(server, timeout):
-            call(queue, lock)
+        yield queue, queue.lock(0)
+
+
+@asynccontextmanager
+async def async_holding(url: str) -> AsyncIterator[tuple[Any, Any]]:
+    """A queue, and a lock on its message."""
+    async with mqredis.asyncio.connect(url, settings=SETTINGS) as qm:
+        await qm.create_queue("q")
+        queue = await qm.open("q")
+        await queue.send(b"x")
+        yield queue, await queue.lock(0)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
+    call, timeout = CALLS[name]
+    with holding(server.url) as held, unanswered(server, timeout):
+        call(*held)
 
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_asyncio_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
     call, timeout = CALLS[name]
-    async with mqredis.asyncio.connect(server.url, settings=SETTINGS) as qm:
-        await qm.create_queue("q")
-        queue = await qm.open("q")
-        await queue.send(b"x")
-        lock = await queue.lock(0)
+    async with async_holding(server.url) as held:
         with unanswered(server, timeout):
-            await call(queue, lock)
+            await call(*held)
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
     call, timeout = CALLS[name]
-    with mqredis.connect(proxy.url(), settings=SETTINGS) as qm:
-        qm.create_queue("q")
-        queue = qm.open("q")
-        queue.send(b"x")
-        lock = queue.lock(0)
-        with greeted_only(proxy, timeout):
-            call(queue, lock)
+    with holding(proxy.url()) as held, greeted_only(proxy, timeout):
+        call(*held)
 
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_asyncio_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
     call, timeout = CALLS[name]
-    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm:
-        await qm.create_queue("q")
-        queue = await qm.open("q")
-        await queue.send(b"x")
-        lock = await queue.lock(0)
+    async with async_holding(proxy.url()) as held:
         with greeted_only(proxy, timeout):
-            await call(queue, lock)
+            await call(*held)
 
 
 def test_first_call_without_reply_fails_in_time(mute: str) -> None:
