@@ -74,8 +74,8 @@ if lookup_ids[1] then
   local entries, present = position.read(q, lookup_ids), 0
   for n = 1, #entries do
     local e, id = entries[n], entries[n].lid
-    local available = redis.call("ZSCORE", q.a, id)
-    local time = not available and redis.call("ZSCORE", q.t, "d" .. id)
+    local available = redis.call("ZSCORE", q.available, id)
+    local time = not available and redis.call("ZSCORE", q.timers, "d" .. id)
     if available and string.find(which, "a", 1, true) or time and string.find(which, "d", 1, true) then
       found[#found + 1], dues[id] = e, time
     elseif not available and not time then

@@ -19,12 +19,12 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local waiting = redis.call("ZRANGE", q.w, 0, -1)
+local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
 for n = 1, #waiting do
   local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) ([^ ,]+)")
   if tag == wanted_tag then
     context.mark_changed()
-    redis.call("ZREM", q.w, waiting[n])
+    redis.call("ZREM", q.waiters, waiting[n])
     redis.call("HSET", KEYS[1], slot .. "!", "c " .. code)
     reply = context.close({ status.OK })
     notify.one(slot, mode)

@@ -60,7 +60,7 @@ if not why and seq > c.seq then
   why = c.seq > c.committed and "open" or seq ~= c.committed + 1 and "gap" or nil
 end
 if why then return lost(why) end
-if seq > c.seq and queue.has(q, "g") then return waiters.finish(q, { status.GET_INHIBITED }) end
+if seq > c.seq and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 if seq == c.seq and c.sealed ~= "0" then
   if taken_over then claim.save(q, c) end
   return waiters.finish(q, { status.OK, "", 0, c.count, c.bytes })
@@ -77,4 +77,5 @@ if not page then return waiters.finish(q, context.missing) end
 fill.apply(q, c, page)
 if fresh then claim.save_number(q, c.number) end
 claim.save(q, c)
-return waiters.finish(q, { c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })
+return waiters.finish(q,
+  { c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })

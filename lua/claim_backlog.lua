@@ -30,23 +30,23 @@ queue.open_parent(q, 2)
 timers.serve(q, true)
 
 if context.missing then return waiters.finish(q, context.missing) end
-local available, bands = redis.call("ZCARD", q.a), {}
+local available, bands = redis.call("ZCARD", q.available), {}
 if bound ~= "" or wants_bands or after ~= "" then
   local upto = bound ~= "" and bound or string.format("%014x", tonumber(context.seq))
   available = 0
   for band = 0, 7 do
     local from = string.format(after ~= "" and "(%02x%s" or "[%02x%s", band, after)
-    bands[band + 1] = redis.call("ZLEXCOUNT", q.a, from, string.format("[%02x%s", band, upto))
+    bands[band + 1] = redis.call("ZLEXCOUNT", q.available, from, string.format("[%02x%s", band, upto))
     available = available + bands[band + 1]
   end
 end
 local turns = owner ~= "" and claim.turns(q, bound)
 if turns then available = math.min(available, turns) end
 local c = owner ~= "" and claim.open(q, owner)
-local first = redis.call("ZRANGE", q.a, 0, 0)[1]
-local rec = first and redis.call("HGET", q.m, first)
+local first = redis.call("ZRANGE", q.available, 0, 0)[1]
+local rec = first and redis.call("HGET", q.records, first)
 reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(context.seq)),
-  rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.t),
+  rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
   c and claim.format(c) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
 for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = bands[n] end

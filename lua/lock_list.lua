@@ -28,9 +28,9 @@ if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
--- Locks of the queue's header, then those that are elements of q.l.
+-- Locks of the queue's header, then those that are elements of q.locked.
 local found = locks.page(q, deadline, id, count)
-local rows = ordered.page(q.l, deadline, id, count)
+local rows = ordered.page(q.locked, deadline, id, count)
 for n = 1, #rows, 2 do
   local score = tonumber(rows[n + 1])
   if score < queue.claimed then found[#found + 1] = { id = rows[n], deadline = score } end
@@ -51,7 +51,7 @@ local units, sessions, size = {}, {}, math.min(count, #found)
 reply = { status.OK, "", 0, context.now - context.lead, size }
 for n = 1, size do
   local lock = found[n]
-  local state = not lock.fence and redis.call("HGET", q.s, lock.id)
+  local state = not lock.fence and redis.call("HGET", q.states, lock.id)
   local st = state and message_state.parse(state)
     or { deliveries = 1, uncounted = 0, kind = "L", owner = lock.slot or "-", fence = lock.fence or "0" }
   local session, at = string.match(st.owner, "^(%d+)%.%d+$"), #reply
@@ -66,7 +66,7 @@ for n = 1, size do
   if session and not sessions[session] then
     sessions[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
-  local rec = redis.call("HSTRLEN", q.m, lock.id) <= largest and redis.call("HGET", q.m, lock.id)
+  local rec = redis.call("HSTRLEN", q.records, lock.id) <= largest and redis.call("HGET", q.records, lock.id)
   reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
   reply[at + 3] = string.sub(st.kind, 1, 1) == "L" and since(st.owner, st.fence) or ""
   reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence

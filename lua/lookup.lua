@@ -46,9 +46,9 @@ if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code
-if queue.has(q, "g") then return waiters.finish(q, status.GET_INHIBITED) end
+if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
 if mode == "tx" then
-  if not queue.has(q, "t") then return waiters.finish(q, status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return waiters.finish(q, status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(owner, grant)
   if not t then return waiters.finish(q, code) end
@@ -57,7 +57,7 @@ end
 
 -- Is the message in a packed page of a claim?
 local function packed(lid)
-  if q.pages == nil then q.pages, q.altered = redis.call("HGET", q.q, "pages"), true end
+  if q.pages == nil then q.pages, q.altered = redis.call("HGET", q.key, "pages"), true end
   if not q.pages then return false end
   claim_pages.load()
   return claim_pages.find(q, lid)
@@ -80,7 +80,7 @@ local function at(lid)
   -- A message without a state may have been claimed by a pipeline; else a plain one is available.
   if not st and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
   local plain = not st and record.free[string.byte(anchor.rec, 14)]
-  if plain or redis.call("ZSCORE", q.a, lid) then return not seek.expired(anchor) and anchor or nil end
+  if plain or redis.call("ZSCORE", q.available, lid) then return not seek.expired(anchor) and anchor or nil end
   if held ~= "" and st and st.fence == held and string.find(st.kind, "^L[^P]*$") then
     anchor.held = true
     return anchor
@@ -91,11 +91,13 @@ local function at(lid)
   end
 end
 
-local turns, entries, ids = mode ~= "peek" and queue.has(q, "x") and not q.parent, {}, {}
+local turns, entries, ids = mode ~= "peek" and q.locks_groups, {}, {}
 if turns then group_lock.load() end
 for lid in string.gmatch(lookup_ids, "[^,]+") do
   local e, why = at(lid)
-  if not e or turns and not e.held and group_lock.busy(q, e.rec) then return waiters.finish(q, why or status.MESSAGE_NOT_FOUND) end
+  if not e or turns and not e.held and group_lock.busy(q, e.rec) then
+    return waiters.finish(q, why or status.MESSAGE_NOT_FOUND)
+  end
   entries[#entries + 1], ids[#ids + 1] = e, e.lid
 end
 if #entries == 0 then return waiters.finish(q, status.MESSAGE_NOT_FOUND) end

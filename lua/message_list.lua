@@ -45,13 +45,13 @@ reply = { status.OK, "", 0, context.shown(context.now), "0", score, place }
 
 -- Tells of a message, if it is there and matches. True if the page is full.
 local function tell(from, id, state, due)
-  local rec = redis.call("HGET", from.m, id)
+  local rec = redis.call("HGET", from.records, id)
   if not rec or f and not filter.test(f, id, rec) then return count == 0 or f and filter.spent(f) end
-  local text, at = redis.call("HGET", from.s, id), #reply
+  local text, at = redis.call("HGET", from.states, id), #reply
   local st = text and message_state.parse(text)
   if not state then
-    local delay = redis.call("ZSCORE", q.t, "d" .. id)
-    state = redis.call("ZSCORE", q.a, id) and "ready" or delay and "delayed" or "locked"
+    local delay = redis.call("ZSCORE", q.timers, "d" .. id)
+    state = redis.call("ZSCORE", q.available, id) and "ready" or delay and "delayed" or "locked"
     if state == "locked" and (st and string.sub(st.kind, 1, 1) == "C" or not st and q.locks == "") then
       state = "claimed"
     end
@@ -62,7 +62,7 @@ local function tell(from, id, state, due)
   reply[at + 4] = expires and context.shown(expires) or -1
   reply[at + 5] = st and message.shown(message_state.shown(st)) or ""
   reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
-  if whole and record.flag(rec, 8) then rec = rec .. (redis.call("HGET", from.m, "^" .. id) or "") end
+  if whole and record.flag(rec, 8) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   reply[at + 7] = record.shown(rec, context.lead)
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
@@ -72,9 +72,10 @@ local full, done = false, false
 while which ~= "one" and not full and not done and looks > 0 do
   local page
   if which == "ready" then
-    page = redis.call("ZRANGEBYLEX", q.a, place == "" and "-" or "(" .. place, "+", "LIMIT", 0, math.min(step, looks))
+    page = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+",
+      "LIMIT", 0, math.min(step, looks))
   else
-    page = ordered.page(q.t, score, place, math.min(step, looks))
+    page = ordered.page(q.timers, score, place, math.min(step, looks))
   end
   done = #page == 0
   for n = 1, #page, which == "ready" and 1 or 2 do

@@ -35,8 +35,8 @@ if reply then return reply end
 local queues = touched.queues()
 local q, target
 for _, found in pairs(queues) do
-  if found.q == source_key then q = found end
-  if found.q == target_key then target = found end
+  if found.key == source_key then q = found end
+  if found.key == target_key then target = found end
 end
 if not q or not target or q.generation ~= source_generation or target.generation ~= target_generation then
   return context.close({ status.QUEUE_NOT_AVAILABLE })
@@ -57,7 +57,7 @@ if context.missing then return finish(context.missing) end
 -- decide -----------------------------------------------------------------------------------------
 local t, code
 if transaction ~= "" then
-  if not queue.has(q, "t") then return finish(status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(transaction, fence)
   if not t then return finish(code) end
@@ -65,7 +65,7 @@ if transaction ~= "" then
 end
 local e = position.read(q, { lookup_id })[1]
 if not e or seek.expired(e) then return finish(status.MESSAGE_NOT_FOUND) end
-if not redis.call("ZSCORE", q.a, e.lid) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
+if not redis.call("ZSCORE", q.available, e.lid) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
 
 -- apply ------------------------------------------------------------------------------------------
 if t then

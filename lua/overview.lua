@@ -20,7 +20,7 @@ if reply then return reply end
 
 -- Messages in the subqueues that the broker fills: their headers are fields of meta, too.
 local function beside(q)
-  local stem, counts = string.sub(q.q, 1, -3) .. "%3B", { nil }
+  local stem, counts = string.sub(q.key, 1, -3) .. "%3B", { nil }
   local headers = redis.call("HMGET", KEYS[1], stem .. "retry:q", stem .. "lapsed:q", stem .. "poison:q",
     stem .. "journal:q")
   for n = 1, 4 do
@@ -40,16 +40,16 @@ for n = 1, queues do
     reply[#reply + 1] = ""
     budget = budget - 1
   else
-    local ready, locked, claimed = redis.call("ZCARD", q.a), claim_pages.locked(q), claim_pages.packed(q)
-    if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.l, queue.claimed, "+inf") end
+    local ready, locked, claimed = redis.call("ZCARD", q.available), claim_pages.locked(q), claim_pages.packed(q)
+    if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.locked, queue.claimed, "+inf") end
     local first, cost = -1, 0
     if ready > 0 then first, cost = oldest.arrival(q) end
     if first >= 0 then first = context.shown(first) end
-    local counters = redis.call("HMGET", q.q, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
+    local counters = redis.call("HMGET", q.key, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = timers.overdue(q) and 1 or 0
     reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
-      locked, claimed, redis.call("ZCARD", q.w), due, first)
+      locked, claimed, redis.call("ZCARD", q.waiters), due, first)
       .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
     budget = budget - 8 - cost - text_cost * q.lock_texts
   end

@@ -42,7 +42,7 @@ queue.open_parent(q, 2)
 timers.serve(q)
 
 if context.missing then return waiters.finish(q, context.missing) end
-if queue.has(q, "g") then return waiters.finish(q, status.GET_INHIBITED) end
+if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
 local cursor, from = string.sub(at, 1, 1), string.sub(at, 2)
 if cursor == "U" and step == "next" and ticket == "" then return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, context.now }
@@ -63,7 +63,7 @@ if waits then
 end
 
 if cursor == "R" and step == "current" then
-  if redis.call("ZSCORE", q.a, from) then entries = position.read(q, { from }) end
+  if redis.call("ZSCORE", q.available, from) then entries = position.read(q, { from }) end
   if #entries == 0 or seek.expired(entries[1]) then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
 elseif match ~= "" then
   entries = seek.direct(q, match, from, count, hint)

@@ -23,7 +23,7 @@ for n = 1, queues do
   local q = queue.open(n, 2, meta[n + 3])
   -- The time in the header is never later than the first timer; only when it has come the timers are read.
   local soon = q and (not q.due and -1 or q.due > context.now and q.due - context.now or timers.next(q)) or 0
-  reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.a) > 0) and "1" or "0"
+  reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.available) > 0) and "1" or "0"
   reply[#reply + 1] = soon
 end
 for n = 3, #ARGV, 2 do

@@ -38,8 +38,8 @@ timers.serve(q, true)
 -- decide -----------------------------------------------------------------------------------------
 if context.missing then return waiters.finish(q, context.missing) end
 local t, code
-if (ARGV[4] ~= "") ~= queue.has(q, "t") then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
-if queue.has(q, "p") then return waiters.finish(q, { status.PUT_INHIBITED }) end
+if (ARGV[4] ~= "") ~= q.options.transactional then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
+if q.options.put_inhibited then return waiters.finish(q, { status.PUT_INHIBITED }) end
 if ARGV[4] ~= "" then
   tx.load()
   t, code = tx.open(ARGV[4], ARGV[5])

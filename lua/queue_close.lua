@@ -28,7 +28,7 @@ end
 
 if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
   store.delete_queue(q)
-  redis.call("UNLINK", q.w)
+  redis.call("UNLINK", q.waiters)
   queue.forget(q)
   redis.call("HDEL", KEYS[3], name)
 end

@@ -80,6 +80,6 @@ for n = 1, #going do
   -- A queue of this name that is created later has nothing to do with the handles on this one.
   handle.remove_all(queue.name(q))
   notify.all(q)
-  redis.call("UNLINK", q.w)
+  redis.call("UNLINK", q.waiters)
 end
 return reply

@@ -19,7 +19,7 @@ for n = 1, (#KEYS - 5) / 8 do
   if not q then
     reply[#reply + 1] = ""
   else
-    local stored, fields = redis.call("HGETALL", q.q), { "header", queue.format_header(q) }
+    local stored, fields = redis.call("HGETALL", q.key), { "header", queue.format_header(q) }
     for k = 1, #stored, 2 do
       local name, value = stored[k], stored[k + 1]
       if name == "created" or name == "modified" then value = context.shown(value) end
@@ -27,9 +27,9 @@ for n = 1, (#KEYS - 5) / 8 do
     end
     reply[#reply + 1] = #fields + 5
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
-    reply[#reply + 1] = redis.call("ZCARD", q.a)
+    reply[#reply + 1] = redis.call("ZCARD", q.available)
     reply[#reply + 1] = claim_pages.locked(q)
-    reply[#reply + 1] = redis.call("ZCARD", q.w)
+    reply[#reply + 1] = redis.call("ZCARD", q.waiters)
     reply[#reply + 1] = #handle.all(queue.name(q))
     reply[#reply + 1] = timers.overdue(q) and "1" or "0"
   end

@@ -25,7 +25,7 @@ for flag in string.gmatch(q.flags .. to_set, ".") do
     flags = flags .. flag
   end
 end
-redis.call("HSET", q.q, "flags", flags, "modified", context.now, unpack(ARGV, 5))
+redis.call("HSET", q.key, "flags", flags, "modified", context.now, unpack(ARGV, 5))
 queue.save_config(q)
 reply = context.close({ status.OK })
 -- Waiting readers are refused at once when reading is switched off.

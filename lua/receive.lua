@@ -75,11 +75,11 @@ end
 
 -- decide -----------------------------------------------------------------------------------------
 -- All that refuses the call comes before the first settlement: a refusal has settled nothing.
-if context.missing or q.is.g then return finish(context.missing or status.GET_INHIBITED) end
+if context.missing or q.options.get_inhibited then return finish(context.missing or status.GET_INHIBITED) end
 count = count + 0
 local t, code
 if mode == "tx" then
-  if not q.is.t then return finish(status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(owner, grant)
   if not t then return finish(code) end
@@ -95,11 +95,11 @@ if waits then
 end
 local cursor, from = "", ""
 if at ~= "" then cursor, from = string.sub(at, 1, 1), string.sub(at, 2) end
-local exclusive, entries, place = q.is.x and not q.parent, nil, nil
+local exclusive, entries, place = q.locks_groups, nil, nil
 local ids, recs, states
 if exclusive then group_lock.load() end
 if cursor == "R" then
-  entries = redis.call("ZSCORE", q.a, from) and position.read(q, { from }) or {}
+  entries = redis.call("ZSCORE", q.available, from) and position.read(q, { from }) or {}
   if #entries == 0 or seek.expired(entries[1]) or exclusive and group_lock.busy(q, entries[1].rec) then
     return finish(status.MESSAGE_ALREADY_RECEIVED)
   end
@@ -119,7 +119,7 @@ elseif match ~= "" then
     entries, place, code = search.look(q, match, from, count, hint, true, at == "" and waiters.seen(q, waiter, ticket))
     if code then return finish(code) end
   end
-elseif hint and (cursor ~= "" or count == 1 and not exclusive) and redis.call("ZSCORE", q.a, hint) then
+elseif hint and (cursor ~= "" or count == 1 and not exclusive) and redis.call("ZSCORE", q.available, hint) then
   entries = position.read(q, { hint })
 elseif from == "end" then -- luacheck: ignore 542
 elseif cursor == "" and exclusive then

@@ -28,7 +28,7 @@ timers.serve(q, true)
 -- decide -----------------------------------------------------------------------------------------
 local found, entries = position.read(q, lookup_ids), {}
 for n = 1, #found do
-  if redis.call("ZSCORE", q.a, found[n].lid) then entries[#entries + 1] = found[n] end
+  if redis.call("ZSCORE", q.available, found[n].lid) then entries[#entries + 1] = found[n] end
 end
 local targets = redrive.plan(q, entries, target)
 local last, went = string.format("%014x", context.seq), 0

@@ -27,7 +27,7 @@ local function recount(q, element, value)
   if not q then return end
   if not q.messages then
     q.messages, q.bytes, q.gone, q.due, q.waiting = 0, 0, 0, 0, true
-    redis.call("HDEL", q.q, "statistics") -- it counts on from counters that are lost
+    redis.call("HDEL", q.key, "statistics") -- it counts on from counters that are lost
     q.has_special, q.has_states = true, true
   end
   if element == "waiting" or element == "has_states" then

@@ -5,9 +5,9 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue, and queues that KEYS_CHANGED named
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] transaction  id, "" outside a transaction; or the priority, a digit, of one message outside a transaction
--- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside; or that one message, with which ARGV ends
--- ARGV[6?] priorities  a digit for each message
+-- ARGV[4] transaction  id, "" outside a transaction
+-- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside a transaction
+-- ARGV[6] priorities  a digit for each message
 -- ARGV[7+] message  flag digit, head, NUL, body (core/record); behind one with flag bit 8 its large body
 -- RETURNS OK ids of the messages (16 digits each, nothing between them), fence of the transaction if there is one
 -- RETURNS QUEUE_NOT_AVAILABLE
@@ -33,7 +33,6 @@
 --- require lazy "features/refusal"
 --- require lazy "transactions/tx"
 local generation, transaction, fence, priorities, first = ARGV[3], ARGV[4], ARGV[5], ARGV[6], 7
-if not priorities then transaction, fence, priorities, first = "", "", ARGV[4], 5 end
 local transactional = transaction ~= ""
 local reply = context.open()
 if reply then return reply end
@@ -69,8 +68,8 @@ local function refuse(code)
 end
 
 if context.missing then return finish(context.missing) end
-if transactional ~= (q.is.t == true) then return refuse(status.TRANSACTION_USAGE) end
-if q.is.p then return refuse(status.PUT_INHIBITED) end
+if transactional ~= q.options.transactional then return refuse(status.TRANSACTION_USAGE) end
+if q.options.put_inhibited then return refuse(status.PUT_INHIBITED) end
 local t, code
 if transactional then
   tx.load()

@@ -59,7 +59,7 @@ for name in sink.stage_names(manifest) do
   if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
   local q = queues[stage.queue]
   if not q then return refuse(status.QUEUE_NOT_AVAILABLE) end
-  if queue.has(q, "f") then return refuse(status.TRANSACTION_USAGE) end
+  if q.options.topic then return refuse(status.TRANSACTION_USAGE) end
   stage.list = list
   stages[#stages + 1] = stage
   q.due_messages, q.due_bytes, q.begun = q.due_messages + stage.messages, q.due_bytes + stage.bytes, begun
@@ -70,7 +70,7 @@ local messages, bytes, code = 0, 0, nil
 for _, q in pairs(queues) do
   if not begun and q.due_messages > 0 then
     messages, bytes = messages + q.due_messages, bytes + q.due_bytes
-    code = code or queue.has(q, "p") and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
+    code = code or q.options.put_inhibited and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
     if quota.refuses(q, messages, bytes) == status.ENQUEUE_MANAGER_QUOTA then code = status.ENQUEUE_MANAGER_QUOTA end
   end
 end

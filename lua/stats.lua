@@ -25,9 +25,9 @@ end
 say("overdue", timers.overdue(q) and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)
-say("ready", redis.call("ZCARD", q.a))
+say("ready", redis.call("ZCARD", q.available))
 say("locked", claim_pages.locked(q))
-say("waiters", redis.call("ZCARD", q.w))
+say("waiters", redis.call("ZCARD", q.waiters))
 local gone = tonumber(q.gone)
 say("left", gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
@@ -37,14 +37,14 @@ for n, name in ipairs({ "journal", "retry", "poison" }) do
 end
 local counts = { "dead", "n_receive_timeout", "n_queue_purged", "n_receive_rejected", "n_poison", "n_dropped",
   "n_retried" }
-local values = redis.call("HMGET", q.q, "sample", "created", unpack(counts))
+local values = redis.call("HMGET", q.key, "sample", "created", unpack(counts))
 for n = 1, #counts do say(counts[n], values[n + 2] or 0) end
 
 -- The first available message of each priority is its oldest: ids ascend in the order of sending.
 for priority = 7, 0, -1 do
   local high = string.format("%02x", 7 - priority)
-  local lid = redis.call("ZRANGEBYLEX", q.a, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
-  local rec = lid and redis.call("HGET", q.m, lid)
+  local lid = redis.call("ZRANGEBYLEX", q.available, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
+  local rec = lid and redis.call("HGET", q.records, lid)
   if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
 end
 

@@ -13,10 +13,10 @@ if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local now = string.format("%.0f %.0f %.0f", context.now, q.messages + q.gone, q.gone)
-local new = string.match(redis.call("HGET", q.q, "sample") or "", ";(.*)$")
+local new = string.match(redis.call("HGET", q.key, "sample") or "", ";(.*)$")
 if not new then
-  redis.call("HSET", q.q, "sample", redis.call("HGET", q.q, "created") .. " 0 0;" .. now)
+  redis.call("HSET", q.key, "sample", redis.call("HGET", q.key, "created") .. " 0 0;" .. now)
 elseif context.now - tonumber(string.match(new, "^%d+")) >= 10000 then -- else another client was here before
-  redis.call("HSET", q.q, "sample", new .. ";" .. now)
+  redis.call("HSET", q.key, "sample", new .. ";" .. now)
 end
 return context.close({ status.OK })

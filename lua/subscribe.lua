@@ -17,10 +17,10 @@ if reply then return reply end
 local q, subscriber = queue.open(1, 5), queue.open(2, 5)
 local function refuse(code, which) return context.close({ code, "", 0, which }) end
 if not q then return refuse(status.QUEUE_NOT_FOUND, "topic") end
-if not queue.has(q, "f") then return refuse(status.INVALID_PARAMETER, "topic") end
+if not q.options.topic then return refuse(status.INVALID_PARAMETER, "topic") end
 -- A subscription of a deleted queue can be ended, but not begun.
 if text ~= "" and not subscriber then return refuse(status.QUEUE_NOT_FOUND, "subscriber") end
-if text ~= "" and queue.has(subscriber, "f") then return refuse(status.INVALID_PARAMETER, "subscriber") end
+if text ~= "" and subscriber.options.topic then return refuse(status.INVALID_PARAMETER, "subscriber") end
 context.mark_changed()
 local name = string.match(subscriber_key, ":q:([^:]+):q$")
 if text == "" then subscription.remove(q, name) else subscription.save(q, name, text) end

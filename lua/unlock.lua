@@ -40,7 +40,8 @@ if not context.missing then
     if st and string.byte(st.kind) == 76 then
       runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
       ended = ended + 1
-    elseif not (redis.call("ZSCORE", q.a, entries[n].lid) or redis.call("ZSCORE", q.t, "d" .. entries[n].lid)) then
+    elseif not redis.call("ZSCORE", q.available, entries[n].lid)
+      and not redis.call("ZSCORE", q.timers, "d" .. entries[n].lid) then
       elsewhere = elsewhere + 1
     end
   end

@@ -107,7 +107,7 @@ function audit.packed_pages(base)
   context.packed_pages = context.packed_pages or {}
   local pages = context.packed_pages[base]
   if pages then return pages end
-  pages = { q = { q = KEYS[base], m = KEYS[base + 3], s = KEYS[base + 4] } }
+  pages = { q = { key = KEYS[base], records = KEYS[base + 3], states = KEYS[base + 4] } }
   for _, list in ipairs(claim_pages.lists(pages.q)) do
     claim_pages.each(pages.q, list, function(k, page)
       if page.packed then pages[#pages + 1] = { list = list, k = k, first = page.first, last = page.last } end
@@ -170,8 +170,8 @@ function audit.members(base, lid, rec, must)
   local flags, stored = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)
-  return index.members({ m = KEYS[base + 3], i = KEYS[base + 7], flags = flags or "", parent = is_subqueue,
-    indexed = indexed }, lid, rec)
+  local locks_groups = not is_subqueue and queue.parse_options(flags or "").group_exclusive
+  return index.members({ records = KEYS[base + 3], locks_groups = locks_groups, indexed = indexed }, lid, rec)
 end
 
 -- Reads about a megabyte of records, as far as the queue's counters are right.

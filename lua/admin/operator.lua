@@ -44,11 +44,11 @@ function operator.log(changed, finished, earlier)
   if ARGV[4] == "" then return end
   copy.load()
   local log = other_queues.find(queue.log, true)
-  if earlier and redis.call("ZSCORE", log.a, earlier) then
+  if earlier and redis.call("ZSCORE", log.available, earlier) then
     position.delete(log, position.read(log, { earlier }), "dropped")
   end
   if log.messages + 0 >= operator.most then
-    position.delete(log, position.read(log, redis.call("ZRANGE", log.a, 0, 0)), "dropped")
+    position.delete(log, position.read(log, redis.call("ZRANGE", log.available, 0, 0)), "dropped")
   end
   local stop = string.find(ARGV[4], "\0", 1, true)
   local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"

@@ -23,7 +23,7 @@ function redrive.plan(q, entries, name)
       local rec = context.now_text .. "1" .. (copy.awake(to, entries[n])) .. "\0"
       trace.expiring(to, { { lid = entries[n].lid, rec = rec } })
     end
-    targets[n] = to and to ~= q and not queue.has(to, "p") and not queue.has(to, "f") and to or false
+    targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false
   end
   return targets
 end

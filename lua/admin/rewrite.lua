@@ -46,7 +46,7 @@ function rewrite.apply(q, entries, recs, ids)
       fields[#fields + 1] = e.lid
       if record.flag(e.rec, 8) then
         larges = larges or {}
-        larges[n] = redis.call("HGET", q.m, "^" .. e.lid)
+        larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
         fields[#fields + 1] = "^" .. e.lid
       end
     end

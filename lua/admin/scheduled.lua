@@ -2,7 +2,7 @@
 --- require "core/position"
 --- require "admin/ordered"
 --- require lazy "matching/filter"
--- The delayed messages of a queue, in the order in which they become available: the timers "d"id of q.t.
+-- The delayed messages of a queue, in the order in which they become available: the timers "d"id of q.timers.
 local scheduled = { most = 1000, page = 100 }
 
 -- Up to `count` entries that a filter admits, the place to go on from (nil if the search is complete), and the times of the
@@ -14,7 +14,7 @@ function scheduled.look(q, text, place, count)
   local score, member = string.match(place, "^(%d+)(%a.*)$")
   score, member = score or "", member or ""
   while left > 0 do
-    local rows = ordered.page(q.t, score, member, scheduled.page)
+    local rows = ordered.page(q.timers, score, member, scheduled.page)
     local ids, dues = { nil }, { nil }
     for n = 1, #rows, 2 do
       if string.byte(rows[n]) == 100 then ids[#ids + 1], dues[rows[n]] = string.sub(rows[n], 2), rows[n + 1] end

@@ -20,10 +20,10 @@ function schedules.plan(name, message, slot)
   other_queues.load()
   local q = other_queues.find(name)
   if not q then return nil, status.QUEUE_NOT_FOUND end
-  if queue.has(q, "f") then return nil, status.XACT_E_NOTSUPPORTED end
-  if queue.has(q, "p") then return nil, status.PUT_INHIBITED end
+  if q.options.topic then return nil, status.XACT_E_NOTSUPPORTED end
+  if q.options.put_inhibited then return nil, status.PUT_INHIBITED end
   local rec = context.now_text .. string.sub(message, 2, 2) .. "\1scheduled_for\2d" .. slot .. string.sub(message, 3)
-  if queue.has(q, "t") then
+  if q.options.transactional then
     -- The message is a transaction of its own, in which every message is recoverable.
     rec = record.with(record.with(rec, "d", nil), "T", "schedule")
     rec = record.set_flag(record.set_flag(rec, 2), 4)
@@ -44,5 +44,5 @@ end
 -- Apply: puts the message into its queue.
 function schedules.send(batch)
   local q = batch.queue
-  enqueue.put(q, enqueue.ids(batch.priority, 1, queue.has(q, "t")), batch)
+  enqueue.put(q, enqueue.ids(batch.priority, 1, q.options.transactional), batch)
 end

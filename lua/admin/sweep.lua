@@ -11,7 +11,7 @@ local sweep = { page = 256 }
 -- Locked -> PurgePending for everything a reader holds; no peek sees it any more (D6 in docs/semantics.md). Uncommitted sends
 -- survive a purge (D18); what a claim has received is only not removed yet.
 function sweep.pending(q)
-  local ids, known = redis.call("ZRANGE", q.l, 0, -1), {}
+  local ids, known = redis.call("ZRANGE", q.locked, 0, -1), {}
   for from = 1, #ids, 500 do
     local entries = position.read(q, { unpack(ids, from, math.min(from + 499, #ids)) })
     local states = {}
@@ -19,7 +19,7 @@ function sweep.pending(q)
       local st = entries[n].st
       if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true)
         and not sweep.received(q, st, known) then
-        if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. entries[n].lid) end
+        if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
         st.kind = string.sub(st.kind, 1, 1) .. "P"
         states[#states + 1] = entries[n].lid
         states[#states + 1] = message_state.format(st)
@@ -56,15 +56,15 @@ end
 -- Where no message ever asked for anything and none rests in ;retry, all goes with a few UNLINKs: deleting 300,000
 -- fields would stop the server for 91 ms.
 function sweep.clear(q, limit, reason)
-  local locked = redis.call("ZRANGE", q.l, 0, -1)
+  local locked = redis.call("ZRANGE", q.locked, 0, -1)
   claim_pages.load()
-  if #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not queue.has(q, "r")
+  if #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
     and limit == string.format("%014x", tonumber(context.seq)) then
     return sweep.unlink(q, locked), false
   end
   local old, from, ids = {}, 0
   repeat
-    ids = redis.call("ZRANGE", q.a, from, from + sweep.page - 1)
+    ids = redis.call("ZRANGE", q.available, from, from + sweep.page - 1)
     from = from + sweep.page
     for n = 1, #ids do
       if string.sub(ids[n], 3) <= limit then old[#old + 1] = ids[n] end
@@ -72,7 +72,7 @@ function sweep.clear(q, limit, reason)
   until #ids == 0 or #old > 0
   from = 0
   repeat
-    local members = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+    local members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
     from = from + sweep.page
     for n = 1, #members do
       local lid = string.sub(members[n], 2)
@@ -94,7 +94,7 @@ function sweep.unlink(q, locked)
     fields[#fields + 1] = e.rec
     if record.flag(e.rec, 8) then
       fields[#fields + 1] = "^" .. e.lid
-      fields[#fields + 1] = redis.call("HGET", q.m, "^" .. e.lid)
+      fields[#fields + 1] = redis.call("HGET", q.records, "^" .. e.lid)
     end
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(e.st)
@@ -106,13 +106,13 @@ function sweep.unlink(q, locked)
   local removed = q.messages - #entries
   if removed == 0 then return 0 end
   -- Readers that wait for an identifier stay (waiting/match_waiters).
-  local readers = q.waiting and redis.call("ZRANGEBYLEX", q.i, "[w", "(x", "LIMIT", 0, 1000) or {}
+  local readers = q.waiting and redis.call("ZRANGEBYLEX", q.index, "[w", "(x", "LIMIT", 0, 1000) or {}
   for n = 1, #readers do
     marks[#marks + 1] = 0
     marks[#marks + 1] = readers[n]
   end
   store.drop_all_but(q, fields, states)
-  if #marks > 0 then redis.call("ZADD", q.i, unpack(marks)) end
+  if #marks > 0 then redis.call("ZADD", q.index, unpack(marks)) end
   store.count(q, -removed, bytes - q.bytes)
   store.count_event(q, "n_queue_purged", removed)
   context.mark_changed()
@@ -122,11 +122,11 @@ end
 -- Up to a page of a queue's messages, whatever their state, for its deletion. Those that an open transaction has sent
 -- are left out: they were never there, and go without a trace.
 function sweep.doomed(q)
-  local ids = redis.call("ZRANGE", q.a, 0, sweep.page - 1)
+  local ids = redis.call("ZRANGE", q.available, 0, sweep.page - 1)
   if #ids == 0 then
     local from, members = 0
     repeat
-      members = redis.call("ZRANGE", q.t, from, from + sweep.page - 1)
+      members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
       from = from + sweep.page
       for n = 1, #members do
         if string.sub(members[n], 1, 1) == "d" then ids[#ids + 1] = string.sub(members[n], 2) end
@@ -138,7 +138,7 @@ function sweep.doomed(q)
   sweep.unpack(q)
   local from = 0
   repeat
-    ids = redis.call("ZRANGE", q.l, from, from + sweep.page - 1)
+    ids = redis.call("ZRANGE", q.locked, from, from + sweep.page - 1)
     from = from + sweep.page
     entries = position.read(q, ids)
     for n = 1, #entries do

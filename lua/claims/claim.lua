@@ -3,7 +3,7 @@
 --- require lazy "matching/index"
 -- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse (docs/decisions/pipelines.md).
 -- Called by the claim_*.lua scripts. This module alone reads and writes a claim's text, the field "claim:<owner>" of the
--- queue's hash q.q; mqredis/codec/claims.py reads it for Spark and the doctor.
+-- queue's hash q.key; mqredis/codec/claims.py reads it for Spark and the doctor.
 --
 --   "<lineage> <committed> <seq> <number> <wanted> <count> <bytes> <sealed> <since ms>[ <draining>]"
 --   example: 8b2f0c 6 7 3 5000 2000 640000 0 1764000000000
@@ -35,31 +35,31 @@ end
 
 -- The claim of an owner; nothing if it never had one.
 function claim.open(q, owner)
-  local texts = redis.call("HMGET", q.q, "claim:" .. owner, "pages")
+  local texts = redis.call("HMGET", q.key, "claim:" .. owner, "pages")
   q.pages, q.altered = texts[2], true
   if texts[1] then return claim.parse(owner, texts[1]) end
 end
 
 function claim.save(q, c)
-  redis.call("HSET", q.q, "claim:" .. c.owner, claim.format(c))
+  redis.call("HSET", q.key, "claim:" .. c.owner, claim.format(c))
   context.mark_changed()
 end
 
 -- Removes what is known of an owner.
 function claim.forget(q, owner)
-  redis.call("HDEL", q.q, "claim:" .. owner)
+  redis.call("HDEL", q.key, "claim:" .. owner)
 end
 
 -- The number of the next claim on this queue; claim.save_number writes it down once the claim has taken something.
 function claim.next_number(q)
-  return string.format("%.0f", tonumber(redis.call("HGET", q.q, "claims") or 0) + 1)
+  return string.format("%.0f", tonumber(redis.call("HGET", q.key, "claims") or 0) + 1)
 end
 
 function claim.save_number(q, number)
-  redis.call("HSET", q.q, "claims", number)
+  redis.call("HSET", q.key, "claims", number)
 end
 
--- The score in q.l of the messages of a claim with this number.
+-- The score in q.locked of the messages of a claim with this number.
 function claim.score(number)
   return string.format("%.0f", queue.claimed + tonumber(number))
 end
@@ -67,7 +67,7 @@ end
 -- The names of consumers that have, or had, a claim on this queue.
 function claim.owners(q)
   local owners = {}
-  for _, field in ipairs(redis.call("HKEYS", q.q)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
+  for _, field in ipairs(redis.call("HKEYS", q.key)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
   return owners
 end
 
@@ -89,12 +89,12 @@ end
 -- Ids of the first available messages between two SequentialIDs ("" no limit), in delivery order. Ids of one priority
 -- stand together, so each of the eight is walked from the one to the other.
 function claim.ids(q, count, after, bound)
-  if after == "" and bound == "" then return redis.call("ZRANGE", q.a, 0, count - 1) end
+  if after == "" and bound == "" then return redis.call("ZRANGE", q.available, 0, count - 1) end
   local ids = {}
   for band = 0, 7 do
     local from = string.format(after == "" and "[%02x%s" or "(%02x%s", band, after)
     local to = bound == "" and string.format("(%02x", band + 1) or string.format("[%02x%s", band, bound)
-    local some = redis.call("ZRANGEBYLEX", q.a, from, to, "LIMIT", 0, count - #ids)
+    local some = redis.call("ZRANGEBYLEX", q.available, from, to, "LIMIT", 0, count - #ids)
     for n = 1, #some do ids[#ids + 1] = some[n] end
     if #ids == count then break end
   end
@@ -104,12 +104,12 @@ end
 -- How many messages a claim would take of a queue with one active message for each group (features/group_lock): one of each
 -- group that is free and whose first message is not behind `bound`. Nothing for any other queue.
 function claim.turns(q, bound)
-  if q.parent or not queue.has(q, "x") then return end
-  local count = redis.call("ZLEXCOUNT", q.i, "[h", "(i")
+  if not q.locks_groups then return end
+  local count = redis.call("ZLEXCOUNT", q.index, "[h", "(i")
   if bound == "" or count == 0 then return count end
   index.load()
   -- Where there are more groups than one call may look at, the rest counts.
-  local heads = redis.call("ZRANGEBYLEX", q.i, "[h", "(i", "LIMIT", 0, claim.run)
+  local heads = redis.call("ZRANGEBYLEX", q.index, "[h", "(i", "LIMIT", 0, claim.run)
   count = count - #heads
   for n = 1, #heads do
     local first = index.range(q, "g", string.sub(heads[n], 4), "", 1)[1]

@@ -7,16 +7,16 @@
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). This module alone
 -- reads and writes the three texts below; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
 --
---   q.q  "pages"          a page list for each claim that has pages: "<number> <from> <upto> <packed> <loose> <step> <owner>
+--   q.key  "pages"          a page list for each claim that has pages: "<number> <from> <upto> <packed> <loose> <step> <owner>
 --                         <sequence>;". number: of the claim. from, upto: its pages are from..upto-1. packed, loose: how
 --                         many messages its packed pages and its loose pages hold. step: messages of each page but the
 --                         last, 0 if they differ. Example: 3 0 2 2000 0 1000 lake 7;
---   q.s  "b<number>:<k>"  the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
+--   q.states  "b<number>:<k>"  the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
 --        "c<number>:<k>"  its lookup ids, 16 digits each with nothing between them
 --
 -- Packed: the page says all that there is to say of its messages, which are Locked with kind C like any other, delivered
--- once. They have no state and are not in q.l; their ids ascend. A script that needs more than that (claim_pages.find)
--- unpacks the page first. Loose: each message has its state and its element of q.l, and the page keeps only their order.
+-- once. They have no state and are not in q.locked; their ids ascend. A script that needs more than that (claim_pages.find)
+-- unpacks the page first. Loose: each message has its state and its element of q.locked, and the page keeps only their order.
 -- A claim of an older store has no pages, and all its messages are like loose ones.
 -- In this module `list` is a parsed page list, a table {number, from, upto, packed, loose, step, owner, seq}.
 local claim_pages = { some = 256 }
@@ -52,7 +52,7 @@ end
 function claim_pages.lists(q)
   if not q.page_lists then
     local text = q.pages
-    if text == nil then text = redis.call("HGET", q.q, "pages") end
+    if text == nil then text = redis.call("HGET", q.key, "pages") end
     q.page_lists, q.altered = claim_pages.parse_lists(text or ""), true
   end
   return q.page_lists
@@ -77,14 +77,14 @@ function claim_pages.save(q)
   end
   q.page_lists = kept
   if kept[1] then
-    redis.call("HSET", q.q, "pages", table.concat(texts))
+    redis.call("HSET", q.key, "pages", table.concat(texts))
   else
-    redis.call("HDEL", q.q, "pages")
+    redis.call("HDEL", q.key, "pages")
   end
   context.mark_changed()
 end
 
--- How many messages are in packed pages, and how many fields of q.s are no states.
+-- How many messages are in packed pages, and how many fields of q.states are no states.
 function claim_pages.packed(q)
   local packed, fields = 0, 0
   for _, list in ipairs(claim_pages.lists(q)) do
@@ -95,7 +95,7 @@ end
 
 -- How many messages of this queue are locked.
 function claim_pages.locked(q)
-  local count = redis.call("ZCARD", q.l) + claim_pages.packed(q)
+  local count = redis.call("ZCARD", q.locked) + claim_pages.packed(q)
   if q.locks == "" then return count end
   locks.load()
   return count + locks.count(q)
@@ -110,7 +110,7 @@ end
 -- Are there messages under this claim's number? There are, after a release, until all are given back.
 function claim_pages.holds(q, c)
   local list, score = claim_pages.list(q, c.number), claim.score(c.number)
-  return list and list.packed > 0 or redis.call("ZCOUNT", q.l, score, score) > 0
+  return list and list.packed > 0 or redis.call("ZCOUNT", q.locked, score, score) > 0
 end
 
 -- Does what this claim takes next go into a page? Not if it has taken something before it had pages.
@@ -128,7 +128,7 @@ function claim_pages.add(q, c, ids, bytes, packed)
   end
   local name = claim_pages.name(list, list.upto)
   local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
-  redis.call("HSET", q.s, "c" .. name, table.concat(ids), "b" .. name, claim_pages.format_page(page))
+  redis.call("HSET", q.states, "c" .. name, table.concat(ids), "b" .. name, claim_pages.format_page(page))
   if list.packed + list.loose ~= list.upto * list.step or count > list.step then list.step = 0 end
   list.upto = list.upto + 1
   claim_pages.count(list, packed and count or 0, packed and 0 or count)
@@ -146,7 +146,7 @@ function claim_pages.each(q, list, visit)
     for k = from, math.min(from + claim_pages.some, list.upto) - 1 do
       fields[#fields + 1] = "b" .. claim_pages.name(list, k)
     end
-    local texts = redis.call("HMGET", q.s, unpack(fields))
+    local texts = redis.call("HMGET", q.states, unpack(fields))
     for n = 1, #fields do
       if visit(from + n - 1, claim_pages.parse_page(texts[n])) then return true end
     end
@@ -160,7 +160,7 @@ end
 
 -- The ids of a page as one text, "" if it is lost.
 function claim_pages.text(q, list, k)
-  return redis.call("HGET", q.s, "c" .. claim_pages.name(list, k)) or ""
+  return redis.call("HGET", q.states, "c" .. claim_pages.name(list, k)) or ""
 end
 
 -- The ids of such a text, in a list.
@@ -173,11 +173,11 @@ end
 -- `count` ids of a claim from `offset` on, as a list of texts; nothing if a page, or a message, of the claim is missing.
 function claim_pages.read(q, c, offset, count)
   local list, score = claim_pages.list(q, c.number), claim.score(c.number)
-  local held = redis.call("ZCOUNT", q.l, score, score)
+  local held = redis.call("ZCOUNT", q.locked, score, score)
   if not list then
     if held ~= c.count then return end
-    local base = redis.call("ZCOUNT", q.l, "-inf", "(" .. score) + offset
-    return count > 0 and { table.concat(redis.call("ZRANGE", q.l, base, base + count - 1)) } or {}
+    local base = redis.call("ZCOUNT", q.locked, "-inf", "(" .. score) + offset
+    return count > 0 and { table.concat(redis.call("ZRANGE", q.locked, base, base + count - 1)) } or {}
   end
   if list.packed + list.loose ~= c.count or held ~= list.loose then return end
   local stop, parts = offset + count, {}
@@ -244,18 +244,18 @@ function claim_pages.lowest(q, list, below)
   return lowest
 end
 
--- Turns a packed page into a loose one: each message gets its state and its element of q.l. Kind "CN", or "CP" if the
+-- Turns a packed page into a loose one: each message gets its state and its element of q.locked. Kind "CN", or "CP" if the
 -- queue is being purged.
 function claim_pages.unpack(q, list, k, kind)
   local field, states = "b" .. claim_pages.name(list, k), { nil, nil }
   local ids = claim_pages.split(claim_pages.text(q, list, k))
   for n = 1, #ids do
-    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.m, ids[n]))
+    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
   end
   if ids[1] then store.lock_without_lease(q, ids, states, claim.score(list.number)) end
-  local page = claim_pages.parse_page(redis.call("HGET", q.s, field))
+  local page = claim_pages.parse_page(redis.call("HGET", q.states, field))
   page.packed = false
-  redis.call("HSET", q.s, field, claim_pages.format_page(page))
+  redis.call("HSET", q.states, field, claim_pages.format_page(page))
   claim_pages.count(list, -page.count, page.count)
   claim_pages.save(q)
 end
@@ -273,7 +273,7 @@ end
 function claim_pages.front(q, number, count)
   local list, score = claim_pages.list(q, number), claim.score(number)
   while true do
-    local ids = redis.call("ZRANGEBYSCORE", q.l, score, score, "LIMIT", 0, count)
+    local ids = redis.call("ZRANGEBYSCORE", q.locked, score, score, "LIMIT", 0, count)
     local lower = claim_pages.lowest(q, list, ids[count])
     if not lower then return ids end
     claim_pages.unpack(q, list, lower, "CN")
@@ -289,7 +289,7 @@ function claim_pages.trim(q, list)
     fields[#fields + 1], fields[#fields + 2] = "c" .. name, "b" .. name
   end)
   if #fields == 0 then return end
-  for n = 1, #fields, 1000 do redis.call("HDEL", q.s, unpack(fields, n, math.min(n + 999, #fields))) end
+  for n = 1, #fields, 1000 do redis.call("HDEL", q.states, unpack(fields, n, math.min(n + 999, #fields))) end
   list.from = list.from + #fields / 2
   claim_pages.save(q)
 end
@@ -306,7 +306,7 @@ function claim_pages.receive(q, list)
     store.count(q, -#ids, -page.bytes)
     store.remove(q, ids)
   end
-  redis.call("HDEL", q.s, "c" .. name, "b" .. name)
+  redis.call("HDEL", q.states, "c" .. name, "b" .. name)
   list.from = list.from + 1
   claim_pages.count(list, -page.count, 0)
   claim_pages.save(q)
@@ -316,6 +316,6 @@ end
 -- The first page of a list: what is said of it, its name, and the text of its ids.
 function claim_pages.first(q, list)
   local name = claim_pages.name(list, list.from)
-  local texts = redis.call("HMGET", q.s, "c" .. name, "b" .. name)
+  local texts = redis.call("HMGET", q.states, "c" .. name, "b" .. name)
   return claim_pages.parse_page(texts[2]), name, texts[1] or ""
 end

@@ -13,10 +13,10 @@ local drain = {}
 function drain.page(q, c)
   local list = claim_pages.list(q, c.draining)
   local count, last
-  if list and list.packed > 0 and not queue.has(q, "j") then
+  if list and list.packed > 0 and not q.options.journaling then
     count = claim_pages.receive(q, list)
     local score = claim.score(c.draining)
-    last = (list.packed == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.l, score, score) == 0
+    last = (list.packed == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
   else
     count, last = drain.loose(q, c.draining)
   end
@@ -30,11 +30,11 @@ end
 -- Removes up to claim.run messages that have their own states, and of them up to claim.page that ask for something.
 -- Returns how many, and whether these were the last ones.
 function drain.loose(q, number)
-  local journal = queue.has(q, "j")
+  local journal = q.options.journaling
   local most = journal and claim.page or claim.run
   local ids = claim_pages.front(q, number, most)
   if #ids == 0 then return 0, true end
-  local states, sizes, leave, others, bytes = chunked.read(q.s, ids), {}, { nil }, { nil }, 0
+  local states, sizes, leave, others, bytes = chunked.read(q.states, ids), {}, { nil }, { nil }, 0
   for n = 1, #ids do
     local state = states[n]
     local size = not journal and state and (sizes[state] or string.match(state, "^%d+ %d+ %d+ %d+ (%d+) CN "))

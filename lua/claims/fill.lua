@@ -34,7 +34,7 @@ end
 function fill.candidates(q, c, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
     first = nil, dry = nil, full = nil, place = nil }
-  local count, turns = c.wanted - c.count, queue.has(q, "x") and not q.parent
+  local count, turns = c.wanted - c.count, q.locks_groups
   if limits.filter ~= "" or turns then
     fill.search(q, page, math.min(count, claim.page), turns, limits)
     return page
@@ -45,7 +45,7 @@ function fill.candidates(q, c, limits)
   page.dry = #page.ids < count
   if page.ids[1] then
     page.sizes = fill.sizes(q, page.ids)
-    page.records = not page.sizes and chunked.read(q.m, page.ids) or nil
+    page.records = not page.sizes and chunked.read(q.records, page.ids) or nil
     page.states = fill.states(q, page.ids)
   end
   return page
@@ -77,7 +77,7 @@ end
 -- As claim.ids; and whether these are the first ids of the queue.
 function fill.range(q, count, after, bound)
   if count == 0 then return {}, false end
-  local ids = redis.call("ZRANGE", q.a, 0, count - 1)
+  local ids = redis.call("ZRANGE", q.available, 0, count - 1)
   if #ids == 0 or (after == "" and bound == "") then return ids, true end
   local first, last = ids[1], ids[#ids]
   if string.sub(first, 1, 2) == string.sub(last, 1, 2) and string.sub(first, 3) > after
@@ -91,10 +91,10 @@ end
 -- something, and holds no large body. Else nothing.
 function fill.sizes(q, ids)
   if q.has_special then return end
-  if redis.call("HLEN", q.m) ~= q.messages + 0 then return end
+  if redis.call("HLEN", q.records) ~= q.messages + 0 then return end
   local sizes = { nil }
   for n = 1, #ids do
-    local size = redis.call("HSTRLEN", q.m, ids[n])
+    local size = redis.call("HSTRLEN", q.records, ids[n])
     if size == 0 then return end
     sizes[n] = size
   end
@@ -105,8 +105,8 @@ end
 -- a packed page has a state: if nothing else has one, none of these has.
 function fill.states(q, ids)
   local _, fields = claim_pages.packed(q)
-  if redis.call("HLEN", q.s) - fields == redis.call("ZCARD", q.l) then return end
-  return chunked.read(q.s, ids)
+  if redis.call("HLEN", q.states) - fields == redis.call("ZCARD", q.locked) then return end
+  return chunked.read(q.states, ids)
 end
 
 -- Decides which rows the claim takes; the others are dropped from the columns.

@@ -13,7 +13,7 @@ local publish = { page = 256, run = 1000 }
 function publish.batch(q, stage, from, most)
   local items = redis.call("LRANGE", stage.list, from, from + most - 1)
   local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
-  local transactional, stamp, at = queue.has(q, "t"), context.now_text, 1
+  local transactional, stamp, at = q.options.transactional, context.now_text, 1
   while at <= #items do
     local text, large = stamp .. items[at], nil
     priorities[#priorities + 1] = record.priority(text)
@@ -54,8 +54,8 @@ end
 
 -- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
 function publish.put(q, stage, most)
-  local taken, used, transactional = 0, 0, queue.has(q, "t")
-  local page = (stage.special == "1" or queue.has(q, "x")) and publish.page or publish.run
+  local taken, used, transactional = 0, 0, q.options.transactional
+  local page = (stage.special == "1" or q.options.group_exclusive) and publish.page or publish.run
   while taken < most do
     local batch, priorities, elements = publish.batch(q, stage, used, math.min(page, most - taken))
     if elements == 0 then break end

@@ -15,11 +15,12 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
-  local batch, last, share = enqueue.new_batch(q, records), #ARGV, q.is.l and enqueue.share(q)
+  local batch, last, grouped = enqueue.new_batch(q, records), #ARGV, q.options.group_exclusive
+  local share = q.options.trail and enqueue.share(q)
   while at <= last do
     local rec = stamp .. ARGV[at]
     count = count + 1
-    local flag, size, want = byte(rec, 14), #rec, share and trail.picks(share, count) and "trail" or q.is.x
+    local flag, size, want = byte(rec, 14), #rec, share and trail.picks(share, count) and "trail" or grouped
     if flag == 104 then
       batch.special = true
     elseif flag ~= 48 then
@@ -133,23 +134,23 @@ function enqueue.batch(q, entries)
 end
 
 function enqueue.new_batch(q, records)
-  return { records = records, larges = nil, bytes = 0, special = q.is.x or false, wants = nil }
+  return { records = records, larges = nil, bytes = 0, special = q.options.group_exclusive, wants = nil }
 end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.
 function enqueue.append(batch, rec, large, q)
   local records = batch.records
   local n = #records + 1
-  local share = q.is.l and not record.field(rec, "L") and enqueue.share(q)
+  local share = q.options.trail and not record.field(rec, "L") and enqueue.share(q)
   if share and trail.picks(share, n) then rec = trail.mark(rec) end
   local kind = record.free[string.byte(rec, 14)]
   batch.bytes = batch.bytes + #rec
-  if kind and not q.is.x then
+  if kind and not q.options.group_exclusive then
     records[n] = rec
     if kind == "named" then batch.special = true end
     return
   end
-  if q.is.x then rec = record.set_flag(rec, 1) end
+  if q.options.group_exclusive then rec = record.set_flag(rec, 1) end
   records[n] = rec
   if large then
     batch.bytes = batch.bytes + #large

@@ -64,7 +64,7 @@ function lapse.timers(q, members)
     end
   end
   if context.missing then return end
-  redis.call("ZREM", q.t, unpack(members))
+  redis.call("ZREM", q.timers, unpack(members))
   context.mark_changed()
   for n = 1, #due do due[n].hooks.due(q, due[n].entries, due[n].letter) end
 end

@@ -11,7 +11,7 @@
 --                 "lock:<fence>"  "deadline bytes size slot ids": size of each message, 0 if they differ; 16 digits each id
 --
 -- Such messages are locked with kind L and delivered once, and their end needs no look at their records; they have no state
--- and are not in q.l. Only this module knows of them. All other locks, and these once they are expanded, are elements of q.l
+-- and are not in q.locked. Only this module knows of them. All other locks, and these once they are expanded, are elements of q.locked
 -- with a state each (core/message_state). To expand says nothing new, so that may come before a refusal. It takes 1.5
 -- microseconds a message, so there is a limit of texts beside a header.
 --
@@ -100,14 +100,14 @@ function locks.expand(q)
     end
   end
   if leases[1] then
-    redis.call("ZADD", q.l, unpack(leases))
-    redis.call("HSET", q.s, unpack(states))
+    redis.call("ZADD", q.locked, unpack(leases))
+    redis.call("HSET", q.states, unpack(states))
   end
   q.locks, q.lock_texts = "", 0
   queue.write(q)
 end
 
--- The messages of the text of this fence get their states and elements of q.l. False if the text is not sound: the doctor
+-- The messages of the text of this fence get their states and elements of q.locked. False if the text is not sound: the doctor
 -- tells of it.
 function locks.unpack(q, fence, text)
   local deadline, size, slot, joined = string.match(text or "", "^(%d+) %d+ (%d+) (%S+) (%x+)$")
@@ -117,10 +117,10 @@ function locks.unpack(q, fence, text)
   for n = 1, #ids do
     local id = ids[n]
     leases[n * 2 - 1], leases[n * 2], states[n * 2 - 1] = deadline, id, id
-    states[n * 2] = state or message_state.first(redis.call("HSTRLEN", q.m, id), "LN", slot, fence)
+    states[n * 2] = state or message_state.first(redis.call("HSTRLEN", q.records, id), "LN", slot, fence)
   end
-  chunked.scores(q.l, leases)
-  chunked.fields(q.s, states)
+  chunked.scores(q.locked, leases)
+  chunked.fields(q.states, states)
   redis.call("HDEL", KEYS[1], "lock:" .. fence)
   return true
 end

@@ -20,7 +20,7 @@ function message.add(q, reply, ids, recs, told)
     reply[at] = context.lead > 0 and record.shown(rec, context.lead) or rec
     if not free[byte(rec, 14)] and record.flag(rec, 8) then
       at = at + 1
-      reply[at] = redis.call("HGET", q.m, "^" .. ids[n]) or ""
+      reply[at] = redis.call("HGET", q.records, "^" .. ids[n]) or ""
     end
   end
 end

@@ -6,8 +6,8 @@ local oldest = {}
 function oldest.arrival(q)
   local from, time, cost = "-", -1, 0
   repeat
-    local id = redis.call("ZRANGEBYLEX", q.a, from, "+", "LIMIT", 0, 1)[1]
-    local rec = id and redis.call("HGET", q.m, id)
+    local id = redis.call("ZRANGEBYLEX", q.available, from, "+", "LIMIT", 0, 1)[1]
+    local rec = id and redis.call("HGET", q.records, id)
     local arrival = rec and tonumber(string.sub(rec, 1, 13))
     if arrival and (time < 0 or arrival < time) then time = arrival end
     if id then from = "[" .. string.format("%02x", tonumber(string.sub(id, 1, 2), 16) + 1) end

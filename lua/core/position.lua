@@ -12,7 +12,7 @@
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
 --   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
 --
--- Available: member of q.a. Locked: member of q.l, with a state; or with neither as one of several that one call locked
+-- Available: member of q.available. Locked: member of q.locked, with a state; or with neither as one of several that one call locked
 -- (core/locks), or in a packed page of a claim (claims/claim_pages). PurgePending: Locked with a P in its kind.
 --
 -- Messages are columns: ids[n], recs[n] (records) and states[n] (tables of core/message_state; false for a message that
@@ -21,8 +21,8 @@ local position = {}
 
 -- Records and parsed states of available messages; false for what there is none of.
 function position.columns(q, ids)
-  local recs, states = chunked.read(q.m, ids), { nil }
-  local texts = q.has_states and chunked.read(q.s, ids)
+  local recs, states = chunked.read(q.records, ids), { nil }
+  local texts = q.has_states and chunked.read(q.states, ids)
   for n = 1, #ids do
     local text = texts and texts[n]
     states[n] = text and message_state.parse(text) or false
@@ -55,7 +55,7 @@ end
 -- Entries of messages in any state.
 function position.read(q, ids)
   if #ids == 0 then return {} end
-  local recs, states = chunked.read(q.m, ids), chunked.read(q.s, ids)
+  local recs, states = chunked.read(q.records, ids), chunked.read(q.states, ids)
   for n = 1, #ids do states[n] = states[n] and message_state.parse(states[n]) or false end
   return position.entries(ids, recs, states)
 end
@@ -79,7 +79,7 @@ end
 
 function position.record_size(q, lid, rec)
   local size = #rec
-  if record.flag(rec, 8) then size = size + redis.call("HSTRLEN", q.m, "^" .. lid) end
+  if record.flag(rec, 8) then size = size + redis.call("HSTRLEN", q.records, "^" .. lid) end
   return size
 end
 
@@ -87,7 +87,7 @@ end
 -- apart, and the places of all others; nil if there are none. Messages in `held` (a set of places) are not in the index. And
 -- is any message set apart?
 function position.sort(q, ids, recs, held)
-  local named, special, apart, exclusive = nil, nil, false, q.is.x and not q.parent
+  local named, special, apart, exclusive = nil, nil, false, q.locks_groups
   local byte, free = string.byte, record.free
   for n = 1, #ids do
     local flag = byte(recs[n], 14)
@@ -114,7 +114,7 @@ end
 function position.arrive(q, ids, recs)
   local named, special, apart = position.sort(q, ids, recs)
   if apart and not q.has_special then q.has_special, q.changed = true, true end
-  if named then chunked.scores(q.i, position.scored(named)) end
+  if named then chunked.scores(q.index, position.scored(named)) end
   if special then
     features.load()
     if features.arrive(q, ids, recs, special) then return end
@@ -135,7 +135,7 @@ end
 -- Messages leave the index and their features, and are available elsewhere after that (core/transfer).
 function position.take_apart(q, ids, recs)
   local named, special = position.sort(q, ids, recs)
-  if named then chunked.run("ZREM", q.i, named) end
+  if named then chunked.run("ZREM", q.index, named) end
   if special then
     features.load()
     features.delete(q, ids, recs, special, false)
@@ -157,13 +157,13 @@ function position.name(q, ids, recs)
       index.add(q, ids[n], recs[n], nil, elements)
     end
   end
-  if elements[1] then chunked.scores(q.i, elements) end
+  if elements[1] then chunked.scores(q.index, elements) end
 end
 
 -- Decide: may these entries leave for this reason? Else context.missing names the queues their traces go to. Plain
 -- messages of plain queues leave none.
 function position.may_leave(q, entries, reason)
-  local traced = reason == "receive" and q.is.j
+  local traced = reason == "receive" and q.options.journaling
   for n = 1, #entries do
     local e = entries[n]
     if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
@@ -181,7 +181,7 @@ function position.delete(q, entries, reason)
   if #entries == 0 then return end
   local ids, recs = position.columns_of(entries)
   local available, locked, fields, stateful, held, bytes = {}, {}, {}, {}, {}, 0
-  local traced = reason == "poison" or (reason == "receive" and q.is.j)
+  local traced = reason == "poison" or (reason == "receive" and q.options.journaling)
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
@@ -194,7 +194,7 @@ function position.delete(q, entries, reason)
     traced = traced or (reason ~= "aborted" and position.traced(e))
   end
   local named, special = position.sort(q, ids, recs, held)
-  if named then chunked.run("ZREM", q.i, named) end
+  if named then chunked.run("ZREM", q.index, named) end
   if special then
     features.load()
     features.delete(q, ids, recs, special, reason, held, entries)
@@ -214,7 +214,7 @@ function position.delete(q, entries, reason)
 end
 
 -- Locked -> Deleted for messages whose ends need no look at their records, `bytes` in all. `stateless`: they have neither
--- states nor elements of q.l (core/locks).
+-- states nor elements of q.locked (core/locks).
 function position.drop(q, ids, bytes, stateless)
   store.count(q, -#ids, -bytes)
   if stateless then store.remove(q, ids) else store.remove(q, ids, nil, ids, ids) end
@@ -225,8 +225,8 @@ end
 -- Returns the set of places whose messages need a look at their records when they end; nothing if none does.
 function position.depart(q, ids, recs, kind, owner)
   local named, special = position.sort(q, ids, recs)
-  local asking, byte, exclusive = nil, string.byte, q.is.x and not q.parent
-  if named then chunked.run("ZREM", q.i, named) end
+  local asking, byte, exclusive = nil, string.byte, q.locks_groups
+  if named then chunked.run("ZREM", q.index, named) end
   if special then
     features.load()
     local letter = string.byte(kind)
@@ -260,7 +260,7 @@ function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
     old = old or states[n]
   end
   if string.find(kind, "V", 1, true) then
-    for n = 1, #ids do redis.call("ZADD", q.i, 0, "v" .. ids[n]) end
+    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
   end
   store.withdraw(q, ids)
   context.mark_changed()
@@ -310,6 +310,6 @@ function position.finish(q, entries, reason)
   for n = 1, #entries do
     if string.find(entries[n].st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. entries[n].lid end
   end
-  chunked.run("ZREM", q.i, marks)
+  chunked.run("ZREM", q.index, marks)
   position.delete(q, entries, reason)
 end

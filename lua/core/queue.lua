@@ -4,12 +4,15 @@
 --- require lazy "core/locks"
 -- One queue: its keys and the properties that a script decides by.
 --
--- Keys of a queue, eight in a row (mqredis/keys.py builds them):
---   q  hash  properties, counters, generation         a  zset  score 0, ids of available messages
---   l  zset  ids of locked messages, score deadline   m  hash  id -> record; "^"id -> large body
---   s  hash  id -> state, once it has one             t  zset  score ms: "e"id expiry, "d"id delay, ...
---            (and pages of claims: claims/claim_pages)
---   w  zset  waiting readers, score ticket            i  zset  score 0, index of identifiers
+-- Keys of a queue, eight in a row (mqredis/keys.py builds them): the last letter of each, and its name in the scripts.
+--   q  key        hash  properties, counters, generation. Its name stands for the queue elsewhere
+--   a  available  zset  ids of available messages, score 0
+--   l  locked     zset  ids of locked messages, score: deadline in ms
+--   m  records    hash  id -> core/record; "^"id -> large body
+--   s  states     hash  id -> core/message_state, once it has one; pages of claims (claims/claim_pages)
+--   t  timers     zset  score: when it is due, in ms: "e"id expiry, "d"id delay, ... (core/timers)
+--   w  waiters    zset  readers that wait, score: ticket (waiting/waiters)
+--   i  index      zset  index of identifiers, score 0 (matching/index)
 --
 -- What most calls read of a queue and write is its header, the field of meta whose name is the queue's first key:
 --
@@ -36,11 +39,19 @@
 -- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
 -- locale of the server says, and only digits are safe.
 --
--- claimed: the score in q.l from which on a lock belongs to a claim and never lapses (claims/claim), 2^52. Timers with such a
+-- claimed: the score in q.locked from which on a lock belongs to a claim and never lapses (claims/claim), 2^52. Timers with such a
 -- score never come due either.
 --
 -- bucket: the length of a bucket of the statistics in ms. log: the encoded name of the log of actions (admin/operator).
-local queue = { never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions" }
+-- letters: what the field "flags" of a queue is made of (mqredis/commands/queues.py), and the options that they stand for.
+--
+-- locks_groups: has the queue one active message of each group at a time (features/group_lock)? Its subqueues share the
+-- option group_exclusive, but have no turns of groups.
+local queue = {
+  letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
+    f = "topic", r = "retry", l = "trail", s = "system" },
+  never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions",
+}
 
 -- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
 -- its header, if that was read already. Each lock of it has its state from here on.
@@ -77,14 +88,15 @@ function queue.parse(at, text)
   if not known then return end
   marks = (marks or 0) + 0
   local q = {
-    q = key, a = KEYS[at + 2], l = KEYS[at + 3], m = KEYS[at + 4],
-    s = KEYS[at + 5], t = KEYS[at + 6], w = KEYS[at + 7], i = KEYS[at + 8],
-    generation = known.generation, flags = known.flags, is = known.is, max_bytes = known.max_bytes,
+    key = key, available = KEYS[at + 2], locked = KEYS[at + 3], records = KEYS[at + 4],
+    states = KEYS[at + 5], timers = KEYS[at + 6], waiters = KEYS[at + 7], index = KEYS[at + 8],
+    generation = known.generation, flags = known.flags, options = known.options, max_bytes = known.max_bytes,
     quota_messages = known.messages, quota_bytes = known.bytes, indexed = known.indexed, stem = known.stem,
     config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due + 0,
     waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
     lock_texts = (marks - marks % 4) / 4, locks = packed or "",
-    call = context.call, text = false, changed = false, altered = false, parent = false, apart = false,
+    locks_groups = known.options.group_exclusive, call = context.call, text = false, changed = false, altered = false,
+    parent = false, apart = false,
     arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
     -- The log of actions uses nothing of the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
@@ -120,11 +132,9 @@ function queue.parse_config(key, text)
   local stem, generation, flags, most, messages, bytes, upto =
     string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
   if not stem then return end
-  local is = {}
-  for flag in string.gmatch(flags, ".") do is[flag] = true end
-  return cache.keep(cache.queues, text, { generation = generation, flags = flags, is = is, max_bytes = tonumber(most),
-    messages = tonumber(messages), bytes = tonumber(bytes), stem = stem, indexed = queue.reach(upto),
-    config = text })
+  return cache.keep(cache.queues, text, { generation = generation, flags = flags, options = queue.parse_options(flags),
+    max_bytes = tonumber(most), messages = tonumber(messages), bytes = tonumber(bytes), stem = stem,
+    indexed = queue.reach(upto), config = text })
 end
 
 -- Up to which id the index reaches for the scripts, by field "index" of the queue's hash: "part" is the doctor's word for an
@@ -136,7 +146,7 @@ end
 -- From here on the index reaches up to this id. For scripts that save the queue in the end, whatever comes.
 function queue.set_indexed(q, upto)
   q.indexed, q.config, q.changed = upto, q.stem .. "|" .. upto, true
-  redis.call("HSET", q.q, "index", upto)
+  redis.call("HSET", q.key, "index", upto)
 end
 
 -- The config as the properties have it.
@@ -156,12 +166,12 @@ end
 
 -- It is gone, or about to go.
 function queue.forget(q)
-  redis.call("HDEL", KEYS[1], q.q)
+  redis.call("HDEL", KEYS[1], q.key)
 end
 
 -- Its properties have changed.
 function queue.save_config(q)
-  q.config, q.altered = queue.read_config(q.q), true
+  q.config, q.altered = queue.read_config(q.key), true
   queue.write(q)
 end
 
@@ -169,7 +179,7 @@ end
 -- lost has no header, until the doctor counts.
 function queue.write(q)
   q.text = false
-  if q.messages then redis.call("HSET", KEYS[1], q.q, queue.format_header(q)) end
+  if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
 end
 
 -- Has its header written when the script ends.
@@ -178,13 +188,13 @@ function queue.save(q)
   if not q.messages then return end
   local text = queue.format_header(q)
   q.text = not q.altered and text
-  context.write(q.q, text)
+  context.write(q.key, text)
 end
 
 -- What the subqueues of a queue hold, which counts in its quota: into sub_messages and sub_bytes.
 function queue.read_subqueue_totals(q)
   if q.sub_messages then return end
-  local p = redis.call("HMGET", q.q, "sub_messages", "sub_bytes")
+  local p = redis.call("HMGET", q.key, "sub_messages", "sub_bytes")
   q.sub_messages, q.sub_bytes = tonumber(p[1] or 0), tonumber(p[2] or 0)
 end
 
@@ -197,27 +207,32 @@ function queue.set_timer(q, at)
   end
 end
 
-function queue.has(q, flag)
-  return q.is[flag] == true
+-- Which options a queue with these flags has, by name.
+function queue.parse_options(flags)
+  local options = { transactional = false, journaling = false, put_inhibited = false, get_inhibited = false,
+    group_exclusive = false, topic = false, retry = false, trail = false, system = false }
+  for letter in string.gmatch(flags, ".") do options[queue.letters[letter]] = true end
+  return options
 end
 
 -- The encoded name inside a queue's keys, which begin as those of the manager do: "mq:{<manager>}:meta".
 function queue.name(q)
-  return string.sub(q.q, #KEYS[1] - 1, -3)
+  return string.sub(q.key, #KEYS[1] - 1, -3)
 end
 
 -- A subqueue shares its parent's flags and limits, and counts in its quota, but for ;poison (q.apart), which has a quota
 -- of its own: failed messages do not keep senders from the queue. A journal has limits of its own.
 function queue.set_parent(q, parent)
-  if not parent or string.find(q.q, "%3Bjournal:q", -13, true) then return end
-  q.parent, q.flags, q.is, q.max_bytes, q.altered = parent, parent.flags, parent.is, parent.max_bytes, true
-  q.apart = string.find(q.q, "%3Bpoison:q", -12, true) ~= nil
+  if not parent or string.find(q.key, "%3Bjournal:q", -13, true) then return end
+  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
+  q.locks_groups = false
+  q.apart = string.find(q.key, "%3Bpoison:q", -12, true) ~= nil
 end
 
 -- The parent of a subqueue stands right behind it in KEYS; other queues there are none of its family.
 function queue.open_parent(q, first)
   local second = KEYS[first + 9]
   if not second then return end
-  local stem = string.match(q.q, "^(.*)%%3B[^:]*:q$")
+  local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
   if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, first)) end
 end

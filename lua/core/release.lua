@@ -28,7 +28,7 @@ end
 function release.judged(q, e)
   if not string.find(e.st.kind, "^[LR]") then return false end
   if e.verdict == "e" or e.rest then return true end
-  return string.find(q.flags, "r", 1, true) and (not q.parent or string.find(q.q, "%3Blapsed:q", -12, true))
+  return q.options.retry and (not q.parent or string.find(q.key, "%3Blapsed:q", -12, true))
 end
 
 -- Decide: may these entries be unlocked? Else context.missing names the queues that it takes.
@@ -59,7 +59,7 @@ function release.unlock(q, entries, aborted)
     local e = entries[n]
     local st = e.st
     ids[n] = e.lid
-    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.i, "v" .. e.lid) end
+    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.index, "v" .. e.lid) end
     -- What a transaction sends or moves was not delivered.
     e.holder = string.find(st.kind, "^[LRC]") and st.owner
     special = special or e.holder and record.flag(e.rec, 1)

@@ -14,9 +14,9 @@ function seek.available(q, after, count)
   for _ = 1, 8 do
     local ids
     if after == "" then
-      ids = redis.call("ZRANGE", q.a, "0", page == 1 and "0" or page - 1)  -- a number is formatted: it costs more
+      ids = redis.call("ZRANGE", q.available, "0", page == 1 and "0" or page - 1)  -- formatting a number costs more
     else
-      ids = redis.call("ZRANGEBYLEX", q.a, "(" .. after, "+", "LIMIT", 0, page)
+      ids = redis.call("ZRANGEBYLEX", q.available, "(" .. after, "+", "LIMIT", 0, page)
     end
     if not ids[1] then return ids, {}, {} end
     local last, full = ids[#ids], #ids == page
@@ -80,7 +80,8 @@ function seek.direct(q, text, after, count, hint)
   index.load()
   local key, id = index.direct(q, text)
   if not key then return end
-  local entries = hint and count == 1 and after == "" and redis.call("ZSCORE", q.a, hint) and position.read(q, { hint })
+  local entries = hint and count == 1 and after == "" and redis.call("ZSCORE", q.available, hint)
+    and position.read(q, { hint })
   if not entries or not entries[1] or index.fields(entries[1].rec)[key] ~= id then
     index_build.load()
     if key ~= "g" and not index_build.some(q) then return end
@@ -103,10 +104,10 @@ function seek.visible(q, from, backward)
   local seen
   if backward then
     local top = from == "" and "(w" or "(v" .. from
-    seen = redis.call("ZREVRANGEBYLEX", q.i, top, "[v", "LIMIT", 0, 1)[1]
+    seen = redis.call("ZREVRANGEBYLEX", q.index, top, "[v", "LIMIT", 0, 1)[1]
   else
     local low = from == "" and "[v" or "(v" .. from
-    seen = redis.call("ZRANGEBYLEX", q.i, low, "(w", "LIMIT", 0, 1)[1]
+    seen = redis.call("ZRANGEBYLEX", q.index, low, "(w", "LIMIT", 0, 1)[1]
   end
   local lid = seen and string.sub(seen, 2)
   if lid and (not e or (backward and lid > e.lid) or (not backward and lid < e.lid)) then
@@ -119,7 +120,7 @@ end
 function seek.back(q, from)
   for _ = 1, 256 do
     local top = from == "" and "+" or "(" .. from
-    local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.a, top, "-", "LIMIT", 0, 1))[1]
+    local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.available, top, "-", "LIMIT", 0, 1))[1]
     if not e or not seek.expired(e) then return e end
     from = e.lid
   end

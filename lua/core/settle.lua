@@ -17,7 +17,7 @@ local settle = {}
 function settle.all(q, runs, lease)
   if not runs[1] then return {} end
   -- More leases were over than one call serves: those that are left are lost all the same.
-  local quick = not queue.is_due(q) and not q.is.j
+  local quick = not queue.is_due(q) and not q.options.journaling
   if q.locks ~= "" then
     locks.load()
     if quick and runs[1] == "c" and not runs[4] then
@@ -48,7 +48,7 @@ function settle.sort(q, runs, quick)
       ids[size] = sub(text, k, k + 15)
     end
   end
-  local states = chunked.read(q.s, ids)
+  local states = chunked.read(q.states, ids)
   local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
   for n = 1, #runs, 3 do
     local action, fence, known = runs[n], runs[n + 1], {}
@@ -140,6 +140,6 @@ function settle.why(q, e, fence)
 end
 
 function settle.lapsed(q, lid)
-  local deadline = redis.call("ZSCORE", q.l, lid)
+  local deadline = redis.call("ZSCORE", q.locked, lid)
   return deadline and tonumber(deadline) <= context.now
 end

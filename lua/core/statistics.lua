@@ -36,7 +36,7 @@ end
 
 -- Messages that came, left, failed and were tried again since the queue was created.
 function statistics.counters(q)
-  local failed = redis.call("HMGET", q.q, "n_poison", "n_receive_rejected", "n_dropped", "n_retried")
+  local failed = redis.call("HMGET", q.key, "n_poison", "n_receive_rejected", "n_dropped", "n_retried")
   for n = 1, 4 do failed[n] = failed[n] or 0 end
   return q.messages + q.gone, q.gone + 0, failed[1] + failed[2] + failed[3], failed[4] + 0
 end
@@ -45,7 +45,7 @@ end
 function statistics.close(q)
   if not q.messages then return end
   local number = statistics.number()
-  local text = redis.call("HGET", q.q, "statistics")
+  local text = redis.call("HGET", q.key, "statistics")
   local open, came, left, failed, retried, items = statistics.parse(text or "")
   if open == number then return end
   local came_now, left_now, failed_now, retried_now = statistics.counters(q)
@@ -63,7 +63,7 @@ function statistics.close(q)
     if over > 0 then items = string.sub(items, string.find(items, ";", over, true) + 1) end
   end
   text = statistics.format(number, came_now, left_now, failed_now, retried_now, items or "")
-  redis.call("HSET", q.q, "statistics", text)
+  redis.call("HSET", q.key, "statistics", text)
 end
 
 -- The age in seconds, at the end of this bucket, of a message that came at `arrival`; nothing if there is none.
@@ -74,7 +74,7 @@ end
 
 -- The text of a queue with at most so many items, "" if it has none or cannot be read; and the bytes of the whole text.
 function statistics.read(q, most)
-  local text = redis.call("HGET", q.q, "statistics") or ""
+  local text = redis.call("HGET", q.key, "statistics") or ""
   local head, at = string.match(text, "^(%d+ %d+ %d+ %d+ %d+ )()")
   return head and head .. statistics.last(string.sub(text, at), most) or "", #text
 end

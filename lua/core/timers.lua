@@ -61,7 +61,7 @@ function timers.remove(q, letter, batch, places)
   for k = 1, #places do
     if not (batch.held and batch.held[places[k]]) then members[#members + 1] = letter .. batch.ids[places[k]] end
   end
-  chunked.run("ZREM", q.t, members)
+  chunked.run("ZREM", q.timers, members)
 end
 
 -- Is a timer due that no call has served yet?
@@ -75,12 +75,12 @@ function timers.page(q)
     locks.load()
     locks.expand(q)
   end
-  local lapsed = redis.call("ZRANGEBYSCORE", q.l, "-inf", context.now_text, "LIMIT", 0, timers.most)
+  local lapsed = redis.call("ZRANGEBYSCORE", q.locked, "-inf", context.now_text, "LIMIT", 0, timers.most)
   if #lapsed > 0 then
     lapse.load()
     lapse.locks(q, lapsed)
   end
-  local members = redis.call("ZRANGEBYSCORE", q.t, "-inf", context.now_text, "LIMIT", 0, timers.most)
+  local members = redis.call("ZRANGEBYSCORE", q.timers, "-inf", context.now_text, "LIMIT", 0, timers.most)
   if #members > 0 then
     lapse.load()
     lapse.timers(q, members)
@@ -91,7 +91,8 @@ end
 -- Milliseconds until the queue's next timer, as a number; -1 if it has none.
 function timers.next(q)
   local soon = -1
-  local heads = { redis.call("ZRANGE", q.l, 0, 0, "WITHSCORES")[2], redis.call("ZRANGE", q.t, 0, 0, "WITHSCORES")[2] }
+  local heads = { redis.call("ZRANGE", q.locked, 0, 0, "WITHSCORES")[2],
+    redis.call("ZRANGE", q.timers, 0, 0, "WITHSCORES")[2] }
   if q.locks ~= "" then
     locks.load()
     heads[3] = locks.first_deadline(q)

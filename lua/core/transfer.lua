@@ -24,14 +24,14 @@ function transfer.record(e, anew, kept)
   return rec
 end
 
--- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.a nor q.l
+-- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.available nor q.locked
 -- of the source any more when this returns, and available in the target. An entry's `report` (features/failure) goes with
 -- it; a message that leaves ;poison for good leaves its report there, and its attempts begin anew. `kept`: the value of key Z
 -- of messages that go to ;trash for a time (features/trash).
 function transfer.move(q, target, entries, kept)
   local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
-  local poison, trashed = string.find(q.q, "%3Bpoison:q", -12, true), string.find(q.q, "%3Btrash:q", -11, true)
-  local leaves = (poison or trashed) and not kept and not string.find(target.q, "%3Bpoison:q", -12, true)
+  local poison, trashed = string.find(q.key, "%3Bpoison:q", -12, true), string.find(q.key, "%3Btrash:q", -11, true)
+  local leaves = (poison or trashed) and not kept and not string.find(target.key, "%3Bpoison:q", -12, true)
   if leaves and trashed then trash.load() end
   local old = { nil }
   for n = 1, #entries do
@@ -52,7 +52,7 @@ function transfer.move(q, target, entries, kept)
     drop[#drop + 1] = e.lid
     if record.flag(e.rec, 8) then
       larges = larges or {}
-      larges[n] = redis.call("HGET", q.m, "^" .. e.lid)
+      larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
       drop[#drop + 1] = "^" .. e.lid
     end
     states[#states + 1] = e.lid

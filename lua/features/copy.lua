@@ -25,7 +25,7 @@ function copy.insert(to, head, body, large, flag, st, must)
   local size = #rec + #large
   if not must and not quota.fits(to, 1, size) then return end
   context.seq = context.seq + 1
-  local flat = string.find(to.flags, "[ts]") and 0 or 7 - record.priority(rec)
+  local flat = (to.options.transactional or to.options.system) and 0 or 7 - record.priority(rec)
   local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
   store.add(to, { e.lid }, { rec }, large ~= "" and { large } or nil, size)
   if st then
@@ -43,7 +43,7 @@ end
 -- A copy of an entry of q: in a journal or among the dead letters. What the message asked for is put to sleep in the
 -- copy ("~" before the field's key), so nothing acts on it.
 function copy.put(q, to, e, class, reason)
-  if string.find(to.q, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
+  if string.find(to.key, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
   local rec = e.rec
   if e.report then
     failure.load()
@@ -71,7 +71,7 @@ function copy.put(q, to, e, class, reason)
     head = trail.carry(head, class > 0 and trail.number(e.lid, e.rec))
   end
   head = (e.report or "") .. head
-  local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
+  local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.records, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
   local st = e.st
   if reason == "receive" and (not st or st.kind == "-") then
@@ -82,7 +82,7 @@ function copy.put(q, to, e, class, reason)
   local lid = copy.insert(to, head, string.sub(rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st,
     reason == "poison") -- features/retry asks for room before it chooses this end
   if lid and class > 0 then
-    redis.call("HINCRBY", (q.parent or q).q, "dead", 1)
+    redis.call("HINCRBY", (q.parent or q).key, "dead", 1)
     if trailed then trail.copied(q, to, e, lid, "dead_lettered", reason .. (e.why and ": " .. e.why or "")) end
   end
   return lid
@@ -90,7 +90,7 @@ end
 
 -- What has a dead letter of a message of q, sent `age` ms ago, expire when its time there is over; "" if nothing does.
 function copy.life(q, age)
-  local kept = tonumber(redis.call("HGET", (q.parent or q).q, "failed_ttl") or "")
+  local kept = tonumber(redis.call("HGET", (q.parent or q).key, "failed_ttl") or "")
   return kept and string.format("\3e%.0f", age + kept * 1000) or ""
 end
 
@@ -98,13 +98,13 @@ end
 function copy.limits(q, to)
   if to.limited or queue.name(to) == "system%24%3Bjournal" then return end
   to.limited, to.altered = true, true
-  local limits = redis.call("HMGET", (q.parent or q).q, "journal_quota_messages", "journal_quota_bytes")
+  local limits = redis.call("HMGET", (q.parent or q).key, "journal_quota_messages", "journal_quota_bytes")
   to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
 end
 
 -- An acknowledgement about an entry of q (MS-MQDMPR 3.1.7.2.1). A negative one carries the body.
 function copy.acknowledge(q, to, e, class)
-  if queue.has(to, "t") or queue.has(to, "p") then return end
+  if to.options.transactional or to.options.put_inhibited then return end
   local stop = string.find(e.rec, "\0", 15, true)
   local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
   local head, id = "\3C" .. class .. "\3r" .. other_queues.decode(home), copy.identity(e)
@@ -118,7 +118,7 @@ function copy.acknowledge(q, to, e, class)
   local kind = record.field(e.rec, "y")
   if kind then head = head .. "\3y" .. kind end
   if not record.flag(e.rec, 8) then return copy.insert(to, head, string.sub(e.rec, stop), "", 1) end
-  local large = e.large or redis.call("HGET", q.m, "^" .. e.lid) or ""
+  local large = e.large or redis.call("HGET", q.records, "^" .. e.lid) or ""
   return copy.insert(to, head, "\0", large, 9)
 end
 
@@ -150,7 +150,7 @@ function copy.awake(to, e)
       head = string.gsub(head, "\1dead_letter_" .. copy.former[n] .. "\2[^\1\3]*", "")
     end
   end
-  if not queue.has(to, "t") then
+  if not to.options.transactional then
     head = string.gsub(head, "\3T[^\1\3]*", "")
   elseif not record.field(e.rec, "T") then
     head = head .. "\3Tredrive"
@@ -160,7 +160,7 @@ end
 
 function copy.revive(q, to, e)
   local head, body = copy.awake(to, e)
-  local large = record.flag(e.rec, 8) and redis.call("HGET", q.m, "^" .. e.lid) or ""
+  local large = record.flag(e.rec, 8) and redis.call("HGET", q.records, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, 1)
   local trailed = record.field(e.rec, "L")
   if trailed then

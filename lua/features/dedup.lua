@@ -23,7 +23,7 @@ function dedup.plan(q, batch, places)
   for k = 1, #places do
     local member = dedup.member(batch.records[places[k]])
     -- A key whose window is over may still be there if more timers are due than one call serves.
-    local ends_at = redis.call("ZSCORE", q.t, member)
+    local ends_at = redis.call("ZSCORE", q.timers, member)
     if seen[member] or ends_at and tonumber(ends_at) > context.now then return status.DUPLICATE end
     seen[member] = true
   end
@@ -34,11 +34,11 @@ function dedup.accept(q, batch, places)
   for k = 1, #places do
     local rec = batch.records[places[k]]
     local ends_at = dedup.never
-    if queue.has(q, "f") then -- a topic
+    if q.options.topic then -- a topic
       ends_at = context.now + dedup.window(rec)
       queue.set_timer(q, ends_at)
     end
-    redis.call("ZADD", q.t, string.format("%.0f", ends_at), dedup.member(rec))
+    redis.call("ZADD", q.timers, string.format("%.0f", ends_at), dedup.member(rec))
   end
 end
 
@@ -51,9 +51,9 @@ function dedup.leave(q, batch, places)
     local rec = batch.records[places[k]]
     local ends_at = tonumber(string.sub(rec, 1, 13)) + dedup.window(rec) -- a record begins with its arrival in ms
     if batch.reason == "aborted" or ends_at <= context.now then
-      redis.call("ZREM", owner.t, dedup.member(rec))
+      redis.call("ZREM", owner.timers, dedup.member(rec))
     else
-      redis.call("ZADD", owner.t, string.format("%.0f", ends_at), dedup.member(rec))
+      redis.call("ZADD", owner.timers, string.format("%.0f", ends_at), dedup.member(rec))
       queue.set_timer(owner, ends_at)
     end
   end

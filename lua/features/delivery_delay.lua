@@ -13,7 +13,7 @@ function delivery_delay.arrive(q, batch, places)
     local at = record.due(batch.records[n])
     if at > context.now and not batch.fates[n] then
       batch.fates[n] = "delayed"
-      redis.call("ZADD", q.t, string.format("%d", at), "d" .. batch.ids[n])
+      redis.call("ZADD", q.timers, string.format("%d", at), "d" .. batch.ids[n])
       queue.set_timer(q, at)
     end
   end

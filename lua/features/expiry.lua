@@ -21,7 +21,7 @@ function expiry.arrive(q, batch, places)
     end
   end
   if soonest then
-    chunked.scores(q.t, elements)
+    chunked.scores(q.timers, elements)
     queue.set_timer(q, soonest)
   end
 end

@@ -30,13 +30,14 @@
 local features = { list = { nil } }
 
 -- Adding a feature adds a line here: its name and module; the keys in the head of a message that asks for it (core/record);
--- the flag of a queue that asks for it in the name of all messages; the letters of its timers. Hooks run in this order.
+-- the option of a queue that asks for it in the name of all messages (core/queue); the letters of its timers. Hooks run in
+-- this order.
 features.list = {
   { name = "dedup", module = dedup, keys = "k" },
   { name = "expiry", module = expiry, keys = "e", timers = "e" },
   { name = "delivery_delay", module = delivery_delay, keys = "D", timers = "d" },
-  { name = "identifiers", module = identifiers, keys = "[mcg]", flag = "x" },
-  { name = "group_lock", module = group_lock, flag = "x" },
+  { name = "identifiers", module = identifiers, keys = "[mcg]", option = "group_exclusive" },
+  { name = "group_lock", module = group_lock, option = "group_exclusive" },
   { name = "retry", module = retry, timers = "bwsp" },
   { name = "trash", module = trash, keys = "Z", timers = "z" },
   { name = "trail", module = trail, keys = "L" },
@@ -73,7 +74,7 @@ function features.run(hook, q, batch)
   local wants = batch.wants
   for n = 1, #features.list do
     local feature, places = features.list[n], nil
-    if feature.flag and q.is[feature.flag] and not q.parent then
+    if feature.option and q.options[feature.option] and not q.parent then
       places = batch.places
     elseif feature.keys then
       for k = 1, #batch.places do

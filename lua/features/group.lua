@@ -14,14 +14,14 @@ end
 -- The first message in delivery order of a place in a group, or nothing.
 function group.at(q, id, sequence, offset)
   local stem = "n" .. id .. "\0" .. group.digits(sequence) .. group.digits(offset)
-  local found = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
+  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
   return found and string.sub(found, #stem + 1, #stem + 16)
 end
 
 -- Ids of all messages with this sequence (and offset), in delivery order.
 function group.members(q, id, sequence, offset)
   local stem = "n" .. id .. "\0" .. group.digits(sequence) .. (offset and group.digits(offset) or "")
-  local found = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1000)
+  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1000)
   local from = #id + 21
   for n = 1, #found do found[n] = string.sub(found[n], from, from + 15) end
   table.sort(found)
@@ -36,7 +36,7 @@ function group.walk(q, id, sequence, one)
   local stop = "(" .. base .. (one and group.digits(sequence) or "") .. "\255"
   local ids, offset, last = {}, 0, false
   while true do
-    local page = redis.call("ZRANGEBYLEX", q.i, from, stop, "LIMIT", 0, 500)
+    local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, 500)
     context.group_members = context.group_members + #page
     for n = 1, #page do
       local member, at = page[n], #base + 1
@@ -65,10 +65,10 @@ end
 function group.whole(q, id)
   context.groups = context.groups or {}
   if context.groups[id] == nil then
-    local newest = redis.call("ZREVRANGEBYLEX", q.i, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
+    local newest = redis.call("ZREVRANGEBYLEX", q.index, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
     if newest and not group.ends(newest, id) then
       local place = string.sub(newest, 1, #id + 20)
-      newest = redis.call("ZRANGEBYLEX", q.i, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+      newest = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
     end
     context.groups[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
   end

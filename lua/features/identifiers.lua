@@ -11,7 +11,7 @@ function identifiers.arrive(q, batch, places)
     local n = places[k]
     if not batch.fates[n] then index.add(q, batch.ids[n], batch.records[n], batch.wants[n].keys, elements) end
   end
-  if elements[1] then chunked.scores(q.i, elements) end
+  if elements[1] then chunked.scores(q.index, elements) end
 end
 
 function identifiers.leave(q, batch, places)
@@ -23,7 +23,7 @@ function identifiers.leave(q, batch, places)
       index.drop(q, batch.ids[n], batch.records[n], batch.wants[n].keys, members)
     end
   end
-  chunked.run("ZREM", q.i, members)
+  chunked.run("ZREM", q.index, members)
 end
 
 identifiers.hooks = { arrive = identifiers.arrive, leave = identifiers.leave }

@@ -34,7 +34,7 @@ end
 function retry.policy(q)
   local home = retry.home(q)
   if not home.retry then
-    local found = redis.call("HMGET", home.q, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
+    local found = redis.call("HMGET", home.key, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
     local text = found[1] and found[1] ~= "" and found[1] or retry.default
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
       string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
@@ -99,7 +99,7 @@ function retry.letters(q, e)
   e.letters = retry.policy(q).letters
   local name, make = trace.letters(e)
   local to = other_queues.find(name, make)
-  return to and not queue.has(to, "f") and to or nil
+  return to and not to.options.topic and to or nil
 end
 
 function retry.target(q, name)
@@ -148,7 +148,7 @@ function retry.judge(q, entries)
     if e.retried and not retry.reason[fate] and fate ~= "poison" then retried = retried + 1 end
     if fate == "again" then
       position.arrive_entries(q, { e })
-      if string.find(q.q, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
+      if string.find(q.key, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
     elseif retry.reason[fate] then
       e.event = retry.event[fate]
       failure.load()
@@ -186,8 +186,8 @@ end
 -- Sets one of the policy's timers for a message, in place of any other.
 function retry.timer(q, kind, e, at)
   local home = retry.home(q)
-  redis.call("ZREM", home.t, "b" .. e.lid, "s" .. e.lid, "w" .. e.lid, "p" .. e.lid)
-  redis.call("ZADD", home.t, string.format("%.0f", at), kind .. e.lid)
+  redis.call("ZREM", home.timers, "b" .. e.lid, "s" .. e.lid, "w" .. e.lid, "p" .. e.lid)
+  redis.call("ZADD", home.timers, string.format("%.0f", at), kind .. e.lid)
   queue.set_timer(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
@@ -210,7 +210,7 @@ function retry.rested(q, ids, name)
   if not from then return free end
   local entries = position.read(from, ids)
   for n = 1, #entries do
-    if redis.call("ZSCORE", from.a, entries[n].lid) then free[#free + 1] = entries[n] end
+    if redis.call("ZSCORE", from.available, entries[n].lid) then free[#free + 1] = entries[n] end
   end
   return free
 end
@@ -262,8 +262,8 @@ function retry.restored(q, entries)
   end
   for n = 1, #entries do
     local id = entries[n].lid
-    local timed = redis.call("ZSCORE", home.t, letter .. id)
-      or letter == "b" and redis.call("ZSCORE", home.t, "s" .. id)
+    local timed = redis.call("ZSCORE", home.timers, letter .. id)
+      or letter == "b" and redis.call("ZSCORE", home.timers, "s" .. id)
     if not timed then retry.timer(q, letter, entries[n], context.now + rest) end
   end
 end

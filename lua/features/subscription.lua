@@ -1,6 +1,6 @@
 --- require "selector/selector"
 -- Subscriptions of a topic. Used by subscribe.lua, subscriptions.lua and features/topic. This module alone knows how they are
--- stored: field "sub:<encoded name of the queue>" of the topic's hash q.q holds "<length>:<selector><program>", the length and
+-- stored: field "sub:<encoded name of the queue>" of the topic's hash q.key holds "<length>:<selector><program>", the length and
 -- the text of the selector, then its program (selector/selector_program); "0:" selects every message. Python writes the text
 -- in mqredis/codec/subscriptions.py.
 local subscription = {}
@@ -12,16 +12,16 @@ function subscription.parse(text)
 end
 
 function subscription.save(q, name, text)
-  redis.call("HSET", q.q, "sub:" .. name, text)
+  redis.call("HSET", q.key, "sub:" .. name, text)
 end
 
 function subscription.remove(q, name)
-  redis.call("HDEL", q.q, "sub:" .. name)
+  redis.call("HDEL", q.key, "sub:" .. name)
 end
 
 -- Encoded names of the subscribers in order, and the texts of their subscriptions by name.
 function subscription.all(q)
-  local fields, names, texts = redis.call("HGETALL", q.q), {}, {}
+  local fields, names, texts = redis.call("HGETALL", q.key), {}, {}
   for n = 1, #fields, 2 do
     local name = string.match(fields[n], "^sub:(.*)$")
     if name then

@@ -22,10 +22,10 @@ function topic.plan(q, entries, t)
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
     local to = other_queues.find(names[n])
-    if to and (t ~= nil) == queue.has(to, "t") then
+    if to and (t ~= nil) == to.options.transactional then
       local picked, bytes = topic.pick(entries, texts[names[n]], to)
       if #picked > 0 then
-        if queue.has(to, "p") then return status.PUT_INHIBITED end
+        if to.options.put_inhibited then return status.PUT_INHIBITED end
         if not bytes then return status.MESSAGE_TOO_LARGE end
         total, room = total + #picked, room + bytes
         local code = topic.refuses(to, #picked, bytes, total, room)
@@ -54,7 +54,7 @@ end
 -- The messages that a subscription wants, as entries of their own, and their bytes; no bytes if one is too large.
 function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
-  local exclusive = queue.has(to, "x")
+  local exclusive = to.options.group_exclusive
   for n = 1, #entries do
     local e = entries[n]
     if wants(e.rec) then
@@ -67,7 +67,8 @@ function topic.pick(entries, text, to)
       if exclusive then rec = record.set_flag(rec, 1) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
       -- trail a copy is longer by two bytes.
-      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22) + (to.is.l and 2 or 0)
+      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22)
+        + (to.options.trail and 2 or 0)
       picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end

@@ -17,7 +17,7 @@ function trace.of(q, e, reason)
   local found, rec, class = {}, e.rec, trace.class[reason]
   if not class and reason ~= "receive" then return found end
   local function add(name, kind, number, make) found[#found + 1] = { name, kind, number, make } end
-  if reason == "receive" and string.find(q.flags, "j", 1, true) then
+  if reason == "receive" and q.options.journaling then
     add((string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)) .. "%3Bjournal", "copy", 0, true)
   end
   local wants = tonumber(record.field(rec, "a") or 0)
@@ -68,7 +68,7 @@ function trace.leave(q, entries, reason)
       other_queues.load()
       copy.load()
       local to = other_queues.find(found[k][1], found[k][4])
-      if to and queue.has(to, "f") then to = nil end -- a topic keeps nothing
+      if to and to.options.topic then to = nil end -- a topic keeps nothing
       if to and found[k][2] == "ack" then
         copy.acknowledge(q, to, entries[n], found[k][3])
       elseif to then
@@ -87,7 +87,7 @@ function trace.accepted(q, entries, apply)
     local to = record.flag(rec, 1) and record.field(rec, "A")
     if to and tonumber(record.field(rec, "a") or 0) % 2 == 1 then
       local target = other_queues.find(other_queues.encode(to))
-      if apply and target and not queue.has(target, "f") then copy.acknowledge(q, target, entries[n], 0x0002) end
+      if apply and target and not target.options.topic then copy.acknowledge(q, target, entries[n], 0x0002) end
     end
     if record.flag(rec, 1) and tonumber(record.field(rec, "j") or 0) >= 2 and not record.field(rec, "T") then
       local target = other_queues.find("system%24%3Bjournal", true)

@@ -62,7 +62,7 @@ end
 
 -- The share of a queue's messages that are marked, from 0 to 1.
 function trail.share(q)
-  return tonumber(redis.call("HGET", q.q, "trail") or "") or 0
+  return tonumber(redis.call("HGET", q.key, "trail") or "") or 0
 end
 
 -- Is the `n`-th message of a call one of this share? Its SequentialID decides, so that it is decided once and for all.

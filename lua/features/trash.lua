@@ -67,7 +67,7 @@ end
 function trash.arrive(q, batch, places)
   for k = 1, #places do
     local at = trash.parse(record.field(batch.records[places[k]], "Z"))
-    redis.call("ZADD", q.t, at, "z" .. batch.ids[places[k]])
+    redis.call("ZADD", q.timers, at, "z" .. batch.ids[places[k]])
     queue.set_timer(q, at)
   end
 end

@@ -23,7 +23,7 @@ function candidates.by_lookup_id(q, f, lookup_id, from, count)
   -- A sender may have set a message id equal to the generated one; then the index has returned this message already.
   for n = 1, #ids do found = found or ids[n] == lookup_id end
   local in_page = lookup_id > from and (not more or lookup_id < ids[#ids])
-  if not found and in_page and redis.call("ZSCORE", q.a, lookup_id) then
+  if not found and in_page and redis.call("ZSCORE", q.available, lookup_id) then
     ids[#ids + 1] = lookup_id
     table.sort(ids)
   end
@@ -46,9 +46,9 @@ function candidates.ids(q, f, from, count)
   elseif #f.any > 0 then
     return candidates.merge(q, f, from, count)
   elseif from == "" then
-    ids = redis.call("ZRANGE", q.a, 0, count - 1)
+    ids = redis.call("ZRANGE", q.available, 0, count - 1)
   else
-    ids = redis.call("ZRANGEBYLEX", q.a, "(" .. from, "+", "LIMIT", 0, count)
+    ids = redis.call("ZRANGEBYLEX", q.available, "(" .. from, "+", "LIMIT", 0, count)
   end
   return ids, #ids == count
 end

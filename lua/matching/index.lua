@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/record"
--- The index of identifiers: members of q.i, all with score 0, of available messages only. Used by matching/candidates and
+-- The index of identifiers: members of q.index, all with score 0, of available messages only. Used by matching/candidates and
 -- matching/search, and by all scripts that make a message available or take it away. Ids are as in a record: "s" and text
 -- or "x" and hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids
 -- are in it up to q.indexed; a search for one brings the index up to date first (matching/index_build).
@@ -9,7 +9,7 @@
 --   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
 --      [length of the body]                         4 last segment; the length only of segments
 --
--- Others in q.i: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/match_waiters),
+-- Others in q.index: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/match_waiters),
 -- "l" what arrived while others wait (matching/arrivals),
 -- "y", "z" browse marks (matching/mark), "b", "h" groups with one active message (features/group_lock).
 local index = {}
@@ -34,7 +34,7 @@ end
 function index.members(q, lid, rec, keys)
   keys = keys or record.keys(rec)
   local reached = lid <= q.indexed
-  if not string.find(keys, "g", 1, true) and not (string.find(q.flags, "x", 1, true) and not q.parent) then
+  if not string.find(keys, "g", 1, true) and not q.locks_groups then
     return reached and index.ids(lid, rec, keys) or {}
   end
   local f, members = index.fields(rec), {}
@@ -44,11 +44,11 @@ function index.members(q, lid, rec, keys)
     members[#members + 1] = "g" .. f.g .. "\0" .. lid
     local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
     if f.z > 1 then
-      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.m, "^" .. lid) or f.body
+      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body
       member = member .. size
     end
     members[#members + 1] = member
-  elseif string.find(q.flags, "x", 1, true) and not q.parent then
+  elseif q.locks_groups then
     members[#members + 1] = "g\0" .. lid
   end
   return members
@@ -71,7 +71,7 @@ function index.add(q, lid, rec, keys, later)
     args[#args + 1] = "0"
     args[#args + 1] = members[n]
   end
-  if not later and #args > 0 then redis.call("ZADD", q.i, unpack(args)) end
+  if not later and #args > 0 then redis.call("ZADD", q.index, unpack(args)) end
 end
 
 -- Removes a message from the index. With `later`, members are appended to this list, for a ZREM of the caller.
@@ -80,20 +80,20 @@ function index.drop(q, lid, rec, keys, later)
   if later then
     for n = 1, #members do later[#later + 1] = members[n] end
   elseif #members > 0 then
-    redis.call("ZREM", q.i, unpack(members))
+    redis.call("ZREM", q.index, unpack(members))
   end
 end
 
 -- Key and id of a filter that names one identifier and nothing else, as most do. Nothing for any other (matching/search).
 function index.direct(q, text)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  if key and not string.find(id, "^smq%-") and not string.find(q.flags, "x", 1, true) then return key, id end
+  if key and not string.find(id, "^smq%-") and not q.options.group_exclusive then return key, id end
 end
 
 -- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.
 function index.range(q, key, id, after, count)
   local stem = key .. id .. "\0"
-  local found = redis.call("ZRANGEBYLEX", q.i, "(" .. stem .. after, "(" .. key .. id .. "\1", "LIMIT", 0, count)
+  local found = redis.call("ZRANGEBYLEX", q.index, "(" .. stem .. after, "(" .. key .. id .. "\1", "LIMIT", 0, count)
   for n = 1, #found do found[n] = string.sub(found[n], -16) end
   return found
 end

@@ -17,19 +17,19 @@ function index_build.some(q)
   -- A queue that never held a special message holds none with ids.
   if not part and not q.has_special then return true end
   -- Reading the last element is cheaper than counting those behind a place.
-  local last = not part and redis.call("ZRANGE", q.a, "0", "0", "REV")[1]
+  local last = not part and redis.call("ZRANGE", q.available, "0", "0", "REV")[1]
   if not part and (not last or last <= q.indexed) then return true end
-  local from = part and (redis.call("HGET", q.q, "index_at") or queue.never) or q.indexed
+  local from = part and (redis.call("HGET", q.key, "index_at") or queue.never) or q.indexed
   local at, left, bytes, whole = from, index_build.most, 0
   repeat
-    local ids = redis.call("ZRANGEBYLEX", q.a, "(" .. at, "+", "LIMIT", "0", index_build.page)
+    local ids = redis.call("ZRANGEBYLEX", q.available, "(" .. at, "+", "LIMIT", "0", index_build.page)
     whole, at, left = #ids < index_build.page, ids[#ids] or at, left - #ids
     if not part then q.indexed = at end
     bytes = bytes + index_build.enter(q, ids)
   until whole or left <= 0 or bytes > index_build.bytes
-  if part and whole then redis.call("HDEL", q.q, "index_at") end
+  if part and whole then redis.call("HDEL", q.key, "index_at") end
   if part and not whole then
-    redis.call("HSET", q.q, "index_at", at)
+    redis.call("HSET", q.key, "index_at", at)
     context.mark_changed()
   elseif part or at ~= from then
     queue.set_indexed(q, at)
@@ -42,7 +42,7 @@ end
 -- Adds these messages; adding one twice changes nothing. Returns how many bytes of records it read.
 function index_build.enter(q, ids)
   if #ids == 0 then return 0 end
-  local recs, there, texts, bytes = redis.call("HMGET", q.m, unpack(ids)), { nil }, { nil }, 0
+  local recs, there, texts, bytes = redis.call("HMGET", q.records, unpack(ids)), { nil }, { nil }, 0
   for n = 1, #ids do
     local rec = recs[n]
     if rec then

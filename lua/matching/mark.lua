@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/chunked"
 -- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. Used by matching/search
--- and unmark.lua. The marks are the last members of q.i, all with score 0, and only this module writes and reads them:
+-- and unmark.lua. The marks are the last members of q.index, all with score 0, and only this module writes and reads them:
 --
 --   "y"<browser> NUL <lookup id>      seen by this browser, "<session>-<number>"
 --   "z"<lookup id> NUL <until>        seen by a co-operating browser, until this moment (ms, 13 digits) or "-" for ever
@@ -16,13 +16,13 @@ end
 -- The co-operative mark on a message, and until when it counts; nothing if there is none.
 
 function mark.coop(q, lid)
-  local found = redis.call("ZRANGEBYLEX", q.i, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
+  local found = redis.call("ZRANGEBYLEX", q.index, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
   return found, found and string.sub(found, 19)
 end
 
 -- Is the message marked for this reader?
 function mark.seen(q, f, lid)
-  if redis.call("ZSCORE", q.i, mark.member(f.y, lid)) then return true end
+  if redis.call("ZSCORE", q.index, mark.member(f.y, lid)) then return true end
   if not f.Z then return false end
   local _, over = mark.coop(q, lid)
   return over ~= nil and (over == "-" or tonumber(over) > context.now)
@@ -32,15 +32,15 @@ end
 function mark.apply(q, f, lid)
   if not string.find(f.f, "[HKhk]") then return end
   local own = mark.member(f.y, lid)
-  if string.find(f.f, "H", 1, true) then redis.call("ZADD", q.i, 0, own) end
-  if string.find(f.f, "h", 1, true) then redis.call("ZREM", q.i, own) end
+  if string.find(f.f, "H", 1, true) then redis.call("ZADD", q.index, 0, own) end
+  if string.find(f.f, "h", 1, true) then redis.call("ZREM", q.index, own) end
   if string.find(f.f, "[Kk]") then
     local old = mark.coop(q, lid)
-    if old then redis.call("ZREM", q.i, old) end
+    if old then redis.call("ZREM", q.index, old) end
   end
   if string.find(f.f, "K", 1, true) then
     local over = f.Z == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.Z))
-    redis.call("ZADD", q.i, 0, "z" .. lid .. "\0" .. over)
+    redis.call("ZADD", q.index, 0, "z" .. lid .. "\0" .. over)
   end
   context.mark_changed()
 end
@@ -48,8 +48,8 @@ end
 -- Removes up to `most` marks of a browser. Returns how many.
 function mark.forget(q, browser, most)
   local stem = mark.member(browser, "")
-  local marks = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, most)
-  chunked.run("ZREM", q.i, marks)
+  local marks = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, most)
+  chunked.run("ZREM", q.index, marks)
   return #marks
 end
 
@@ -58,13 +58,13 @@ function mark.sweep(q, count)
   mark.gone(q, 8 * count)
   local from = "[y"
   for _ = 1, 4 do
-    local first = redis.call("ZRANGEBYLEX", q.i, from, "(z", "LIMIT", 0, 1)[1]
+    local first = redis.call("ZRANGEBYLEX", q.index, from, "(z", "LIMIT", 0, 1)[1]
     local session = first and string.match(first, "^y(%d+)%-")
     if not session then return end
     from = "[y" .. session .. "."
     if redis.call("HEXISTS", KEYS[1], session) == 0 then
-      local dead = redis.call("ZRANGEBYLEX", q.i, "[y" .. session .. "-", "(" .. from, "LIMIT", 0, 256)
-      redis.call("ZREM", q.i, unpack(dead))
+      local dead = redis.call("ZRANGEBYLEX", q.index, "[y" .. session .. "-", "(" .. from, "LIMIT", 0, 256)
+      redis.call("ZREM", q.index, unpack(dead))
     end
   end
 end
@@ -80,16 +80,16 @@ end
 -- all others, so each call looks at another place. A call adds one mark for eight that it looks at, so about an eighth of
 -- all marks are of messages that are gone.
 function mark.gone(q, some)
-  local first = redis.call("ZLEXCOUNT", q.i, "-", "(y")
-  local count = redis.call("ZCARD", q.i) - first
+  local first = redis.call("ZLEXCOUNT", q.index, "-", "(y")
+  local count = redis.call("ZCARD", q.index) - first
   -- All marks, if there are no more than that. Else a row may begin in front of the first mark and end behind the last one,
   -- so that these are looked at as often as any other.
   local from = count <= some and first or first - some + 1 + math.floor(mark.place() * (count + some - 1))
-  local marks, dead = redis.call("ZRANGE", q.i, math.max(first, from), from + some - 1), {}
+  local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
     local own = string.byte(marks[n]) == 121  -- "y"
     local lid = own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
-    if redis.call("HEXISTS", q.m, lid) == 0 then dead[#dead + 1] = marks[n] end
+    if redis.call("HEXISTS", q.records, lid) == 0 then dead[#dead + 1] = marks[n] end
   end
-  chunked.run("ZREM", q.i, dead)
+  chunked.run("ZREM", q.index, dead)
 end

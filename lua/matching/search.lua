@@ -24,7 +24,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   filter.load()
   local f = filter.parse(text)
   if f.grouped or f.G then group.load() end
-  if taking and not q.parent and string.find(q.flags, "x", 1, true) then
+  if taking and q.locks_groups then
     f.x = {}
     group_lock.load()
   end
@@ -36,8 +36,8 @@ function search.look(q, text, from, count, hint, taking, seen)
     if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end
   end
   local found, place = {}, nil
-  if hint and count == 1 and redis.call("ZSCORE", q.a, hint) then
-    local rec = redis.call("HGET", q.m, hint)
+  if hint and count == 1 and redis.call("ZSCORE", q.available, hint) then
+    local rec = redis.call("HGET", q.records, hint)
     if rec and search.admits(q, f, hint, rec) then found[1] = { lid = hint, rec = rec } end
   end
   if seen and #found == 0 then
@@ -61,15 +61,17 @@ function search.refuses(q, text)
   local f = filter.parse(text)
   f.programs, context.search_decided = {}, true
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
-  local rec = lid and redis.call("HGET", q.m, lid)
-  if rec and not record.is_expired(rec, context.now) and not filter.test(f, lid, rec) then return status.MATCH_OPTIONS end
+  local rec = lid and redis.call("HGET", q.records, lid)
+  if rec and not record.is_expired(rec, context.now) and not filter.test(f, lid, rec) then
+    return status.MATCH_OPTIONS
+  end
 end
 
 -- Inside a group only its next member may be read, and a filter that does not admit it is an error. The selector was
 -- applied to the first member.
 function search.next(q, f)
   local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
-  local rec = lid and redis.call("HGET", q.m, lid)
+  local rec = lid and redis.call("HGET", q.records, lid)
   if not rec or record.is_expired(rec, context.now) or f.x and group_lock.busy(q, rec) then return {} end
   f.programs = {}
   if not filter.test(f, lid, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
@@ -90,7 +92,7 @@ function search.taken(q, f, found)
   end
   local ids = {}
   for n = 1, #found do ids[n] = found[n].lid end
-  local states = redis.call("HMGET", q.s, unpack(ids))
+  local states = redis.call("HMGET", q.states, unpack(ids))
   for n = 1, #found do found[n].st = states[n] and message_state.parse(states[n]) end
   search.mark(q, f, found)
   return found
@@ -133,7 +135,7 @@ function search.scan(q, f, from, count)
     page = math.min(page, left)
     local ids, more = candidates.ids(q, f, from, page)
     if #ids == 0 then return found end
-    local recs = redis.call("HMGET", q.m, unpack(ids))
+    local recs = redis.call("HMGET", q.records, unpack(ids))
     for n = 1, #ids do
       from = ids[n]
       if recs[n] and search.admits(q, f, from, recs[n]) then

@@ -84,7 +84,7 @@ end
 function commit.plan(transaction, parts, aborting)
   for n = 1, #parts do
     local part = parts[n]
-    local states = chunked.read(part.q.s, part.ids)
+    local states = chunked.read(part.q.states, part.ids)
     local rows = commit.sort(transaction, part, states, aborting)
     if rows[1] then commit.read(transaction, part, rows, states, aborting) end
     if part.entries then commit.plan_entries(part, aborting) end
@@ -97,7 +97,9 @@ end
 function commit.sort(transaction, part, states, aborting)
   local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
   -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
-  local plain = not transaction.verdicts and (q.flags == "t" or not string.find(q.flags, aborting and "[rx]" or "[jx]"))
+  local options = q.options
+  local plain = not transaction.verdicts and not options.group_exclusive
+    and not (aborting and options.retry or not aborting and options.journaling)
   local leaving = aborting and "S" or "R"
   local suffix = "N " .. transaction.id .. " " .. transaction.fence
   local from, seen, rows, bytes, last, size = -#suffix - 1, #ids > 1 and {}, { nil }, 0, nil, nil
@@ -128,7 +130,7 @@ end
 function commit.read(transaction, part, rows, states, aborting)
   local lids, free = { nil }, record.free
   for n = 1, #rows do lids[n] = part.ids[math.abs(rows[n])] end
-  local records, back, kept, changed = chunked.read(part.q.m, lids), { nil }, { nil }, aborting and { nil, nil }
+  local records, back, kept, changed = chunked.read(part.q.records, lids), { nil }, { nil }, aborting and { nil, nil }
   for n = 1, #rows do
     local text, row, at = records[n], math.abs(rows[n]), #back + 1
     if text and rows[n] > 0 and free[string.byte(text, 14)] then

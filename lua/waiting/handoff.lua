@@ -5,7 +5,7 @@
 --- require lazy "core/release"
 --- require "core/store"
 --- require "waiting/notify"
--- A reader that waits for one lock leaves a call open: its member in q.w says with which lease it would lock (",<ms>"
+-- A reader that waits for one lock leaves a call open: its member in q.waiters says with which lease it would lock (",<ms>"
 -- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
 -- call will carry, and publishes the reply (docs/decisions/waiting.md). If the publication is lost, or the wait is over, the next
 -- call gets the kept reply, as any repeated call does.
@@ -40,13 +40,13 @@ end
 function handoff.offer(q, lid, rec)
   if q.flags ~= "" and q.flags ~= "l" or q.parent or not q.arrived or #q.arrived ~= 1 then return end
   if not record.free[string.byte(rec, 14)] then return end
-  local waiter = redis.call("ZRANGE", q.w, "0", "0")[1]
+  local waiter = redis.call("ZRANGE", q.waiters, "0", "0")[1]
   local slot, key, channel, lease, sequence, before = handoff.reader(waiter or "")
   if not slot then return end
   local number, deadline = context.history_text, string.format("%d", context.now + lease)
   position.lock(q, { lid }, { rec }, { false }, "L", slot, number, deadline)
   q.arrived = false
-  redis.call("ZREM", q.w, waiter)
+  redis.call("ZREM", q.waiters, waiter)
   local reply = { status.OK, "", context.history, number, deadline, context.now_text, 0 }
   context.write(slot, context.format_slot(sequence, "!" .. lid, reply, 7) .. "\n" .. before)
   return { channel, key, slot, sequence, lid, number, deadline, rec }
@@ -56,7 +56,7 @@ end
 function handoff.held(q)
   local reply = context.handover.reply
   if reply[5] + 0 <= context.now then return false end
-  local text = redis.call("HGET", q.s, context.handover.lid)
+  local text = redis.call("HGET", q.states, context.handover.lid)
   return text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. reply[4]
 end
 

@@ -6,23 +6,23 @@
 --- require lazy "waiting/notify"
 --- require lazy "matching/arrivals"
 -- Waiting readers that want a particular message. They are asked before the others (IBM MQ: MQGMO_WAIT), and only about
--- what they match. In q.w their scores lie below 0, with their filter behind the tag: those found by an identifier,
--- as "w" key id NUL member of q.i, from match_waiters.indexed on, the rest below that.
+-- what they match. In q.waiters their scores lie below 0, with their filter behind the tag: those found by an identifier,
+-- as "w" key id NUL member of q.index, from match_waiters.indexed on, the rest below that.
 -- members: of a group that one arrival asks about.
 local match_waiters = { indexed = -1125899906842624, most = 256, members = 64 }
 
 function match_waiters.enlist(q, member, ticket, text)
   filter.load()
   local key = filter.key(text)
-  if key then redis.call("ZADD", q.i, 0, "w" .. key .. "\0" .. member) end
-  return redis.call("ZADD", q.w, "NX", match_waiters.indexed * (key and 1 or 2) + tonumber(ticket), member) == 1
+  if key then redis.call("ZADD", q.index, 0, "w" .. key .. "\0" .. member) end
+  return redis.call("ZADD", q.waiters, "NX", match_waiters.indexed * (key and 1 or 2) + tonumber(ticket), member) == 1
 end
 
 function match_waiters.remove(q, member, text)
   filter.load()
   local key = filter.key(text)
-  if key then redis.call("ZREM", q.i, "w" .. key .. "\0" .. member) end
-  local gone = redis.call("ZREM", q.w, member)
+  if key then redis.call("ZREM", q.index, "w" .. key .. "\0" .. member) end
+  local gone = redis.call("ZREM", q.waiters, member)
   if gone == 1 and not key and not match_waiters.unindexed(q, 1)[1] then
     arrivals.load()
     arrivals.forget(q)
@@ -32,7 +32,7 @@ end
 
 -- Up to `count` readers that no identifier finds.
 function match_waiters.unindexed(q, count)
-  return redis.call("ZRANGEBYSCORE", q.w, "-inf", string.format("(%d", match_waiters.indexed), "LIMIT", 0, count)
+  return redis.call("ZRANGEBYSCORE", q.waiters, "-inf", string.format("(%d", match_waiters.indexed), "LIMIT", 0, count)
 end
 
 -- Readers that this message might be for: by its identifiers, then those that no identifier finds.
@@ -42,7 +42,7 @@ function match_waiters.candidates(q, lid, rec, others)
   for n = 1, 4 do
     if keys[n] then
       local stem = "w" .. keys[n] .. "\0"
-      local members = redis.call("ZRANGEBYLEX", q.i, "[" .. stem, "(w" .. keys[n] .. "\1", "LIMIT", 0, 64)
+      local members = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(w" .. keys[n] .. "\1", "LIMIT", 0, 64)
       for k = 1, #members do found[#found + 1] = string.sub(members[k], #stem + 1) end
     end
   end
@@ -72,7 +72,7 @@ function match_waiters.follows(q, f, lid, rec)
   elseif r.o ~= o then
     return
   end
-  rec = next and redis.call("HGET", q.m, next)
+  rec = next and redis.call("HGET", q.records, next)
   return rec and (filter.test(f, next, rec) and found or "error") or nil
 end
 
@@ -90,7 +90,7 @@ function match_waiters.completes(q, f, rec)
   end
   if not ids or #ids == 0 then return false end
   if #ids > match_waiters.members then return true end
-  local recs = redis.call("HMGET", q.m, unpack(ids))
+  local recs = redis.call("HMGET", q.records, unpack(ids))
   for n = 1, #ids do
     if recs[n] and (not f["@"] or ids[n] > f["@"]) and search.admits(q, f, ids[n], recs[n]) then return true end
   end
@@ -113,7 +113,7 @@ function match_waiters.notify_one(q, ids, peeks, behind)
   end
   local rest, parsed, served = {}, {}, {}
   for n = 1, #ids do
-    local rec, taken = redis.call("HGET", q.m, ids[n]), false
+    local rec, taken = redis.call("HGET", q.records, ids[n]), false
     local members = rec and match_waiters.candidates(q, ids[n], rec, others) or {}
     local asked = behind ~= nil
     for k = 1, #members do

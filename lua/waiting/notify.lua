@@ -45,10 +45,10 @@ function notify.serve(q)
 end
 
 -- Notifies readers of these messages. `peeks`: only readers that take nothing; `behind`: only readers behind this member of
--- q.w, which wants a particular message.
+-- q.waiters, which wants a particular message.
 function notify.offer(q, ids, peeks, behind)
   if #ids == 0 then return end
-  local first = redis.call("ZRANGE", q.w, 0, 63)
+  local first = redis.call("ZRANGE", q.waiters, 0, 63)
   if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
     match_waiters.load()
     ids, first = match_waiters.notify_one(q, ids, peeks, behind), nil
@@ -60,11 +60,11 @@ end
 -- reader may have it now.
 function notify.left(q)
   local lid = string.match(context.handed or "", "^[hn] (%x+)$")
-  if not lid or not redis.call("ZSCORE", q.a, lid) then lid = redis.call("ZRANGE", q.a, 0, 0)[1] end
-  if lid and string.find(q.flags, "x", 1, true) then
+  if not lid or not redis.call("ZSCORE", q.available, lid) then lid = redis.call("ZRANGE", q.available, 0, 0)[1] end
+  if lid and q.locks_groups then
     group_lock.load()
-    local rec = redis.call("HGET", q.m, lid)
-    if group_lock.on(q) and rec and group_lock.busy(q, rec) then return {} end
+    local rec = redis.call("HGET", q.records, lid)
+    if rec and group_lock.busy(q, rec) then return {} end
   end
   return { lid }
 end
@@ -73,7 +73,7 @@ end
 function notify.any(q, ids, first, peeks)
   local at, notified, from = 1, {}, 0
   while at <= #ids and from < 1000 do
-    local waiting = first or redis.call("ZRANGEBYSCORE", q.w, 0, "+inf", "LIMIT", from, 64)
+    local waiting = first or redis.call("ZRANGEBYSCORE", q.waiters, 0, "+inf", "LIMIT", from, 64)
     first = nil
     for n = 1, #waiting do
       local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
@@ -92,8 +92,8 @@ function notify.any(q, ids, first, peeks)
     from = from + 64
   end
   if #notified > 0 then
-    redis.call("ZREM", q.w, unpack(notified))
-  elseif redis.call("EXISTS", q.w) == 0 then
+    redis.call("ZREM", q.waiters, unpack(notified))
+  elseif redis.call("EXISTS", q.waiters) == 0 then
     -- Not earlier: most readers that were notified wait again before the next message comes.
     q.waiting = false
     queue.write(q)
@@ -102,17 +102,17 @@ end
 
 -- A copy of the message for a waiting peek, so that it sees what satisfied it.
 function notify.hand(q, slot, lid)
-  local rec = redis.call("HGET", q.m, lid)
+  local rec = redis.call("HGET", q.records, lid)
   if not rec then return end
-  local large = redis.call("HGET", q.m, "^" .. lid) or ""
-  local state = redis.call("HGET", q.s, lid)
+  local large = redis.call("HGET", q.records, "^" .. lid) or ""
+  local state = redis.call("HGET", q.states, lid)
   local shown = state and message_state.shown(message_state.parse(state)) or ""
   redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. shown .. "\n" .. rec .. large)
 end
 
 -- Notifies all readers, since the queue goes away or may not be read any more.
 function notify.all(q)
-  local waiting = redis.call("ZRANGE", q.w, 0, -1)
+  local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
   for n = 1, #waiting do
     local slot, mode = string.match(waiting[n], "^(%S+) %S (%S+)")
     notify.one(slot, mode)

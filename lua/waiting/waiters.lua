@@ -3,7 +3,7 @@
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
--- Waiting readers: the members of q.w.
+-- Waiting readers: the members of q.waiters.
 --
 --   member   "<slot> <kind> <mode> <tag>", then " <filter>" if the reader has one (waiting/match_waiters)
 --   kind     D destructive, C destructive with a cursor, P peek
@@ -36,7 +36,7 @@ end
 -- must search everything.
 function waiters.seen(q, member, ticket)
   local seen = string.match(ticket, ":(%d+)$")
-  if seen and redis.call("ZSCORE", q.w, member) then return tonumber(seen) end
+  if seen and redis.call("ZSCORE", q.waiters, member) then return tonumber(seen) end
 end
 
 -- Is this the last look of a reader, whose timeout has ended?
@@ -50,10 +50,10 @@ function waiters.wait(q, member, ticket, filter_text, from)
   local again = ticket ~= ""
   local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
   ticket = number
-  if not again then ticket = string.format("%d", redis.call("HINCRBY", q.q, "tickets", 1)) end
+  if not again then ticket = string.format("%d", redis.call("HINCRBY", q.key, "tickets", 1)) end
   if not q.waiting then q.waiting, q.changed = true, true end
   if filter_text == "" then
-    redis.call("ZADD", q.w, "NX", ticket, member)
+    redis.call("ZADD", q.waiters, "NX", ticket, member)
     return ticket
   end
   match_waiters.load()
@@ -77,7 +77,7 @@ end
 -- A reader with a filter takes `ids`. If it was notified of another message that is still available, that is offered again.
 function waiters.offer_again(q, ids)
   local lid = string.match(context.handed or "", "^[hn] (%x+)$")
-  if not lid or lid == ids[1] or not redis.call("ZSCORE", q.a, lid) then return end
+  if not lid or lid == ids[1] or not redis.call("ZSCORE", q.available, lid) then return end
   notify.load()
   q.arrived = q.arrived or {}
   q.arrived[#q.arrived + 1] = notify.left(q)[1] -- nil if its group is busy
@@ -85,7 +85,7 @@ end
 
 -- Removes the registration; 0 if there was none.
 function waiters.drop(q, member, filter_text)
-  if filter_text == "" then return redis.call("ZREM", q.w, member) end
+  if filter_text == "" then return redis.call("ZREM", q.waiters, member) end
   match_waiters.load()
   return match_waiters.remove(q, member, filter_text)
 end

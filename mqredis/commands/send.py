@@ -53,13 +53,7 @@ def send_texts(
     topic: bool = False,
 ) -> Call[Accepted]:
     """Put messages into a queue, with all priorities in one argument. A large body follows the text of its message."""
-    args: Sequence[Arg]
-    if (
-        len(texts) == 1 and not transaction and not topic
-    ):  # of a single message the empty arguments are left out
-        args = (queue.generation, priorities, *texts)
-        return Call("send", queue.call, args, _parse)
-    args = (queue.generation, transaction, fence, priorities, *texts)
+    args: Sequence[Arg] = (queue.generation, transaction, fence, priorities, *texts)
     return Call("publish" if topic else "send", queue.call, args, _parse)
 
 

@@ -33,9 +33,8 @@ def transaction_of(call: Call[Any]) -> str:
     """Id of the transaction in which a call runs; "" outside of one."""
     if call.script in ("receive", "lookup") and call.args[1] != "tx":
         return ""
-    at, _ = _PLACES.get(call.script, (len(call.args), 0))
-    # The short form of send has the priority, as bytes, in this place.
-    return owner if at < len(call.args) and isinstance(owner := call.args[at], str) else ""
+    place = _PLACES.get(call.script)
+    return str(call.args[place[0]]) if place else ""
 
 
 def doubt(token: str, call: Call[Any]) -> Doubt | None:

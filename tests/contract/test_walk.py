@@ -101,7 +101,7 @@ def plain_send(redis_server: RedisServer) -> tuple[list[tuple[str, int]], list[s
         generation = raw.hget("mq:{walk}:q:tea:q", "generation")
         parts = [f"mq:{{walk}}:q:tea:{part}".encode() for part in "qalmstwi"]
         keys = [b"mq:{walk}:meta", b"mq:{walk}:txs", *parts]
-        calls = [[slot, b"%d" % (sequence + n), generation, b"3", b"0\0hello"] for n in range(2)]
+        calls = [[slot, b"%d" % (sequence + n), generation, b"", b"", b"3", b"0\0hello"] for n in range(2)]
         found = walk("send", keys, calls, raw)
         assert raw.zcard(keys[3]) == 3
         return found

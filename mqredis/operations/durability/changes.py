@@ -22,7 +22,7 @@ def _always(_args: Sequence[Arg]) -> bool:
 
 # Scripts that may change something permanently, and a test of their arguments.
 _PERMANENT: dict[str, Callable[[Sequence[Arg]], bool]] = {
-    "send": lambda args: len(args) == 3 or args[1] == "",  # the short form is never in a transaction
+    "send": lambda args: args[1] == "",
     "publish": lambda args: args[1] == "",
     "receive": lambda args: args[1] == "take" or settles(args),
     "lookup": lambda args: args[1] == "take",
