@@ -5,11 +5,11 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2] its ;retry
--- ARGV[3] which  ready: available messages in delivery order; timed: those that are held back or rest, by the time when they
---   become available; one: the message with the id in ARGV[6], in any state
+-- ARGV[3] which  ready: available messages in delivery order; reverse: those from the last to the first; timed: those that are
+--   held back or rest, by the time when they become available; one: the message with the id in ARGV[6], in any state
 -- ARGV[4] count  messages at most
 -- ARGV[5] score  in ms: timed messages behind it and ARGV[6]; "" from the front
--- ARGV[6] place  ready: the id behind which the page begins; timed: the timer behind which it begins; "" from the front
+-- ARGV[6] place  ready, reverse: the id behind which the page begins; timed: the timer behind which it begins; "" from the front
 -- ARGV[7] until  ms: timed messages up to then, "" all
 -- ARGV[8] filter  which messages match, "" all (matching/filter)
 -- ARGV[9] whole  "1": with bodies of more than 4096 bytes, which are kept apart; else without them
@@ -29,7 +29,7 @@
 local which, count, score, place, upto, wanted = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local whole = ARGV[9] == "1"
 -- So many messages a call looks at, and so many bytes of records it tells.
-local looks, room, step = 500, 1048576, 100
+local looks, room, step = 300, 1048576, 100
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
@@ -74,13 +74,16 @@ while which ~= "one" and not full and not done and looks > 0 do
   if which == "ready" then
     page = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+",
       "LIMIT", 0, math.min(step, looks))
+  elseif which == "reverse" then
+    page = redis.call("ZREVRANGEBYLEX", q.available, place == "" and "+" or "(" .. place, "-",
+      "LIMIT", 0, math.min(step, looks))
   else
     page = ordered.page(q.timers, score, place, math.min(step, looks))
   end
   done = #page == 0
-  for n = 1, #page, which == "ready" and 1 or 2 do
+  for n = 1, #page, which == "timed" and 2 or 1 do
     looks = looks - 1
-    if which == "ready" then
+    if which ~= "timed" then
       place = page[n]
       full = tell(q, place, "ready", nil)
     else

@@ -78,15 +78,18 @@ class Inspection:
         selector: str | None = None,
         after: str | None = None,
         limit: int = 100,
+        reverse: bool = False,
     ) -> Page[StoredMessage]:
-        """Available messages of a queue in delivery order; ``limit`` is 256 at most.
+        """Available messages of a queue in delivery order; ``limit`` is 256 at most. ``reverse``: the last ones first.
 
-        A page looks at 500 messages at most, so a selector may leave it empty while there are more. Bodies of more
+        A page looks at 300 messages at most, so a selector may leave it empty while there are more. Bodies of more
         than 4096 bytes are left out. Raises QueueNotFound, SelectorSyntaxError, MatchOptionsError.
         """
         from mqredis.operations import inspection
 
-        return await self._run(inspection.messages(self._context, queue, match, selector, after, limit))
+        return await self._run(
+            inspection.messages(self._context, queue, match, selector, after, limit, reverse)
+        )
 
     async def scheduled(
         self,

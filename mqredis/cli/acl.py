@@ -35,7 +35,8 @@ DOCTOR_COMMANDS = ("zscan", "type", "pttl")
 # What the scripts run that write nothing (a test compares this with lua/), and `mqredis show` besides.
 MONITOR_COMMANDS = (
     "exists", "hexists", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "hstrlen", "llen", "pttl",
-    "pubsub|numsub", "time", "type", "zcard", "zcount", "zrange", "zrangebylex", "zrangebyscore", "zscore",
+    "pubsub|numsub", "time", "type", "zcard", "zcount", "zrange", "zrangebylex", "zrangebyscore",
+    "zrevrangebylex", "zscore",
 )  # fmt: skip
 DEPLOY_COMMANDS = ("script|load", "script|exists")
 # Since Redis 7. A user who may load functions can change what every user of the server calls.

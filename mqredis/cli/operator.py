@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice
+from functools import partial
 from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
@@ -22,10 +21,9 @@ from mqredis.cli.common import (
     open_manager,
 )
 from mqredis.cli.exits import Exit
-from mqredis.client import Queue
-from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound
+from mqredis.cli.show import pages
+from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
-from mqredis.models import Access, Message, Seek
 from mqredis.models.operator import BulkResult
 
 COLUMNS = ("time", "operator", "source", "action", "queue", "changed", "finished", "details")
@@ -302,21 +300,12 @@ def _stop(arguments: Arguments, output: Output) -> Exit:
 
 def _actions(arguments: Arguments, output: Output) -> Exit:
     rows = []
-    with open_manager(arguments) as qm, qm.open(ACTIONS, Access.PEEK) as log:
-        for entry in islice(_newest_first(log), max(0, arguments.limit)):
+    with open_manager(arguments) as qm, suppress(QueueNotFound):  # before the first action there is no log
+        for stored in pages(partial(qm.messages, ACTIONS, reverse=True), arguments.limit):
+            entry = stored.message
             details: Any = json.loads(entry.body)
             row = {"time": entry.arrived_at, "action": entry.label, "source": None}
             row |= {**entry.properties, "details": details}
             rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
     output.rows(rows, COLUMNS)
     return Exit.DONE
-
-
-def _newest_first(log: Queue) -> Iterator[Message]:
-    """The entries of the log, one call of the broker for each."""
-    seek, lookup_id = Seek.LAST, 0
-    with suppress(MessageNotFound):
-        while True:
-            entry = log.peek_by_lookup_id(lookup_id, seek=seek)
-            yield entry
-            seek, lookup_id = Seek.PREVIOUS, entry.lookup_id

@@ -52,6 +52,8 @@ LOCKS = (
     "client",
     "host",
     "process",
+    "worker",
+    "consumer",
     "since",
     "lease_until",
     "attempts",
@@ -111,6 +113,7 @@ def register(subparsers: Subparsers) -> None:
         parser.add_argument("queue")
         match_options(parser)
         _limit(parser)
+    messages.add_argument("--reverse", action="store_true", help="the messages that are delivered last first")
     for name, about in (("since", "first"), ("until", "last")):
         scheduled.add_argument(
             f"--{name}", type=_moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
@@ -138,7 +141,7 @@ def _moment(text: str) -> datetime:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
-def _pages(read: Callable[..., Page[Any]], limit: int) -> Iterator[Any]:
+def pages(read: Callable[..., Page[Any]], limit: int) -> Iterator[Any]:
     """Up to ``limit`` items of all pages."""
     after = None
     while limit > 0:
@@ -180,7 +183,7 @@ def _overview(arguments: Arguments, output: Output) -> Exit:
 
 def _locks(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        found = list(_pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit))
+        found = list(pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit))
     # The broker knows no longer when a lock began once its reader has made other calls.
     known = any(lock.since is not None for lock in found)
     return _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))
@@ -188,12 +191,12 @@ def _locks(arguments: Arguments, output: Output) -> Exit:
 
 def _transactions(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        return _show(output, _pages(qm.transactions, arguments.limit), TRANSACTIONS)
+        return _show(output, pages(qm.transactions, arguments.limit), TRANSACTIONS)
 
 
 def _sessions(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        return _show(output, _pages(qm.sessions, arguments.limit), SESSIONS)
+        return _show(output, pages(qm.sessions, arguments.limit), SESSIONS)
 
 
 def _stored(stored: StoredMessage) -> dict[str, Any]:
@@ -210,8 +213,8 @@ def _stored(stored: StoredMessage) -> dict[str, Any]:
 
 def _messages(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        read = partial(qm.messages, arguments.queue, **chosen(arguments))
-        output.rows([_stored(each) for each in _pages(read, arguments.limit)], MESSAGES)
+        read = partial(qm.messages, arguments.queue, reverse=arguments.reverse, **chosen(arguments))
+        output.rows([_stored(each) for each in pages(read, arguments.limit)], MESSAGES)
     return Exit.DONE
 
 
@@ -219,7 +222,7 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         span = {"since": arguments.since, "until": arguments.until}
         read = partial(qm.scheduled, arguments.queue, **span, **chosen(arguments))
-        output.rows([_stored(each) for each in _pages(read, arguments.limit)], MESSAGES)
+        output.rows([_stored(each) for each in pages(read, arguments.limit)], MESSAGES)
     return Exit.DONE
 
 

@@ -112,6 +112,8 @@ def _lock(path: str, row: Payload, now: int, known: dict[str, ClientInfo], units
         transaction=None if locked else owner,
         session=session,
         client=known.get(session, ClientInfo()),
+        worker="",
+        consumer="",
         since=_time(since),
         lease_until=time_at(int(deadline)),
         overdue=int(deadline) <= now,
@@ -216,10 +218,13 @@ class StoredRow:
     overdue: bool
 
 
-def ready(queue: Address, after: object, limit: int, match: bytes) -> Call[Page[StoredRow]]:
-    """A page of the available messages, in delivery order, without large bodies."""
+def ready(
+    queue: Address, after: object, limit: int, match: bytes, reverse: bool = False
+) -> Call[Page[StoredRow]]:
+    """A page of the available messages, in delivery order or its reverse, without large bodies."""
     (place_,) = place(_READY_PLACE, after, "messages")
-    return _messages(queue, ("ready", limit, "", place_, "", match), False, lambda _, at: at)
+    which = "reverse" if reverse else "ready"
+    return _messages(queue, (which, limit, "", place_, "", match), False, lambda _, at: at)
 
 
 def timed(

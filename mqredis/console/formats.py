@@ -48,15 +48,19 @@ def size(value: int | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as the largest fitting unit."""
+    """Seconds as the largest fitting unit; less than ten of it are followed by the next smaller unit: "1 h 23 min"."""
     if seconds is None:
         return DASH
     if seconds < 1:
         return "0 s" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
-    for length, unit in UNITS:
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return "0 s"
+    rest = round(seconds)
+    at = next(at for at, (length, _) in enumerate(UNITS) if rest >= length)
+    length, unit = UNITS[at]
+    if rest >= 10 * length or at == len(UNITS) - 1:
+        return f"{rest / length:.0f} {unit}"
+    count, rest = divmod(rest, length)
+    smaller, small_unit = UNITS[at + 1]
+    return f"{count} {unit} {rest // smaller} {small_unit}" if rest >= smaller else f"{count} {unit}"
 
 
 def exact(seconds: float) -> str:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from mqredis.asyncio import QueueManager
 from mqredis.console.sentences import messages_of, sentence
-from mqredis.errors import MessageNotFound, QueueNotFound
+from mqredis.errors import QueueNotFound
 from mqredis.keys import ACTIONS
-from mqredis.models import Access, Message, Seek
+from mqredis.models import Message
 
-# Entries that one page reads at most. Each takes a call of the broker.
+# Entries that one page reads at most.
 READ = 400
 
 
@@ -33,31 +33,33 @@ class Latest(NamedTuple):
     """A page of the log, newest first."""
 
     entries: list[Entry]
-    # Lookup id of the last entry that was read, from which on the page with older ones goes; None: there are none.
-    older: int | None
+    # Where the page with older entries begins; None: there are none.
+    older: str | None
 
 
-async def latest(manager: QueueManager, most: int, before: int | None = None) -> Latest:
-    """The newest entries, or those that are older than the one with the lookup id ``before``.
+async def latest(manager: QueueManager, most: int, before: str | None = None) -> Latest:
+    """The newest entries, or those behind ``before``, which is ``older`` of another page. Raises InvalidArgument.
 
     An action that other calls carried out (``Operator.begin``) has two entries: the last of them is shown.
     """
     found: list[Entry] = []
     seen: set[object] = set()
     read = 0
-    try:
-        await manager.queue_info(ACTIONS)  # opening a subqueue would create it
-        async with await manager.open(ACTIONS, Access.PEEK) as queue:
-            while len(found) < most and read < READ:
-                seek = Seek.LAST if before is None else Seek.PREVIOUS
-                message = await queue.peek_by_lookup_id(before or 0, seek=seek)
-                before, read = message.lookup_id, read + 1
-                call = message.properties.get("call")
-                if call is None or call not in seen:
-                    found.append(_entry(message))
-                seen.add(call)
-    except (QueueNotFound, MessageNotFound):
-        return Latest(found, None)
+    while len(found) < most and read < READ:
+        limit = min(most - len(found), READ - read)
+        try:
+            page = await manager.messages(ACTIONS, after=before, limit=limit, reverse=True)
+        except QueueNotFound:  # nothing was done yet
+            return Latest(found, None)
+        for stored in page:
+            call = stored.message.properties.get("call")
+            if call is None or call not in seen:
+                found.append(_entry(stored.message))
+            seen.add(call)
+        read += limit
+        before = page.next
+        if before is None:
+            break
     return Latest(found, before)
 
 

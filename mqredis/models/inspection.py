@@ -64,8 +64,12 @@ class LockInfo(Model):
     """Number of the session that holds it; "" if the session is over."""
     client: ClientInfo
     """The client that holds the message."""
+    worker: str
+    """Name of the worker whose handler has the message, by its last heartbeat; "" if none is known."""
+    consumer: str
+    """Name of that worker's consumer; "" if none is known."""
     since: datetime | None
-    """When it was locked; None if that is not known any more, since its reader has made other calls."""
+    """When it was locked. If its reader has made other calls since, when its handler began; None without a handler."""
     lease_until: datetime
     """When the lease ends."""
     overdue: bool

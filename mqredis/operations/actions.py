@@ -25,7 +25,7 @@ Details = Mapping[str, Any]
 
 # An entry of the log is kept for 30 days.
 KEPT_SECONDS = 30 * 86_400.0
-# Bytes of an entry's body; of longer texts the end is cut off.
+# Bytes of an entry's body; of longer texts the end is cut off. Lists of messages omit bodies of more than 4096 bytes.
 _BODY = 3000
 
 
@@ -81,7 +81,7 @@ def entry(operator: Author, action: str, queue: str, details: Mapping[str, Any],
     shown = {name: value for name, value in details.items() if value not in (None, "", [], ())}
     body = json.dumps(shown, default=str)
     if len(body) > _BODY:
-        body = json.dumps({"cut": body[:_BODY]})
+        body = json.dumps({"cut": body[: _BODY // 2]})  # quotes in it take two bytes
     message = Outgoing(
         body,
         content_type="application/json",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from mqredis import keys
 from mqredis.codec import decode_each, time_at
 from mqredis.commands import inspection as commands
 from mqredis.commands import pipelines, queues
+from mqredis.commands import workers as worker_commands
 from mqredis.commands.common import Address, path_of
 from mqredis.commands.filters import Filter
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
@@ -25,6 +27,7 @@ from mqredis.models.inspection import (
     TransactionInfo,
 )
 from mqredis.models.text import Identifier, names
+from mqredis.models.worker import RunningHandler, WorkerInfo
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.lookup import hex_id
@@ -38,10 +41,38 @@ _CLAIM_STATES = ("filling", "complete", "released")
 
 
 @procedure
-def locks(context: Context, name: object, after: str | None, limit: object) -> Steps[Page[LockInfo]]:
-    """A page of the locks of a queue. Raises QueueNotFound."""
+def locks(
+    context: Context,
+    name: object,
+    after: str | None,
+    limit: object,
+    workers: Sequence[WorkerInfo] | None = None,
+) -> Steps[Page[LockInfo]]:
+    """A page of the locks of a queue. ``workers``: the live ones; None: read them. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
-    return (yield from perform(commands.locks(context.keys, path, after, most)))
+    page = yield from perform(commands.locks(context.keys, path, after, most))
+    if workers is None and page.items:
+        workers, _ = yield from perform(worker_commands.listing(context.keys))
+    running = {
+        (worker.host, worker.pid, lookup_id): (worker, handler)
+        for worker in workers or ()
+        for handler in worker.running
+        if handler.queue == path
+        for lookup_id in handler.lookup_ids
+    }
+    return Page(tuple(_with_handler(lock, running) for lock in page.items), page.next)
+
+
+def _with_handler(
+    lock: LockInfo, running: Mapping[tuple[str, int, int], tuple[WorkerInfo, RunningHandler]]
+) -> LockInfo:
+    """The lock with the handler that has its message. ``running``: handlers by host, process and lookup id."""
+    found = running.get((lock.client.host, lock.client.process, lock.lookup_id))
+    if found is None:
+        return lock
+    worker, handler = found
+    since = lock.since or worker.last_seen - timedelta(seconds=handler.seconds)
+    return lock.model_copy(update={"worker": worker.name, "consumer": handler.consumer, "since": since})
 
 
 @procedure
@@ -91,11 +122,19 @@ def claims(context: Context, name: object) -> Steps[list[ClaimInfo]]:
 
 @procedure
 def messages(
-    context: Context, name: object, match: Match | None, selector: Selection, after: object, limit: object
+    context: Context,
+    name: object,
+    match: Match | None,
+    selector: Selection,
+    after: object,
+    limit: object,
+    reverse: object,
 ) -> Steps[Page[StoredMessage]]:
     """A page of the available messages of a queue. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
-    call = commands.ready(Address(context.keys, path), after, most, _filter(context, match, selector))
+    checks.flag(reverse, "reverse")
+    wanted = _filter(context, match, selector)
+    call = commands.ready(Address(context.keys, path), after, most, wanted, bool(reverse))
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 

@@ -67,7 +67,7 @@ def test_workers_page_is_updated_live(console: str, broker: mqredis.QueueManager
 def test_search_continues_automatically_until_stopped(
     console: str, broker: mqredis.QueueManager, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages_of_messages, "CALLS", 1)  # of 500 messages
+    monkeypatch.setattr(pages_of_messages, "CALLS", 1)
     for part in range(0, 3000, 500):
         send(broker, *(Outgoing(f"body {n}", properties={"n": n}) for n in range(part, part + 500)))
     search = f"{console}/m/main/messages?queue=orders&selector=n+%3D+7+OR+n+%3D+2900"

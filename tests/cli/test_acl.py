@@ -15,6 +15,7 @@ import redis
 import mqredis
 import mqredis.asyncio
 from mqredis import (
+    ACTIONS,
     AccessDenied,
     BrokerRefused,
     BrokerUnavailable,
@@ -355,6 +356,8 @@ def everything_visible(qm: Any) -> dict[str, Any]:
         "claims": qm.claims("orders"),
         "publications": qm.publications(),
         "messages": [each.message.body for each in qm.messages("orders", selector="n = 1")],
+        "actions": [each.message.label for each in qm.messages(ACTIONS, reverse=True)],
+        "trail": [each.event for each in qm.trail("orders", lock.lookup_id)],
         "scheduled": [each.message.body for each in qm.scheduled("orders", match=Match(correlation_id="c"))],
         "message": qm.message("orders", lock.lookup_id).state,
         "overview": [each.name for each in qm.overview()],
@@ -403,7 +406,7 @@ def shop(server: RedisServer) -> Iterator[Any]:
     """A manager with objects of each kind and some due timers."""
     settings = Settings(test_clock=True)
     with mqredis.connect(server.url, manager="shop", settings=settings) as qm:
-        qm.create_queue("orders", transactional=False)
+        qm.create_queue("orders", trail=True)
         qm.create_queue("tx", transactional=True)
         qm.create_queue("news", topic=True)
         qm.subscribe("news", "orders")
@@ -450,6 +453,8 @@ def test_monitor_role_sees_everything_and_changes_nothing(
     assert found["messages"] == [b"one"]
     assert found["message"] == "locked"
     assert found["pauses"] == ["tx"]
+    assert found["actions"] == ["create_schedule", "pause"]
+    assert found["trail"] == ["sent", "locked"]
     assert found["schedules"] == ["hourly"]
     with server.client() as raw:
         used: Any = raw.info("commandstats")

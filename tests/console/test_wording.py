@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 import mqredis.asyncio
 from mqredis import RetryPolicy, Settings
 from mqredis.asyncio import QueueManager
 from mqredis.console import app, everyone
-from mqredis.console.formats import exact, in_words
+from mqredis.console.formats import duration, exact, in_words, when
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fail, fill
 
@@ -28,13 +30,17 @@ async def test_purge_form_with_trash_does_not_warn_of_loss(browser: Browser, man
         assert f'<small id="lost">{words}</small>' in form.html
 
 
-async def test_read_only_console_says_where_doctor_and_log_are(manager: QueueManager, url: str) -> None:
+async def test_read_only_console_shows_the_log_and_says_where_the_doctor_is(
+    manager: QueueManager, url: str
+) -> None:
     settings = Settings(url=url, read_only=True)
     browser = Browser(app({"main": settings}, access=everyone, read_only=True))
-    for path, command in (("/doctor", "mqredis doctor"), ("/actions", "mqredis actions")):
-        page = await browser.get(f"/m/main{path}", 404)
-        assert "needs a client that may change things, and this console only reads" in page.text
-        assert f"Run {command}, or open another console." in page.text
+    assert "Nothing was done yet" in (await browser.get("/m/main/actions")).text
+    await manager.operator("ann").pause("orders")
+    assert "ann paused orders for workers" in (await browser.get("/m/main/actions")).text
+    page = await browser.get("/m/main/doctor", 404)
+    assert "needs a client that may change things, and this console only reads" in page.text
+    assert "Run mqredis doctor, or open another console." in page.text
     await browser.close()
 
 
@@ -140,3 +146,34 @@ def test_errors_name_pages_in_place_of_methods() -> None:
 )
 def test_interval_is_shown_exactly(seconds: float, text: str) -> None:
     assert exact(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [
+        (None, "\u2013"),
+        (0.0001, "0 s"),
+        (0.25, "250 ms"),
+        (1.4, "1 s"),
+        (59.7, "1 min"),
+        (90.0, "1 min 30 s"),
+        (629.0, "10 min"),
+        (3599.9, "1 h"),
+        (5000.0, "1 h 23 min"),
+        (129_600.0, "1 d 12 h"),
+        (86_459.0, "1 d"),
+        (10 * 86_400.0, "10 d"),
+    ],
+)
+def test_duration_has_at_most_two_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_time_is_relative_with_the_exact_time_in_its_title() -> None:
+    moment = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+    title = 'title="2026-03-01 12:00:00.250 UTC"'
+    for passed, text in ((5000, "1 h 23 min ago"), (-90, "in 1 min 30 s")):
+        shown = when(moment, lambda: moment + timedelta(seconds=passed))  # noqa: B023 - called at once
+        assert f">{text}</time>" in shown
+        assert title in shown
+    assert when(None) == "\u2013"

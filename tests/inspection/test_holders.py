@@ -44,6 +44,7 @@ def test_lock_info_names_the_message_and_the_holder(qm: Any, connect: Any) -> No
     assert lock.client.version == mqredis.__version__
     assert lock.client.host
     assert lock.session in {session.number for session in pages(qm.sessions)}
+    assert (lock.worker, lock.consumer) == ("", "")
     assert (lock.deliveries, lock.attempts, lock.fence) == (1, 1, held.fence)
     assert (lock.lease_until - lock.since).total_seconds() == 20
     held.commit()

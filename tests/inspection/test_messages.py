@@ -81,16 +81,32 @@ def test_pages_list_available_messages_in_order(qm: Any) -> None:
 
 
 def test_page_examines_a_limited_number_of_messages(qm: Any) -> None:
-    queue = made(qm)
+    queue, page = made(qm), None
     for n in range(7):
         queue.send_many([b"x"] * 99)
         queue.send(b"y", properties={"n": n})
-    page = qm.messages("q", selector="n >= 0", limit=256)
-    assert len(page.items) == 5
-    assert page.next is not None
-    rest = qm.messages("q", selector="n >= 0", limit=256, after=page.next)
-    assert len(rest.items) == 2
-    assert rest.next is None
+    for expected in (3, 3, 1):  # 300 messages a call
+        page = qm.messages("q", selector="n >= 0", limit=256, after=page and page.next)
+        assert len(page.items) == expected
+        assert (page.next is None) is (expected == 1)
+
+
+def test_messages_in_reverse_begin_with_the_last(qm: Any) -> None:
+    queue = made(qm)
+    queue.send_many([b"%03d" % n for n in range(400)])
+    queue.send(b"urgent", priority=7)
+    queue.send(b"later", delay=60)
+    expected = [*(b"%03d" % n for n in reversed(range(400))), b"urgent"]
+    found = pages(lambda **how: qm.messages("q", reverse=True, **how), limit=150)
+    assert bodies(found) == expected
+    page = qm.messages("q", reverse=True, limit=5)
+    queue.send(b"meanwhile")
+    assert bodies(qm.messages("q", reverse=True, limit=5, after=page.next).items) == expected[5:10]
+    assert (
+        bodies(qm.messages("q", reverse=True, selector="JMSPriority = 7").items) == []
+    )  # not among the last 300
+    with pytest.raises(InvalidArgument, match="reverse"):
+        qm.messages("q", reverse="yes")
 
 
 def test_large_body_is_omitted_from_pages_and_shown_by_message(qm: Any) -> None:

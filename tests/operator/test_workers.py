@@ -12,6 +12,7 @@ import pytest
 import mqredis
 from mqredis import InvalidArgument, Message, Operator, QueueManager, QueueNotFound
 from mqredis.models.worker import WorkerInfo
+from mqredis.operations import inspection
 from mqredis.worker import Retry, Worker
 from mqredis.worker.heartbeat import Pauses
 
@@ -74,6 +75,28 @@ def test_worker_info_reports_consumers_and_counts(
     until(lambda: one(qm).consumers[0].handled)
     assert one(qm).consumers[0].last_error == "ValueError: it is bad"
     assert handled == [b"good"]
+
+
+def test_lock_names_the_worker_and_the_consumer_of_its_handler(qm: QueueManager) -> None:
+    worker, ended = Worker(heartbeat_seconds=0.25, name="shop", shutdown_seconds=5), threading.Event()
+
+    @worker.consumer("orders", name="book")
+    def book(_: Message) -> None:
+        assert ended.wait(30)
+
+    with worker.background(qm):
+        lookup_id = put(qm, "x")
+        until(lambda: qm.workers() and one(qm).running)
+        for _ in range(20):
+            put(qm, "later")  # calls that use the slots of the session again
+        (lock,) = qm.locks("orders").items
+        assert (lock.lookup_id, lock.worker, lock.consumer) == (lookup_id, "shop", "book")
+        assert lock.since is not None
+        assert lock.since < lock.lease_until
+        (unknown,) = qm.run(inspection.locks(qm.context, "orders", None, 10, workers=()))
+        assert (unknown.worker, unknown.consumer, unknown.since) == ("", "", None)
+        assert abs(lock.since - one(qm).started_at) < timedelta(seconds=30)
+        ended.set()
 
 
 def test_paused_queue_is_not_read_while_others_are(

@@ -36,31 +36,20 @@ NAVIGATION = (
     ("Actions", "/actions"),
 )
 
-# Pages that a client with ``Settings(read_only=True)`` cannot make, and what to use instead.
-_OF_WRITERS = {
-    "/doctor": "The doctor needs a client that may change things",
-    "/actions": "The log of actions needs a client that may change things",
-}
+# The page that a client with ``Settings(read_only=True)`` cannot make.
+_DOCTOR = "/doctor"
 
 
 def navigation(read_only: bool) -> tuple[tuple[str, str], ...]:
     """The navigation of a console that reads only, or of one that acts."""
-    return tuple((title, path) for title, path in NAVIGATION if not read_only or path not in _OF_WRITERS)
+    return tuple((title, path) for title, path in NAVIGATION if not read_only or path != _DOCTOR)
 
 
-def _of_writers(path: str, endpoint: Endpoint) -> Endpoint:
-    """A page that a console that only reads does not have."""
-
-    async def answer(visit: Visit) -> Response:
-        if visit.console.read_only:
-            instead = f"mqredis{path.replace('/', ' ')}"
-            raise HTTPException(
-                404,
-                f"{_OF_WRITERS[path]}, and this console only reads. Run {instead}, or open another console.",
-            )
-        return await endpoint(visit)
-
-    return answer
+async def _doctor(visit: Visit) -> Response:
+    if visit.console.read_only:
+        text = "The doctor needs a client that may change things, and this console only reads."
+        raise HTTPException(404, f"{text} Run mqredis doctor, or open another console.")
+    return await server.doctor(visit)
 
 
 # Pages by their path under the queue manager.
@@ -79,9 +68,9 @@ PAGES: dict[str, Endpoint] = {
     "/schedules": schedules.schedules,
     "/clients": holders.clients,
     "/topics": topics.topics,
-    "/doctor": _of_writers("/doctor", server.doctor),
+    _DOCTOR: _doctor,
     "/server": server.server,
-    "/actions": _of_writers("/actions", log.actions),
+    "/actions": log.actions,
 }
 
 # The form of an action, and what its button does.

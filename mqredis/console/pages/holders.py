@@ -6,6 +6,8 @@ from starlette.responses import Response
 
 from mqredis.console.visit import Visit
 from mqredis.models import LockInfo
+from mqredis.models.inspection import ClaimInfo
+from mqredis.operations import inspection
 from mqredis.operations.publications import publications
 
 # Rows on one page; queues whose locks one page shows.
@@ -13,27 +15,35 @@ ROWS, QUEUES = 100, 40
 
 
 async def in_flight(visit: Visit) -> Response:
-    """Locked messages of one queue page by page, or the first of each queue; transactions, publications, and readers
-    that wait."""
+    """Locked messages of one queue page by page, or the first of each queue; transactions, claims, publications, and
+    readers that wait."""
     state = await visit.console.poller(visit.name).state(fresh=True)
     manager = await visit.manager()
+    workers = (await visit.console.workers(visit.name).state(fresh=True)).workers
     name, following = visit.query.get("queue", ""), None
     locks: list[LockInfo] = []
     if name:
-        page = await manager.locks(name, after=visit.query.get("after") or None, limit=ROWS)
+        after = visit.query.get("after") or None
+        page = await manager.run(inspection.locks(manager.context, name, after, ROWS, workers))
         locks += page.items
         following = page.next
     else:
-        holding = [row.depth.name for row in state.queues.values() if row.depth.locked]
+        holding = [row.depth.name for row in state.queues.values() if row.depth.locked > row.depth.claimed]
         for each in holding[:QUEUES]:
-            locks += await manager.locks(each, limit=max(1, ROWS // len(holding)))
+            most = max(1, ROWS // len(holding))
+            locks += await manager.run(inspection.locks(manager.context, each, None, most, workers))
         locks.sort(key=lambda lock: lock.lease_until)
+    claims: list[ClaimInfo] = []
+    for row in state.queues.values():
+        if row.depth.claimed and name in ("", row.depth.name) and len(claims) < ROWS:
+            claims += await manager.claims(row.depth.name)
     return visit.page(
         "in_flight.html",
         locks=locks,
         queue=name,
         following=following and visit.here(after=following),
-        locked=sum(row.depth.locked for row in state.queues.values()),
+        locked=sum(row.depth.locked - row.depth.claimed for row in state.queues.values()),
+        claims=claims,
         transactions=await manager.transactions(),
         publications=await manager.run(publications(manager.context)),
         waiting=[

@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from mqredis.console import log
-from mqredis.console.actions.base import lookup_id
 from mqredis.console.visit import Visit
 from mqredis.keys import ACTIONS
 
@@ -15,7 +14,7 @@ ROWS = 50
 
 async def actions(visit: Visit) -> Response:
     """The latest actions of operators, newest first: in this console, by the command line and in programs."""
-    before = lookup_id(visit.query, "before") if visit.query.get("before") else None
+    before = visit.query.get("before") or None
     found = await log.latest(await visit.manager(), ROWS, before)
-    older = found.older and visit.here(before=f"{found.older:#018x}")
+    older = found.older and visit.here(before=found.older)
     return visit.page("actions.html", entries=found.entries, older=older, first=before is None, queue=ACTIONS)

@@ -19,7 +19,7 @@ from mqredis.models.text import identifier_of
 # Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40
 # Calls that one page may take. Each looks at a bounded number of messages, so a page that finds little ends, too.
-CALLS = 50
+CALLS = 80
 _IDS = ("message_id", "correlation_id", "group_id")
 
 
