@@ -82,7 +82,7 @@ function seek.direct(q, text, after, count, hint)
   if not key then return end
   local entries = hint and count == 1 and after == "" and redis.call("ZSCORE", q.available, hint)
     and position.read(q, { hint })
-  if not entries or not entries[1] or index.fields(entries[1].rec)[key] ~= id then
+  if not entries or not entries[1] or index.id_of(entries[1].rec, key) ~= id then
     index_build.load()
     if key ~= "g" and not index_build.some(q) then return end
     entries = position.read(q, index.range(q, key, id, after, count))

@@ -80,17 +80,18 @@ function group.ends(member, id)
   return tonumber(string.sub(member, #id + 37, #id + 37)) % 2 == 1
 end
 
--- May a message of a group be taken under these options (letters of a filter)? r: its fields (matching/index).
-function group.admits(q, letters, r)
-  if string.find(letters, "[LW]") and (r.n ~= 1 or r.o ~= 0) then return false end
-  if string.find(letters, "C", 1, true) and r.o ~= 0 then return false end
-  if string.find(letters, "[AW]") and not group.whole(q, r.g) then return false end
-  return not string.find(letters, "[SC]") or r.z < 2 or group.walk(q, r.g, r.n, true) ~= nil
+-- May a message of a group be taken under the options of this filter? r: its fields (matching/index).
+function group.admits(q, f, r)
+  if (f.logical_order or f.whole_group) and (r.sequence ~= 1 or r.offset ~= 0) then return false end
+  if f.complete_message and r.offset ~= 0 then return false end
+  if (f.all_messages or f.whole_group) and not group.whole(q, r.group_id) then return false end
+  if not (f.all_segments or f.complete_message) or r.group_flags < 2 then return true end
+  return group.walk(q, r.group_id, r.sequence, true) ~= nil
 end
 
 -- The ids that are taken together with this one.
-function group.together(q, letters, r)
-  if not r.g then return end
-  if string.find(letters, "W", 1, true) then return group.whole(q, r.g) end
-  if string.find(letters, "C", 1, true) and r.z > 1 then return group.walk(q, r.g, r.n, true) end
+function group.together(q, f, r)
+  if not r.group_id then return end
+  if f.whole_group then return group.whole(q, r.group_id) end
+  if f.complete_message and r.group_flags > 1 then return group.walk(q, r.group_id, r.sequence, true) end
 end

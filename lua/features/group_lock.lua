@@ -12,7 +12,7 @@ local group_lock = {}
 
 function group_lock.group(rec)
   index.load()
-  return index.fields(rec).g or ""
+  return index.fields(rec).group_id or ""
 end
 
 function group_lock.holder(q, id)

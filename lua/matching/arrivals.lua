@@ -32,7 +32,7 @@ end
 -- Do the arrivals behind number `seen` contain every message that a filter may admit now? Not if the passing of time, or a
 -- message that the filter does not admit, may change that: co-operative marks, the rest of a group, the lock of a group.
 function arrivals.suffice(q, f, seen)
-  if f.grouped or q.options.group_exclusive or string.find(f.f, "U", 1, true) then return false end
+  if f.grouped or q.options.group_exclusive or f.unmarked then return false end
   return arrivals.newest(q) - seen <= arrivals.most
 end
 
@@ -45,7 +45,7 @@ function arrivals.look(q, f, seen, count)
   for n = 1, #(q.arrived or "") do members[#members + 1] = q.arrived[n] end
   for n = 1, #members do
     local lid = string.sub(members[n], -16)
-    if not known[lid] and (not f["@"] or lid > f["@"]) then ids[#ids + 1] = lid end
+    if not known[lid] and (not f.after or lid > f.after) then ids[#ids + 1] = lid end
     known[lid] = true
   end
   if #ids == 0 then return found end

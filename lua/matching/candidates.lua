@@ -6,9 +6,9 @@ local candidates = {}
 
 -- Does candidates.ids read the index of message and correlation ids? That of group ids does not count.
 function candidates.needs_index(f)
-  if f.i then return false end
-  if f.m or f.c then return true end
-  if f.g then return false end
+  if f.lookup_id then return false end
+  if f.message_id or f.correlation_id then return true end
+  if f.group_id then return false end
   for n = 1, #f.any do
     if string.find(f.any[n], "^[mc]") then return true end
   end
@@ -18,7 +18,7 @@ end
 -- The message with this lookup id, which the filter names itself or by a generated message id, and if a message id is named
 -- those that the index has under it.
 function candidates.by_lookup_id(q, f, lookup_id, from, count)
-  local ids = f.i and {} or index.range(q, "m", f.m, from, count)
+  local ids = f.lookup_id and {} or index.range(q, "m", f.message_id, from, count)
   local more, found = #ids == count, false
   -- A sender may have set a message id equal to the generated one; then the index has returned this message already.
   for n = 1, #ids do found = found or ids[n] == lookup_id end
@@ -32,17 +32,17 @@ end
 
 -- About `count` ids of available messages after `from` that may match, in delivery order; and whether there may be more.
 function candidates.ids(q, f, from, count)
-  local lookup_id = f.i or (f.m and #f.m == 20 and string.match(f.m, "^smq%-(%x+)$"))
+  local lookup_id = f.lookup_id or (f.message_id and #f.message_id == 20 and string.match(f.message_id, "^smq%-(%x+)$"))
   if lookup_id then return candidates.by_lookup_id(q, f, lookup_id, from, count) end
   local ids
-  if f.m then
-    ids = index.range(q, "m", f.m, from, count)
-  elseif f.c then
-    ids = index.range(q, "c", f.c, from, count)
-  elseif f.g and f.n then
+  if f.message_id then
+    ids = index.range(q, "m", f.message_id, from, count)
+  elseif f.correlation_id then
+    ids = index.range(q, "c", f.correlation_id, from, count)
+  elseif f.group_id and f.sequence then
     return candidates.members(q, f, from), false
-  elseif f.g then
-    ids = index.range(q, "g", f.g, from, count)
+  elseif f.group_id then
+    ids = index.range(q, "g", f.group_id, from, count)
   elseif #f.any > 0 then
     return candidates.merge(q, f, from, count)
   elseif from == "" then
@@ -56,7 +56,7 @@ end
 -- All messages with this sequence number (and offset) in a group, after `from`, in delivery order. They are few.
 function candidates.members(q, f, from)
   group.load()
-  local all, ids = group.members(q, f.g, f.n, f.o), {}
+  local all, ids = group.members(q, f.group_id, f.sequence, f.offset), {}
   for n = 1, #all do
     if all[n] > from then ids[#ids + 1] = all[n] end
   end

@@ -4,33 +4,51 @@
 -- reads. Used by matching/search, and by waiting/match_waiters for readers that wait. The text is a list of fields "\3<key>
 -- <value>" (without the space), a NUL, then selector programs, each "<length>:<program>". A message must agree with all of it.
 --
---   i  lookup id                            m c g  message, correlation and group id, as in the index (matching/index)
---   n  sequence in the group                o      offset in the message of segments
---   h  index key and id; repeated: every match has one of these ids
---   @  lookup id behind which the search begins
---   G N O  group, sequence and offset: the next member of the group that the handle is in
---   y  browser whose marks count            Z  interval of the co-operative marks in ms, "-" for ever
---   f  letters: L logical order, A all messages available, S all segments available, C complete message, W whole group,
---      U unmarked only, H and K set the browser's and the co-operative marks, h and k remove them, B in delivery order even
---      if groups take turns
+--   i  lookup_id
+--   m c g  message_id, correlation_id, group_id, as in the index (matching/index)
+--   n  sequence in the group
+--   o  offset in the message of segments
+--   h  index key and id; repeated: every match has one of these ids (`any`)
+--   @  after: lookup id behind which the search begins
+--   G N O  next_group, next_sequence, next_offset: the next member of the group that the handle is in
+--   y  browser whose marks count
+--   Z  mark_ms: how long co-operative marks count, in ms, "-" for ever
+--   f  letters of options:
+--      L logical_order, A all_messages available, S all_segments available, C complete_message, W whole_group,
+--      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
+--      B in delivery order even if groups take turns (which any filter has)
 --
 -- Example: "\3csabc\0" wants the correlation id "abc", a text (s).
 -- share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
-local filter = { share = 0.9 }
+local filter = {
+  share = 0.9,
+  fields = { i = "lookup_id", m = "message_id", c = "correlation_id", g = "group_id", n = "sequence", o = "offset",
+    ["@"] = "after", G = "next_group", N = "next_sequence", O = "next_offset", y = "browser", Z = "mark_ms" },
+  options = { L = "logical_order", A = "all_messages", S = "all_segments", C = "complete_message", W = "whole_group",
+    U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order" },
+}
+
+-- Of a parsed filter also say: `named`, that it names an identifier or a place in a group; `needs_group`, that the rest of
+-- the group decides; `grouped`, that or logical order; `marks`, that it changes marks.
 
 function filter.parse(text)
   local stop = string.find(text, "\0", 1, true)
-  local f = { f = "", any = {}, programs = {} }
+  local f = { any = {}, programs = {} }
   for key, value in string.gmatch(string.sub(text, 1, stop - 1), "\3(.)([^\3]*)") do
     if key == "h" then
       f.any[#f.any + 1] = value
+    elseif key == "f" then
+      for letter in string.gmatch(value, ".") do f[filter.options[letter]] = true end
     else
-      f[key] = value
+      f[filter.fields[key]] = value
     end
   end
-  f.n, f.o = tonumber(f.n), tonumber(f.o)
-  f.named = f.m or f.c or f.g or f.n or f.o
-  f.grouped = string.find(f.f, "[LASCW]") ~= nil
+  f.sequence, f.offset = tonumber(f.sequence), tonumber(f.offset)
+  f.next_sequence, f.next_offset = tonumber(f.next_sequence), tonumber(f.next_offset)
+  f.named = f.message_id or f.correlation_id or f.group_id or f.sequence or f.offset
+  f.needs_group = f.all_messages or f.all_segments or f.complete_message or f.whole_group
+  f.grouped = f.needs_group or f.logical_order
+  f.marks = f.mark or f.unmark or f.mark_cooperative or f.unmark_cooperative
   local at = stop + 1
   while at <= #text do
     local size, from = string.match(text, "^(%d+):()", at)
@@ -43,10 +61,6 @@ function filter.parse(text)
   return f
 end
 
-function filter.has(f, letter)
-  return string.find(f.f, letter, 1, true) ~= nil
-end
-
 -- Has the call used up the time for selectors?
 function filter.spent(f)
   for n = 1, #f.programs do
@@ -57,14 +71,14 @@ end
 
 -- Does the message agree with the filter, apart from its place in the queue and the rest of its group?
 function filter.test(f, lid, rec)
-  if f.i and f.i ~= lid then return false end
+  if f.lookup_id and f.lookup_id ~= lid then return false end
   if f.named then
     index.load()
     local r = index.fields(rec)
-    if (f.m and f.m ~= (r.m or "smq-" .. lid)) or (f.c and f.c ~= r.c) or (f.g and f.g ~= r.g)
-      or (f.n and f.n ~= r.n) or (f.o and f.o ~= r.o) then
-      return false
-    end
+    if f.message_id and f.message_id ~= (r.message_id or "smq-" .. lid) then return false end
+    if f.correlation_id and f.correlation_id ~= r.correlation_id then return false end
+    if f.group_id and f.group_id ~= r.group_id then return false end
+    if f.sequence and f.sequence ~= r.sequence or f.offset and f.offset ~= r.offset then return false end
   end
   for n = 1, #f.programs do
     if not selector.test(f.programs[n], rec, lid) then return false end

@@ -22,13 +22,14 @@ function index.id(text)
   if text and #text > 1 then return text end
 end
 
--- The fields of a head that identify its message: m, c, g (ids), n, o, z (numbers) and its length.
+-- The fields of a head that identify its message, and the length of its body. group_flags: the sum of 1 last in the group,
+-- 2 segment, 4 last segment.
 function index.fields(rec)
-  local stop = string.find(rec, "\0", 15, true)
-  local found = { body = #rec - stop }
+  local stop, found = string.find(rec, "\0", 15, true), {}
   for key, value in string.gmatch(string.sub(rec, 15, stop - 1), "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
-  return { m = index.id(found.m), c = index.id(found.c), g = index.id(found.g), n = tonumber(found.n or 1),
-    o = tonumber(found.o or 0), z = tonumber(found.z or 0), body = found.body }
+  return { message_id = index.id(found.m), correlation_id = index.id(found.c), group_id = index.id(found.g),
+    sequence = tonumber(found.n or 1), offset = tonumber(found.o or 0), group_flags = tonumber(found.z or 0),
+    body_bytes = #rec - stop }
 end
 
 function index.members(q, lid, rec, keys)
@@ -38,13 +39,13 @@ function index.members(q, lid, rec, keys)
     return reached and index.ids(lid, rec, keys) or {}
   end
   local f, members = index.fields(rec), {}
-  if f.m and reached then members[1] = "m" .. f.m .. "\0" .. lid end
-  if f.c and reached then members[#members + 1] = "c" .. f.c .. "\0" .. lid end
-  if f.g then
-    members[#members + 1] = "g" .. f.g .. "\0" .. lid
-    local member = "n" .. f.g .. "\0" .. string.format("%09d%09d", f.n, f.o) .. lid .. f.z
-    if f.z > 1 then
-      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body
+  if f.message_id and reached then members[1] = "m" .. f.message_id .. "\0" .. lid end
+  if f.correlation_id and reached then members[#members + 1] = "c" .. f.correlation_id .. "\0" .. lid end
+  if f.group_id then
+    members[#members + 1] = "g" .. f.group_id .. "\0" .. lid
+    local member = "n" .. f.group_id .. "\0" .. string.format("%09d%09d", f.sequence, f.offset) .. lid .. f.group_flags
+    if f.group_flags > 1 then
+      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes
       member = member .. size
     end
     members[#members + 1] = member
@@ -88,6 +89,12 @@ end
 function index.direct(q, text)
   local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
   if key and not string.find(id, "^smq%-") and not q.options.group_exclusive then return key, id end
+end
+
+-- The identifier of a record that is in the index under a key.
+function index.id_of(rec, key)
+  local fields = index.fields(rec)
+  return key == "m" and fields.message_id or key == "c" and fields.correlation_id or key == "g" and fields.group_id
 end
 
 -- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.

@@ -14,7 +14,6 @@ function mark.member(browser, lid)
 end
 
 -- The co-operative mark on a message, and until when it counts; nothing if there is none.
-
 function mark.coop(q, lid)
   local found = redis.call("ZRANGEBYLEX", q.index, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
   return found, found and string.sub(found, 19)
@@ -22,24 +21,24 @@ end
 
 -- Is the message marked for this reader?
 function mark.seen(q, f, lid)
-  if redis.call("ZSCORE", q.index, mark.member(f.y, lid)) then return true end
-  if not f.Z then return false end
+  if redis.call("ZSCORE", q.index, mark.member(f.browser, lid)) then return true end
+  if not f.mark_ms then return false end
   local _, over = mark.coop(q, lid)
   return over ~= nil and (over == "-" or tonumber(over) > context.now)
 end
 
 -- Sets and removes the marks that the filter asks for.
 function mark.apply(q, f, lid)
-  if not string.find(f.f, "[HKhk]") then return end
-  local own = mark.member(f.y, lid)
-  if string.find(f.f, "H", 1, true) then redis.call("ZADD", q.index, 0, own) end
-  if string.find(f.f, "h", 1, true) then redis.call("ZREM", q.index, own) end
-  if string.find(f.f, "[Kk]") then
+  if not f.marks then return end
+  local own = mark.member(f.browser, lid)
+  if f.mark then redis.call("ZADD", q.index, 0, own) end
+  if f.unmark then redis.call("ZREM", q.index, own) end
+  if f.mark_cooperative or f.unmark_cooperative then
     local old = mark.coop(q, lid)
     if old then redis.call("ZREM", q.index, old) end
   end
-  if string.find(f.f, "K", 1, true) then
-    local over = f.Z == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.Z))
+  if f.mark_cooperative then
+    local over = f.mark_ms == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.mark_ms))
     redis.call("ZADD", q.index, 0, "z" .. lid .. "\0" .. over)
   end
   context.mark_changed()
@@ -87,7 +86,7 @@ function mark.gone(q, some)
   local from = count <= some and first or first - some + 1 + math.floor(mark.place() * (count + some - 1))
   local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
-    local own = string.byte(marks[n]) == 121  -- "y"
+    local own = string.sub(marks[n], 1, 1) == "y"
     local lid = own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
     if redis.call("HEXISTS", q.records, lid) == 0 then dead[#dead + 1] = marks[n] end
   end

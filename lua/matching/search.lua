@@ -23,17 +23,17 @@ function search.look(q, text, from, count, hint, taking, seen)
   index.load()
   filter.load()
   local f = filter.parse(text)
-  if f.grouped or f.G then group.load() end
+  if f.grouped or f.next_group then group.load() end
   if taking and q.locks_groups then
-    f.x = {}
+    f.taken_groups = {}
     group_lock.load()
   end
-  if f.G then return search.next(q, f) end
+  if f.next_group then return search.next(q, f) end
   candidates.load()
   if candidates.needs_index(f) then
     index_build.load()
     -- Before its first id no id stands.
-    if not index_build.some(q) then return {}, from ~= "" and from or f["@"] or "0" end
+    if not index_build.some(q) then return {}, from ~= "" and from or f.after or "0" end
   end
   local found, place = {}, nil
   if hint and count == 1 and redis.call("ZSCORE", q.available, hint) then
@@ -47,7 +47,7 @@ function search.look(q, text, from, count, hint, taking, seen)
       if #found == 0 then return found, place end
     end
   end
-  if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f["@"] or "", count) end
+  if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f.after or "", count) end
   if #found == 0 then return found, place end
   return search.taken(q, f, found)
 end
@@ -60,7 +60,7 @@ function search.refuses(q, text)
   group.load()
   local f = filter.parse(text)
   f.programs, context.search_decided = {}, true
-  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local lid = group.at(q, f.next_group, f.next_sequence, f.next_offset)
   local rec = lid and redis.call("HGET", q.records, lid)
   if rec and not record.is_expired(rec, context.now) and not filter.test(f, lid, rec) then
     return status.MATCH_OPTIONS
@@ -70,19 +70,19 @@ end
 -- Inside a group only its next member may be read, and a filter that does not admit it is an error. The selector was
 -- applied to the first member.
 function search.next(q, f)
-  local lid = group.at(q, f.G, tonumber(f.N), tonumber(f.O))
+  local lid = group.at(q, f.next_group, f.next_sequence, f.next_offset)
   local rec = lid and redis.call("HGET", q.records, lid)
-  if not rec or record.is_expired(rec, context.now) or f.x and group_lock.busy(q, rec) then return {} end
+  if not rec or record.is_expired(rec, context.now) or f.taken_groups and group_lock.busy(q, rec) then return {} end
   f.programs = {}
   if not filter.test(f, lid, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
-  if filter.has(f, "C") and not group.admits(q, "C", index.fields(rec)) then return {} end
+  if f.complete_message and not group.admits(q, { complete_message = true }, index.fields(rec)) then return {} end
   return search.taken(q, f, { { lid = lid, rec = rec } })
 end
 
 -- Completes the entries with their states, and with the rest of a message of segments or of a group.
 function search.taken(q, f, found)
-  if string.find(f.f, "[CW]") then
-    local ids = group.together(q, f.f, index.fields(found[1].rec))
+  if f.complete_message or f.whole_group then
+    local ids = group.together(q, f, index.fields(found[1].rec))
     if ids then
       local entries = position.read(q, ids)
       entries.whole = true
@@ -99,7 +99,7 @@ function search.taken(q, f, found)
 end
 
 function search.mark(q, f, found)
-  if not string.find(f.f, "[HKhk]") then return end
+  if not f.marks then return end
   mark.load()
   for n = 1, #found do mark.apply(q, f, found[n].lid) end
   mark.sweep(q, #found)
@@ -110,26 +110,28 @@ function search.admits(q, f, lid, rec)
   if not filter.test(f, lid, rec) or record.is_expired(rec, context.now) then return false end
   if f.grouped then
     local r = index.fields(rec)
-    if r.g and not group.admits(q, f.f, r) then return false end
+    if r.group_id and not group.admits(q, f, r) then return false end
   end
-  if string.find(f.f, "U", 1, true) then
+  if f.unmarked then
     mark.load()
     if mark.seen(q, f, lid) then return false end
   end
-  return not f.x or search.turn(q, f, rec)
+  return not f.taken_groups or search.turn(q, f, rec)
 end
 
 -- Is the message's group free? A call takes one message of each group.
 function search.turn(q, f, rec)
   local id = group_lock.group(rec)
   if id == "" then return true end
-  if f.x[id] or group_lock.holder(q, id) then return false end
-  f.x[id] = true
+  if f.taken_groups[id] or group_lock.holder(q, id) then return false end
+  f.taken_groups[id] = true
   return true
 end
 
 function search.scan(q, f, from, count)
-  local sure = #f.programs == 0 and not f.grouped and (f.i or f.m or f.c or f.g or not f.named)
+  -- Where every candidate matches, no more are read than are wanted.
+  local sure = #f.programs == 0 and not f.grouped
+    and (f.lookup_id or f.message_id or f.correlation_id or f.group_id or not f.named)
   local found, left, page = {}, search.most, sure and count or 64
   while left > 0 do
     page = math.min(page, left)

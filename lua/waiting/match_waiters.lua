@@ -38,7 +38,8 @@ end
 -- Readers that this message might be for: by its identifiers, then those that no identifier finds.
 function match_waiters.candidates(q, lid, rec, others)
   local r, found = index.fields(rec), {}
-  local keys = { "i" .. lid, "m" .. (r.m or "smq-" .. lid), r.c and "c" .. r.c, r.g and "g" .. r.g }
+  local keys = { "i" .. lid, "m" .. (r.message_id or "smq-" .. lid), r.correlation_id and "c" .. r.correlation_id,
+    r.group_id and "g" .. r.group_id }
   for n = 1, 4 do
     if keys[n] then
       local stem = "w" .. keys[n] .. "\0"
@@ -53,23 +54,28 @@ end
 -- Is this arrival something for the reader? "this": the very message that it wants; "part": that one, or another of its
 -- group that it may have now; "error": it ends the wait, but is not taken. Nothing if the reader could not use it.
 function match_waiters.suits(q, f, lid, rec)
-  if f.G then return match_waiters.follows(q, f, lid, rec) end
-  local needs = string.find(f.f, "[AWSC]") and index.fields(rec).g
-  if (not f["@"] or lid > f["@"]) and search.admits(q, f, lid, rec) then return needs and "part" or "this" end
+  if f.next_group then return match_waiters.follows(q, f, lid, rec) end
+  local needs = f.needs_group and index.fields(rec).group_id
+  if (not f.after or lid > f.after) and search.admits(q, f, lid, rec) then return needs and "part" or "this" end
   return needs and match_waiters.completes(q, f, rec) and "part" or nil
+end
+
+-- Does a peek with this filter change marks, or return more than the message that arrived? Then it has to call again.
+function match_waiters.changes(f)
+  return f.mark or f.mark_cooperative or f.complete_message or f.whole_group
 end
 
 -- Inside a group only the next member counts; what disagrees with it is an error (search.next).
 function match_waiters.follows(q, f, lid, rec)
-  local r, o = index.fields(rec), tonumber(f.O)
-  if r.g ~= f.G or r.n ~= tonumber(f.N) then return end
+  local r, o = index.fields(rec), f.next_offset
+  if r.group_id ~= f.next_group or r.sequence ~= f.next_sequence then return end
   f.programs = {}
   local next, found = lid, "this"
-  if filter.has(f, "C") then
+  if f.complete_message then
     -- Any of its segments may be the one that makes it whole.
-    if not group.walk(q, r.g, r.n, true) then return end
-    next, found = group.at(q, r.g, r.n, o), "part"
-  elseif r.o ~= o then
+    if not group.walk(q, r.group_id, r.sequence, true) then return end
+    next, found = group.at(q, r.group_id, r.sequence, o), "part"
+  elseif r.offset ~= o then
     return
   end
   rec = next and redis.call("HGET", q.records, next)
@@ -79,20 +85,20 @@ end
 -- May the reader have another message of the group, now that this one is there? Asked of those that options for groups
 -- leave; of too many it is not known, and a reader that is notified in vain passes the notification on (waiters.wait).
 function match_waiters.completes(q, f, rec)
-  local r, whole, first = index.fields(rec), string.find(f.f, "[AW]"), string.find(f.f, "[LW]")
-  if f.g and f.g ~= r.g or whole and not group.whole(q, r.g) then return false end
-  if not whole and not group.walk(q, r.g, r.n, true) then return false end
+  local r, whole, first = index.fields(rec), f.all_messages or f.whole_group, f.logical_order or f.whole_group
+  if f.group_id and f.group_id ~= r.group_id or whole and not group.whole(q, r.group_id) then return false end
+  if not whole and not group.walk(q, r.group_id, r.sequence, true) then return false end
   local ids
   if whole and not first then
-    ids = index.range(q, "g", r.g, f["@"] or "", match_waiters.members + 1)
-  elseif whole or not first or r.n == 1 then
-    ids = group.members(q, r.g, first and 1 or r.n, (first or filter.has(f, "C")) and 0 or nil)
+    ids = index.range(q, "g", r.group_id, f.after or "", match_waiters.members + 1)
+  elseif whole or not first or r.sequence == 1 then
+    ids = group.members(q, r.group_id, first and 1 or r.sequence, (first or f.complete_message) and 0 or nil)
   end
   if not ids or #ids == 0 then return false end
   if #ids > match_waiters.members then return true end
   local recs = redis.call("HMGET", q.records, unpack(ids))
   for n = 1, #ids do
-    if recs[n] and (not f["@"] or ids[n] > f["@"]) and search.admits(q, f, ids[n], recs[n]) then return true end
+    if recs[n] and (not f.after or ids[n] > f.after) and search.admits(q, f, ids[n], recs[n]) then return true end
   end
   return false
 end
@@ -123,7 +129,7 @@ function match_waiters.notify_one(q, ids, peeks, behind)
         parsed[member] = parsed[member] or filter.parse(text)
         local suits = match_waiters.suits(q, parsed[member], ids[n], rec)
         if suits then
-          if suits == "this" and kind == "P" and not string.find(parsed[member].f, "[HKCW]") then
+          if suits == "this" and kind == "P" and not match_waiters.changes(parsed[member]) then
             notify.hand(q, slot, ids[n])
           else
             redis.call("HSET", KEYS[1], slot .. "!", (suits == "this" and "h " or "n ") .. ids[n])
