@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import scripts
 from mqredis.drivers.durability import DurabilityWait
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import Fault, bulk, fault_of, forbidden, pack, redirect
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.errors import (

@@ -16,7 +16,7 @@ from mqredis.drivers.base import BaseDriver
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.net.pool_aio import AsyncBackend, AsyncConnection
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_command
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry

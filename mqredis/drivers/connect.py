@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from mqredis.drivers.net.discovery import Plan, check_options, prepare
 from mqredis.drivers.net.pool import Backend
-from mqredis.drivers.net.urls import Target, parse
+from mqredis.drivers.net.urls import REDIS_PORT, SENTINEL_PORT, Target, parse
 from mqredis.errors import InvalidArgument, MissingDependency
 from mqredis.settings import Settings
 
@@ -132,7 +132,7 @@ def _plan_client(client: Any, settings: Settings, key: str, *, asyncio: bool) ->
         target.kind, target.name = "memory", "client"
     else:
         options.setdefault("host", "localhost")
-        options.setdefault("port", 6379)
+        options.setdefault("port", REDIS_PORT)
         target.tls = issubclass(cls, (redis.SSLConnection, aredis.SSLConnection))
     return _make_plan(target, cls, options, settings, key, asyncio)
 
@@ -144,7 +144,7 @@ def _plan_sentinel(
     own: dict[str, Any] = {}
     for each in sentinel.sentinels:
         kwargs = each.connection_pool.connection_kwargs
-        nodes.append((str(kwargs.get("host", "localhost")), int(kwargs.get("port", 26379))))
+        nodes.append((str(kwargs.get("host", "localhost")), int(kwargs.get("port", SENTINEL_PORT))))
         own = {k: kwargs[k] for k in ("username", "password") if kwargs.get(k)}
     classes = aredis.connection if asyncio else redis.connection
     tls = bool(getattr(pool, "is_ssl", False)) or "SSL" in pool.connection_class.__name__

@@ -18,7 +18,7 @@ from mqredis import scripts
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.greeting import FUNCTION_PROBE
 from mqredis.drivers.net.pool import Backend, Connection
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, as_text, fault_of
 from mqredis.errors import BrokerFull, BrokerRefused, BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys

@@ -9,7 +9,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import NO_FUNCTION, Fault, as_text, fault_of
 from mqredis.errors import UnsafeServer
 from mqredis.operations import server_checks

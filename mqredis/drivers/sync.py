@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from mqredis.drivers.calls import Calls
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.subscription import Subscription
 from mqredis.drivers.waiting.registry import WaiterRegistry

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from mqredis import __version__
 from mqredis.client import QueueManager
-from mqredis.drivers.net.urls import redact
+from mqredis.drivers.net.redaction import redact
 from mqredis.operations.schedules import Wanted
 from mqredis.steps import Command, Refused, Steps, procedure
 from mqredis.worker.consumer import Consumer

@@ -16,7 +16,8 @@ import redis.asyncio
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend, open_backend
 from mqredis.drivers.net.discovery import Plan
-from mqredis.drivers.net.urls import parse, redact
+from mqredis.drivers.net.redaction import redact
+from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
@@ -38,7 +39,12 @@ from tests.support.server import RedisServer
         ("redis+sentinel://:pw@a:1,b/mymaster/2", "redis+sentinel://a:1,b:26379/mymaster/2"),
         ("rediss+cluster://u:pw@a:1,b:2", "rediss+cluster://a:1,b:2/0"),
         ("memory://tests", "memory://tests"),
+        ("memory://", "memory://default"),
+        ("memory://what%3F", "memory://what?"),
         ("embedded:///var/lib/mq", "embedded:///var/lib/mq"),
+        ("embedded://", "embedded://"),
+        ("VALKEY+sentinel://a/m", "redis+sentinel://a:26379/m/0"),
+        ("valkeys+cluster://a", "rediss+cluster://a:6379/0"),
     ],
 )
 def test_url_is_parsed(url: str, shown: str) -> None:
@@ -73,6 +79,14 @@ def test_url_options_are_parsed() -> None:
         "redis+nothing://:s3cret@h",
         "redis://h?ssl_ca_certs=/s3cret",
         "redis://h:99999",
+        "redis://u:123/s3cret@h",
+        "redis://u:pw?s3cret@h",
+        "memory://s3cret?db=1",
+        "embedded:///s3cret?db=3",
+        "embedded:///s3cret#1",
+        "embedded://s3cret/dir",
+        "notvalkey://h",
+        "valkey+memory://s3cret",
     ],
 )
 def test_invalid_url_is_refused_without_showing_the_password(url: str) -> None:
@@ -83,6 +97,40 @@ def test_invalid_url_is_refused_without_showing_the_password(url: str) -> None:
         while shown is not None:
             assert "s3cret" not in str(shown)
             shown = None if shown.__suppress_context__ else shown.__context__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("word", ["true", "Yes", "1", "on"])
+def test_words_for_true(word: str) -> None:
+    assert parse(f"rediss://h?ssl_check_hostname={word}").options["ssl_check_hostname"] is True
+
+
+@pytest.mark.parametrize("word", ["false", "No", "0", "off"])
+def test_words_for_false(word: str) -> None:
+    assert parse(f"rediss://h?ssl_check_hostname={word}").options["ssl_check_hostname"] is False
+
+
+@pytest.mark.parametrize("word", ["ture", "", "2", "none"])
+def test_other_words_for_a_boolean_are_refused(word: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match="ssl_check_hostname must be one of 1 true yes on 0 false no off"
+    ):
+        parse(f"rediss://h?ssl_check_hostname={word}")
+
+
+@pytest.mark.parametrize(
+    "url,advice",
+    [
+        ("embedded://data/dir", "embedded:///var/lib"),
+        ("embedded:///data?db=3", "embedded:///directory"),
+        ("embedded:///data#3", "embedded:///directory"),
+        ("memory://x?db=1", "memory://name"),
+        ("memory://x#1", "memory://name"),
+        ("redis://h?socket_keepalive=no", "unknown option 'socket_keepalive'"),
+    ],
+)
+def test_what_a_form_ignores_is_refused(url: str, advice: str) -> None:
+    with pytest.raises(InvalidArgument, match=advice):
+        parse(url)
 
 
 @pytest.mark.parametrize("thing", [None, 7, object()])
@@ -102,6 +150,8 @@ def test_client_of_the_other_interface_is_refused() -> None:
 
 def test_redact_replaces_passwords() -> None:
     assert redact("redis://u:pw@h and x?password=abc&y=1") == "redis://***@h and x?password=***&y=1"
+    assert redact("redis://u:pa/ss@host/0 failed") == "redis://***@host/0 failed"
+    assert redact("redis://u:p@ss?@host/0 failed") == "redis://***@host/0 failed"
     assert redact("it was p%2Fw or p/w", "p/w") == "it was *** or ***"
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
-from mqredis.drivers.net.urls import Target, redact
+from mqredis.drivers.net.redaction import redact
+from mqredis.drivers.net.urls import Target
 from mqredis.drivers.net.wire import as_text
 from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings

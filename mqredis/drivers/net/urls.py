@@ -1,30 +1,31 @@
-"""Parsing of broker URLs, without connecting, and the function that hides secrets in texts."""
+"""Parsing of broker URLs, without connecting."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
+from mqredis.drivers.net.redaction import redact
 from mqredis.errors import InvalidArgument
 
 FORMS = (
-    "redis:// rediss:// valkey:// valkeys:// unix:// redis+sentinel:// redis+cluster:// "
-    "rediss+sentinel:// rediss+cluster:// embedded:/// memory://"
+    "redis:// rediss:// valkey:// valkeys://, each also with +sentinel or +cluster before the ://; unix:///path "
+    "embedded:///directory memory://name"
 )
+REDIS_PORT = 6379
+SENTINEL_PORT = 26379
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s]*@")
-_QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
-
-_TRUE = frozenset(("1", "true", "yes", "on"))
+_SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off"), False
+)
 # Options that a URL may carry, and their types. Options that the driver sets itself are not among them.
 _OPTIONS: dict[str, type] = {
     "db": int,
     "username": str,
     "password": str,
     "client_name": str,
-    "socket_keepalive": bool,
     "sentinel_username": str,
     "sentinel_password": str,
     "ssl_keyfile": str,
@@ -36,16 +37,6 @@ _OPTIONS: dict[str, type] = {
     "ssl_check_hostname": bool,
     "ssl_ciphers": str,
 }
-
-
-def redact(text: object, *secrets: str | None) -> str:
-    """The text without credentials: those in URLs, and each of ``secrets`` however it is quoted."""
-    out = _QUERY.sub(r"\1***", _CREDENTIALS.sub("***@", str(text)))
-    for secret in secrets:
-        if secret:
-            for form in {secret, quote(secret, safe=""), repr(secret)[1:-1]}:
-                out = out.replace(form, "***")
-    return out
 
 
 @dataclass(slots=True)
@@ -74,7 +65,7 @@ class Target:
     def endpoint(self) -> tuple[str, int] | None:
         """Host and port; None where the address names a socket or several nodes."""
         host = self.options.get("host")
-        return (str(host), int(self.options.get("port") or 6379)) if host else None
+        return (str(host), int(self.options.get("port") or REDIS_PORT)) if host else None
 
     def describe(self) -> str:
         """The address without credentials."""
@@ -94,7 +85,7 @@ def _address(host: object, port: object) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
-def _fail(why: str) -> InvalidArgument:
+def _error(why: str) -> InvalidArgument:
     # The URL itself is never repeated: it may hold a password, even where it cannot be parsed.
     return InvalidArgument(f"broker URL: {why}; known forms: {FORMS}")
 
@@ -107,25 +98,26 @@ def parse(url: str) -> Target:
     """
     scheme, mark, rest = url.partition("://")
     if not mark:
-        raise _fail("it has no scheme")
-    scheme = scheme.lower().replace("valkeys", "rediss").replace("valkey", "redis")
+        raise _error("it has no scheme")
+    scheme, _, kind = scheme.lower().partition("+")
     try:
-        if scheme == "memory":
-            return Target("memory", name=unquote(rest.rstrip("/")) or "default")
-        if scheme == "embedded":
-            return Target("embedded", name=unquote(urlsplit(url).path))
-        if scheme == "unix":
+        if (scheme, kind) == ("memory", ""):
+            return _parse_memory(rest)
+        if (scheme, kind) == ("embedded", ""):
+            return _parse_embedded(rest)
+        if (scheme, kind) == ("unix", ""):
             return _parse_unix(rest)
-        if scheme in ("redis", "rediss"):
-            return _parse_tcp(rest, scheme == "rediss")
-        base, _, kind = scheme.partition("+")
-        if base in ("redis", "rediss") and kind in ("sentinel", "cluster"):
-            return _parse_many(rest, kind, base == "rediss")
+        if scheme in _SCHEMES:
+            tls = _SCHEMES[scheme] == "rediss"
+            if not kind:
+                return _parse_tcp(rest, tls)
+            if kind in ("sentinel", "cluster"):
+                return _parse_many(rest, kind, tls)
     except InvalidArgument:
         raise
     except ValueError:
-        raise _fail("it cannot be read (is a special character in the password written as %XX?)") from None
-    raise _fail("unknown scheme")
+        raise _error("it cannot be read (is a special character in the password written as %XX?)") from None
+    raise _error("unknown scheme")
 
 
 def _options(query: str) -> dict[str, Any]:
@@ -133,20 +125,27 @@ def _options(query: str) -> dict[str, Any]:
     for name, values in parse_qs(query, keep_blank_values=True).items():
         kind = _OPTIONS.get(name)
         if kind is None:
-            raise _fail(f"unknown option {redact(name)!r}; known options: {' '.join(sorted(_OPTIONS))}")
-        text = values[-1]
-        try:
-            out[name] = text.lower() in _TRUE if kind is bool else kind(text)
-        except ValueError:
-            raise _fail(f"option {name} must be of type {kind.__name__}") from None
+            if "@" in query:  # then the name may be a part of a password
+                raise _error("an option is unknown (is a ? in the password written as %3F?)")
+            raise _error(f"unknown option {redact(name)!r}; known options: {' '.join(sorted(_OPTIONS))}")
+        out[name] = _option(name, kind, values[-1])
     return out
 
 
-def _split(rest: str, scheme: str) -> tuple[str, str, str, dict[str, Any]]:
-    """Netloc without credentials, path, fragment, options with credentials."""
+def _option(name: str, kind: type, text: str) -> Any:
+    try:
+        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
+    except KeyError:
+        raise _error(f"option {name} must be one of {' '.join(_BOOLEANS)}") from None
+    except ValueError:
+        raise _error(f"option {name} must be of type {kind.__name__}") from None
+
+
+def _split(rest: str) -> tuple[str, str, dict[str, Any]]:
+    """Split what follows ``://`` into the address without credentials, the path, and the options with credentials."""
     if "#" in rest:
-        raise _fail("it holds '#'; write it as %23 in a password")
-    parts = urlsplit(f"{scheme}://{rest}")
+        raise _error("it holds '#'; write it as %23 in a password")
+    parts = urlsplit(f"//{rest}")
     options = _options(parts.query)
     credentials, at, address = parts.netloc.rpartition("@")
     if at:
@@ -155,7 +154,25 @@ def _split(rest: str, scheme: str) -> tuple[str, str, str, dict[str, Any]]:
             options["username"] = unquote(user)
         if colon and password:
             options["password"] = unquote(password)
-    return address, unquote(parts.path), scheme, options
+    return address, unquote(parts.path), options
+
+
+def _without_options(rest: str, example: str) -> str:
+    """Refuse options and a fragment in the address of a store that has one database and no connections to set up."""
+    if "?" in rest or "#" in rest:
+        raise _error(f"this form takes no options: write {example}, and ? as %3F and # as %23 in a name")
+    return unquote(rest)
+
+
+def _parse_memory(rest: str) -> Target:
+    return Target("memory", name=_without_options(rest.rstrip("/"), "memory://name") or "default")
+
+
+def _parse_embedded(rest: str) -> Target:
+    directory = _without_options(rest, "embedded:///directory")
+    if directory and not directory.startswith("/"):
+        raise _error("embedded:// takes an absolute path after a third slash: embedded:///var/lib/mqredis")
+    return Target("embedded", name=directory)
 
 
 def _database(text: str, options: dict[str, Any]) -> int:
@@ -163,10 +180,10 @@ def _database(text: str, options: dict[str, Any]) -> int:
     if number is None:
         text = text.strip("/")
         if text and not text.isdigit():
-            raise _fail("the database must be a number")
+            raise _error("the database must be a number")
         number = int(text or 0)
     if number < 0:
-        raise _fail("the database must be a number >= 0")
+        raise _error("the database must be a number >= 0")
     return int(number)
 
 
@@ -177,31 +194,33 @@ def _endpoint(address: str, port: int) -> tuple[str, int]:
 
 
 def _parse_tcp(rest: str, tls: bool) -> Target:
-    address, path, _, options = _split(rest, "redis")
-    _no_sentinel(options)
+    address, path, options = _split(rest)
+    _refuse_sentinel_options(options)
     database = _database(path, options)
-    host, port = _endpoint(address, 6379)
+    host, port = _endpoint(address, REDIS_PORT)
     options.update(host=host, port=port)
     return Target("tls" if tls else "tcp", database, _tls(options, tls), tls=tls)
 
 
 def _parse_unix(rest: str) -> Target:
-    address, path, _, options = _split(rest, "unix")
-    _no_sentinel(options)
+    address, path, options = _split(rest)
+    _refuse_sentinel_options(options)
     if address:
-        raise _fail("a unix socket needs an absolute path: unix:///path/to/socket")
+        raise _error("a unix socket needs an absolute path: unix:///path/to/socket")
     if not path.strip("/"):
-        raise _fail("the path of the unix socket is missing")
+        raise _error("the path of the unix socket is missing")
     options["path"] = path
     return Target("unix", _database("", options), _tls(options, False))
 
 
 def _parse_many(rest: str, kind: str, tls: bool) -> Target:
-    address, path, _, options = _split(rest, "redis")
-    default = 26379 if kind == "sentinel" else 6379
+    address, path, options = _split(rest)
+    default = SENTINEL_PORT if kind == "sentinel" else REDIS_PORT
     nodes = [_endpoint(part, default) for part in address.split(",") if part]
     if not nodes:
-        raise _fail("no host is named")
+        raise _error("no host is named")
+    if kind != "sentinel":
+        _refuse_sentinel_options(options)
     sentinel: dict[str, Any] = {}
     for name in ("username", "password"):
         if f"sentinel_{name}" in options:
@@ -210,24 +229,22 @@ def _parse_many(rest: str, kind: str, tls: bool) -> Target:
     if kind == "sentinel":
         name, _, path = path.strip("/").partition("/")
         if not name:
-            raise _fail("the name of the primary is missing: redis+sentinel://host:26379/name/0")
-    elif sentinel:
-        raise _fail("sentinel_* options need redis+sentinel://")
+            raise _error("the name of the primary is missing: redis+sentinel://host:26379/name/0")
     database = _database(path, options)
     if kind == "cluster" and database:
-        raise _fail("a cluster has database 0 only")
+        raise _error("a cluster has database 0 only")
     return Target(kind, database, _tls(options, tls), nodes, name, tls, sentinel)
 
 
-def _no_sentinel(options: dict[str, Any]) -> None:
+def _refuse_sentinel_options(options: dict[str, Any]) -> None:
     if any(name.startswith("sentinel_") for name in options):
-        raise _fail("sentinel_* options need redis+sentinel://")
+        raise _error("sentinel_* options need redis+sentinel://")
 
 
 def _tls(options: dict[str, Any], tls: bool) -> dict[str, Any]:
     if not tls:
         if any(name.startswith("ssl_") for name in options):
-            raise _fail("ssl_* options need a TLS scheme, such as rediss://")
+            raise _error("ssl_* options need a TLS scheme, such as rediss://")
     else:
         # Off by default before redis-py 6.
         check = options.get("ssl_cert_reqs", "required") != "none"
