@@ -210,7 +210,10 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.overview": ({}, {"pattern": "pattern"}),
     "QueueManager.messages": (
         {"queue": "q"},
-        {"queue": "name", "match": "match", "selector": "selector", "after": "after", "limit": "count"},
+        {
+            "queue": "name", "match": "match", "selector": "selector", "after": "after", "limit": "count",
+            "reverse": "flag",
+        },
     ),
     "QueueManager.scheduled": (
         {"queue": "q"},
