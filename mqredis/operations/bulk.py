@@ -27,7 +27,10 @@ from mqredis.steps import Steps, procedure
 MOST_IDS = 256
 # Actions, by their names in the log, that take no available messages.
 _DELAYED_ONLY = frozenset({"cancel", "run_now"})
-_CURSOR = re.compile(r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,[ad],[0-9a-f]*(d[0-9a-f]+)?")
+# It ends with a lookup id, or with the time and the name of a timer.
+_CURSOR = re.compile(
+    r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,(a,([0-9a-f]{16})?|d,(\d+[a-z][^\x00-\x1f]{0,300})?)"
+)
 
 
 @dataclass(slots=True)

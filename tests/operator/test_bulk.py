@@ -136,6 +136,18 @@ def test_action_continues_from_its_cursor(qm: QueueManager, operator: Operator) 
     assert bodies(qm) == [b"new"]
 
 
+def test_restore_continues_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([b"x"] * 1100)
+    operator.delete("orders", trash=3600.0)
+    result = operator.restore("orders", steps=1)  # it examines the timers of the trash first
+    assert (result.changed, result.finished) == (0, False)
+    while not result.finished:
+        result = operator.restore("orders", steps=1, cursor=result.cursor)
+    assert result.changed == 1100
+    assert counts(qm) == (1100, 0, 0)
+
+
 def test_limit_applies_over_several_calls(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"x"] * 600)
