@@ -36,6 +36,8 @@ from mqredis.models import QueueHistory
 from mqredis.models.worker import Pause, WorkerInfo
 
 THEMES = ("light", "dark")
+# Actions whose forms show the body of a message.
+SHOW_BODIES = frozenset({"send-again"})
 
 
 class Workers(NamedTuple):
@@ -142,8 +144,9 @@ class Visit:
         return self._form
 
     def may(self, action: str) -> bool:
-        """Whether the visitor may carry out an action."""
-        return self.visitor.may(action)
+        """Whether the visitor may carry out an action here, where bodies may be hidden."""
+        hidden = action in SHOW_BODIES and self.console.hide_bodies
+        return self.visitor.may(action) and (not hidden or self.visitor.may("bodies"))
 
     def root(self, path: str, **query: object) -> str:
         """The address of a path of the console, under the prefix where the console is mounted."""

@@ -8,6 +8,7 @@ import pytest
 
 import mqredis
 from mqredis.console import Visitor, app, everyone
+from mqredis.console.actions import messages as bulk_actions
 from tests.browser.conftest import serving
 from tests.browser.test_browser import Open, send
 from tests.support.server import RedisServer
@@ -34,6 +35,28 @@ def test_purge_can_be_undone(console: str, broker: mqredis.QueueManager, open_pa
     expect(page.locator(".notice")).to_have_text("3 messages of orders restored.")
     with broker.open("orders") as queue:
         assert [message.lookup_id for message in queue.browse()] == sent
+
+
+def test_action_on_many_messages_continues_until_it_has_finished(
+    console: str, broker: mqredis.QueueManager, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_actions, "ACTING", 0.0)
+    monkeypatch.setattr(bulk_actions, "STEPS", 1)
+    send(broker, *["x"] * 1500)
+    page = open_page(f"{console}/m/main/act/purge?queue=orders")
+    page.get_by_label("Type orders to confirm").fill("orders")
+    page.get_by_role("button", name="Purge").click()
+    expect(page.locator(".notice")).to_have_text("1,500 messages of orders moved to the trash.")
+    # Whoever leaves the page in between stops it.
+    page.goto(f"{console}/m/main/act/restore?queue=orders")
+    page.route("**/console.js", lambda route: route.abort())  # a page without it waits for the button
+    page.get_by_role("button", name="Restore from the trash").click()
+    expect(page.get_by_role("status").filter(has_text="so far")).to_be_visible()
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("status").filter(has_text="so far")).to_be_visible()
+    page.get_by_role("link", name="Stop here").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("orders")
+    assert 0 < broker.queue_info("orders").ready < 1500
 
 
 def test_form_with_a_wrong_csrf_token_is_refused(

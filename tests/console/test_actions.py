@@ -9,7 +9,6 @@ import pytest
 from mqredis import Journal, LockLost, Outgoing, RetryPolicy, TransactionSequence
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app, everyone
-from mqredis.console.actions import REGISTRY
 from mqredis.console.formats import hex_id
 from mqredis.keys import DEAD_LETTER
 from tests.console.browser import Browser
@@ -305,20 +304,6 @@ async def test_form_that_failed_fails_again(browser: Browser, manager: QueueMana
     await manager.update_queue("orders", put_inhibited=False)
     assert "PutInhibited" in (await browser.post("/m/main/act/send", fields, 400)).text
     assert await ready(manager) == 0
-
-
-async def test_every_action_is_tested() -> None:
-    tried = {
-        *("send", "send-again", "delete", "purge", "restore", "move", "redrive"),
-        *("cancel", "reschedule", "run-now", "release", "abort"),
-        *("pause", "resume", "stop-worker", "cancel-handler"),  # test_workers.py
-        *(
-            f"{name}-schedule" for name in ("create", "pause", "resume", "trigger", "remove")
-        ),  # test_schedules.py
-        *("create-queue", "delete-queue", "inhibit", "limits", "subscribe", "unsubscribe"),
-        *("quota", "throttle", "repair"),
-    }
-    assert set(REGISTRY) == tried
 
 
 async def test_unknown_action_is_404(browser: Browser) -> None:

@@ -8,14 +8,14 @@ from functools import partial
 import pytest
 from starlette.requests import Request
 
-from mqredis import InvalidArgument
+from mqredis import InvalidArgument, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.console.security import MAX_FORM_BYTES, Signer
 from mqredis.console.serve import local
 from tests.console.browser import HOST, Browser, Page
-from tests.console.test_pages import fill
+from tests.console.test_pages import fail, fill
 
 TOKEN = "a token of many characters"
 
@@ -163,6 +163,22 @@ async def test_bodies_are_hidden_until_requested(manager: QueueManager) -> None:
             actions
         )
         await browser.get("/m/main/body", 200 if actions else 403, **where)
+        await browser.close()
+
+
+async def test_edit_form_shows_hidden_bodies_only_with_the_right(manager: QueueManager) -> None:
+    await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
+    (number,) = await fill(manager, ["secret"])
+    await fail(manager, "orders")
+    where = {"queue": "orders;poison", "id": hex_id(number)}
+    for actions in (("send-again",), ("send-again", "bodies")):
+        visitor = Visitor("ann", actions)
+        browser = Browser(app({"main": manager}, access=partial(known, visitor), hide_bodies=True))
+        page = await browser.get("/m/main/message", 200, **where)
+        may = "bodies" in actions
+        assert any("/act/send-again" in address for address in page.addresses) is may
+        form = await browser.get("/m/main/act/send-again", 200 if may else 403, **where)
+        assert ("secret" in form.html) is may
         await browser.close()
 
 

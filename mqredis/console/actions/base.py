@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mqredis.asyncio import QueueManager
 from mqredis.asyncio.operator import Operator
@@ -38,6 +38,17 @@ class Preview:
     text: str
     # Values of fields that were not given, such as the present limits of a queue.
     values: Values | None = None
+    # How many messages the action would change, if it is one on many.
+    total: int | None = None
+
+
+class Unfinished(NamedTuple):
+    """An action on many messages that has to go on: the same form with the cursor continues it."""
+
+    # What was done so far, and to how many messages.
+    text: str
+    changed: int
+    cursor: str
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,14 @@ class Action:
     """Something that a visitor can do to a queue or a queue manager.
 
     ``preview`` says what would be touched and raises an MqError for arguments with which the action cannot be carried
-    out; ``run`` carries it out and says what was done. Both get the fields of the form.
+    out; ``run`` carries it out, for a second at most, and says what was done. Both get the fields of the form.
     """
 
     name: str
     title: str
     fields: tuple[Field, ...]
     preview: Callable[[QueueManager, Values], Awaitable[Preview]]
-    run: Callable[[QueueManager, Values], Awaitable[str]]
+    run: Callable[[QueueManager, Values], Awaitable[str | Unfinished]]
     # Path of the page to go to afterwards, under the queue manager, and its arguments.
     then: Callable[[Values], tuple[str, dict[str, str]]]
     # Messages or settings are lost: the name of the queue has to be typed.

@@ -27,16 +27,31 @@ async def _preview_release(manager: QueueManager, values: Values) -> Preview:
     )
 
 
-async def _release(manager: QueueManager, values: Values) -> str:
-    name, number = needed(values, "queue"), lookup_id(values)
-    reason = values.get("reject") or None
-    result = await operator_of(manager, values).release(
-        name, [number], reject=reason, token=values.get("token")
+async def _preview_reject(manager: QueueManager, values: Values) -> Preview:
+    await _preview_release(manager, values)
+    return Preview(
+        f"This rejects 1 message of {needed(values, 'queue')}, {formats.hex_id(lookup_id(values))}. It becomes a dead "
+        "letter if its sender asked for one, and is deleted if not. Its reader is refused when it settles the message."
     )
+
+
+async def _release(manager: QueueManager, values: Values) -> str:
+    await _end(manager, values, None)
+    return f"The lock of message {formats.hex_id(lookup_id(values))} of {values['queue']} was ended."
+
+
+async def _reject(manager: QueueManager, values: Values) -> str:
+    await _end(manager, values, needed(values, "reason"))
+    return f"Message {formats.hex_id(lookup_id(values))} of {values['queue']} was rejected."
+
+
+async def _end(manager: QueueManager, values: Values, reject: str | None) -> None:
+    name, number = needed(values, "queue"), lookup_id(values)
+    operator = operator_of(manager, values)
+    result = await operator.release(name, [number], reject=reject, token=values.get("token"))
     if not result.changed:
         held = "a transaction or a pipeline holds it" if result.locked else "no reader holds it any more"
         raise InvalidArgument(f"message {formats.hex_id(number)} stays as it is: {held}")
-    return f"The lock of message {formats.hex_id(number)} of {name} was ended."
 
 
 async def _transaction(manager: QueueManager, values: Values) -> TransactionInfo:
@@ -72,15 +87,21 @@ ACTIONS = (
     Action(
         "release",
         "End the lock",
-        (
-            Field("queue", "Queue", "hidden"),
-            Field("id", "Message", "hidden"),
-            Field("reject", "Reject it for this reason", help="Empty: it is given back."),
-        ),
+        (Field("queue", "Queue", "hidden"), Field("id", "Message", "hidden")),
         _preview_release,
         _release,
         _to_holders,
         by_operator=True,
+    ),
+    Action(
+        "reject",
+        "Reject the message",
+        (Field("queue", "Queue", "hidden"), Field("id", "Message", "hidden"), Field("reason", "Reason")),
+        _preview_reject,
+        _reject,
+        _to_holders,
+        by_operator=True,
+        destroys=True,
     ),
     Action(
         "abort",

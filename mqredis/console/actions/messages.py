@@ -12,6 +12,7 @@ from mqredis.console.actions.base import (
     Action,
     Field,
     Preview,
+    Unfinished,
     Values,
     lookup_id,
     needed,
@@ -24,8 +25,9 @@ from mqredis.errors import InvalidArgument
 from mqredis.keys import own_quota
 from mqredis.models.operator import BulkResult, Choice
 
-# Calls of the broker for one count, and seconds that an action on many messages may take; it can be repeated.
-COUNTING, ACTING = 100, 20.0
+# Calls of the broker for one count. Seconds after which an action on many messages shows how far it is, and the calls
+# between two looks at the clock.
+COUNTING, ACTING, STEPS = 100, 1.0, 10
 # Seconds that deleted messages stay in ``;trash``, from where they can be restored.
 TRASH = 86_400.0
 
@@ -62,9 +64,8 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     if values.get("id"):
         count = f"the message {formats.hex_id(lookup_id(values))}"
     trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
-    return Preview(
-        f"This affects {'' if found.finished else 'at least '}{count} of {name}.", {"trash": trash}
-    )
+    text = f"This affects {'' if found.finished else 'at least '}{count} of {name}."
+    return Preview(text, {"trash": trash}, found.changed if found.finished else None)
 
 
 async def _preview_waiting(manager: QueueManager, values: Values) -> Preview:
@@ -85,19 +86,24 @@ async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
 
 async def _all(
     action: Callable[..., Awaitable[BulkResult]], values: Values, what: str, *given: Any, **options: Any
-) -> str:
-    """Carry out an action on all messages of the choice, for as long as a page may take; says how far it got."""
+) -> str | Unfinished:
+    """Carry out an action on the chosen messages for about a second.
+
+    The fields ``cursor`` and ``token`` continue an action where it ended.
+    """
     until = monotonic() + ACTING
-    result = await action(*given, **options, token=values.get("token"), steps=COUNTING)
+    options |= {"token": values.get("token"), "steps": STEPS}
+    result = await action(*given, **options, cursor=values.get("cursor"))
     while not result.finished and monotonic() < until:
-        options["cursor"] = result.cursor
-        result = await action(*given, **options, token=values.get("token"), steps=COUNTING)
+        result = await action(*given, **options, cursor=result.cursor)
     _check_one(values, result)
-    done = f"{formats.plural(result.changed, 'message')} of {given[0]} {what}."
-    return done if result.finished else f"{done} There are more: carry out the action again."
+    done = f"{formats.plural(result.changed, 'message')} of {given[0]} {what}"
+    if result.cursor is None:
+        return f"{done}."
+    return Unfinished(f"{done} so far.", result.changed, result.cursor)
 
 
-async def _delete(manager: QueueManager, values: Values) -> str:
+async def _delete(manager: QueueManager, values: Values) -> str | Unfinished:
     trash = TRASH if values.get("trash") == "on" else None
     what = "moved to the trash" if trash else "deleted"
     return await _all(
@@ -110,7 +116,7 @@ async def _delete(manager: QueueManager, values: Values) -> str:
     )
 
 
-async def _purge(manager: QueueManager, values: Values) -> str:
+async def _purge(manager: QueueManager, values: Values) -> str | Unfinished:
     trash = TRASH if values.get("trash") == "on" else None
     what = "moved to the trash" if trash else "removed"
     choice = _choice(values, scheduled=False)
@@ -119,12 +125,12 @@ async def _purge(manager: QueueManager, values: Values) -> str:
     )
 
 
-async def _restore(manager: QueueManager, values: Values) -> str:
+async def _restore(manager: QueueManager, values: Values) -> str | Unfinished:
     name = needed(values, "queue").partition(";")[0]
     return await _all(operator_of(manager, values).restore, values, "restored", name, **_choice(values))
 
 
-async def _move(manager: QueueManager, values: Values) -> str:
+async def _move(manager: QueueManager, values: Values) -> str | Unfinished:
     target = needed(values, "target")
     choice = _choice(values, scheduled=False)
     return await _all(
@@ -137,7 +143,7 @@ async def _move(manager: QueueManager, values: Values) -> str:
     )
 
 
-async def _redrive(manager: QueueManager, values: Values) -> str:
+async def _redrive(manager: QueueManager, values: Values) -> str | Unfinished:
     choice = _choice(values, scheduled=False)
     options = {"to": values.get("to") or None, "limit": whole(values, "limit")}
     return await _all(
@@ -145,14 +151,14 @@ async def _redrive(manager: QueueManager, values: Values) -> str:
     )
 
 
-async def _cancel(manager: QueueManager, values: Values) -> str:
+async def _cancel(manager: QueueManager, values: Values) -> str | Unfinished:
     choice = _choice(values, scheduled=True)
     return await _all(
         operator_of(manager, values).cancel, values, "cancelled", needed(values, "queue"), **choice
     )
 
 
-async def _reschedule(manager: QueueManager, values: Values) -> str:
+async def _reschedule(manager: QueueManager, values: Values) -> str | Unfinished:
     delay = seconds(values, "delay")
     if delay is None:
         raise InvalidArgument("delay is missing")
@@ -162,7 +168,7 @@ async def _reschedule(manager: QueueManager, values: Values) -> str:
     )
 
 
-async def _run_now(manager: QueueManager, values: Values) -> str:
+async def _run_now(manager: QueueManager, values: Values) -> str | Unfinished:
     choice = _choice(values, scheduled=True)
     return await _all(
         operator_of(manager, values).run_now, values, "made available", needed(values, "queue"), **choice

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mqredis.console.actions import REGISTRY
-from mqredis.console.actions.base import OPERATOR, Action, Preview, Values
+from mqredis.console.actions.base import OPERATOR, Action, Preview, Unfinished, Values
 from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
 from mqredis.errors import MqError
@@ -72,11 +72,13 @@ async def carry_out(visit: Visit) -> Response:
             wrong = "Nothing was done: the form is incomplete. Send it again."
         else:
             try:
-                notice = await _run(visit, action, values)
+                outcome = await _run(visit, action, values)
             except MqError as error:
                 wrong = error
             else:
-                return _done(visit, action, values, notice)
+                if isinstance(outcome, Unfinished):
+                    return _progress(visit, action, values, outcome)
+                return _done(visit, action, values, outcome)
     try:
         preview = await action.preview(await visit.manager(), values)
     except MqError as error:
@@ -84,12 +86,13 @@ async def carry_out(visit: Visit) -> Response:
     return _form(visit, action, values, preview, wrong)
 
 
-async def _run(visit: Visit, action: Action, values: Values) -> Notice:
-    """Carry out an action, unless its form was sent before. Raises MqError."""
+async def _run(visit: Visit, action: Action, values: Values) -> Notice | Unfinished:
+    """Carry out an action, or a part of it, unless its form was sent before. Raises MqError."""
     manager = await visit.manager()
     operator = manager.operator(visit.visitor.name, source="console")
     if action.by_operator:
-        return Notice("done", await action.run(manager, {**values, OPERATOR: operator.name}))
+        done = await action.run(manager, {**values, OPERATOR: operator.name})
+        return done if isinstance(done, Unfinished) else Notice("done", done)
     name, queue, token = action.name.replace("-", "_"), values.get("queue") or None, values["token"]
     shown = {field.name for field in action.fields} - {"body", "properties"}
     details = {name: values[name][:_TEXT] for name in sorted(shown) if values.get(name)}
@@ -97,7 +100,7 @@ async def _run(visit: Visit, action: Action, values: Values) -> Notice:
     if earlier is not None:
         return _outcome(earlier)
     try:
-        text = await action.run(manager, {**values, OPERATOR: operator.name})
+        text = str(await action.run(manager, {**values, OPERATOR: operator.name}))
     except MqError as error:
         outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
         await operator.end(name, queue, token=token, outcome=outcome)
@@ -113,6 +116,24 @@ def _outcome(earlier: Mapping[str, Any]) -> Notice:
     if "result" in earlier:
         return Notice("done", earlier["result"])
     return Notice("started", "The action has begun. Its result will be in the log of actions.")
+
+
+def _progress(visit: Visit, action: Action, values: Values, outcome: Unfinished) -> Response:
+    """The page of an action that has not finished, with the same form again."""
+    path, arguments = action.then(values)
+    total = values.get("total", "")  # as counted for the first form
+    return visit.page(
+        "progress.html",
+        action=action,
+        fields={
+            **{name: value for name, value in values.items() if name != "csrf"},
+            "cursor": outcome.cursor,
+        },
+        target=values.get("queue", ""),
+        outcome=outcome,
+        total=int(total) if total.isdecimal() and int(total) >= outcome.changed else None,
+        back=visit.link(path, **arguments),
+    )
 
 
 def _done(visit: Visit, action: Action, values: Values, notice: Notice) -> Response:

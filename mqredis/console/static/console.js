@@ -48,6 +48,10 @@
   document.addEventListener("htmx:responseError", stop);
   document.addEventListener("htmx:sendError", stop);
 
+  // An action on many messages goes on until it has finished, or somebody leaves the page.
+  const unfinished = document.querySelector("form[data-continue]");
+  if (unfinished) unfinished.submit();
+
   // "/" leads to the search field.
   document.addEventListener("keydown", (event) => {
     const field = document.querySelector("[role=search] input:not([type=hidden])");
