@@ -68,7 +68,7 @@ class Attempt:
     """How long to wait before the next try; 0.0: as the settings say."""
     sent = False
     """Has the request of the present try perhaps left this process?"""
-    maybe = False
+    may_have_run = False
     """Has an earlier try perhaps been carried out?"""
     lost = False
     """Did the last try lose its connection? Then other idle connections are suspect."""
@@ -98,7 +98,7 @@ class Attempt:
         core, call, run = self.core, self.call, self.run
         if run is None:
             return []
-        if not self.maybe:
+        if not self.may_have_run:
             # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script) or core.script(call.script)
@@ -123,7 +123,10 @@ class Attempt:
             self.server = run_id
             return DONE
         if run_id == core.run_id and (not core.away or self.detour is not None):
-            return DONE if run.slot.session is core.session else Next.RENEW
+            if run.slot.session is not core.session:
+                return Next.RENEW
+            if self.wait is None or self.wait.run_id == run_id:
+                return DONE
         self.server = run_id
         if run_id != core.run_id:
             self._count_renewal()
@@ -139,7 +142,7 @@ class Attempt:
         run, session = self.run, self.core.session
         if run is None or session is None or run.slot.session is session:
             return None
-        if self.maybe and self.call.changes:
+        if self.may_have_run and self.call.changes:
             raise self._unknown("the session ended before the lost reply could be asked for again")
         old, run.slot = run.slot, session.take()
         return old if run.listening else None
@@ -159,7 +162,7 @@ class Attempt:
 
     def _expired(self, run: Run) -> Next:
         self.core.drop_session(run.slot.session)
-        if self.maybe and self.call.changes:
+        if self.may_have_run and self.call.changes:
             raise self._unknown("the session expired before the lost reply could be asked for again")
         self._count_renewal()
         return Next.RENEW
@@ -192,7 +195,7 @@ class Attempt:
             self.detour = node
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
-            self.maybe = True
+            self.may_have_run = True
         if fault in RETRIED:
             if not self.core.reached and not self.sent and fault is Fault.LOST:
                 raise self.unavailable(error)
@@ -200,7 +203,7 @@ class Attempt:
             return Next.PAUSE
         self.core.reached = True
         text = redact(error).rstrip(".")
-        if self.maybe and self.call.changes:
+        if self.may_have_run and self.call.changes:
             raise self._unknown(text)
         if fault is Fault.FULL:
             raise BrokerFull(
@@ -222,7 +225,7 @@ class Attempt:
             self.core.use_shebang(False)  # this server is older than the one that was probed
             return Next.AGAIN
         if forbidden(error):
-            if self.maybe and self.call.changes:
+            if self.may_have_run and self.call.changes:
                 raise self._unknown(redact(error))
             raise ScriptsNotLoaded(
                 f"{self.core.where} does not have the script {self.call.script} of this release of mqredis, and this "
@@ -240,7 +243,7 @@ class Attempt:
         if now + self._pause() < self.deadline:
             return
         self.core.unreachable = self.lost
-        if self.maybe and self.call.changes:
+        if self.may_have_run and self.call.changes:
             raise self._unknown(redact(error))
         raise self.unavailable(error)
 
@@ -264,7 +267,7 @@ class Attempt:
 
     def final(self, error: BrokerUnavailable) -> MqError:
         """The error to raise when no further try could be made."""
-        return self._unknown(str(error)) if self.maybe and self.call.changes else error
+        return self._unknown(str(error)) if self.may_have_run and self.call.changes else error
 
     def _unknown(self, why: str) -> MqError:
         return OutcomeUnknown(
@@ -285,9 +288,9 @@ class Attempt:
 
     def abandon(self) -> None:
         """Called when the caller was cancelled or interrupted during a try."""
-        if self.call.changes and (self.sent or self.maybe):
+        if self.call.changes and (self.sent or self.may_have_run):
             self.quarantine()
-            self.sent = self.maybe = False
+            self.sent = self.may_have_run = False
 
 
 def arrival(core: Core, now: float, deadline: float) -> Attempt:

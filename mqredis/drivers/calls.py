@@ -230,7 +230,7 @@ class Calls(BaseDriver):
                         attempt.sent = True
                         reply = connection.exchange(request)
                         if attempt.wait is not None:
-                            durable_calls.follow(connection, attempt, attempt.wait, reply)
+                            durable_calls.wait_for_durability(connection, attempt, attempt.wait, reply)
                 except REDIS_ERRORS as error:
                     if connection is not None:
                         self._put_away(connection, error, attempt.wait is not None)
@@ -291,7 +291,7 @@ class Calls(BaseDriver):
                     self.core.shebang = None
                     self._session_open(attempt.deadline)
             if attempt.wait is not None:
-                durable_calls.change_server(self, attempt, attempt.wait)
+                durable_calls.renew_wait_command(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
                 self.backend.drop_idle()

@@ -233,7 +233,9 @@ class AsyncCalls(BaseDriver):
                         attempt.sent = True
                         reply = await connection.exchange(request)
                         if attempt.wait is not None:
-                            await durable_calls_aio.follow(connection, attempt, attempt.wait, reply)
+                            await durable_calls_aio.wait_for_durability(
+                                connection, attempt, attempt.wait, reply
+                            )
                 except REDIS_ERRORS as error:
                     if connection is not None:
                         await self._put_away(connection, error, attempt.wait is not None)
@@ -296,7 +298,7 @@ class AsyncCalls(BaseDriver):
                     self.core.shebang = None
                     await self._session_open(attempt.deadline)
             if attempt.wait is not None:
-                await durable_calls_aio.change_server(self, attempt, attempt.wait)
+                await durable_calls_aio.renew_wait_command(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
             if attempt.lost:
                 await self.backend.drop_idle()

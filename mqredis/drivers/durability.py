@@ -21,13 +21,15 @@ from mqredis.steps import Durable
 class DurabilityWait:
     """The wait that follows one call."""
 
-    __slots__ = ("command", "deadline", "durable", "local", "replicas", "settings")
+    __slots__ = ("command", "deadline", "durable", "local", "replicas", "run_id", "settings")
 
-    def __init__(self, durable: Durable, command: str, settings: Settings) -> None:
+    def __init__(self, durable: Durable, settings: Settings) -> None:
         self.durable = durable
         self.settings = settings
         # "WAIT", "WAITAOF" or IMPLIED; "" if the server that answers now has no command for the level.
-        self.command = command
+        self.command = ""
+        # The server that has this command. A call that reaches another one finds its command first.
+        self.run_id = ""
         self.deadline = 0.0
         self.local = 0
         self.replicas = 0

@@ -23,36 +23,47 @@ def call_durably(driver: Calls, step: Durable, run: Run) -> Reply:
     """Make a call, and wait until its change has reached the level of ``step``."""
     if step.level == Durability.MEMORY:
         return driver.call(step.call, run)
-    wait = DurabilityWait(step, _command(driver, step.level), driver.settings)
+    wait = DurabilityWait(step, driver.settings)
+    _find_wait_command(driver, wait)
     answer = driver.call(step.call, run, wait)
     step.token = run.slot.latest()
     return answer
 
 
-def _command(driver: Calls, level: Durability) -> str:
-    known = (driver.core.run_id, level)
-    if known not in driver.core.wait_commands:
-        driver.core.wait_commands[known] = driver.ask(wait_command(level, driver.settings.appendfsync_always))
-    return driver.core.wait_commands[known]
+def _find_wait_command(driver: Calls, wait: DurabilityWait) -> None:
+    """Find the command by which the server of the present session waits, and note it with the run_id of that server."""
+    core, level = driver.core, wait.durable.level
+    while True:
+        run_id = core.run_id
+        command = core.wait_commands.get((run_id, level))
+        if command is None:
+            command = driver.ask(wait_command(level, driver.settings.appendfsync_always))
+            if core.run_id != run_id:
+                continue  # another caller has opened the session at another server: which of them answered?
+            core.wait_commands[run_id, level] = command
+        wait.command, wait.run_id = command, run_id
+        return
 
 
-def change_server(driver: Calls, attempt: Attempt, wait: DurabilityWait) -> None:
-    """Find the wait command of another server that answers now.
+def renew_wait_command(driver: Calls, attempt: Attempt, wait: DurabilityWait) -> None:
+    """Find the wait command again, since the session is at another server now.
 
-    Raises UnsafeServer or BrokerRefused if it has none, unless the call may have been carried out already.
+    Raises UnsafeServer or BrokerRefused if that server has none, unless the call may have been carried out already.
     """
     try:
-        wait.command = _command(driver, wait.durable.level)
+        _find_wait_command(driver, wait)
     except (UnsafeServer, BrokerRefused):
-        if not attempt.maybe:
+        if not attempt.may_have_run:
             raise
-        wait.command = ""
+        wait.command, wait.run_id = "", driver.core.run_id
 
 
-def follow(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
+def wait_for_durability(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
     """Wait for durability on the connection of a script that has run. If that fails, a repeated call gets the stored
     reply of the script."""
-    attempt.maybe = attempt.maybe or wait.changed(reply)
+    attempt.may_have_run = attempt.may_have_run or wait.changed(reply)
+    # The generator yields requests and is sent their replies. It is shared with the other interface, so it cannot
+    # exchange them itself, and a `for` loop could not send it anything.
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):
         while True:

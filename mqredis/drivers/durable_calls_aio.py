@@ -22,38 +22,49 @@ async def call_durably(driver: AsyncCalls, step: Durable, run: Run) -> Reply:
     """Make a call, and wait until its change has reached the level of ``step``."""
     if step.level == Durability.MEMORY:
         return await driver.call(step.call, run)
-    wait = DurabilityWait(step, await _command(driver, step.level), driver.settings)
+    wait = DurabilityWait(step, driver.settings)
+    await _find_wait_command(driver, wait)
     answer = await driver.call(step.call, run, wait)
     step.token = run.slot.latest()
     return answer
 
 
-async def _command(driver: AsyncCalls, level: Durability) -> str:
-    known = (driver.core.run_id, level)
-    if known not in driver.core.wait_commands:
-        driver.core.wait_commands[known] = await driver.ask(
-            wait_command(level, driver.settings.appendfsync_always)
-        )
-    return driver.core.wait_commands[known]
+async def _find_wait_command(driver: AsyncCalls, wait: DurabilityWait) -> None:
+    """Find the command by which the server of the present session waits, and note it with the run_id of that server."""
+    core, level = driver.core, wait.durable.level
+    while True:
+        run_id = core.run_id
+        command = core.wait_commands.get((run_id, level))
+        if command is None:
+            command = await driver.ask(wait_command(level, driver.settings.appendfsync_always))
+            if core.run_id != run_id:
+                continue  # another caller has opened the session at another server: which of them answered?
+            core.wait_commands[run_id, level] = command
+        wait.command, wait.run_id = command, run_id
+        return
 
 
-async def change_server(driver: AsyncCalls, attempt: Attempt, wait: DurabilityWait) -> None:
-    """Find the wait command of another server that answers now.
+async def renew_wait_command(driver: AsyncCalls, attempt: Attempt, wait: DurabilityWait) -> None:
+    """Find the wait command again, since the session is at another server now.
 
-    Raises UnsafeServer or BrokerRefused if it has none, unless the call may have been carried out already.
+    Raises UnsafeServer or BrokerRefused if that server has none, unless the call may have been carried out already.
     """
     try:
-        wait.command = await _command(driver, wait.durable.level)
+        await _find_wait_command(driver, wait)
     except (UnsafeServer, BrokerRefused):
-        if not attempt.maybe:
+        if not attempt.may_have_run:
             raise
-        wait.command = ""
+        wait.command, wait.run_id = "", driver.core.run_id
 
 
-async def follow(connection: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
+async def wait_for_durability(
+    connection: AsyncConnection, attempt: Attempt, wait: DurabilityWait, reply: Any
+) -> None:
     """Wait for durability on the connection of a script that has run. If that fails, a repeated call gets the stored
     reply of the script."""
-    attempt.maybe = attempt.maybe or wait.changed(reply)
+    attempt.may_have_run = attempt.may_have_run or wait.changed(reply)
+    # The generator yields requests and is sent their replies. It is shared with the other interface, so it cannot
+    # exchange them itself, and a `for` loop could not send it anything.
     rounds, answer = wait.rounds(reply), None
     with suppress(StopIteration):
         while True:

@@ -334,3 +334,44 @@ async def test_asyncio_calls_wait_for_the_level_and_report_shortfalls(pair: Pair
             await q.receive(0)
         assert [message.body for message in short.value.result] == [b"2"]
         assert (await qm.queue_info("q")).messages == 1
+
+
+def test_wait_command_of_another_server_is_not_used(
+    always: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread opens the session at a new server while the old one is asked for its command."""
+    with queue(always.url) as q:
+        driver = q._manager._driver
+        core, ask, run_id = driver.core, driver.ask, driver.core.run_id
+        core.run_id = "old"
+
+        def answer_of_old_server(operation: Any) -> Any:
+            monkeypatch.setattr(driver, "ask", ask)
+            core.run_id = run_id
+            return "WAIT"
+
+        monkeypatch.setattr(driver, "ask", answer_of_old_server)
+        q.send(b"x", durability="fsync")
+        assert calls(always, "wait") == 0
+        assert [server for server, _ in core.wait_commands] == [run_id]
+
+
+def test_wait_command_is_found_again_if_the_session_moves_before_the_call(
+    always: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread opens the session at a new server once the old one has answered, before the call is sent."""
+    with queue(always.url) as q:
+        driver = q._manager._driver
+        core, acquire, run_id = driver.core, driver.backend.acquire, driver.core.run_id
+        core.run_id = "old"
+        core.wait_commands["old", Durability.FSYNC] = "WAIT"
+
+        def acquire_after_the_session_has_moved(*args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(driver.backend, "acquire", acquire)
+            core.run_id = run_id
+            return acquire(*args, **kwargs)
+
+        monkeypatch.setattr(driver.backend, "acquire", acquire_after_the_session_has_moved)
+        q.send(b"x", durability="fsync")
+        assert calls(always, "wait") == 0
+        assert messages(q) == 1
