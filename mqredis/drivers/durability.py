@@ -26,8 +26,8 @@ class DurabilityWait:
     def __init__(self, durable: Durable, settings: Settings) -> None:
         self.durable = durable
         self.settings = settings
-        # "WAIT", "WAITAOF" or IMPLIED; "" if the server that answers now has no command for the level.
-        self.command = ""
+        # "WAIT", "WAITAOF" or IMPLIED; None if the server that answers now has no command for the level.
+        self.command: str | None = None
         # The server that has this command. A call that reaches another one finds its command first.
         self.run_id = ""
         self.deadline = 0.0
@@ -37,7 +37,7 @@ class DurabilityWait:
     @property
     def sent_with_call(self) -> bool:
         """Is the command sent together with the script? Not with a read, which may have found and changed nothing."""
-        return self.command not in ("", IMPLIED) and self.durable.call.script not in changes.READS
+        return self.command not in (None, IMPLIED) and self.durable.call.script not in changes.READS
 
     def request(self) -> bytes:
         """Pack the command. It waits less long than a reply may take, and is repeated until the time is over."""
@@ -58,7 +58,7 @@ class DurabilityWait:
                 yield []
             return
         self.durable.reached = Durability.MEMORY
-        if not self.command:
+        if self.command is None:
             return
         answer = yield [] if self.sent_with_call else [self.request()]
         while not self._enough(answer) and time.monotonic() < self.deadline:

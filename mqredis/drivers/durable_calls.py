@@ -55,7 +55,7 @@ def renew_wait_command(driver: Calls, attempt: Attempt, wait: DurabilityWait) ->
     except (UnsafeServer, BrokerRefused):
         if not attempt.may_have_run:
             raise
-        wait.command, wait.run_id = "", driver.core.run_id
+        wait.command, wait.run_id = None, driver.core.run_id
 
 
 def wait_for_durability(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:

@@ -54,7 +54,7 @@ async def renew_wait_command(driver: AsyncCalls, attempt: Attempt, wait: Durabil
     except (UnsafeServer, BrokerRefused):
         if not attempt.may_have_run:
             raise
-        wait.command, wait.run_id = "", driver.core.run_id
+        wait.command, wait.run_id = None, driver.core.run_id
 
 
 async def wait_for_durability(

@@ -125,7 +125,7 @@ def test_replica_fsync_waits_for_both_disks_or_is_refused(pair: Pair) -> None:
             q.send(b"x", durability="replica-fsync")
             assert messages(q) == 1
         else:
-            with pytest.raises(UnsafeServer, match=r"needs WAITAOF|takes `appendfsync always`"):
+            with pytest.raises(UnsafeServer, match=r"needs WAITAOF|needs `appendfsync always`"):
                 q.send(b"x", durability="replica-fsync")
             assert messages(q) == 0
 

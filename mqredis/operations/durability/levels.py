@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 # The reply of a script implies the level, so no command is sent.
 IMPLIED = "reply"
-_HINT = "nothing was done. A lower durability= needs no such thing"
+# These find out whether the command may be used, and answer at once: WAIT asks for 0 replicas, and WAITAOF for the
+# server's own disk, which it refuses without an append-only file, and 0 replicas. Each waits for 1 ms at most.
+_WAIT_PROBE = ("WAIT", 0, 1)
+_WAITAOF_PROBE = ("WAITAOF", 1, 0, 1)
+_HINT = "nothing was done. Use a lower durability="
 # No role of `mqredis acl` may read it, since CONFIG GET also shows passwords.
-_HIDDEN = "may not be read by this user (if it is so, set Settings(appendfsync_always=True))"
+_HIDDEN = (
+    "may not be read by this user (if the server has this setting, use Settings(appendfsync_always=True))"
+)
 _TEXTS = {
     IMPLIED: "appendfsync always: the reply implies it",
     "WAIT": "by WAIT",
@@ -27,90 +33,97 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class WaitCommand:
-    """The command that waits for a level: IMPLIED, "WAIT" or "WAITAOF"; "" with the reason ``why`` there is none."""
+    """The command that waits for a level: IMPLIED, "WAIT" or "WAITAOF"; None, with the reason, if there is none."""
 
-    command: str
+    command: str | None
     why: str = ""
     forbidden: bool = False
 
 
 @procedure
-def wait_command(level: Durability, assured: bool = False) -> Steps[str]:
+def wait_command(level: Durability, appendfsync_always: bool = False) -> Steps[str]:
     """Find the command by which this server waits for a level.
 
-    ``assured``: the operator says that the server has ``appendfsync always``, which counts where the client may not
-    read the setting. Raises UnsafeServer, BrokerRefused.
+    ``appendfsync_always``: the operator says that the server has this setting, which counts where the client may not
+    read it. Raises UnsafeServer, BrokerRefused.
     """
-    found = yield from find_wait_command(level, assured)
-    if found.command:
+    found = yield from find_wait_command(level, appendfsync_always)
+    if found.command is not None:
         return found.command
     raise (BrokerRefused if found.forbidden else UnsafeServer)(f"durability {level!s}: {found.why}; {_HINT}")
 
 
 @procedure
-def find_wait_command(level: Durability, assured: bool = False) -> Steps[WaitCommand]:
+def find_wait_command(level: Durability, appendfsync_always: bool = False) -> Steps[WaitCommand]:
     """Find the command by which this server waits for a level, or the reason why it has none."""
     if level == Durability.REPLICA:
-        reply = yield Command(("WAIT", 0, 1))
+        reply = yield Command(_WAIT_PROBE)
         return _refused("wait", reply) if isinstance(reply, Refused) else WaitCommand("WAIT")
-    reply = yield Command(("WAITAOF", 1, 0, 1))
+    reply = yield Command(_WAITAOF_PROBE)
     if not isinstance(reply, Refused):
-        return (yield from _waits(assured))
+        return (yield from _waitaof_unless_late(appendfsync_always))
     if "unknown command" not in reply.text.lower():
         return _refused("waitaof", reply)
     if level == Durability.REPLICA_FSYNC:
-        return WaitCommand("", "it needs WAITAOF (Redis 7.2), which this server has not")
-    for name, wanted in (
+        return WaitCommand(None, "it needs WAITAOF (Redis 7.2), which this server does not have")
+    for name, required in (
         ("appendonly", "yes"),
         ("appendfsync", "always"),
         ("no-appendfsync-on-rewrite", "no"),
     ):
-        found = config_of((yield Command(("CONFIG", "GET", name))))
-        if found is None and assured:
-            continue
-        if found != wanted:
-            what = _HIDDEN if found is None else f"is {found}"
-            return WaitCommand("", f"without WAITAOF (Redis 7.2) it takes `{name} {wanted}`, which {what}")
+        why = yield from _setting_differs(name, required, appendfsync_always)
+        if why:
+            return WaitCommand(None, f"without WAITAOF (Redis 7.2) it needs {why}")
     reply = yield Command(("INFO", "persistence"))
     if not isinstance(reply, Refused) and facts_of(reply).get("aof_enabled") == "0":
-        return WaitCommand("", "the server has no append-only log")
+        return WaitCommand(None, "the server has no append-only file")
     return WaitCommand(IMPLIED)
 
 
-def _waits(assured: bool) -> Steps[WaitCommand]:
-    """WAITAOF, unless this release of the server replies to it before the disk has the change."""
+def _waitaof_unless_late(appendfsync_always: bool) -> Steps[WaitCommand]:
+    """WAITAOF, unless this release of the server replies to it before the change is on disk."""
     reply = yield Command(("INFO", "server"))
     facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
     if facts.syncs_late:
-        found = config_of((yield Command(("CONFIG", "GET", "appendfsync"))))
-        if found != "always" and not (found is None and assured):
-            text = f"WAITAOF of {facts.release} answers before the disk has it ({LATE})"
-            what = _HIDDEN if found is None else f"is {found}"
-            return WaitCommand("", f"{text}: it takes `appendfsync always`, which {what}")
+        why = yield from _setting_differs("appendfsync", "always", appendfsync_always)
+        if why:
+            late = f"WAITAOF of {facts.release} answers before the change is on disk ({LATE})"
+            return WaitCommand(None, f"{late}, so it needs {why}")
     return WaitCommand("WAITAOF")
+
+
+def _setting_differs(name: str, required: str, promised: bool) -> Steps[str]:
+    """Say how a setting of the server differs; "" if it does not, or if it is hidden and ``promised``."""
+    found = config_of((yield Command(("CONFIG", "GET", name))))
+    if found == required or (found is None and promised):
+        return ""
+    return f"`{name} {required}`, but {name} {_HIDDEN if found is None else f'is {found}'}"
 
 
 def _refused(command: str, reply: Refused) -> WaitCommand:
     if reply.forbidden:
-        return WaitCommand("", f"this user may not run {command}", forbidden=True)
-    return WaitCommand("", f"the server says: {reply.text}")
+        return WaitCommand(None, f"this user may not run {command}", forbidden=True)
+    return WaitCommand(None, f"the server says: {reply.text}")
 
 
 @procedure
-def levels(facts: ServerFacts, wanted: int, assured: bool = False) -> Steps[tuple[Level, ...]]:
+def levels(facts: ServerFacts, needed: int, appendfsync_always: bool = False) -> Steps[tuple[Level, ...]]:
     """List the levels, and whether ``durability=`` reaches each of them now.
 
-    ``wanted``: how many replicas the settings ask for. ``assured``: see :func:`wait_command`.
+    ``needed``: how many replicas the settings ask for. ``appendfsync_always``: see :func:`wait_command`.
     """
     from mqredis.reports import Level  # only the doctor reports levels
 
     out = [Level(name=Durability.MEMORY, reachable=True, text="every call")]
     for level in (Durability.FSYNC, Durability.REPLICA, Durability.REPLICA_FSYNC):
-        found = yield from find_wait_command(level, assured)
-        text, short = found.why or _TEXTS[found.command], False
-        if found.command and level != Durability.FSYNC:
-            there = facts.replicas
-            short = there is not None and there < wanted
-            text += f"; replicas attached: {'unknown' if there is None else there}, needed: {wanted}"
-        out.append(Level(name=level, reachable=bool(found.command) and not short, text=text))
+        found = yield from find_wait_command(level, appendfsync_always)
+        if found.command is None:
+            out.append(Level(name=level, reachable=False, text=found.why))
+            continue
+        text, reachable = _TEXTS[found.command], True
+        if level != Durability.FSYNC:
+            attached = facts.replicas
+            reachable = attached is None or attached >= needed
+            text += f"; replicas attached: {'unknown' if attached is None else attached}, needed: {needed}"
+        out.append(Level(name=level, reachable=reachable, text=text))
     return tuple(out)
