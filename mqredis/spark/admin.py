@@ -13,7 +13,6 @@ from mqredis.errors import QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations import publications as operations
 from mqredis.operations.publications import Publication
-from mqredis.spark.connection import context_of, run
 from mqredis.steps import perform
 
 
@@ -37,12 +36,12 @@ class ClaimInfo:
 
 def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
     """Claims on one queue or on all of them. Raises QueueNotFound."""
-    context = context_of(manager)
+    context = manager.context
     paths = [queue] if queue is not None else [info.name for info in manager.queues()]
     found = []
     for path in paths:
         try:
-            rows = run(manager, perform(commands.claims(Address(context.keys, path))))
+            rows = manager.run(perform(commands.claims(Address(context.keys, path))))
         except QueueNotFound:
             if queue is not None:
                 raise
@@ -61,12 +60,12 @@ def release(manager: QueueManager, queue: str, owner: str, *, forget: bool = Fal
     sink may have already. ``forget`` also removes the record of the reader, and with it this protection. Raises
     WaiterNotFound.
     """
-    return run(manager, pipelines.release(context_of(manager), queue, owner, forget))
+    return manager.run(pipelines.release(manager.context, queue, owner, forget))
 
 
 def publications(manager: QueueManager) -> list[Publication]:
     """Writes that are published in part: their driver is still at work, or has stopped."""
-    return run(manager, operations.publications(context_of(manager)))
+    return manager.run(operations.publications(manager.context))
 
 
 def recover(manager: QueueManager, name: str) -> int:
@@ -77,7 +76,7 @@ def recover(manager: QueueManager, name: str) -> int:
 
     :param name: as :func:`publications` shows it.
     """
-    return run(manager, operations.finish(context_of(manager), name))
+    return manager.run(operations.finish(manager.context, name))
 
 
 def withdraw(manager: QueueManager, name: str) -> int:
@@ -88,4 +87,4 @@ def withdraw(manager: QueueManager, name: str) -> int:
 
     :param name: as :func:`publications` shows it.
     """
-    return run(manager, operations.withdraw(context_of(manager), name))
+    return manager.run(operations.withdraw(manager.context, name))

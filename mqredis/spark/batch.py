@@ -21,19 +21,11 @@ from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark import starting
 from mqredis.spark.columns import Builder, numbers
-from mqredis.spark.connection import (
-    command,
-    context_of,
-    fields,
-    look,
-    manager_of,
-    targets,
-    told,
-    wanted_states,
-)
-from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
+from mqredis.spark.connection import backlog, manager_of, source_errors
+from mqredis.spark.fetch import Place, Reader, fields, hex_id, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
 from mqredis.spark.options import Options
+from mqredis.spark.targets import read_targets
 
 # Ids that one partition of locked or delayed messages names at most.
 LISTED = 10_000
@@ -86,16 +78,16 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each range of lookup ids."""
-        with told():
+        with source_errors():
             found: list[InputPartition] = []
-            for name, path in targets(self.options):
+            for name, path in read_targets(self.options):
                 found += self._plan(manager_of(self.options.address, name), name, path)
             return found or [NOTHING]
 
     def _plan(self, manager: QueueManager, name: str, path: str) -> list[InputPartition]:
-        states = self.pushed.states(wanted_states(self.options))
+        states = self.pushed.states(self.options.message_states)
         low, high = self.pushed.ids()
-        seen = look(manager, path)
+        seen = backlog(manager, path)
         place = Place(self.options.address, name, path, seen.generation)
         after = starting.position(manager, path, self.options, seen.last)
         last = min(int(seen.last, 16), starting.end(manager, path, self.options, seen.last))
@@ -119,20 +111,20 @@ class BatchReader(DataSourceReader):
     def _bounds(self, manager: QueueManager, path: str, low: bytes, end: bytes) -> list[bytes]:
         """Where the partitions of the ids from ``low`` to before ``end`` begin; none if there is no such id."""
         key = part(manager, path, "a")
-        first = command(manager, "ZLEXCOUNT", key, "-", b"(" + low)
-        count = command(manager, "ZLEXCOUNT", key, b"[" + low, end if end == b"+" else b"(" + end)
+        first = manager.driver.command("ZLEXCOUNT", key, "-", b"(" + low)
+        count = manager.driver.command("ZLEXCOUNT", key, b"[" + low, end if end == b"+" else b"(" + end)
         parts = pieces(self.options, count)
         bounds = [low] if parts else []
         for n in range(1, parts):
             at = first + n * count // parts
-            bounds += [lid for lid in command(manager, "ZRANGE", key, at, at) if bounds[-1] < lid]
+            bounds += [lid for lid in manager.driver.command("ZRANGE", key, at, at) if bounds[-1] < lid]
         return bounds
 
     # ---- executors -------------------------------------------------------------------------------
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Record batches of one partition."""
-        with told():
+        with source_errors():
             if partition is NOTHING or not isinstance(partition, Range | Listed):
                 return
             place = partition.place
@@ -198,9 +190,9 @@ def _locked(manager: QueueManager, path: str) -> list[bytes]:
     """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
     key, found = part(manager, path, "l"), _packed(manager, path)
     states = part(manager, path, "s")
-    for at in range(0, command(manager, "ZCARD", key), 5_000):
-        ids = command(manager, "ZRANGE", key, at, at + 4_999)
-        kinds = command(manager, "HMGET", states, *ids) if ids else []
+    for at in range(0, manager.driver.command("ZCARD", key), 5_000):
+        ids = manager.driver.command("ZRANGE", key, at, at + 4_999)
+        kinds = manager.driver.command("HMGET", states, *ids) if ids else []
         found += [
             lid for lid, text in zip(ids, kinds, strict=True) if text and text.split(b" ")[5][:1] != b"S"
         ]
@@ -212,10 +204,10 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     unpacked
     pages stand among the others, too."""
     queue, states = part(manager, path, "q"), part(manager, path, "s")
-    meta = context_of(manager).keys.own[0]
-    entries = (command(manager, "HGET", meta, queue) or b"").split(b" ")[7:]
+    meta = manager.context.keys.own[0]
+    entries = (manager.driver.command("HGET", meta, queue) or b"").split(b" ")[7:]
     locks = [b"lock:" + entry for entry in entries if b"," not in entry]
-    lists = PageList.parse_all((command(manager, "HGET", queue, "pages") or b"").decode())
+    lists = PageList.parse_all((manager.driver.command("HGET", queue, "pages") or b"").decode())
     pages = [b"c%d:%d" % (each.number, k) for each in lists for k in range(each.first, each.upto)]
     found: list[bytes] = []
     for key, names, ids in ((meta, locks, _LOCK), (states, pages, _PAGE)):
@@ -231,12 +223,12 @@ _LOCK, _PAGE = re.compile(rb"\d+ \d+ \d+ \S+ ([0-9a-f]+)"), re.compile(rb"([0-9a
 
 def _delayed(manager: QueueManager, path: str) -> list[bytes]:
     key, found = part(manager, path, "t"), []
-    for at in range(0, command(manager, "ZCARD", key), 5_000):
-        found += [m[1:] for m in command(manager, "ZRANGE", key, at, at + 4_999) if m[:1] == b"d"]
+    for at in range(0, manager.driver.command("ZCARD", key), 5_000):
+        found += [m[1:] for m in manager.driver.command("ZRANGE", key, at, at + 4_999) if m[:1] == b"d"]
     return found
 
 
 def address_of(place: Place) -> Address:
     """The queue of a place, for a script call of this process."""
     manager = manager_of(place.url, place.manager)
-    return Address(context_of(manager).keys, place.path, place.generation)
+    return Address(manager.context.keys, place.path, place.generation)

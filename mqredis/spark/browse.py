@@ -32,12 +32,13 @@ from mqredis.spark import schema as columns
 from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
-from mqredis.spark.connection import address, command, look, manager_of, planned, told
+from mqredis.spark.connection import backlog, manager_of, source_errors
 from mqredis.spark.fetch import Place, Reader, part
 from mqredis.spark.offsets import BrowseOffset, sequential
 from mqredis.spark.options import Options
 from mqredis.spark.planning import share
-from mqredis.spark.watch import Idle, Minimum
+from mqredis.spark.targets import Target, stream_targets
+from mqredis.spark.waits import MessageWaiter, MinimumMessages
 
 
 @dataclass
@@ -61,29 +62,29 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.bounds: dict[str, int] | None = None
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
-        self._idle: Idle | None = None
-        self._least: Minimum | None = None
+        self._waiter: MessageWaiter | None = None
+        self._enough: MinimumMessages | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": None, "_least": None}
+        return {**self.__dict__, "_waiter": None, "_enough": None}
 
-    def _minimum(self) -> Minimum:
-        if self._least is None:
-            self._least = Minimum(self.options)
-        return self._least
+    def _minimum(self) -> MinimumMessages:
+        if self._enough is None:
+            self._enough = MinimumMessages(self.options)
+        return self._enough
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The options startingPosition and startingTimestamp."""
-        with told():
+        with source_errors():
             if self.initial is None:
-                queues = planned(self.options)
+                queues = stream_targets(self.options)
                 positions = {key: self._first(name, path) for key, (name, path) in queues.items()}
                 self.initial = BrowseOffset(uuid.uuid4().hex, positions)
             return self.initial.json()
 
     def _first(self, name: str, path: str) -> int:
         manager = manager_of(self.options.address, name)
-        return starting.position(manager, path, self.options, look(manager, path).last)
+        return starting.position(manager, path, self.options, backlog(manager, path).last)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much one micro-batch takes at most."""
@@ -92,18 +93,18 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Show only what has been sent by now."""
-        with told():
+        with source_errors():
             self.bounds = {
-                key: int(look(manager_of(self.options.address, name), path).last, 16)
-                for key, (name, path) in planned(self.options).items()
+                key: int(backlog(manager_of(self.options.address, name), path).last, 16)
+                for key, (name, path) in stream_targets(self.options).items()
             }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset; waits a while if nothing new was sent."""
-        with told():
+        with source_errors():
             offset = BrowseOffset.parse(start)
             begun = offset.positions
-            queues = planned(self.options, begun)
+            queues = stream_targets(self.options, begun)
             seen = self._look(begun, queues)
             if (
                 not any(each.available for each in seen.values())
@@ -140,7 +141,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Ranges of SequentialIDs."""
-        with told():
+        with source_errors():
             begun, ending = BrowseOffset.parse(start), BrowseOffset.parse(end)
             found: list[InputPartition] = []
             for key, upto in ending.positions.items():
@@ -148,7 +149,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if upto <= after:
                     continue
                 name, path = split_key(key)
-                seen = look(
+                seen = backlog(
                     manager_of(self.options.address, name), path, "", sequential(upto), sequential(after)
                 )
                 place = Place(self.options.address, name, path, seen.generation)
@@ -166,7 +167,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Record batches of one range."""
-        with told():
+        with source_errors():
             if not isinstance(partition, Span):
                 return
             manager = manager_of(partition.place.url, partition.place.manager)
@@ -178,30 +179,28 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if batch is not None:
                         yield batch
 
-    def _wait(
-        self, begun: dict[str, int], queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]
-    ) -> bool:
+    def _wait(self, begun: dict[str, int], queues: dict[str, Target], seen: dict[str, Backlog]) -> bool:
         """Wait in the broker for something newer. True: look again."""
         if not self.options.pollTimeoutMs:
             return False
-        if self._idle is None:
-            self._idle = Idle()
+        if self._waiter is None:
+            self._waiter = MessageWaiter()
         waiting: dict[str, list[tuple[Address, str]]] = {}
         for key, (name, path) in queues.items():
-            queue = address(manager_of(self.options.address, name), path, seen[key].generation)
+            queue = Address(manager_of(self.options.address, name).context.keys, path, seen[key].generation)
             waiting.setdefault(name, []).append((queue, sequential(begun.get(key, 0))))
-        return self._idle.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
+        return self._waiter.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
     def _bound(self, key: str) -> int:
         return self.bounds.get(key, 0) if self.bounds else 0
 
-    def _look(self, begun: dict[str, int], queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
+    def _look(self, begun: dict[str, int], queues: dict[str, Target]) -> dict[str, Backlog]:
         seen, ages = {}, [0]
         for key, (name, path) in queues.items():
             bound = sequential(self._bound(key)) if self.bounds else ""
             manager = manager_of(self.options.address, name)
             after = begun.get(key, 0)
-            seen[key] = each = look(manager, path, "", bound, sequential(after))
+            seen[key] = each = backlog(manager, path, "", bound, sequential(after))
             arrived = oldest(manager, path, after, int(each.last, 16)) if each.available else None
             if arrived is not None:
                 ages.append(each.now_ms - arrived)
@@ -214,7 +213,7 @@ def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Itera
     key = part(manager, span.place.path, "a")
     start, stop = f"({band:02x}{sequential(span.after)}", f"[{band:02x}{sequential(span.upto)}"
     while True:
-        ids: list[bytes] = command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
+        ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
         if ids:
             yield ids
         if len(ids) < size:
@@ -231,7 +230,7 @@ def nth(manager: QueueManager, path: str, after: int, upto: int, count: int) -> 
 def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | None:
     """When the first message behind ``after`` arrived, in ms since the epoch."""
     for lid in firsts(manager, path, after, upto, 1)[:1]:
-        record: bytes | None = command(manager, "HGET", part(manager, path, "m"), lid)
+        record: bytes | None = manager.driver.command("HGET", part(manager, path, "m"), lid)
         if record is not None:
             return int(record[:13])
     return None
@@ -243,5 +242,5 @@ def firsts(manager: QueueManager, path: str, after: int, upto: int, count: int) 
     found: list[bytes] = []
     for band in range(8):
         start, stop = f"({band:02x}{sequential(after)}", f"[{band:02x}{sequential(upto)}"
-        found += command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, count)
+        found += manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, count)
     return sorted(found, key=lambda lid: lid[2:])

@@ -13,9 +13,9 @@ from mqredis.commands import pipelines as commands
 from mqredis.spark import schema as columns
 from mqredis.spark.batch import address_of
 from mqredis.spark.columns import Builder
-from mqredis.spark.connection import SourceError, manager_of, run
-from mqredis.spark.crash import point
+from mqredis.spark.connection import SourceError, manager_of
 from mqredis.spark.fetch import Place, Reader
+from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options
 from mqredis.steps import perform
 
@@ -37,14 +37,14 @@ class ClaimSlice(InputPartition):
         place = self.place
         manager, queue = manager_of(place.url, place.manager), address_of(place)
         reader = Reader(manager, place, Builder(columns.arrow(schema)), batch_id=self.batch_id)
-        point("before-read")
+        kill_point("before-read")
         for done in range(0, self.count, options.fetchSize):
             count = min(options.fetchSize, self.count - done)
             who = (self.owner, self.lineage, self.sequence)
-            ids = run(manager, perform(commands.claimed(queue, *who, self.offset + done, count)))
+            ids = manager.run(perform(commands.claimed(queue, *who, self.offset + done, count)))
             if len(ids) != count:
                 raise SourceError(f"mqredis: the claim on queue {place.path!r} is incomplete")
             batch = reader.batch(ids, "locked", strict=options.failOnDataLoss)
             if batch is not None:
                 yield batch
-            point("mid-read")
+            kill_point("mid-read")

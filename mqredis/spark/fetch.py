@@ -16,7 +16,7 @@ from mqredis.client import QueueManager
 from mqredis.keys import QUEUE_PARTS
 from mqredis.selector import Selector, header_of
 from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
-from mqredis.spark.connection import SourceError, command, context_of, fields
+from mqredis.spark.connection import SourceError
 
 # Rows of one record batch at most: Spark's own limit.
 BATCH = 10_000
@@ -38,7 +38,13 @@ class Place:
 
 def part(manager: QueueManager, path: str, name: str) -> str:
     """One key of a queue."""
-    return context_of(manager).keys.queue(path)[QUEUE_PARTS.index(name)]
+    return manager.context.keys.queue(path)[QUEUE_PARTS.index(name)]
+
+
+def fields(manager: QueueManager, key: str, names: Sequence[bytes]) -> list[bytes | None]:
+    """Fields of a hash."""
+    found: list[bytes | None] = manager.driver.command("HMGET", key, *names)
+    return found
 
 
 class Reader:
@@ -143,7 +149,7 @@ def walk(
     start = b"[" + low
     stop = high if high == b"+" else b"(" + high
     while True:
-        ids: list[bytes] = command(manager, "ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
+        ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
         if not ids:
             return
         yield keep(ids)

@@ -26,18 +26,23 @@ class Plan:
     """Where a receiving query is in one queue."""
 
     sequence: int = 0  # of the last claim planned
-    first: int = 0  # sequence before the first claim of this lineage
+    initial: int = 0  # the sequence before the first claim of this checkpoint
     wanted: int = 0
     most_bytes: int = 0  # 0: no limit
     bound: str = ""
     generation: str = ""
     after: str = ""  # the query takes nothing up to this SequentialID
 
+    @property
+    def has_claim(self) -> bool:
+        """Was a claim of this checkpoint planned?"""
+        return self.sequence > self.initial
+
     def json(self) -> dict[str, Any]:
         """For the offset log."""
         return {
             "s": self.sequence,
-            "i": self.first,
+            "i": self.initial,
             "n": self.wanted,
             "z": self.most_bytes,
             "b": self.bound,
@@ -48,9 +53,9 @@ class Plan:
     @classmethod
     def parse(cls, value: dict[str, Any]) -> Plan:
         """From the offset log."""
-        sequence, first, wanted, most_bytes = (int(value[key]) for key in "sinz")
+        sequence, initial, wanted, most_bytes = (int(value[key]) for key in "sinz")
         texts = (str(value["b"]), str(value["g"]), str(value.get("a", "")))
-        return cls(sequence, first, wanted, most_bytes, *texts)
+        return cls(sequence, initial, wanted, most_bytes, *texts)
 
 
 @dataclass
@@ -61,9 +66,18 @@ class Offset:
     lineage: str
     queues: dict[str, Plan] = field(default_factory=dict)
 
-    def done(self, key: str) -> int:
-        """Sequence of the last claim of a queue; 0 if there is none."""
-        return self.queues[key].sequence if key in self.queues else 0
+    def new_claims(self, start: Offset) -> dict[str, Plan]:
+        """The queues of which this offset plans a claim that ``start`` does not plan.
+
+        A driver that starts again in the first batch gives an initial offset of another lineage as the start, which
+        says nothing of the claims.
+        """
+        known = start.queues if start.lineage == self.lineage else {}
+        return {
+            key: plan
+            for key, plan in self.queues.items()
+            if plan.sequence > (known[key].sequence if key in known else plan.initial)
+        }
 
     def json(self) -> dict[str, Any]:
         """For the offset log."""

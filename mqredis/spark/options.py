@@ -60,6 +60,11 @@ class Options:
         return tuple(dict.fromkeys(part.strip() for part in names.split(",")))
 
     @property
+    def message_states(self) -> tuple[str, ...]:
+        """States of the messages that a batch read shows."""
+        return split(self.states) or STATES
+
+    @property
     def address(self) -> str:
         """URL of the broker: the option, else ``MQREDIS_URL`` of the process that asks."""
         return self.url or os.environ.get("MQREDIS_URL", "")

@@ -41,13 +41,12 @@ def next_offset(
         claim = backlog.claim
         if claim and claim.lineage != begun.lineage and backlog.alive:
             raise ClaimLost(commands.WHY["running"], why="running")
-        first = starting.sequence(backlog)
-        old = begun.queues.get(key) or Plan(first, first)
+        initial = starting.sequence(backlog)
+        old = begun.queues.get(key) or Plan(initial, initial)
         new = replace(
             old, sequence=old.sequence + 1, bound=bounds.get(key, ""), generation=backlog.generation
         )
-        is_first = old.sequence == old.first
-        if claim and is_first and claim.sequence == new.sequence and claim.sealed != 2:
+        if claim and not old.has_claim and claim.sequence == new.sequence and claim.sealed != 2:
             # A named consumer without its checkpoint: what it had claimed comes first.
             offset.queues[key] = replace(new, wanted=claim.wanted, most_bytes=0)
         elif shares[key]:

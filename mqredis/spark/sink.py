@@ -25,8 +25,8 @@ from mqredis.errors import ClaimLost, InvalidArgument
 from mqredis.operations import pipelines
 from mqredis.operations.publications import publications
 from mqredis.spark import rows
-from mqredis.spark.connection import context_of, manager_of, run, told
-from mqredis.spark.crash import point
+from mqredis.spark.connection import manager_of, source_errors
+from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options, check_sink
 from mqredis.spark.staging import Staged, Stager, targets
 from mqredis.steps import perform
@@ -56,7 +56,7 @@ def refuse_abandoned(options: Options, queues: set[str]) -> None:
     while True:
         found = [
             each
-            for each in run(manager, publications(context_of(manager)))
+            for each in manager.run(publications(manager.context))
             if each.name.startswith(UNNAMED) and queues & set(each.queues) and not each.expired
         ]
         for each in found:
@@ -96,12 +96,12 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
     if first.sink.startswith(UNNAMED):
         refuse_abandoned(options, set(queues))
     say_steps(options, first.sink, sum(each.messages for each in messages), queues)
-    point("before-publish")
+    kill_point("before-publish")
     what = (first.sink, first.batch, first.identity, options.atomicPublishLimit, keep, stages)
-    run(manager, pipelines.publish(context_of(manager), *what, after_page=lambda: point("mid-publish")))
-    point("after-publish")
-    run(manager, pipelines.sweep(context_of(manager), first.sink, first.batch))
-    point("after-sweep")
+    manager.run(pipelines.publish(manager.context, *what, after_page=lambda: kill_point("mid-publish")))
+    kill_point("after-publish")
+    manager.run(pipelines.sweep(manager.context, first.sink, first.batch))
+    kill_point("after-sweep")
 
 
 def publish_part(options: Options, version: int, batches: Iterable[pa.RecordBatch]) -> None:
@@ -132,24 +132,24 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition."""
-        with told():
+        with source_errors():
             return Stager(self.options, self.sink, self.batch, "-").write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: publish."""
-        with told():
+        with source_errors():
             staged = [each for each in messages if isinstance(each, Staged)]
             if staged:
                 _publish(self.options, staged, bool(self.options.txnAppId))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """The job failed: remove its stages, and refuse late tasks."""
-        with told():
+        with source_errors():
             manager = manager_of(self.options.address, self.options.managers[0])
             ttl = self.options.stageTtlSeconds * 1000
             # With a name of its own a sink may be used again, for the same version: then it stays open.
             close = not self.options.txnAppId
-            run(manager, pipelines.sweep(context_of(manager), self.sink, self.batch, ttl if close else None))
+            manager.run(pipelines.sweep(manager.context, self.sink, self.batch, ttl if close else None))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -165,7 +165,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition of a micro-batch."""
-        with told():
+        with source_errors():
             context = TaskContext.get()
             query = context.getLocalProperty("sql.streaming.queryId") if context else None
             batch = context.getLocalProperty("streaming.sql.batchId") if context else None
@@ -176,7 +176,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """All tasks of the micro-batch are done: publish it, once."""
-        with told():
+        with source_errors():
             staged = [each for each in messages if isinstance(each, Staged)]
             if staged:
                 _publish(self.options, staged, True)
@@ -184,9 +184,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """The micro-batch failed: the stages of its finished tasks are removed, the others with the next
         publication."""
-        with told():
+        with source_errors():
             staged = [each for each in messages if isinstance(each, Staged)]
             manager = manager_of(self.options.address, self.options.managers[0])
             for each in staged:
                 names = [stage.name for stage in each.stages]
-                run(manager, perform(commands.discard(context_of(manager).keys, each.sink, names)))
+                manager.run(perform(commands.discard(manager.context.keys, each.sink, names)))

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from mqredis.spark import batch, options, schema, sink, stream
-from mqredis.spark.connection import told
+from mqredis.spark.connection import source_errors
 from mqredis.spark.options import Options
 
 
@@ -22,28 +22,28 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """All columns that the options ask for."""
-        with told():
+        with source_errors():
             parsed = self._parse()
             options.check_source(parsed)
             return schema.full(parsed.includeHeaders, parsed.includeBody)
 
     def reader(self, schema: StructType) -> batch.BatchReader:
         """A batch read."""
-        with told():
+        with source_errors():
             parsed = self._parse()
             options.check_source(parsed)
             return batch.reader(parsed, schema)
 
     def streamReader(self, schema: StructType) -> stream.StreamReader:  # noqa: N802 - Spark's name
         """A streaming read."""
-        with told():
+        with source_errors():
             parsed = self._parse()
             options.check_stream(parsed)
             return stream.reader(parsed, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A batch write."""
-        with told():
+        with source_errors():
             parsed = self._parse()
             sink.check(parsed, schema, overwrite)
             if parsed.queue and not parsed.txnAppId:
@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         """A streaming write."""
-        with told():
+        with source_errors():
             parsed = self._parse()
             sink.check(parsed, schema, overwrite)
             return sink.StreamWriter(parsed)

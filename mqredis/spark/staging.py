@@ -23,8 +23,8 @@ from mqredis.models import QueueInfo
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.spark import rows
 from mqredis.spark.columns import any_special
-from mqredis.spark.connection import context_of, manager_of, run
-from mqredis.spark.crash import point
+from mqredis.spark.connection import manager_of
+from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options
 from mqredis.steps import perform
 
@@ -85,7 +85,7 @@ class Stager:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
         """Stage everything; stops early if the batch has been published before."""
-        point("before-stage")
+        kill_point("before-stage")
         for batch in batches:
             for queue, lines, large in self.encoder.encode(batch):
                 waiting = self.waiting.get(queue)
@@ -98,10 +98,10 @@ class Stager:
                         self._flush(waiting)
             if self.done_before:
                 return self.staged
-            point("mid-stage")
+            kill_point("mid-stage")
         for waiting in self.waiting.values():
             self._flush(waiting)
-        point("after-stage")
+        kill_point("after-stage")
         return self.staged
 
     def transaction(self, queue: str) -> str:
@@ -121,7 +121,7 @@ class Stager:
         if not waiting.messages or self.done_before:
             return
         call = commands.stage(
-            context_of(self.manager).keys,
+            self.manager.context.keys,
             self.staged.sink,
             self.staged.batch,
             waiting.stage,
@@ -131,7 +131,7 @@ class Stager:
             waiting.special,
             waiting.elements,
         )
-        self.done_before = run(self.manager, perform(call))
+        self.done_before = self.manager.run(perform(call))
         self.staged.messages += waiting.messages
         waiting.clear()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mqredis.client import QueueManager
 from mqredis.commands.pipelines import Backlog
-from mqredis.spark.connection import command
 from mqredis.spark.fetch import part
 from mqredis.spark.options import Options, milliseconds, positions
 
@@ -46,13 +45,13 @@ def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
     """The SequentialID in front of the first available message that arrived at ``ms`` or later."""
     key, found = part(manager, path, "a"), last
     for band in range(8):
-        low = command(manager, "ZLEXCOUNT", key, "-", f"({band:02x}")
-        high = command(manager, "ZLEXCOUNT", key, "-", f"({band + 1:02x}")
+        low = manager.driver.command("ZLEXCOUNT", key, "-", f"({band:02x}")
+        high = manager.driver.command("ZLEXCOUNT", key, "-", f"({band + 1:02x}")
         tries = 0
         while low < high:
             middle = (low + high) // 2
-            lid = (command(manager, "ZRANGE", key, middle, middle) or [b""])[0]
-            record = command(manager, "HGET", part(manager, path, "m"), lid) if lid else None
+            lid = (manager.driver.command("ZRANGE", key, middle, middle) or [b""])[0]
+            record = manager.driver.command("HGET", part(manager, path, "m"), lid) if lid else None
             if record is None:
                 tries += 1
                 high = middle if tries < _TRIES else low

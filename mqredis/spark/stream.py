@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.spark.browse import BrowseReader
 from mqredis.spark.options import Options
-from mqredis.spark.receive import ReceiveReader
+from mqredis.spark.receive_reader import ReceiveReader
 
 StreamReader = ReceiveReader | BrowseReader
 

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import mqredis
-from mqredis.spark.crash import VARIABLE
+from mqredis.spark.kill_points import VARIABLE
 from tests.spark.config import spark_home
 from tests.spark.conftest import CHECKOUT, environment
 from tests.spark.recipes import NAMES, OUTPUT, written
 
-# Places in the driver and in its tasks where it may die (mqredis/spark/crash.py).
+# Places in the driver and in its tasks where it may die (mqredis/spark/kill_points.py).
 SOURCE = (
     "after-latest",
     "before-claim",

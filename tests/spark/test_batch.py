@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis.commands.common import Address
 from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines
 from mqredis.spark import batch
-from mqredis.spark.connection import address, command, context_of, look, run
+from mqredis.spark.connection import backlog
 from mqredis.spark.fetch import hex_id, part
 
 pytestmark = pytest.mark.spark
@@ -67,7 +68,7 @@ def test_packed_and_single_locks_are_both_found(qm, fill):
     queue.receive(0)  # the first call of a session takes another path
     locks = queue.lock_many(4)
     locks.append(queue.lock(0))
-    entries = command(qm, "HGET", context_of(qm).keys.own[0], part(qm, "orders", "q")).split(b" ")[7:]
+    entries = qm.driver.command("HGET", qm.context.keys.own[0], part(qm, "orders", "q")).split(b" ")[7:]
     assert [b"," in entry for entry in entries] == [
         False,
         True,
@@ -81,9 +82,9 @@ def test_claimed_messages_have_the_state_locked(spark, qm, options, fill):
     queue = fill(count=2300)
     again = queue.lock(0)
     again.abort()
-    seen = look(qm, "orders")
-    place, order = address(qm, "orders", seen.generation), Order(2100)
-    assert run(qm, pipelines.claim(place, "lake", "first", 1, order, True)).count == 2100
+    seen = backlog(qm, "orders")
+    place, order = Address(qm.context.keys, "orders", seen.generation), Order(2100)
+    assert qm.run(pipelines.claim(place, "lake", "first", 1, order, True)).count == 2100
     rows = read(spark, options, queue="orders").select("state", "lookup_id", "delivery_count").collect()
     locked = {row.lookup_id: row.delivery_count for row in rows if row.state == "locked"}
     assert len(locked) == 2100 == sum(row.state == "locked" for row in rows)

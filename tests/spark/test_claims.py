@@ -14,8 +14,8 @@ import mqredis
 from mqredis.models import Outgoing
 from mqredis.spark import claims, release
 from mqredis.spark.browse import BrowseReader
-from mqredis.spark.receive import ReceiveReader
-from mqredis.spark.watch import Beside
+from mqredis.spark.receive_reader import ReceiveReader
+from mqredis.spark.threads import BackgroundWork
 from tests.spark.calls import make, rows, take
 
 pytestmark = pytest.mark.spark
@@ -133,7 +133,7 @@ def held(monkeypatch):
 
     def hold(reader: ReceiveReader) -> Event:
         let = Event()
-        monkeypatch.setattr(reader._tools().receiving.beside, "give_way", lambda: let.wait(60))
+        monkeypatch.setattr(reader.resources.commits.background, "pause", lambda: let.wait(60))
         return let
 
     return hold
@@ -212,7 +212,7 @@ def test_new_checkpoint_removes_messages_received_by_the_lost_one(options, qm, f
     rows(lost, end, upto)
     fill(count=3)
     assert lost.latestOffset(upto, ReadAllAvailable()) != upto
-    lost._tools().receiving.beside.begun()
+    lost.resources.commits.background.wait_for_first()
     holds(qm, 403, 400)
     new = make(options, queue="orders", consumerName="lake")
     assert new.initialOffset()
@@ -224,37 +224,37 @@ def test_new_checkpoint_removes_messages_received_by_the_lost_one(options, qm, f
 
 
 def test_urgent_work_runs_first():
-    beside, steps, way = Beside(), Queue[str](), Event()
+    background, steps, way = BackgroundWork(), Queue[str](), Event()
 
     def rest() -> None:
         steps.put("rest")
         way.wait()
-        beside.give_way()
+        background.pause()
         steps.put("goes on")
 
-    beside.start(lambda: steps.put("first"), rest)
-    beside.begun()
+    background.start(lambda: steps.put("first"), rest)
+    background.wait_for_first()
     assert [steps.get(timeout=30) for _ in range(2)] == ["first", "rest"]
-    with beside.urgent():
+    with background.urgent():
         way.set()
-        assert not beside._parts[1].done()
+        assert not background._parts[1].done()
         steps.put("urgent")
-    assert beside.settle()
+    assert background.finish()
     assert [steps.get(timeout=30) for _ in range(2)] == ["urgent", "goes on"]
-    assert not beside.settle()
+    assert not background.finish()
 
 
 def test_first_failure_ends_the_work():
-    beside, steps = Beside(), []
+    background, steps = BackgroundWork(), []
 
     def first() -> None:
         raise ValueError("not so")
 
-    beside.start(first, lambda: steps.append("rest"))
+    background.start(first, lambda: steps.append("rest"))
     with pytest.raises(ValueError, match="not so"):
-        beside.begun()
+        background.wait_for_first()
     with pytest.raises(ValueError, match="not so"):
-        beside.settle()
+        background.finish()
     assert not steps
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+import mqredis
 from tests.spark.calls import make, rows, take
 
 pytestmark = pytest.mark.spark
@@ -30,6 +31,25 @@ def test_data_loss_stops_a_query_unless_fail_on_data_loss_is_off(mode, options, 
     assert len(bodies) == (4 if mode == "receive" else len(bodies))
     with pytest.raises(Exception, match="without"):
         take(make(options, queue="a", readMode=mode, failOnDataLoss="false"), end)
+
+
+def test_queues_of_a_stream_are_read_once_for_one_decision(options, fill, qm, monkeypatch):
+    """A queue that is created again at this moment is either deleted or there, not a queue that the options drop."""
+    fill("orders-a", 1)
+    fill("orders-b", 1)
+    reader = make(options, queuePattern="orders-*")
+    start = reader.initialOffset()
+    listed = mqredis.QueueManager.queues
+    reads = 0
+
+    def queues(manager: mqredis.QueueManager) -> list[mqredis.QueueInfo]:
+        nonlocal reads
+        reads += 1
+        return [info for info in listed(manager) if reads > 1 or info.name != "orders-b"]
+
+    monkeypatch.setattr("mqredis.client.QueueManager.queues", queues)
+    with pytest.raises(Exception, match=r"no longer exist: .*/orders-b"):
+        reader.latestOffset(start, ReadAllAvailable())
 
 
 def test_lost_messages_stop_a_query_unless_fail_on_data_loss_is_off(options, fill, qm, redis_server):

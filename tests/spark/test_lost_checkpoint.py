@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from mqredis.commands.common import Address
 from mqredis.errors import InvalidArgument
 from mqredis.operations import pipelines
 from mqredis.spark import batch_numbers, claims, release
-from mqredis.spark.connection import address, run
 from tests.spark.calls import make, rows, take
 from tests.spark.recipes import NAMES, OUTPUT, recipe, written
 from tests.spark.test_stream import drain, finish, stream
@@ -109,7 +109,7 @@ def test_redelivered_batch_keeps_its_id(options, fill, qm):
     )
     plan = end["queues"][f"{qm.name}/a"]
     # The driver ends in the middle of its commit: queue a is received, queue b is not.
-    run(qm, pipelines.commit(address(qm, "a", plan["g"]), "nightly", end["lineage"], plan["s"]))
+    qm.run(pipelines.commit(Address(qm.context.keys, "a", plan["g"]), "nightly", end["lineage"], plan["s"]))
     reader.stop()
     again = make(options, **given)
     start = again.initialOffset()

@@ -227,7 +227,7 @@ def test_replay_reads_the_lake_once_and_resumes_after_a_kill(
     batches = [pa.RecordBatch.from_pandas(frame.toPandas())]
     publisher = Publisher(redis_server.url, qm.name, "again", "orders", 60, 0)
     published = publisher.publish(iter([batches[0].slice(0, 200), batches[0].slice(200, 50)]))
-    monkeypatch.setattr("mqredis.spark.sink.point", dies_in("after-publish", times=3))
+    monkeypatch.setattr("mqredis.spark.sink.kill_point", dies_in("after-publish", times=3))
     with pytest.raises(RuntimeError, match="the executor is gone"):
         list(published)
     monkeypatch.undo()

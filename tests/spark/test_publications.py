@@ -43,7 +43,7 @@ def broken_off(qm: mqredis.QueueManager, options: dict[str, str], monkeypatch: p
 
     def make(**more: str) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(sink, "point", dies)
+            patch.setattr(sink, "kill_point", dies)
             with pytest.raises(RuntimeError, match="the driver is gone"):
                 write(options, ROWS, **more)
 
@@ -64,7 +64,7 @@ def test_number_of_steps_is_logged_before_the_first(qm, options, caplog, monkeyp
         if place == "before-publish":
             seen.append((len(caplog.records), qm.queue_info("target").messages))
 
-    monkeypatch.setattr(sink, "point", point)
+    monkeypatch.setattr(sink, "kill_point", point)
     with caplog.at_level(logging.WARNING, "mqredis.spark"):
         write(options)
     assert seen == [(1, 0)]
@@ -184,7 +184,7 @@ def test_publication_of_a_stream_does_not_expire(qm, options, redis_server, monk
             raise RuntimeError("the driver is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sink, "point", dies)
+        patch.setattr(sink, "kill_point", dies)
         with pytest.raises(RuntimeError):
             sink._publish(given, [staged], True)
     assert [each.expires for each in publications(qm)] == [None]

@@ -14,9 +14,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 import mqredis
 from mqredis.spark import batch, recover
 from mqredis.spark import options as parsing
-from mqredis.spark.connection import fields
+from mqredis.spark.fetch import fields
 from mqredis.spark.planning import share
-from mqredis.spark.receive import ReceiveReader
+from mqredis.spark.receive_reader import ReceiveReader
 from mqredis.spark.schema import SCHEMA
 from mqredis.spark.sink import BatchWriter
 
@@ -151,7 +151,7 @@ def test_operator_finishes_an_open_publication(qm, options, monkeypatch):
         if place == "mid-publish":
             raise RuntimeError("the driver is gone")
 
-    monkeypatch.setattr("mqredis.spark.sink.point", dies)
+    monkeypatch.setattr("mqredis.spark.sink.kill_point", dies)
     with pytest.raises(RuntimeError, match="the driver is gone"):
         writer.commit([staged])
     seen = qm.queue_info("target").messages

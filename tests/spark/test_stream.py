@@ -93,7 +93,7 @@ def test_nothing_is_locked_before_the_offset_is_logged(options, qm, fill):
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from mqredis.spark import options as parsing
-    from mqredis.spark.receive import ReceiveReader
+    from mqredis.spark.receive_reader import ReceiveReader
     from mqredis.spark.schema import SCHEMA
 
     fill(count=10)
@@ -120,7 +120,7 @@ def test_claims_do_not_lapse_and_an_operator_can_release_them(redis_server, fill
         from pyspark.sql.streaming.datasource import ReadAllAvailable
 
         from mqredis.spark import options as parsing
-        from mqredis.spark.receive import ReceiveReader
+        from mqredis.spark.receive_reader import ReceiveReader
         from mqredis.spark.schema import SCHEMA
 
         qm.create_queue("orders")

@@ -62,7 +62,7 @@ def analyse(
     :param queues: default: all queues and subqueues, but for the broker's log of actions.
     :return: tables by name; times of a table are in seconds since 1970, and spans of time in seconds.
     """
-    from mqredis.spark.connection import look, manager_of
+    from mqredis.spark.connection import backlog, manager_of
     from mqredis.spark.pipelines.report import write_page
 
     client = manager_of(url, manager)
@@ -79,7 +79,7 @@ def analyse(
                 "FROM mqredis_analysed"
             ).collect()
             width = step_width(span.seconds or 0)
-            now = look(client, wanted[0]).now_ms / 1000  # by the clock that set the times of arrival
+            now = backlog(client, wanted[0]).now_ms / 1000  # by the clock that set the times of arrival
             step = f"floor(unix_micros(at) / 1e6 / {width}) * {width}"
             for name, query in _QUERIES.items():
                 text = query.format(m="mqredis_analysed", now=now, step=step, percentiles=_PERCENTILES)

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from mqredis.spark.connection import targets
 from mqredis.spark.options import parse
+from mqredis.spark.targets import read_targets
 
 # Queues that keep copies: journals, poison messages, dead letters of the queue manager.
 PATTERNS = ("*;journal", "*;poison", "system$;deadletter", "system$;deadxact")
@@ -89,9 +89,8 @@ def archive(
     wanted = list(queues) or list(PATTERNS)
     where = {"url": url, "queueManager": manager}
     for pattern in queues or [",".join(PATTERNS)]:
-        targets(
-            parse({**where, "queuePattern": pattern})
-        )  # refuses what does not exist before a query starts
+        # This refuses what does not exist before a query starts.
+        read_targets(parse({**where, "queuePattern": pattern}))
     options = {
         **where,
         "queuePattern": ",".join(wanted),

@@ -21,7 +21,7 @@ from mqredis.commands.pipelines import Stage
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing, PropertyValue
 from mqredis.operations import pipelines
-from mqredis.spark.connection import context_of, manager_of, run
+from mqredis.spark.connection import manager_of
 from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import published_rows
 from mqredis.steps import perform
@@ -116,11 +116,11 @@ def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Ou
     size = sum(len(line) + 13 + len(large or b"") for line, large in encoded)
     elements = [part for line, large in encoded for part in (line, large) if part is not None]
     special = any(int(line[:1], 32) & 1 for line, _ in encoded)  # flag bit 1
-    context = context_of(client)
+    context = client.context
     what = (len(encoded), size, special, elements)
-    run(client, perform(commands.stage(context.keys, sink, version, stage, 3_600_000, *what)))
-    sent: int = run(client, pipelines.publish(context, sink, version, "-", CHUNK, True, [stage]))
-    run(client, pipelines.sweep(context, sink, version))
+    client.run(perform(commands.stage(context.keys, sink, version, stage, 3_600_000, *what)))
+    sent: int = client.run(pipelines.publish(context, sink, version, "-", CHUNK, True, [stage]))
+    client.run(pipelines.sweep(context, sink, version))
     return sent
 
 

@@ -13,7 +13,7 @@ from mqredis.commands import pipelines as commands
 from mqredis.errors import InvalidArgument
 from mqredis.spark import options as parsing
 from mqredis.spark import rows, sink
-from mqredis.spark.connection import context_of, manager_of, run
+from mqredis.spark.connection import manager_of
 from mqredis.steps import perform
 
 # Columns of an archive that make a message again; the others describe what happened to it.
@@ -28,7 +28,7 @@ SORT_COLUMNS = ("arrived", "lookup_id", "manager", "queue")
 def published_rows(url: str, manager: str, name: str) -> int:
     """How much of the work called ``name`` has been published already."""
     client = manager_of(url, manager)
-    return max(0, run(client, perform(commands.sink(context_of(client).keys, f"app-{name}"))).committed)
+    return max(0, client.run(perform(commands.sink(client.context.keys, f"app-{name}"))).committed)
 
 
 @dataclass(frozen=True)

@@ -35,33 +35,28 @@ from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
 from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
+from mqredis.spark.claim_commits import ClaimCommits
 from mqredis.spark.claim_slice import ClaimSlice
-from mqredis.spark.connection import (
-    DOCS,
-    SourceError,
-    address,
-    look,
-    manager_of,
-    planned,
-    run,
-    told,
-)
-from mqredis.spark.crash import point
+from mqredis.spark.connection import DOCS, SourceError, backlog, manager_of, source_errors
 from mqredis.spark.fetch import Place
+from mqredis.spark.kill_points import kill_point
 from mqredis.spark.offsets import Offset, Plan, sequential
 from mqredis.spark.options import Options
 from mqredis.spark.planning import has_open_claim, has_work, next_offset
-from mqredis.spark.receiving import Receiving
-from mqredis.spark.watch import ONE_CALL, Beacon, Idle, Minimum, Pair
+from mqredis.spark.targets import Target, stream_targets
+from mqredis.spark.threads import TwoThreads
+from mqredis.spark.waits import LivenessSubscription, MessageWaiter, MinimumMessages
 
 
-class Tools:
+class Resources:
     """What this process keeps open for the query."""
 
     def __init__(self, options: Options) -> None:
-        self.beacon, self.idle, self.pair = Beacon(), Idle(), Pair()
-        self.minimum = Minimum(options)
-        self.receiving = Receiving(options, self.pair)
+        self.liveness = LivenessSubscription()
+        self.waiter = MessageWaiter()
+        self.minimum = MinimumMessages(options)
+        self.threads = TwoThreads()
+        self.commits = ClaimCommits(options, self.threads)
 
 
 class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -76,30 +71,37 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
         self.match = Filter(programs=[chosen.program], hints=hints).text() if chosen else b""
-        self.turns: dict[str, bool] = {}  # do groups take turns in this queue?
+        self.group_exclusive: dict[str, bool] = {}  # by the queues that were read
         self.claimed: dict[str, int] = {}  # sequence of the last claim of each queue that is known to exist
-        self._open: Tools | None = None
+        self._resources: Resources | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None}
+        return {**self.__dict__, "_resources": None}
+
+    @property
+    def resources(self) -> Resources:
+        """What this process keeps open; opened at the first use."""
+        if self._resources is None:
+            self._resources = Resources(self.options)
+        return self._resources
 
     # ---- planning --------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins: behind what a named consumer has received already."""
-        with told():
+        with source_errors():
             if self.initial is None:
                 lineage = uuid.uuid4().hex
                 owner = self.options.consumerName or lineage
                 offset = Offset(owner, lineage)
-                for key, (name, path) in planned(self.options).items():
+                for key, (name, path) in stream_targets(self.options).items():
                     offset.queues[key] = self._first(name, path, owner)
                 self.initial = offset
             return self.initial.json()
 
     def _first(self, name: str, path: str, owner: str) -> Plan:
         manager = manager_of(self.options.address, name)
-        seen = look(manager, path, owner)
+        seen = backlog(manager, path, owner)
         done = starting.sequence(seen)
         after = starting.position(manager, path, self.options, seen.last)
         if after and manager.queue_info(path).group_exclusive:
@@ -119,63 +121,60 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take only what has been sent by now."""
-        with told():
+        with source_errors():
             self.bounds = {
-                key: look(manager_of(self.options.address, name), path).last
-                for key, (name, path) in planned(self.options).items()
+                key: backlog(manager_of(self.options.address, name), path).last
+                for key, (name, path) in stream_targets(self.options).items()
             }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset to log. Locks nothing; receives what is done; waits a while if there is nothing."""
-        with told():
+        with source_errors():
             begun = Offset.parse(start)
-            queues = planned(self.options, begun.queues)
-            self._hold(begun)
+            queues = stream_targets(self.options, begun.queues)
+            self._subscribe(begun)
             self._check_claimed(begun, queues)
-            self._begin_receiving(begun)
-            seen = self._look(begun, queues)
-            if not has_work(begun, seen) and self._tools().receiving.beside.settle():
-                seen = self._look(begun, queues)
+            self._start_commits(begun)
+            seen = self._poll(begun, queues)
+            if not has_work(begun, seen) and self.resources.commits.finish():
+                seen = self._poll(begun, queues)
             if self.bounds is None and not has_work(begun, seen) and self._wait(begun, queues, seen):
-                seen = self._look(begun, queues)
-            total = sum(each.available for each in seen.values())
-            if (
-                self.bounds is None
-                and total
-                and not has_open_claim(begun, seen)
-                and self._tools().minimum.wait(total)
-            ):
+                seen = self._poll(begun, queues)
+            if self.bounds is None and self._wait_for_minimum(begun, seen):
                 return start
             offset = self._next(begun, seen, limit)
-            if any(plan.sequence > max(plan.first, begun.done(key)) for key, plan in offset.queues.items()):
+            if offset.new_claims(begun):
                 return offset.json()
-            # Nothing is left behind by a query that is idle, or ends.
-            self._tools().receiving.beside.settle()
+            # A query that is idle, or ends, leaves no received message in the queue.
+            self.resources.commits.finish()
             return start
 
-    def _wait(self, begun: Offset, queues: dict[str, tuple[str, str]], seen: dict[str, Backlog]) -> bool:
+    def _wait(self, begun: Offset, queues: dict[str, Target], seen: dict[str, Backlog]) -> bool:
         """Wait in the broker for a message. True: look again."""
         if not self.options.pollTimeoutMs:
             return False
         waiting: dict[str, list[tuple[Address, str]]] = {}
         for key, each in seen.items():
             name, path = queues[key]
-            queue = address(manager_of(self.options.address, name), path, each.generation)
+            queue = Address(manager_of(self.options.address, name).context.keys, path, each.generation)
             plan = begun.queues.get(key) or Plan()
             # With a selector everything up to the last id was looked at and did not match.
             waiting.setdefault(name, []).append((queue, each.last if self.match else plan.after))
-        return self._tools().idle.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
+        return self.resources.waiter.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
+
+    def _wait_for_minimum(self, begun: Offset, seen: dict[str, Backlog]) -> bool:
+        """True if there are too few messages for a micro-batch as yet, after waiting for some time."""
+        total = sum(each.available for each in seen.values())
+        return bool(total) and not has_open_claim(begun, seen) and self.resources.minimum.wait(total)
 
     def _next(self, begun: Offset, seen: dict[str, Backlog], limit: ReadLimit) -> Offset:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         most_bytes = 0 if isinstance(limit, ReadAllAvailable) else self.options.maxBytesPerTrigger
         offset = next_offset(begun, seen, rows, most_bytes, self.bounds or {})
-        taken = {
-            key: offset.queues[key].wanted for key in seen if offset.queues[key].sequence > begun.done(key)
-        }
+        taken = {key: plan.wanted for key, plan in offset.new_claims(begun).items()}
         if self.report:
             self.report = progress.behind(self.report, taken)
-        point("after-latest")
+        kill_point("after-latest")
         return offset
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -184,40 +183,37 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Claim what the logged offset names; the same again if it was claimed before."""
-        with told():
+        with source_errors():
             begun, ending = Offset.parse(start), Offset.parse(end)
-            planned(self.options, ending.queues)
-            self._hold(ending)
-            beside = self._tools().receiving.beside
-            beside.begun()
-            # A driver that starts again in the first batch asks for a new initial offset, which says nothing of it.
-            same = begun.lineage == ending.lineage
-            done = {key: plan.sequence for key, plan in begun.queues.items()} if same else {}
+            stream_targets(self.options, ending.queues)
+            self._subscribe(ending)
+            commits = self.resources.commits
+            commits.wait_until_received()
             found: list[InputPartition] = []
-            with beside.urgent():
-                for key, plan in ending.queues.items():
-                    if plan.sequence > done.get(key, plan.first):
-                        found += self._claim(ending, key, plan)
-            point("after-claim")
+            with commits.urgent():
+                for key, plan in ending.new_claims(begun).items():
+                    found += self._claim(ending, key, plan)
+            kill_point("after-claim")
             return found or [NOTHING]
 
     def _claim(self, offset: Offset, key: str, plan: Plan) -> list[InputPartition]:
         name, path = split_key(key)
         manager = manager_of(self.options.address, name)
-        self._tools().receiving.receive(offset, key, plan, plan.sequence - 1)
-        point("before-claim")
-        queue = address(manager, path, plan.generation)
-        first = plan.sequence == plan.first + 1 or not self.options.failOnDataLoss
+        self.resources.commits.receive(offset, key, plan, plan.sequence - 1)
+        kill_point("before-claim")
+        queue = Address(manager.context.keys, path, plan.generation)
+        # A claim that is not the first one of its checkpoint follows the claim before, unless that was lost.
+        is_first = plan.sequence == plan.initial + 1 or not self.options.failOnDataLoss
         who = (offset.owner, offset.lineage, plan.sequence)
         order = Order(plan.wanted, plan.most_bytes or None, plan.after, plan.bound, self.match)
 
         def claim() -> Claimed:
-            return run(manager, pipelines.claim(queue, *who, order, first, lambda: point("mid-claim")))
+            operation = pipelines.claim(queue, *who, order, is_first, lambda: kill_point("mid-claim"))
+            return manager.run(operation)
 
-        # A search goes on where it has stopped, which only one can.
-        few = bool(self.match) or plan.wanted <= ONE_CALL
         try:
-            claimed = self._tools().pair.run(claim, few)
+            # A search continues where the call before has stopped, which only one thread can.
+            claimed = claim() if self.match else self.resources.threads.run(claim, plan.wanted)
         except QueueNotAvailable:
             if self.options.failOnDataLoss:
                 raise
@@ -232,42 +228,37 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Receive everything up to this offset, or move it to the journal where the queue keeps one. What
         ``latestOffset`` has begun is not waited for: the next claim does."""
-        with told():
+        with source_errors():
             offset = Offset.parse(end)
-            point("before-commit")
-            self._tools().receiving.rest(offset)
-            point("after-commit")
+            kill_point("before-commit")
+            self.resources.commits.receive_others(offset)
+            kill_point("after-commit")
 
     def stop(self) -> None:
         """Remove what is received, and let another query use the name. Spark rarely calls it, and a claim outlives
         the process by design."""
-        with told():
-            self._tools().receiving.beside.settle()
-            self._tools().beacon.close()
+        with source_errors():
+            self.resources.commits.finish()
+            self.resources.liveness.close()
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Record batches of a part of a claim; runs in the executors."""
-        with told():
+        with source_errors():
             if isinstance(partition, ClaimSlice):
                 yield from partition.read(self.schema, self.options)
 
     # ---- helpers ---------------------------------------------------------------------------------
 
-    def _tools(self) -> Tools:
-        if self._open is None:
-            self._open = Tools(self.options)
-        return self._open
-
-    def _begin_receiving(self, begun: Offset) -> None:
+    def _start_commits(self, begun: Offset) -> None:
         """Receive the finished claims in a thread, or at once if they decide which messages can be claimed: in queues
         with ``group_exclusive``, and before the first read of the backlog."""
-        receiving = self._tools().receiving
+        commits = self.resources.commits
         for key, plan in begun.queues.items():
-            if self.turns.get(key, True):
-                receiving.receive(begun, key, plan)
-        receiving.begin(begun)
+            if self.group_exclusive.get(key, True):
+                commits.receive(begun, key, plan)
+        commits.start(begun)
 
-    def _check_claimed(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> None:
+    def _check_claimed(self, begun: Offset, queues: dict[str, Target]) -> None:
         """Refuse to continue after a batch that Spark calls done, but whose messages were never claimed.
 
         Spark asks for partitions only when something reads the rows. A file sink that has a batch of this number
@@ -278,9 +269,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         for key, (name, path) in queues.items():
             plan = begun.queues.get(key) or Plan()
-            if plan.sequence == plan.first or self.claimed.get(key) == plan.sequence:
+            if not plan.has_claim or self.claimed.get(key) == plan.sequence:
                 continue
-            claim = look(manager_of(self.options.address, name), path, begun.owner).claim
+            claim = backlog(manager_of(self.options.address, name), path, begun.owner).claim
             if claim is None or claim.sequence < plan.sequence:
                 raise SourceError(
                     f"mqredis: the sink has skipped batch {batch_id(name, path, begun.owner, plan.sequence)}: "
@@ -291,40 +282,55 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             self.claimed[key] = plan.sequence
 
-    def _hold(self, offset: Offset) -> None:
+    def _subscribe(self, offset: Offset) -> None:
         if self.options.consumerName and offset.owner != self.options.consumerName:
             raise SourceError(
                 f"mqredis: the checkpoint belongs to the reader {offset.owner!r}, but consumerName is "
                 f"{self.options.consumerName!r}; use the same name, or a new checkpoint"
             )
         for name in self.options.managers:
-            self._tools().beacon.hold(manager_of(self.options.address, name), offset.owner, offset.lineage)
+            manager = manager_of(self.options.address, name)
+            self.resources.liveness.subscribe(manager, offset.owner, offset.lineage)
 
-    def _look(self, begun: Offset, queues: dict[str, tuple[str, str]]) -> dict[str, Backlog]:
+    def _poll(self, begun: Offset, queues: dict[str, Target]) -> dict[str, Backlog]:
+        """Read the backlogs of the queues, and do and note what follows from them."""
+        seen = self._backlogs(begun, queues)
+        self._remove_received(begun, seen)
+        self.group_exclusive.update((key, each.turns) for key, each in seen.items())
+        arrived = [each.oldest_ms for each in seen.values() if each.oldest_ms is not None]
+        age = max(each.now_ms for each in seen.values()) - min(arrived) if arrived else 0
+        self.report = progress.report({key: each.available for key, each in seen.items()}, max(0, age))
+        return seen
+
+    def _backlogs(self, begun: Offset, queues: dict[str, Target]) -> dict[str, Backlog]:
         seen: dict[str, Backlog] = {}
-        oldest, now = None, 0
         for key, (name, path) in queues.items():
             bound = self.bounds.get(key, "") if self.bounds else ""
             plan = begun.queues.get(key) or Plan()
             manager = manager_of(self.options.address, name)
             try:
-                each = look(manager, path, begun.owner, bound, plan.after)
-                order = Order(1, None, plan.after, bound, self.match)
-                queue = address(manager, path, each.generation)
-                if self.match and each.available and not run(manager, pipelines.matches(queue, order)):
-                    each.available = 0
+                each = backlog(manager, path, begun.owner, bound, plan.after)
+                if self.match and each.available:
+                    order = Order(1, None, plan.after, bound, self.match)
+                    queue = Address(manager.context.keys, path, each.generation)
+                    if not manager.run(pipelines.matches(queue, order)):
+                        each.available = 0
             except QueueNotFound:
                 if self.options.failOnDataLoss:
                     raise
                 continue
-            if each.claim and each.claim.draining and plan.sequence == plan.first:
-                # Received by a reader that is gone; this one has nothing yet with which it would remove that.
-                run(manager, pipelines.commit(queue, begun.owner, begun.lineage, 0))
             seen[key] = each
-            self.turns[key] = each.turns
-            now = max(now, each.now_ms)
-            if each.oldest_ms is not None:
-                oldest = each.oldest_ms if oldest is None else min(oldest, each.oldest_ms)
-        age = 0 if oldest is None else max(0, now - oldest)
-        self.report = progress.report({key: each.available for key, each in seen.items()}, age)
         return seen
+
+    def _remove_received(self, begun: Offset, seen: dict[str, Backlog]) -> None:
+        """Remove messages that a reader of this name has received and that were left in the queue when it ended.
+
+        Once this query has a claim of its own, the commit of that claim removes them.
+        """
+        for key, each in seen.items():
+            plan = begun.queues.get(key) or Plan()
+            if each.claim and each.claim.draining and not plan.has_claim:
+                name, path = split_key(key)
+                manager = manager_of(self.options.address, name)
+                queue = Address(manager.context.keys, path, each.generation)
+                manager.run(pipelines.commit(queue, begun.owner, begun.lineage, 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 VARIABLE = "MQREDIS_TEST_CRASH"
 
 
-def point(name: str) -> None:
+def kill_point(name: str) -> None:
     """End the driver with ``kill -9`` at this place, once for each marker file.
 
     ``MQREDIS_TEST_CRASH=folder``: ``folder/next`` names the place, ``folder/pids`` the processes of the
