@@ -62,7 +62,8 @@ for name in sink.stage_names(manifest) do
   if q.options.topic then return refuse(status.TRANSACTION_USAGE) end
   stage.list = list
   stages[#stages + 1] = stage
-  q.due_messages, q.due_bytes, q.begun = q.due_messages + stage.messages, q.due_bytes + stage.bytes, begun
+  q.due_messages, q.due_bytes = q.due_messages + stage.messages, q.due_bytes + stage.bytes
+  q.unit_begun = q.unit_begun or left < stage.elements
   if left > 0 then q.final, q.final_size, q.altered = list, left, true end
   total = total + stage.messages
 end

@@ -5,6 +5,7 @@
 --- require lazy "features/features"
 -- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
 -- stage_publish.lua, which decides with publish.plan and writes with publish.put.
+-- q.unit_begun: a message of this batch is in the queue already, or comes before in this call.
 -- page: messages that one step takes from a list; run: if none of them asks for anything.
 local publish = { page = 256, run = 1000 }
 
@@ -23,10 +24,10 @@ function publish.batch(q, stage, from, most)
     end
     if transactional then
       -- The first and the last message of a unit of work are marked (3.1.4.3).
-      if not q.begun then text = record.set_flag(text, 2) end
+      if not q.unit_begun then text = record.set_flag(text, 2) end
       if stage.list == q.final and from + at == q.final_size then text = record.set_flag(text, 4) end
     end
-    q.begun = true
+    q.unit_begun = true
     enqueue.append(batch, text, large, q)
     at = at + 1
   end
@@ -36,7 +37,7 @@ end
 -- Decides for a stage whose messages ask for something: DUPLICATE, or nothing; context.missing may name queues. `keys`: the
 -- dedup keys of the messages that were looked at before.
 function publish.plan(q, stage, keys)
-  local from, begun = 0, q.begun
+  local from, unit_begun = 0, q.unit_begun
   features.load()
   repeat
     local batch, _, used = publish.batch(q, stage, from, publish.page)
@@ -49,7 +50,7 @@ function publish.plan(q, stage, keys)
     local refusal = batch.wants and features.plan(q, batch.records, batch.wants, false)
     if refusal then return refusal end
   until used == 0
-  q.begun = begun
+  q.unit_begun = unit_begun
 end
 
 -- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.

@@ -359,6 +359,19 @@ def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> N
     assert found == [(True, False), (False, False), (False, False), (False, True)]
 
 
+def test_each_transactional_queue_of_a_batch_in_steps_gets_one_first_and_one_last_message(job: Job) -> None:
+    names, unit = ("units", "others"), "app-load.0"
+    for name in names:
+        job.qm.create_queue(name, transactional=True)
+    stages = [job.stage(0, f"0-{n}", numbers(2 * n, 2), names[n // 2], unit) for n in range(4)]
+    assert job.step(0, *stages, limit=3) == Published(3, more=True)
+    assert job.step(0, *stages, limit=2) == Published(2, more=True)
+    assert job.step(0, *stages, limit=3) == Published(3)
+    for name in names:
+        found = [(m.first_in_transaction, m.last_in_transaction) for m in job.qm.open(name).browse()]
+        assert found == [(True, False), (False, False), (False, False), (False, True)], name
+
+
 def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: Job) -> None:
     for batch in range(3):
         job.stage(batch, f"{batch}-a", numbers(0, 2))
