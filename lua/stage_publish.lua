@@ -1,5 +1,6 @@
--- Publish a batch of a data pipeline once: all of its stages, in the order of the manifest, as one unit of work. A batch
--- above the limit is published by several calls; a batch that was begun is finished by its stored manifest.
+-- Publish a batch of a data pipeline once: all of its stages, in the order of the manifest. One call publishes a batch up
+-- to the limit as a whole. A larger one takes several calls, and readers see its messages after each of them; from the
+-- first call on the sink keeps the manifest, and no call with another one publishes anything before the batch is finished.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
 --
 -- KEYS message
@@ -25,7 +26,6 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 --- require "core/context"
 --- require "core/queue"
---- require "core/quota"
 --- require "claims/sink"
 --- require "claims/publish"
 --- require "waiting/waiters"
@@ -39,47 +39,41 @@ if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local s = sink.open(sinks, sink_name)
-local function refuse(code, ...) return context.close({ code, "", 0, ... }) end
+local function answer(code, ...) return context.close({ code, "", 0, ... }) end
 if s.known and identity ~= "-" and s.identity ~= "-" and s.identity ~= identity then
-  return refuse(status.LOCK_LOST, "identity")
+  return answer(status.LOCK_LOST, "identity")
 end
-if tonumber(batch) <= s.committed then return refuse(status.OK, 0) end
+if tonumber(batch) <= s.committed then return answer(status.OK, 0) end
 if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) then
-  if tonumber(batch) < tonumber(s.publishing) then return refuse(status.LOCK_LOST, "fenced") end
+  if tonumber(batch) < tonumber(s.publishing) then return answer(status.LOCK_LOST, "fenced") end
   local names = sink.queue_names(registry, s)
-  if not names then return refuse(status.LOCK_LOST, "expired") end
-  return refuse(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
+  if not names then return answer(status.LOCK_LOST, "expired") end
+  return answer(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
-local begun, queues, stages, total = s.publishing ~= "-", publish.queues(queue_count), {}, 0
+local begun, stages, total = s.publishing ~= "-", {}, 0
+local queues, by_name = publish.queues(queue_count)
 for name in sink.stage_names(manifest) do
   local stage = sink.stage(registry, name)
   local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
-  if not stage and begun then return refuse(status.LOCK_LOST, "expired") end
-  if not stage or (not begun and left ~= stage.elements) then return refuse(status.LOCK_LOST, "stage") end
-  local q = queues[stage.queue]
-  if not q then return refuse(status.QUEUE_NOT_AVAILABLE) end
-  if q.options.topic then return refuse(status.TRANSACTION_USAGE) end
-  stage.list = list
+  if not stage and begun then return answer(status.LOCK_LOST, "expired") end
+  if not stage or (not begun and left ~= stage.elements) then return answer(status.LOCK_LOST, "stage") end
+  local q = by_name[stage.queue]
+  if not q then return answer(status.QUEUE_NOT_AVAILABLE) end
+  if q.options.topic then return answer(status.TRANSACTION_USAGE) end
+  stage.list, stage.q = list, q
   stages[#stages + 1] = stage
   q.due_messages, q.due_bytes = q.due_messages + stage.messages, q.due_bytes + stage.bytes
   q.unit_begun = q.unit_begun or left < stage.elements
   if left > 0 then q.final, q.final_size, q.altered = list, left, true end
   total = total + stage.messages
 end
-local messages, bytes, code = 0, 0, nil
-for _, q in pairs(queues) do
-  if not begun and q.due_messages > 0 then
-    messages, bytes = messages + q.due_messages, bytes + q.due_bytes
-    code = code or q.options.put_inhibited and status.PUT_INHIBITED or quota.refuses(q, q.due_messages, q.due_bytes)
-    if quota.refuses(q, messages, bytes) == status.ENQUEUE_MANAGER_QUOTA then code = status.ENQUEUE_MANAGER_QUOTA end
-  end
-end
+local code = not begun and publish.refuses(queues)
 local keys = {}
 for n = 1, #stages do
-  if stages[n].special == "1" then code = code or publish.plan(queues[stages[n].queue], stages[n], keys) end
+  if not code and stages[n].special == "1" then code = publish.plan(stages[n].q, stages[n], keys) end
 end
-if code then return refuse(code) end
+if code then return answer(code) end
 if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
@@ -88,7 +82,7 @@ context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
-    local taken, used = publish.put(queues[stage.queue], stage, limit - published)
+    local taken, used = publish.put(stage.q, stage, limit - published)
     published = published + taken
     if not whole then redis.call("LTRIM", stage.list, used, -1) end
   end
@@ -100,7 +94,7 @@ if more then
 else
   sink.mark_done(sinks, registry, s, stages, batch, keep)
 end
-for _, q in pairs(queues) do store.save(q) end
+for n = 1, #queues do store.save(queues[n]) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
-for _, q in pairs(queues) do waiters.notify(q) end
+for n = 1, #queues do waiters.notify(queues[n]) end
 return reply

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/enqueue"
 --- require "core/queue"
+--- require "core/quota"
 --- require "core/record"
 --- require lazy "features/features"
 -- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
@@ -66,18 +67,37 @@ function publish.put(q, stage, most)
   return taken, used
 end
 
--- The first `count` queues of KEYS, by encoded name; the keys behind them are those of the sink.
+-- Why the queues refuse a batch of which nothing is published yet, or nothing: in the order of a send (send.lua).
+function publish.refuses(queues)
+  local messages, bytes = 0, 0
+  for n = 1, #queues do
+    local q = queues[n]
+    if q.due_messages > 0 and q.options.put_inhibited then return status.PUT_INHIBITED end
+    messages, bytes = messages + q.due_messages, bytes + q.due_bytes
+  end
+  if messages == 0 then return end
+  if quota.manager_refuses(messages, bytes) then return status.ENQUEUE_MANAGER_QUOTA end
+  for n = 1, #queues do
+    local q = queues[n]
+    if q.due_messages > 0 and quota.exceeds_queue(q, q.due_messages, q.due_bytes) then
+      return status.ENQUEUE_QUEUE_QUOTA
+    end
+  end
+end
+
+-- The first `count` queues of KEYS, those that exist, in this order and by encoded name; the keys behind them are those of
+-- the sink.
 function publish.queues(count)
   context.first_place, context.places = 2, {}
-  local found = {}
+  local found, by_name = {}, {}
   for n = 1, count do
     local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
     context.places[name] = n
     local q = queue.open(n, 2)
     if q then
       q.due_messages, q.due_bytes, q.altered = 0, 0, true
-      found[name] = q
+      found[#found + 1], by_name[name] = q, q
     end
   end
-  return found
+  return found, by_name
 end

@@ -280,6 +280,30 @@ def test_queues_refuse_a_whole_batch_or_nothing(job: Job) -> None:
     assert job.bodies("narrow") == texts(3)
 
 
+def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: Job) -> None:
+    """As with a send: an inhibited queue comes before the manager's quota, and that before the quotas of queues."""
+    quota = len(encode(numbers(0, 1)[0])[0]) + 12
+    full, closed = [f"full{n}" for n in range(4)], [f"closed{n}" for n in range(4)]
+    for name in full:
+        job.qm.create_queue(name, quota_bytes=quota)
+    for name in closed:
+        job.qm.create_queue(name, put_inhibited=True)
+    over = [job.stage(0, f"0-{name}", numbers(0, 2), name) for name in full]
+    inhibited = [job.stage(0, f"0-{name}", numbers(0, 2), name) for name in closed]
+    for pair in zip(over, inhibited, strict=True):
+        for stages in (pair, pair[::-1]):
+            with pytest.raises(PutInhibited):
+                job.step(0, *stages)
+    job.qm.set_quota(messages=3)
+    for stages in itertools.permutations(over[:2]):
+        with pytest.raises(ManagerQuotaExceeded):
+            job.step(0, *stages)
+    with pytest.raises(PutInhibited):
+        job.step(0, *over, *inhibited)
+    with pytest.raises(QueueQuotaExceeded):
+        job.step(0, over[0])
+
+
 def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: Job) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, stage, limit=1)
