@@ -50,28 +50,27 @@ if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) the
   if not names then return answer(status.LOCK_LOST, "expired") end
   return answer(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
-local begun, stages, total = s.publishing ~= "-", {}, 0
-local queues, by_name = publish.queues(queue_count)
+local resumed, stages, total = s.publishing ~= "-", {}, 0
+local targets, by_name = publish.targets(queue_count, resumed)
 for name in sink.stage_names(manifest) do
   local stage = sink.stage(registry, name)
   local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
-  if not stage and begun then return answer(status.LOCK_LOST, "expired") end
-  if not stage or (not begun and left ~= stage.elements) then return answer(status.LOCK_LOST, "stage") end
-  local q = by_name[stage.queue]
-  if not q then return answer(status.QUEUE_NOT_AVAILABLE) end
-  if q.options.topic then return answer(status.TRANSACTION_USAGE) end
-  stage.list, stage.q = list, q
+  if not stage and resumed then return answer(status.LOCK_LOST, "expired") end
+  if not stage or (not resumed and left ~= stage.elements) then return answer(status.LOCK_LOST, "stage") end
+  local target = by_name[stage.queue]
+  if not target then return answer(status.QUEUE_NOT_AVAILABLE) end
+  if target.q.options.topic then return answer(status.TRANSACTION_USAGE) end
+  stage.list, stage.target = list, target
   stages[#stages + 1] = stage
-  q.due_messages, q.due_bytes = q.due_messages + stage.messages, q.due_bytes + stage.bytes
-  q.unit_begun = q.unit_begun or left < stage.elements
-  if left > 0 then q.final, q.final_size, q.altered = list, left, true end
+  target.messages, target.bytes = target.messages + stage.messages, target.bytes + stage.bytes
+  target.begun = target.begun or left < stage.elements
+  if left > 0 then target.last_list, target.last_size = list, left end
   total = total + stage.messages
 end
-local code = not begun and publish.refuses(queues)
-local keys = {}
+local code = not resumed and publish.refuses(targets)
 for n = 1, #stages do
-  if not code and stages[n].special == "1" then code = publish.plan(stages[n].q, stages[n], keys) end
+  if not code and stages[n].special == "1" then code = publish.plan(stages[n]) end
 end
 if code then return answer(code) end
 if context.missing then return context.close(context.missing) end
@@ -82,7 +81,7 @@ context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
-    local taken, used = publish.put(stage.q, stage, limit - published)
+    local taken, used = publish.put(stage, limit - published)
     published = published + taken
     if not whole then redis.call("LTRIM", stage.list, used, -1) end
   end
@@ -94,7 +93,7 @@ if more then
 else
   sink.mark_done(sinks, registry, s, stages, batch, keep)
 end
-for n = 1, #queues do store.save(queues[n]) end
+for n = 1, #targets do store.save(targets[n].q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
-for n = 1, #queues do waiters.notify(queues[n]) end
+for n = 1, #targets do waiters.notify(targets[n].q) end
 return reply

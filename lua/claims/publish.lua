@@ -3,91 +3,109 @@
 --- require "core/queue"
 --- require "core/quota"
 --- require "core/record"
+--- require lazy "features/dedup"
 --- require lazy "features/features"
 -- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
--- stage_publish.lua, which decides with publish.plan and writes with publish.put.
--- q.unit_begun: a message of this batch is in the queue already, or comes before in this call.
--- page: messages that one step takes from a list; run: if none of them asks for anything.
+-- stage_publish.lua, which decides with publish.refuses and publish.plan and writes with publish.put.
+--
+-- A target is what a call knows of a queue of its batch, beside the table `q` of the queue:
+--
+--   messages, bytes       of its stages in all
+--   begun                 a message of this batch is in the queue already, or comes before in this call
+--   last_list, last_size  the list with the last message of the batch for this queue, and how many elements it has
+--   keys                  dedup keys of the messages that publish.plan has seen: a key belongs to a queue
+--   resumed               an earlier call has published a part of the batch, so the rest is not refused any more: a message
+--                         whose dedup key somebody else has used since then is left out, for its queue takes a key once
+--
+-- page: messages that one step takes from a list if some of them ask for something, each of which gets tables of its own;
+-- run: if none does. Longer steps are hardly faster, and take more memory at once.
 local publish = { page = 256, run = 1000 }
 
 -- A batch (core/enqueue) of up to `most` elements of a stage's list from element `from` on; their priorities, a digit each;
 -- and how many elements they are, since a large body is an element of its own.
-function publish.batch(q, stage, from, most)
-  local items = redis.call("LRANGE", stage.list, from, from + most - 1)
+function publish.batch(stage, from, most)
+  local target = stage.target
+  local q, items = target.q, redis.call("LRANGE", stage.list, from, from + most - 1)
   local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
   local transactional, stamp, at = q.options.transactional, context.now_text, 1
+  local checks_keys = target.resumed and stage.special == "1"
+  if checks_keys then dedup.load() end
   while at <= #items do
     local text, large = stamp .. items[at], nil
-    priorities[#priorities + 1] = record.priority(text)
     if record.flag(text, 8) then
       at = at + 1
       large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
     end
-    if transactional then
-      -- The first and the last message of a unit of work are marked (3.1.4.3).
-      if not q.unit_begun then text = record.set_flag(text, 2) end
-      if stage.list == q.final and from + at == q.final_size then text = record.set_flag(text, 4) end
+    if not (checks_keys and record.field(text, "k") and dedup.is_held(q, text)) then
+      priorities[#priorities + 1] = record.priority(text)
+      if transactional then
+        -- The first and the last message of a unit of work are marked (3.1.4.3).
+        if not target.begun then text = record.set_flag(text, 2) end
+        if stage.list == target.last_list and from + at == target.last_size then text = record.set_flag(text, 4) end
+      end
+      target.begun = true
+      enqueue.append(batch, text, large, q)
     end
-    q.unit_begun = true
-    enqueue.append(batch, text, large, q)
     at = at + 1
   end
   return batch, table.concat(priorities), at - 1
 end
 
--- Decides for a stage whose messages ask for something: DUPLICATE, or nothing; context.missing may name queues. `keys`: the
--- dedup keys of the messages that were looked at before.
-function publish.plan(q, stage, keys)
-  local from, unit_begun = 0, q.unit_begun
+-- Decides for a stage whose messages ask for something: returns the status that refuses it, or nothing. context.missing may
+-- name queues then.
+function publish.plan(stage)
+  local target, from = stage.target, 0
+  local begun = target.begun
   features.load()
   repeat
-    local batch, _, used = publish.batch(q, stage, from, publish.page)
+    local batch, _, used = publish.batch(stage, from, publish.page)
     from = from + used
     for n, wants in pairs(batch.wants or {}) do
       local key = wants.dedup and record.field(batch.records[n], "k")
-      if key and keys[key] then return status.DUPLICATE end
-      if key then keys[key] = true end
+      if key and target.keys[key] then return status.DUPLICATE end
+      if key then target.keys[key] = true end
     end
-    local refusal = batch.wants and features.plan(q, batch.records, batch.wants, false)
+    local refusal = batch.wants and features.plan(target.q, batch.records, batch.wants, false)
     if refusal then return refusal end
   until used == 0
-  q.unit_begun = unit_begun
+  target.begun = begun
 end
 
 -- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
-function publish.put(q, stage, most)
-  local taken, used, transactional = 0, 0, q.options.transactional
+function publish.put(stage, most)
+  local q, taken, used = stage.target.q, 0, 0
   local page = (stage.special == "1" or q.options.group_exclusive) and publish.page or publish.run
   while taken < most do
-    local batch, priorities, elements = publish.batch(q, stage, used, math.min(page, most - taken))
+    local batch, priorities, elements = publish.batch(stage, used, math.min(page, most - taken))
     if elements == 0 then break end
-    enqueue.put(q, enqueue.ids(priorities, #batch.records, transactional), batch)
-    taken, used = taken + #batch.records, used + elements
+    local count = #batch.records
+    if count > 0 then enqueue.put(q, enqueue.ids(priorities, count, q.options.transactional), batch) end
+    taken, used = taken + count, used + elements
   end
   return taken, used
 end
 
 -- Why the queues refuse a batch of which nothing is published yet, or nothing: in the order of a send (send.lua).
-function publish.refuses(queues)
+function publish.refuses(targets)
   local messages, bytes = 0, 0
-  for n = 1, #queues do
-    local q = queues[n]
-    if q.due_messages > 0 and q.options.put_inhibited then return status.PUT_INHIBITED end
-    messages, bytes = messages + q.due_messages, bytes + q.due_bytes
+  for n = 1, #targets do
+    local target = targets[n]
+    if target.messages > 0 and target.q.options.put_inhibited then return status.PUT_INHIBITED end
+    messages, bytes = messages + target.messages, bytes + target.bytes
   end
   if messages == 0 then return end
   if quota.manager_refuses(messages, bytes) then return status.ENQUEUE_MANAGER_QUOTA end
-  for n = 1, #queues do
-    local q = queues[n]
-    if q.due_messages > 0 and quota.exceeds_queue(q, q.due_messages, q.due_bytes) then
+  for n = 1, #targets do
+    local target = targets[n]
+    if target.messages > 0 and quota.exceeds_queue(target.q, target.messages, target.bytes) then
       return status.ENQUEUE_QUEUE_QUOTA
     end
   end
 end
 
--- The first `count` queues of KEYS, those that exist, in this order and by encoded name; the keys behind them are those of
--- the sink.
-function publish.queues(count)
+-- Targets for the first `count` queues of KEYS that exist, in this order and by encoded name; the keys behind them are those
+-- of the sink.
+function publish.targets(count, resumed)
   context.first_place, context.places = 2, {}
   local found, by_name = {}, {}
   for n = 1, count do
@@ -95,8 +113,9 @@ function publish.queues(count)
     context.places[name] = n
     local q = queue.open(n, 2)
     if q then
-      q.due_messages, q.due_bytes, q.altered = 0, 0, true
-      found[#found + 1], by_name[name] = q, q
+      local target = { q = q, messages = 0, bytes = 0, begun = false, last_list = false, last_size = 0, keys = {},
+        resumed = resumed }
+      found[#found + 1], by_name[name] = target, target
     end
   end
   return found, by_name

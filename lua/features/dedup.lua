@@ -17,14 +17,20 @@ function dedup.window(rec)
   return tonumber(record.field(rec, "K") or 0)
 end
 
+-- Is the key of this message, which is not in the queue, held?
+function dedup.is_held(q, rec)
+  -- A key whose window is over may still be there if more timers are due than one call serves.
+  local ends_at = redis.call("ZSCORE", q.timers, dedup.member(rec))
+  return ends_at and tonumber(ends_at) > context.now
+end
+
 -- Is one of these messages a duplicate?
 function dedup.plan(q, batch, places)
   local seen = {}
   for k = 1, #places do
-    local member = dedup.member(batch.records[places[k]])
-    -- A key whose window is over may still be there if more timers are due than one call serves.
-    local ends_at = redis.call("ZSCORE", q.timers, member)
-    if seen[member] or ends_at and tonumber(ends_at) > context.now then return status.DUPLICATE end
+    local rec = batch.records[places[k]]
+    local member = dedup.member(rec)
+    if seen[member] or dedup.is_held(q, rec) then return status.DUPLICATE end
     seen[member] = true
   end
 end

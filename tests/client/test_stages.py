@@ -339,6 +339,43 @@ def test_dedup_key_is_accepted_once_within_and_across_batches(job: Job) -> None:
     assert job.bodies() == texts(2)
 
 
+def test_dedup_keys_belong_to_a_queue(job: Job) -> None:
+    job.qm.create_queue("other")
+    one = job.stage(0, "0-a", numbers(0, 1, dedup_key="k"))
+    two = job.stage(0, "0-b", numbers(1, 1, dedup_key="k"), "other")
+    assert job.step(0, one, two) == Published(2)
+    twice = (
+        job.stage(1, "1-a", numbers(2, 1, dedup_key="l")),
+        job.stage(1, "1-b", numbers(3, 1, dedup_key="l")),
+    )
+    with pytest.raises(DuplicateMessage):
+        job.step(1, *twice)
+    assert (job.bodies(), job.bodies("other")) == ([b"0"], [b"1"])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_begun_batch_is_finished_without_a_message_that_was_sent_in_between(job: Job, limit: int) -> None:
+    keyed = [Outgoing(body=b"%d" % n, dedup_key=f"k{n}") for n in range(4)]
+    stage = job.stage(0, "0-a", [*keyed, *numbers(4, 1)])
+    assert job.step(0, stage, limit=1) == Published(1, more=True)
+    for sent in (1, 3):
+        job.qm.open("target").send(b"sent in between", dedup_key=f"k{sent}")
+    assert job.publish(0, stage, limit=limit) == 2
+    assert (job.state.publishing, job.state.committed) == (None, 0)
+    assert job.bodies() == [b"0", b"sent in between", b"sent in between", b"2", b"4"]
+    assert job.step(0, stage) == Published(0)
+
+
+def test_begun_batch_whose_other_messages_were_all_sent_in_between_is_finished(job: Job) -> None:
+    large = Outgoing(body=b"x" * 70_000, dedup_key="large")
+    stage = job.stage(0, "0-a", [*numbers(0, 1, dedup_key="a"), large])
+    assert job.step(0, stage, limit=1) == Published(1, more=True)
+    job.qm.open("target").send(b"sent in between", dedup_key="large")
+    assert job.step(0, stage, limit=1) == Published(0)
+    assert (job.state.publishing, job.state.committed, job.state.stages) == (None, 0, [])
+    assert job.bodies() == [b"0", b"sent in between"]
+
+
 def test_more_messages_with_features_than_one_page_keep_their_order(job: Job) -> None:
     count = 600  # above two pages of 256 (lua/claims/publish.lua)
     keyed = [Outgoing(body=b"%d" % n, dedup_key=str(n)) for n in range(count)]
