@@ -295,9 +295,9 @@ def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: Job)
             with pytest.raises(PutInhibited):
                 job.step(0, *stages)
     job.qm.set_quota(messages=3)
-    for stages in itertools.permutations(over[:2]):
+    for permuted in itertools.permutations(over[:2]):
         with pytest.raises(ManagerQuotaExceeded):
-            job.step(0, *stages)
+            job.step(0, *permuted)
     with pytest.raises(PutInhibited):
         job.step(0, *over, *inhibited)
     with pytest.raises(QueueQuotaExceeded):
