@@ -15,7 +15,12 @@ from typing import Any
 # "setting": fields of Settings, in code and as variables of the environment. "property": properties of queues and
 # fields of retry policies. "option": of the command line, with their dashes. "metric": names for Prometheus,
 # under which the figures are told as well.
-RENAMED: dict[str, dict[str, str]] = {"setting": {}, "property": {}, "option": {}, "metric": {}}
+RENAMED: dict[str, dict[str, str]] = {
+    "setting": {},
+    "property": {},
+    "option": {},
+    "metric": {"mqredis_worker_seconds_since_look": "mqredis_worker_seconds_since_read"},
+}
 # Names that users of a program give cause a FutureWarning, which Python shows; names in code a DeprecationWarning.
 _CATEGORIES: dict[str, type[Warning]] = {"setting": FutureWarning, "option": FutureWarning}
 

@@ -23,7 +23,7 @@ def register(subparsers: Subparsers) -> None:
         "--shutdown", type=float, metavar="SECONDS", help="how long handlers may go on after SIGTERM"
     )
     worker.add_argument(
-        "--health-file", metavar="FILE", help="touched whenever the worker looked at its queues"
+        "--health-file", metavar="FILE", help="touched whenever the worker has read its queues"
     )
     worker.add_argument(
         "--metrics",
@@ -50,7 +50,7 @@ def register(subparsers: Subparsers) -> None:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="how old its last look may be (default: 60)",
+        help="how old its last read may be (default: 60)",
     )
 
 
@@ -105,10 +105,10 @@ def _health(arguments: Arguments, output: Output) -> Exit:
 
     seconds = health_file_age(arguments.consumer)
     healthy = seconds is not None and seconds <= arguments.max_age
-    shown = "it has not looked yet" if seconds is None else f"its last look is {seconds:.1f} s old"
+    shown = "it has not read its queues yet" if seconds is None else f"its last read is {seconds:.1f} s old"
     output.line(
         f"{'consumes' if healthy else 'does not consume'}: {shown}",
         healthy=healthy,
-        seconds_since_look=None if seconds is None else round(seconds, 3),
+        seconds_since_read=None if seconds is None else round(seconds, 3),
     )
     return Exit.DONE if healthy else Exit.REFUSED

@@ -289,7 +289,7 @@ class Worker:
         return {
             consumer.name: {
                 "queues": list(consumer.queues),
-                "seconds_since_look": round(now - consumer.last_read, 3) if consumer.last_read else None,
+                "seconds_since_read": round(now - consumer.last_read, 3) if consumer.last_read else None,
                 "handled": consumer.handled,
                 "failed": consumer.failed,
                 "rejected": consumer.rejected,

@@ -14,7 +14,7 @@ from pathlib import Path
 from mqredis.errors import InvalidArgument, MissingDependency
 from mqredis.settings import Settings
 from mqredis.worker.app import Worker
-from mqredis.worker.metrics import shifted
+from mqredis.worker.metrics import with_port_offset
 from mqredis.worker.processes import end_with_supervisor, supervise
 
 # Environment variable that gives child processes the broker's URL.
@@ -122,7 +122,7 @@ def _own_options(several: bool, health_file: str | None, metrics: str | None, n:
     if health_file:
         options += ["--health-file", f"{health_file}.{n + 1}" if several else health_file]
     if metrics:
-        options += ["--metrics", shifted(metrics, n)]
+        options += ["--metrics", with_port_offset(metrics, n)]
     return options
 
 

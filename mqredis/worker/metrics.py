@@ -21,10 +21,10 @@ def address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def shifted(text: str, by: int) -> str:
-    """The address of another process of the same worker: the port is that much higher."""
+def with_port_offset(text: str, offset: int) -> str:
+    """The address of another process of the same worker, whose port is higher by ``offset``. Raises InvalidArgument."""
     host, port = address(text)
-    return f"{host}:{port + by}"
+    return "{}:{}".format(*address(f"{host}:{port + offset}"))
 
 
 def figures(consumers: Sequence[Consumer]) -> str:
@@ -35,18 +35,18 @@ def figures(consumers: Sequence[Consumer]) -> str:
 def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
     """The metrics of :func:`figures`. The names of a worker's consumers differ (``Worker.consumer``)."""
     every = [({"consumer": consumer.name}, consumer) for consumer in consumers]
-    found = [
-        Metric(name, "counter", about, [(labels, getattr(c, attribute)) for labels, c in every])
-        for name, about, attribute in (
-            ("mqredis_worker_handled_total", "Messages that were handled.", "handled"),
-            ("mqredis_worker_failed_total", "Messages whose handler failed.", "failed"),
-            ("mqredis_worker_rejected_total", "Messages that were rejected.", "rejected"),
-        )
-    ]
+    handled = [(labels, c.handled) for labels, c in every]
+    failed = [(labels, c.failed) for labels, c in every]
+    rejected = [(labels, c.rejected) for labels, c in every]
     now = time.monotonic()
-    looked = [(labels, now - c.last_read) for labels, c in every if c.last_read]
+    since_read = [(labels, now - c.last_read) for labels, c in every if c.last_read]
     about = "Time since the queues were last read successfully."
-    return [*found, Metric("mqredis_worker_seconds_since_look", "gauge", about, looked)]
+    return [
+        Metric("mqredis_worker_handled_total", "counter", "Messages that were handled.", handled),
+        Metric("mqredis_worker_failed_total", "counter", "Messages whose handler failed.", failed),
+        Metric("mqredis_worker_rejected_total", "counter", "Messages that were rejected.", rejected),
+        Metric("mqredis_worker_seconds_since_read", "gauge", about, since_read),
+    ]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from mqredis.prometheus import Meter, render
 from mqredis.prometheus.text import Histogram, render_text
 from mqredis.steps import Call, Procedure, Wait, Woken
 from mqredis.worker import Worker
-from mqredis.worker.metrics import address, shifted
+from mqredis.worker.metrics import address, with_port_offset
 from tests.prometheus.test_prometheus import LINE, value
 
 
@@ -204,16 +204,18 @@ def test_worker_serves_its_metrics(qm, backend):
             queue.send(b"2")
         assert worker.run(burst=True, manager=qm, signals=False) == 2
     assert value(texts[1], "mqredis_worker_handled_total", consumer="mine") == 1
-    assert 0 <= value(texts[1], "mqredis_worker_seconds_since_look", consumer="mine") < 60
+    assert 0 <= value(texts[1], "mqredis_worker_seconds_since_read", consumer="mine") < 60
     assert "mqredis_client_call_seconds_count" in texts[1]
     assert "mqredis_queue_messages" not in texts[1]
     assert qm._wrapper is None
 
 
 @pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1"])
-def test_metrics_addresses_are_parsed_and_shifted(wrong):
+def test_metrics_addresses_are_parsed_and_get_port_offsets(wrong):
     assert address("9465") == ("127.0.0.1", 9465)
     assert address("[::]:9465") == ("[::]", 9465)
-    assert shifted("0.0.0.0:9465", 3) == "0.0.0.0:9468"
+    assert with_port_offset("0.0.0.0:9465", 3) == "0.0.0.0:9468"
+    with pytest.raises(mqredis.InvalidArgument):
+        with_port_offset("0.0.0.0:65535", 1)
     with pytest.raises(mqredis.InvalidArgument):
         address(wrong)

@@ -46,7 +46,7 @@ def test_running_worker_handles_messages_sent_later(qm, queue, worker, started):
         send(qm, queue, body)
     assert three.wait(WAIT)
     assert sorted(seen) == [b"1", b"2", b"3"]
-    assert worker.health()[worker.consumers[0].name]["seconds_since_look"] < WAIT
+    assert worker.health()[worker.consumers[0].name]["seconds_since_read"] < WAIT
 
 
 def test_consumer_of_two_queues_is_woken_by_either(qm, worker, started):
