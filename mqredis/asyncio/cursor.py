@@ -61,7 +61,7 @@ class Cursor:
         if transaction is not None:
             self._queue._lease(lease)
             message = await self.receive(timeout, transaction=transaction, tag=tag)
-            return LockedMessage._in_unit(self._queue, message, transaction)
+            return LockedMessage._in_transaction(self._queue, message, transaction)
         locks = await self._queue._run(operations.lock(self._place, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 

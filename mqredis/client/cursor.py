@@ -62,7 +62,7 @@ class Cursor:
         if transaction is not None:
             self._queue._lease(lease)
             message = self.receive(timeout, transaction=transaction, tag=tag)
-            return LockedMessage._in_unit(self._queue, message, transaction)
+            return LockedMessage._in_transaction(self._queue, message, transaction)
         locks = self._queue._run(operations.lock(self._place, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 

@@ -31,8 +31,8 @@ class LockedMessage(Locked):
     """
 
     @classmethod
-    def _in_unit(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
-        return cls._of_unit(queue, message, transaction._unit, time.monotonic())
+    def _in_transaction(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
+        return cls._in_transaction_at(queue, message, transaction._unit, time.monotonic())
 
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue, since it was handled (Dequeue Message End, 3.1.7.1.12). Raises LockLost.

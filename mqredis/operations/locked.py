@@ -75,8 +75,8 @@ class Locked:
         return each
 
     @classmethod
-    def _of_unit(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
-        """A message that was taken in a transaction."""
+    def _in_transaction_at(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
+        """A message that was taken in a transaction at ``now``, on the monotonic clock."""
         locks = Locks(queue._handle, (), [f"{message.lookup_id:016x}"], unit.fence, now, (unit.lease_ms, 0))
         locks.made = [message]
         return cls._each(queue, locks, unit)[0]
