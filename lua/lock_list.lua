@@ -71,7 +71,8 @@ for n = 1, size do
   reply[at + 3] = string.sub(st.kind, 1, 1) == "L" and since(st.owner, st.fence) or ""
   reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence
   reply[at + 7], reply[at + 8] = st.deliveries, st.uncounted
-  reply[at + 9], reply[at + 10] = rec and record.field(rec, "m") or "", rec and record.field(rec, "l") or ""
+  reply[at + 9] = rec and record.field(rec, "message_id") or ""
+  reply[at + 10] = rec and record.field(rec, "label") or ""
 end
 for number, client in pairs(sessions) do
   reply[#reply + 1], reply[#reply + 2] = number, client

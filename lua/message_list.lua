@@ -57,12 +57,12 @@ local function tell(from, id, state, due)
     end
     due = delay
   end
-  local expires = record.flag(rec, 1) and record.expires(rec)
+  local expires = record.is_special(rec) and record.expires(rec)
   reply[at + 1], reply[at + 2], reply[at + 3] = id, state, due and string.format("%.0f", context.shown(due)) or -1
   reply[at + 4] = expires and context.shown(expires) or -1
   reply[at + 5] = st and message.shown(message_state.shown(st)) or ""
   reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
-  if whole and record.flag(rec, 8) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
+  if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   reply[at + 7] = record.shown(rec, context.lead)
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0

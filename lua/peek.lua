@@ -55,7 +55,7 @@ if waits then
   if ticket ~= "" and kind == "m" then
     local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
     reply[5], reply[6], reply[7] = lid, state, rec
-    if record.flag(rec, 8) then reply[8] = "" end -- its body is with it already
+    if record.has_large_body(rec) then reply[8] = "" end -- its body is with it already
     waiters.drop(q, waiter, match)
     return waiters.finish(q, reply)
   end

@@ -17,7 +17,7 @@ local text = found[2] or "0 0 - 0 0 "
 text = context.slot_of(text, sequence) or text
 local last, ids = context.slot_head(text)
 -- "!": a lock that was handed over, but not asked for (waiting/handoff).
-if tonumber(last) < tonumber(sequence) or (last == sequence and string.byte(ids) == 33) then
+if tonumber(last) < tonumber(sequence) or (last == sequence and string.sub(ids, 1, 1) == "!") then
   context.mark_changed()
   local cancelled = { status.OPERATION_CANCELLED, "", context.history }
   redis.call("HSET", KEYS[1], slot, context.format_slot(sequence, "-", cancelled, 3))

@@ -17,10 +17,10 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-if string.byte(id) == 61 then
+if string.sub(id, 1, 1) == "=" then
   id = redis.call("HGET", KEYS[1], trail.id_field(queue.name(q), string.sub(id, 2))) or ""
 end
 local rec = redis.call("HGET", q.records, id)
-local number = rec and record.field(rec, "L") and trail.number(id, rec) or string.sub(id, 3)
+local number = rec and record.field(rec, "trail") and trail.number(id, rec) or string.sub(id, 3)
 local text = redis.call("HGET", KEYS[1], "trail:" .. number) or ""
 return context.close({ status.OK, "", 0, context.lead, text, id })

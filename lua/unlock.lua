@@ -37,7 +37,7 @@ if not context.missing then
   local entries = position.read(q, lookup_ids)
   for n = 1, #entries do
     local st = entries[n].st
-    if st and string.byte(st.kind) == 76 then
+    if st and string.sub(st.kind, 1, 1) == "L" then
       runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
       ended = ended + 1
     elseif not redis.call("ZSCORE", q.available, entries[n].lid)

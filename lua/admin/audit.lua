@@ -166,7 +166,8 @@ end
 -- What matching/index would write for a record; nothing if the record is damaged. `must`: only elements that must exist; in
 -- an index that is "part" (matching/index_build) those of message and correlation ids need not.
 function audit.members(base, lid, rec, must)
-  if not string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") or not record.flag(rec, 1) then return {} end
+  local sound = string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z")
+  if not sound or not record.is_special(rec) then return {} end
   local flags, stored = unpack(redis.call("HMGET", KEYS[base], "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(KEYS[base], "%%3B[^:]*:q$") and not string.find(KEYS[base], "%3Bjournal:q", -13, true)

@@ -20,7 +20,7 @@ function redrive.plan(q, entries, name)
     local wanted = name ~= "" and name or origin and other_queues.encode(string.match(origin, "^[^;]*"))
     local to = wanted and other_queues.find(wanted)
     if to then -- one that expires at once leaves traces there
-      local rec = context.now_text .. "1" .. (copy.awake(to, entries[n])) .. "\0"
+      local rec = context.now_text .. "1" .. (copy.original(to, entries[n])) .. "\0"
       trace.expiring(to, { { lid = entries[n].lid, rec = rec } })
     end
     targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false

@@ -11,16 +11,16 @@ local rewrite = {}
 -- The record of an entry that is to become available at `due`, in ms of broker time.
 function rewrite.due(e, due)
   local delay = due - string.sub(e.rec, 1, 13)
-  return record.set_flag(record.with(e.rec, "D", string.format("%.0f", math.max(delay, 0))), 1)
+  return record.set_flag(record.with(e.rec, "delay", string.format("%.0f", math.max(delay, 0))), record.bits.special)
 end
 
 -- The record of an entry with this priority, a digit. A message id that was made from the lookup id is written down, since
 -- the lookup id changes.
 function rewrite.priority(e, priority)
-  local rec = record.with(e.rec, "p", priority)
-  if record.field(rec, "m") then return rec end
+  local rec = record.with(e.rec, "priority", priority)
+  if record.field(rec, "message_id") then return rec end
   copy.load()
-  return record.set_flag(record.with(rec, "m", copy.identity(e)), 1)
+  return record.set_flag(record.with(rec, "message_id", copy.identity(e)), record.bits.special)
 end
 
 -- The lookup id of an entry with this priority.
@@ -44,7 +44,7 @@ function rewrite.apply(q, entries, recs, ids)
     end
     if ids[n] ~= e.lid then
       fields[#fields + 1] = e.lid
-      if record.flag(e.rec, 8) then
+      if record.has_large_body(e.rec) then
         larges = larges or {}
         larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
         fields[#fields + 1] = "^" .. e.lid

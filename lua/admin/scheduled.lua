@@ -17,7 +17,7 @@ function scheduled.look(q, text, place, count)
     local rows = ordered.page(q.timers, score, member, scheduled.page)
     local ids, dues = { nil }, { nil }
     for n = 1, #rows, 2 do
-      if string.byte(rows[n]) == 100 then ids[#ids + 1], dues[rows[n]] = string.sub(rows[n], 2), rows[n + 1] end
+      if string.sub(rows[n], 1, 1) == "d" then ids[#ids + 1], dues[rows[n]] = string.sub(rows[n], 2), rows[n + 1] end
     end
     local entries = position.read(q, ids)
     for n = 1, #entries do

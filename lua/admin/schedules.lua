@@ -25,8 +25,8 @@ function schedules.plan(name, message, slot)
   local rec = context.now_text .. string.sub(message, 2, 2) .. "\1scheduled_for\2d" .. slot .. string.sub(message, 3)
   if q.options.transactional then
     -- The message is a transaction of its own, in which every message is recoverable.
-    rec = record.with(record.with(rec, "d", nil), "T", "schedule")
-    rec = record.set_flag(record.set_flag(rec, 2), 4)
+    rec = record.with(record.with(rec, "recoverable", nil), "transaction_id", "schedule")
+    rec = record.set_flag(record.set_flag(rec, record.bits.first), record.bits.last)
   end
   local batch = enqueue.new_batch(q, { nil })
   enqueue.append(batch, rec, nil, q)

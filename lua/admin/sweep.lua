@@ -40,7 +40,7 @@ end
 
 -- Is it a message of a claim that is committed? `known`: up to where each owner's are.
 function sweep.received(q, st, known)
-  return string.byte(st.kind) == 67 and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
+  return string.sub(st.kind, 1, 1) == "C" and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
 end
 
 -- Up to which sequence this owner has committed its claims.
@@ -92,7 +92,7 @@ function sweep.unlink(q, locked)
     bytes = bytes + e.st.size
     fields[#fields + 1] = e.lid
     fields[#fields + 1] = e.rec
-    if record.flag(e.rec, 8) then
+    if record.has_large_body(e.rec) then
       fields[#fields + 1] = "^" .. e.lid
       fields[#fields + 1] = redis.call("HGET", q.records, "^" .. e.lid)
     end

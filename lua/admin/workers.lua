@@ -19,7 +19,7 @@ end
 function workers.sweep(key)
   local fields, gone = redis.call("HGETALL", key), {}
   for n = 1, #fields, 2 do
-    local until_ms = string.byte(fields[n]) == 119 and string.match(fields[n + 1], "^(%d+) ")
+    local until_ms = string.sub(fields[n], 1, 1) == "w" and string.match(fields[n + 1], "^(%d+) ")
     if until_ms and until_ms + 0 <= context.now then
       gone[#gone + 1], gone[#gone + 2] = fields[n], "o" .. string.sub(fields[n], 2)
     end

@@ -32,16 +32,17 @@ function publish.batch(stage, from, most)
   if checks_keys then dedup.load() end
   while at <= #items do
     local text, large = stamp .. items[at], nil
-    if record.flag(text, 8) then
+    if record.has_large_body(text) then
       at = at + 1
       large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
     end
-    if not (checks_keys and record.field(text, "k") and dedup.is_held(q, text)) then
+    if not (checks_keys and record.field(text, "dedup_key") and dedup.is_held(q, text)) then
       priorities[#priorities + 1] = record.priority(text)
       if transactional then
         -- The first and the last message of a unit of work are marked (3.1.4.3).
-        if not target.begun then text = record.set_flag(text, 2) end
-        if stage.list == target.last_list and from + at == target.last_size then text = record.set_flag(text, 4) end
+        if not target.begun then text = record.set_flag(text, record.bits.first) end
+        local is_last = stage.list == target.last_list and from + at == target.last_size
+        if is_last then text = record.set_flag(text, record.bits.last) end
       end
       target.begun = true
       enqueue.append(batch, text, large, q)
@@ -61,7 +62,7 @@ function publish.plan(stage)
     local batch, _, used = publish.batch(stage, from, publish.page)
     from = from + used
     for n, wants in pairs(batch.wants or {}) do
-      local key = wants.dedup and record.field(batch.records[n], "k")
+      local key = wants.dedup and record.field(batch.records[n], "dedup_key")
       if key and target.keys[key] then return status.DUPLICATE end
       if key then target.keys[key] = true end
     end

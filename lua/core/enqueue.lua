@@ -21,21 +21,21 @@ function enqueue.parse(q, at)
     local rec = stamp .. ARGV[at]
     count = count + 1
     local flag, size, want = byte(rec, 14), #rec, share and trail.picks(share, count) and "trail" or grouped
-    if flag == 104 then
+    if flag == record.named then
       batch.special = true
-    elseif flag ~= 48 then
-      if record.flag(rec, 8) then
+    elseif flag ~= record.plain then
+      if record.has_large_body(rec) then
         at = at + 1
         batch.larges = batch.larges or {}
         batch.larges[count] = ARGV[at]
         size = size + #ARGV[at]
       end
-      want = want or record.flag(rec, 1)
+      want = want or record.is_special(rec)
     end
     if size > most then return nil, status.MESSAGE_TOO_LARGE end
     if want then
       if want == "trail" then rec, size = trail.mark(rec), size + 2 end
-      rec = record.set_flag(rec, 1)
+      rec = record.set_flag(rec, record.bits.special)
       enqueue.want(batch, count, rec)
       if batch.wants[count].late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
     end
@@ -60,7 +60,7 @@ end
 
 -- Has the message travelled longer than its sender allows (key u of the head)?
 function enqueue.is_late(rec)
-  return tonumber(record.field(rec, "S") or 0) > tonumber(record.field(rec, "u"))
+  return tonumber(record.field(rec, "sent_ms_before") or 0) > tonumber(record.field(rec, "time_to_reach_queue"))
 end
 
 -- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID. `priorities`: a digit
@@ -141,7 +141,7 @@ end
 function enqueue.append(batch, rec, large, q)
   local records = batch.records
   local n = #records + 1
-  local share = q.options.trail and not record.field(rec, "L") and enqueue.share(q)
+  local share = q.options.trail and not record.field(rec, "trail") and enqueue.share(q)
   if share and trail.picks(share, n) then rec = trail.mark(rec) end
   local kind = record.free[string.byte(rec, 14)]
   batch.bytes = batch.bytes + #rec
@@ -150,14 +150,14 @@ function enqueue.append(batch, rec, large, q)
     if kind == "named" then batch.special = true end
     return
   end
-  if q.options.group_exclusive then rec = record.set_flag(rec, 1) end
+  if q.options.group_exclusive then rec = record.set_flag(rec, record.bits.special) end
   records[n] = rec
   if large then
     batch.bytes = batch.bytes + #large
     batch.larges = batch.larges or {}
     batch.larges[n] = large
   end
-  if record.flag(rec, 1) then enqueue.want(batch, n, rec) end
+  if record.is_special(rec) then enqueue.want(batch, n, rec) end
 end
 
 -- Gives them their lookup ids.

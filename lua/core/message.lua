@@ -18,7 +18,7 @@ function message.add(q, reply, ids, recs, told)
     local rec = recs[n]
     at = at + 1
     reply[at] = context.lead > 0 and record.shown(rec, context.lead) or rec
-    if not free[byte(rec, 14)] and record.flag(rec, 8) then
+    if not free[byte(rec, 14)] and record.has_large_body(rec) then
       at = at + 1
       reply[at] = redis.call("HGET", q.records, "^" .. ids[n]) or ""
     end

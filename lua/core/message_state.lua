@@ -1,5 +1,5 @@
 -- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
--- locked it and everything with it (core/locks). Python reads it in mqredis/operations/invariants.py.
+-- locked it and everything with it (core/locks). Python reads it in mqredis/operations/faults.py.
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
@@ -39,8 +39,8 @@ end
 -- The state of a message of `size` bytes that was never locked before. A message that a transaction sends or moves is not
 -- delivered by that.
 function message_state.first(size, kind, owner, fence)
-  local letter = string.byte(kind)
-  local delivered = (letter == 83 or letter == 77) and "0 0 0 0 " or "1 0 0 0 "
+  local letter = string.sub(kind, 1, 1)
+  local delivered = (letter == "S" or letter == "M") and "0 0 0 0 " or "1 0 0 0 "
   return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
 end
 

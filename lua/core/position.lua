@@ -63,7 +63,7 @@ end
 -- Keys of the fields that scripts must look at; "" for plain messages, and where the record was not read because there
 -- are none.
 function position.keys(e)
-  if not e.keys then e.keys = e.rec and record.flag(e.rec, 1) and record.keys(e.rec) or "" end
+  if not e.keys then e.keys = e.rec and record.is_special(e.rec) and record.keys(e.rec) or "" end
   return e.keys
 end
 
@@ -79,7 +79,7 @@ end
 
 function position.record_size(q, lid, rec)
   local size = #rec
-  if record.flag(rec, 8) then size = size + redis.call("HSTRLEN", q.records, "^" .. lid) end
+  if record.has_large_body(rec) then size = size + redis.call("HSTRLEN", q.records, "^" .. lid) end
   return size
 end
 
@@ -91,7 +91,7 @@ function position.sort(q, ids, recs, held)
   local byte, free = string.byte, record.free
   for n = 1, #ids do
     local flag = byte(recs[n], 14)
-    if flag ~= 48 then
+    if flag ~= record.plain then
       local kind = free[flag]
       if kind == "named" and not exclusive then
         apart = true
@@ -99,7 +99,7 @@ function position.sort(q, ids, recs, held)
           named = named or { nil }
           named[#named + 1] = record.member(recs[n], ids[n])
         end
-      elseif kind ~= true and record.flag(recs[n], 1) then
+      elseif kind ~= true and record.is_special(recs[n]) then
         special, apart = special or { nil }, true
         special[#special + 1] = n
       end
@@ -152,7 +152,7 @@ function position.name(q, ids, recs)
         elements[#elements + 1] = "0"
         elements[#elements + 1] = record.member(recs[n], ids[n])
       end
-    elseif not kind and record.flag(recs[n], 1) then
+    elseif not kind and record.is_special(recs[n]) then
       index.load()
       index.add(q, ids[n], recs[n], nil, elements)
     end
@@ -166,7 +166,8 @@ function position.may_leave(q, entries, reason)
   local traced = reason == "receive" and q.options.journaling
   for n = 1, #entries do
     local e = entries[n]
-    if e.keys ~= "" and (not e.rec or string.byte(e.rec, 14) ~= 48) then traced = traced or position.traced(e) end
+    local plain = e.keys == "" or e.rec and string.byte(e.rec, 14) == record.plain
+    traced = traced or not plain and position.traced(e)
   end
   if traced then
     trace.load()
@@ -189,7 +190,7 @@ function position.delete(q, entries, reason)
     local from = held[n] and locked or available
     from[#from + 1] = e.lid
     fields[#fields + 1] = e.lid
-    if record.flag(e.rec, 8) then fields[#fields + 1] = "^" .. e.lid end
+    if record.has_large_body(e.rec) then fields[#fields + 1] = "^" .. e.lid end
     if e.st then stateful[#stateful + 1] = e.lid end
     traced = traced or (reason ~= "aborted" and position.traced(e))
   end
@@ -229,8 +230,8 @@ function position.depart(q, ids, recs, kind, owner)
   if named then chunked.run("ZREM", q.index, named) end
   if special then
     features.load()
-    local letter = string.byte(kind)
-    local wants = features.lock(q, ids, recs, special, letter == 76 and owner or letter ~= 77 and ARGV[1])
+    local letter = string.sub(kind, 1, 1)
+    local wants = features.lock(q, ids, recs, special, letter == "L" and owner or letter ~= "M" and ARGV[1])
     for k = 1, #special do
       if not wants[special[k]].plain_end then
         asking = asking or {}
@@ -240,7 +241,7 @@ function position.depart(q, ids, recs, kind, owner)
   end
   for n = 1, #ids do
     local flag = byte(recs[n], 14)
-    if exclusive or flag >= 56 and not record.free[flag] and record.flag(recs[n], 8) then
+    if exclusive or flag >= 56 and not record.free[flag] and record.has_large_body(recs[n]) then
       asking = asking or {}
       asking[n] = true
     end

@@ -38,7 +38,7 @@ function release.plan(q, entries)
     if string.find(e[1].st.kind, "P", 1, true) then
       position.may_leave(q, e, "queue_purged")
     else
-      if record.flag(e[1].rec, 1) then
+      if record.is_special(e[1].rec) then
         trace.load()
         trace.expiring(q, e)
       end
@@ -62,7 +62,7 @@ function release.unlock(q, entries, aborted)
     if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.index, "v" .. e.lid) end
     -- What a transaction sends or moves was not delivered.
     e.holder = string.find(st.kind, "^[LRC]") and st.owner
-    special = special or e.holder and record.flag(e.rec, 1)
+    special = special or e.holder and record.is_special(e.rec)
     if string.find(st.kind, "P", 1, true) then
       purged[#purged + 1] = e
     else

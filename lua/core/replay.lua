@@ -12,7 +12,7 @@ function replay.answer(slot)
   redis.pcall("HSET", KEYS[1], ARGV[1], slot)
   local ids, reply = context.parse_slot(kept)
   if ids == "-" then return reply end
-  if string.byte(ids) == 33 then
+  if string.sub(ids, 1, 1) == "!" then
     context.handover = { lid = string.sub(ids, 2), reply = reply }
   else
     context.again = { ids = ids, reply = reply }

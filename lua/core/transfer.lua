@@ -17,9 +17,9 @@ function transfer.record(e, anew, kept)
     rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
   end
   if kept then
-    rec = record.set_flag(record.with(rec, "Z", kept), 1)
-  elseif record.flag(rec, 1) then
-    rec = record.with(rec, "Z")
+    rec = record.set_flag(record.with(rec, "trash", kept), record.bits.special)
+  elseif record.is_special(rec) then
+    rec = record.with(rec, "trash")
   end
   return rec
 end
@@ -50,7 +50,7 @@ function transfer.move(q, target, entries, kept)
     ids[n] = e.lid
     recs[n] = e.rec
     drop[#drop + 1] = e.lid
-    if record.flag(e.rec, 8) then
+    if record.has_large_body(e.rec) then
       larges = larges or {}
       larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
       drop[#drop + 1] = "^" .. e.lid

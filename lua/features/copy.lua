@@ -9,12 +9,21 @@
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
-local copy = {}
+local copy = {
+  -- What a message asked for, which nothing may act on in a copy.
+  suspended = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
+    "dead_letter_queue", "journal", "dedup_key", "dedup_window" },
+  -- What a redriven message asks for again. Its dedup key has been used.
+  resumed = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
+    "dead_letter_queue", "journal" },
+  -- What a copy tells of the message that it was made from. Also the place in ;trash, where no copy is kept.
+  about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason", "original_arrived_ms", "trash" },
+}
 
 -- The message id of an entry as its head keeps it: one made from the lookup id where the sender gave none. A message
 -- that was refused has no lookup id, so none but the sender's own id names it.
 function copy.identity(e)
-  return record.field(e.rec, "m") or e.lid and "smq-" .. e.lid
+  return record.field(e.rec, "message_id") or e.lid and "smq-" .. e.lid
 end
 
 -- Puts a record into a queue, unless its quota forbids. In queues of the system and in transactional ones the order is
@@ -40,39 +49,40 @@ function copy.insert(to, head, body, large, flag, st, must)
   return e.lid
 end
 
--- A copy of an entry of q: in a journal or among the dead letters. What the message asked for is put to sleep in the
--- copy ("~" before the field's key), so nothing acts on it.
+-- A copy of an entry of q: in a journal or among the dead letters. What the message asked for is kept in the
+-- copy with "~" before the field's key, so that nothing acts on it.
 function copy.put(q, to, e, class, reason)
   if string.find(to.key, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
-  local rec = e.rec
+  local rec, fields = e.rec, record.fields
   if e.report then
     failure.load()
     rec = failure.remove(rec)
   end
   local stop = string.find(rec, "\0", 15, true)
-  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3([euDaAQjkK])", "\3~%1")
-  -- Of a copy of a copy: it tells where it was last. A copy is kept in no trash.
-  head = string.gsub(head, "\3[SOIRBZ][^\1\3]*", "")
+  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3(" .. record.any_key(copy.suspended) .. ")", "\3~%1")
+  head = record.without(head, copy.about) -- a copy of a copy tells where it was last
   local arrived = tonumber(string.sub(e.rec, 1, 13))
-  local sent = arrived - tonumber(record.field(e.rec, "S") or 0)
+  local sent = arrived - tonumber(record.field(e.rec, "sent_ms_before") or 0)
   if e.lid then
-    if not record.field(e.rec, "m") then head = head .. "\3m" .. copy.identity(e) end
-    head = head .. "\3I" .. e.lid
+    if not record.field(e.rec, "message_id") then head = head .. fields.message_id .. copy.identity(e) end
+    head = head .. fields.original_lookup_id .. e.lid
   end
-  if class > 0 then head = string.gsub(head, "\3C%d+", "") .. "\3C" .. class end
+  if class > 0 then head = record.without(head, { "message_class" }) .. fields.message_class .. class end
   -- As long as it may get, so that the size of a copy does not depend on how fast its message passed.
-  head = head .. "\3O" .. other_queues.decode(queue.name(q)) .. "\3R" .. reason .. (e.why and ": " .. e.why or "")
-    .. string.format("\3B%.0f\3S%013.0f", context.shown(arrived), context.now - sent)
-  if class > 0 then head = head .. copy.life(q, context.now - sent) end
+  head = head .. fields.original_queue .. other_queues.decode(queue.name(q))
+    .. fields.reason .. reason .. (e.why and ": " .. e.why or "")
+    .. fields.original_arrived_ms .. string.format("%.0f", context.shown(arrived))
+    .. fields.sent_ms_before .. string.format("%013.0f", context.now - sent)
+  if class > 0 then head = head .. copy.expiry(q, context.now - sent) end
   -- Only a dead letter goes the message's way on.
-  local trailed = string.find(head, "\3L", 1, true)
+  local trailed = string.find(head, fields.trail, 1, true)
   if trailed then
     trail.load()
     head = trail.carry(head, class > 0 and trail.number(e.lid, e.rec))
   end
   head = (e.report or "") .. head
-  local large = e.large or record.flag(e.rec, 8) and redis.call("HGET", q.records, "^" .. e.lid) or ""
-  local flag = record.set_flag(e.rec, 1)
+  local large = e.large or record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
+  local flag = record.set_flag(e.rec, record.bits.special)
   local st = e.st
   if reason == "receive" and (not st or st.kind == "-") then
     -- Taken without a lock, so this delivery is not in its state.
@@ -89,9 +99,9 @@ function copy.put(q, to, e, class, reason)
 end
 
 -- What has a dead letter of a message of q, sent `age` ms ago, expire when its time there is over; "" if nothing does.
-function copy.life(q, age)
+function copy.expiry(q, age)
   local kept = tonumber(redis.call("HGET", (q.parent or q).key, "failed_ttl") or "")
-  return kept and string.format("\3e%.0f", age + kept * 1000) or ""
+  return kept and record.fields.time_to_be_received .. string.format("%.0f", age + kept * 1000) or ""
 end
 
 -- The quota of a target journal stands with its queue.
@@ -107,17 +117,18 @@ function copy.acknowledge(q, to, e, class)
   if to.options.transactional or to.options.put_inhibited then return end
   local stop = string.find(e.rec, "\0", 15, true)
   local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
-  local head, id = "\3C" .. class .. "\3r" .. other_queues.decode(home), copy.identity(e)
-  local wants = tonumber(record.field(e.rec, "a") or 0)
-  if id and math.floor(wants / 128) % 2 == 1 then head = head .. "\3m" .. id end
-  if math.floor(wants / 64) % 2 == 1 then id = record.field(e.rec, "c") end
-  if id then head = head .. "\3c" .. id end
-  if record.field(e.rec, "d") then head = head .. "\3d0" end
+  local fields, id = record.fields, copy.identity(e)
+  local head = fields.message_class .. class .. fields.response_queue .. other_queues.decode(home)
+  local wants = tonumber(record.field(e.rec, "acknowledge") or 0)
+  if id and math.floor(wants / 128) % 2 == 1 then head = head .. fields.message_id .. id end
+  if math.floor(wants / 64) % 2 == 1 then id = record.field(e.rec, "correlation_id") end
+  if id then head = head .. fields.correlation_id .. id end
+  if record.field(e.rec, "recoverable") then head = head .. fields.recoverable .. "0" end
   if class < 0x8000 then return copy.insert(to, head, "\0", "", 1) end
-  if e.why then head = head .. "\3R" .. e.why end
-  local kind = record.field(e.rec, "y")
-  if kind then head = head .. "\3y" .. kind end
-  if not record.flag(e.rec, 8) then return copy.insert(to, head, string.sub(e.rec, stop), "", 1) end
+  if e.why then head = head .. fields.reason .. e.why end
+  local kind = record.field(e.rec, "content_type")
+  if kind then head = head .. fields.content_type .. kind end
+  if not record.has_large_body(e.rec) then return copy.insert(to, head, string.sub(e.rec, stop), "", 1) end
   local large = e.large or redis.call("HGET", q.records, "^" .. e.lid) or ""
   return copy.insert(to, head, "\0", large, 9)
 end
@@ -125,7 +136,7 @@ end
 -- The queue that a failed message came from: that of which it is a copy; that whose ;poison it is in; or, of a copy that a
 -- worker of the release before made, what its property says. Nothing if the message does not tell.
 function copy.origin(q, e)
-  local origin = record.field(e.rec, "O")
+  local origin = record.field(e.rec, "original_queue")
   if origin then return origin end
   local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
   if name then return other_queues.decode(name) end
@@ -136,33 +147,34 @@ end
 -- What a worker of the release before added to its copies; read for one release.
 copy.former = { "reason", "queue", "message_id", "deliveries" }
 
--- The message of which e is a copy, as a new one for `to`, without its body: the marks of the copy go, what slept in it
--- wakes up.
-function copy.awake(to, e)
+-- The message of which e is a copy, as a new one for `to`, without its body: what the copy tells of itself goes, and what
+-- the message asked for counts again.
+function copy.original(to, e)
   failure.load()
   local rec = failure.remove(e.rec)
   local stop = string.find(rec, "\0", 15, true)
-  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3[COIRBSZ][^\1\3]*", "")
-  if record.field(rec, "O") then head = string.gsub(head, "\3e[^\1\3]*", "") end -- the life of the copy (copy.life)
-  head = string.gsub(head, "\3~([euDaAQj])", "\3%1")
+  local head = record.without(record.without(string.sub(rec, 15, stop - 1), copy.about), { "message_class" })
+  -- Of a copy, this is its own time (copy.expiry).
+  if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
+  head = string.gsub(head, "\3~(" .. record.any_key(copy.resumed) .. ")", "\3%1")
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #copy.former do
       head = string.gsub(head, "\1dead_letter_" .. copy.former[n] .. "\2[^\1\3]*", "")
     end
   end
   if not to.options.transactional then
-    head = string.gsub(head, "\3T[^\1\3]*", "")
-  elseif not record.field(e.rec, "T") then
-    head = head .. "\3Tredrive"
+    head = record.without(head, { "transaction_id" })
+  elseif not record.field(e.rec, "transaction_id") then
+    head = head .. record.fields.transaction_id .. "redrive"
   end
   return head, string.sub(rec, stop)
 end
 
 function copy.revive(q, to, e)
-  local head, body = copy.awake(to, e)
-  local large = record.flag(e.rec, 8) and redis.call("HGET", q.records, "^" .. e.lid) or ""
-  local flag = record.set_flag(e.rec, 1)
-  local trailed = record.field(e.rec, "L")
+  local head, body = copy.original(to, e)
+  local large = record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
+  local flag = record.set_flag(e.rec, record.bits.special)
+  local trailed = record.field(e.rec, "trail")
   if trailed then
     trail.load()
     head = trail.carry(head, trail.number(e.lid, e.rec))

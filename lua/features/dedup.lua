@@ -9,12 +9,12 @@
 local dedup = { never = 9e15 }
 
 function dedup.member(rec)
-  return "k" .. record.field(rec, "k")
+  return "k" .. record.field(rec, "dedup_key")
 end
 
 -- How long the key of a message is remembered, in ms.
 function dedup.window(rec)
-  return tonumber(record.field(rec, "K") or 0)
+  return tonumber(record.field(rec, "dedup_window") or 0)
 end
 
 -- Is the key of this message, which is not in the queue, held?

@@ -17,8 +17,8 @@ function failure.report(e, attempts, reason)
   local why = failure.why(e)
   local text = string.format("\1failure_attempts\2i%.0f\1failure_time\2d%.3f\1failure_reason\2s", attempts,
     context.now / 1000) .. (why or "given back") .. (e.report or "")
-  if reason and not record.field(failure.remove(e.rec), "R") then
-    text = text .. "\3R" .. reason .. (why and ": " .. why or "")
+  if reason and not record.field(failure.remove(e.rec), "reason") then
+    text = text .. record.fields.reason .. reason .. (why and ": " .. why or "")
   end
   e.report = text
 end
@@ -37,6 +37,6 @@ function failure.remove(rec)
   for n = 1, #failure.names do
     head = string.gsub(head, "\1failure_" .. failure.names[n] .. "\2[^\1\3]*", "")
   end
-  head = string.gsub(head, "\3Rpoison[^\1\3]*", "")
+  head = string.gsub(head, record.fields.reason .. "poison[^\1\3]*", "")
   return string.sub(rec, 1, 14) .. head .. string.sub(rec, stop)
 end

@@ -29,32 +29,42 @@
 -- timers has letters for them, and the hooks plan_due and due (core/lapse).
 local features = { list = { nil } }
 
--- Adding a feature adds a line here: its name and module; the keys in the head of a message that asks for it (core/record);
--- the option of a queue that asks for it in the name of all messages (core/queue); the letters of its timers. Hooks run in
--- this order.
+-- Adding a feature adds a line here, and its module above: its name and module; the fields of a message that ask for it
+-- (core/record); `at_end`, that its hook `leave` also acts when a locked message is deleted; the option of a queue that asks
+-- for it in the name of all messages (core/queue); the letters of its timers, which core/lapse serves. Hooks run in this
+-- order.
 features.list = {
-  { name = "dedup", module = dedup, keys = "k" },
-  { name = "expiry", module = expiry, keys = "e", timers = "e" },
-  { name = "delivery_delay", module = delivery_delay, keys = "D", timers = "d" },
-  { name = "identifiers", module = identifiers, keys = "[mcg]", option = "group_exclusive" },
+  { name = "dedup", module = dedup, fields = { "dedup_key" }, at_end = true },
+  { name = "expiry", module = expiry, fields = { "time_to_be_received" }, timers = "e" },
+  { name = "delivery_delay", module = delivery_delay, fields = { "delay" }, timers = "d" },
+  { name = "identifiers", module = identifiers, fields = { "message_id", "correlation_id", "group_id" },
+    option = "group_exclusive" },
   { name = "group_lock", module = group_lock, option = "group_exclusive" },
   { name = "retry", module = retry, timers = "bwsp" },
-  { name = "trash", module = trash, keys = "Z", timers = "z" },
-  { name = "trail", module = trail, keys = "L" },
+  { name = "trash", module = trash, fields = { "trash" }, timers = "z" },
+  { name = "trail", module = trail, fields = { "trail" }, at_end = true },
 }
+
+-- The fields that ask for copies or acknowledgements (features/trace).
+features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", "journal" }
 
 -- What a message asks for, by the names of features. Messages with the same keys in their heads ask for the same, so keys
 -- are looked at once. traced: it wants copies or acknowledgements (features/trace); late: it may be refused for the time
 -- that it has travelled; plain_end: its end needs no look at its record.
 function features.wants(rec)
-  local keys, find = record.keys(rec), string.find
+  local keys = record.keys(rec)
   local wants = cache.special[keys]
   if wants then return wants end
-  wants = { keys = keys, traced = find(keys, "[aAjQ]") ~= nil, late = find(keys, "u", 1, true) ~= nil,
-    plain_end = not find(keys, "[aAjQkKL~]") }
+  local traced = record.has_any(keys, features.traced)
+  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
+    plain_end = not traced and not string.find(keys, "~", 1, true) }
   for n = 1, #features.list do
     local feature = features.list[n]
-    if feature.keys then wants[feature.name] = find(keys, feature.keys) ~= nil end
+    if feature.fields then
+      local asked = record.has_any(keys, feature.fields)
+      wants[feature.name] = asked
+      if asked and feature.at_end then wants.plain_end = false end
+    end
   end
   return cache.keep(cache.special, keys, wants)
 end
@@ -76,7 +86,7 @@ function features.run(hook, q, batch)
     local feature, places = features.list[n], nil
     if feature.option and q.options[feature.option] and not q.parent then
       places = batch.places
-    elseif feature.keys then
+    elseif feature.fields then
       for k = 1, #batch.places do
         local place = batch.places[k]
         if wants[place][feature.name] then
@@ -192,7 +202,7 @@ function features.pass(hook, q, entries, target)
   local ids, recs, places = { nil }, { nil }, { nil }
   for n = 1, #entries do
     ids[n], recs[n] = entries[n].lid, entries[n].rec
-    if record.flag(recs[n], 1) then places[#places + 1] = n end
+    if record.is_special(recs[n]) then places[#places + 1] = n end
   end
   if not places[1] then return end
   local batch = features.batch(ids, recs, places)

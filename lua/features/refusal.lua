@@ -19,11 +19,11 @@ function refusal.trace(q, code, at, transactional)
   -- A batch is one thing: all its messages are refused for what is wrong with one.
   while at <= #ARGV do
     local e = { rec = context.now_text .. ARGV[at] }
-    if record.flag(e.rec, 8) then
+    if record.has_large_body(e.rec) then
       at = at + 1
       e.large = ARGV[at]
     end
-    if record.flag(e.rec, 1) then entries[#entries + 1] = e end
+    if record.is_special(e.rec) then entries[#entries + 1] = e end
     at = at + 1
   end
   trace.load()

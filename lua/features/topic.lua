@@ -60,14 +60,15 @@ function topic.pick(entries, text, to)
     if wants(e.rec) then
       local rec = e.rec
       -- One dedup key guards the topic; the copies must not carry it into the queues.
-      if record.flag(rec, 1) and record.field(rec, "k") then
+      if record.is_special(rec) and record.field(rec, "dedup_key") then
         local stop = string.find(rec, "\0", 15, true)
-        rec = string.gsub(string.sub(rec, 1, stop - 1), "\3([kK])", "\3~%1") .. string.sub(rec, stop)
+        local dedup_keys = record.any_key({ "dedup_key", "dedup_window" })
+        rec = string.gsub(string.sub(rec, 1, stop - 1), "\3(" .. dedup_keys .. ")", "\3~%1") .. string.sub(rec, stop)
       end
-      if exclusive then rec = record.set_flag(rec, 1) end
+      if exclusive then rec = record.set_flag(rec, record.bits.special) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
       -- trail a copy is longer by two bytes.
-      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "m") and 0 or 22)
+      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "message_id") and 0 or 22)
         + (to.options.trail and 2 or 0)
       picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
       bytes = bytes and size <= to.max_bytes and bytes + size
@@ -78,7 +79,7 @@ end
 
 function topic.hooked(entries)
   for n = 1, #entries do
-    if record.flag(entries[n].rec, 1) then return true end
+    if record.is_special(entries[n].rec) then return true end
   end
   return false
 end
@@ -90,9 +91,9 @@ function topic.deliver(q, t)
     local plan = q.plans[n]
     for k = 1, #plan.entries do
       local e = plan.entries[k]
-      if not record.field(e.rec, "m") then
-        local rec = record.set_flag(e.rec, 1)
-        e.rec = string.sub(rec, 1, 14) .. "\3msmq-" .. e.of.lid .. string.sub(rec, 15)
+      if not record.field(e.rec, "message_id") then
+        local rec = record.set_flag(e.rec, record.bits.special)
+        e.rec = string.sub(rec, 1, 14) .. record.fields.message_id .. "smq-" .. e.of.lid .. string.sub(rec, 15)
       end
     end
     enqueue.number(plan.entries, t)

@@ -20,12 +20,12 @@ function trace.of(q, e, reason)
   if reason == "receive" and q.options.journaling then
     add((string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)) .. "%3Bjournal", "copy", 0, true)
   end
-  local wants = tonumber(record.field(rec, "a") or 0)
-  local source = tonumber(record.field(rec, "j") or 0)
+  local wants = tonumber(record.field(rec, "acknowledge") or 0)
+  local source = tonumber(record.field(rec, "journal") or 0)
   local asked = class and math.floor(wants / (class < 0xC000 and 4 or 8)) or math.floor(wants / 2)
-  local to = record.field(rec, "A")
+  local to = record.field(rec, "administration_queue")
   if to and asked % 2 == 1 then add(other_queues.encode(to), "ack", class or 0x4000) end
-  local own = record.field(rec, "T")
+  local own = record.field(rec, "transaction_id")
   if not class then
     if own and source >= 2 then add("system%24%3Bjournal", "copy", 0, true) end
   elseif reason == "poison" or (source % 2 == 1 and trace.dead(reason, own)) then
@@ -39,9 +39,9 @@ end
 -- one that the sender named, or that of the system.
 function trace.letters(e)
   if e.letters then return e.letters end
-  local named = record.field(e.rec, "Q")
+  local named = record.field(e.rec, "dead_letter_queue")
   if named then return other_queues.encode(named) end
-  return record.field(e.rec, "T") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
+  return record.field(e.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
 end
 
 -- Does this reason make a dead letter? Of a message sent in a transaction every failure does; purge and deletion do
@@ -84,12 +84,13 @@ function trace.accepted(q, entries, apply)
   copy.load()
   for n = 1, #entries do
     local rec = entries[n].rec
-    local to = record.flag(rec, 1) and record.field(rec, "A")
-    if to and tonumber(record.field(rec, "a") or 0) % 2 == 1 then
+    local to = record.is_special(rec) and record.field(rec, "administration_queue")
+    if to and tonumber(record.field(rec, "acknowledge") or 0) % 2 == 1 then
       local target = other_queues.find(other_queues.encode(to))
       if apply and target and not target.options.topic then copy.acknowledge(q, target, entries[n], 0x0002) end
     end
-    if record.flag(rec, 1) and tonumber(record.field(rec, "j") or 0) >= 2 and not record.field(rec, "T") then
+    local journal = record.is_special(rec) and record.field(rec, "journal") or 0
+    if tonumber(journal) >= 2 and not record.field(rec, "transaction_id") then
       local target = other_queues.find("system%24%3Bjournal", true)
       if apply and target then copy.put(q, target, entries[n], 0, "sent") end
     end

@@ -72,11 +72,11 @@ end
 
 -- The record of a message whose trail is kept: it is longer by two bytes.
 function trail.mark(rec)
-  return record.set_flag(record.with(rec, "L", ""), 1)
+  return record.set_flag(record.with(rec, "trail", ""), record.bits.special)
 end
 
 function trail.number(lid, rec)
-  local own = record.field(rec, "L")
+  local own = record.field(rec, "trail")
   return own ~= "" and own or string.sub(lid, 3)
 end
 
@@ -87,7 +87,7 @@ end
 
 -- The message id that the sender has chosen, encoded; nothing if it has chosen none.
 function trail.message_id(rec)
-  local id = record.field(rec, "m")
+  local id = record.field(rec, "message_id")
   if not id then return end
   index.load()
   id = index.id(id)
@@ -159,7 +159,7 @@ function trail.arrive(q, batch, places)
       end
       sent = sent or trail.entry(q, "sent", trail.by(ARGV[1]), {})
       text = "0 0" .. (message_id and " " .. message_id or "") .. "\n" .. sent
-    elseif string.byte(text) ~= 48 then
+    elseif string.sub(text, 1, 1) ~= "0" then
       text = string.gsub(text, "^%d+", "0")
     end
     if text ~= texts[k] then changed[#changed + 1], changed[#changed + 2] = fields[k], text end
@@ -237,7 +237,7 @@ end
 
 -- Copies: dead letters, and messages that are redriven. The head of a copy with the number of the trail, or without one.
 function trail.carry(head, number)
-  return (string.gsub(head, "\3L[^\1\3]*", number and "\3L" .. number or ""))
+  return (string.gsub(head, record.fields.trail .. "[^\1\3]*", number and record.fields.trail .. number or ""))
 end
 
 -- A copy of entry e with the lookup id `id` is in another queue now.

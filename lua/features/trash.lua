@@ -29,7 +29,7 @@ end
 
 -- The encoded name of the subqueue that a message in ;trash was in; nothing if it was in the queue itself, or does not tell.
 function trash.origin(rec)
-  local text = record.flag(rec, 1) and record.field(rec, "Z")
+  local text = record.is_special(rec) and record.field(rec, "trash")
   if not text then return end
   local _, subqueue = trash.parse(text)
   return subqueue
@@ -66,7 +66,7 @@ end
 
 function trash.arrive(q, batch, places)
   for k = 1, #places do
-    local at = trash.parse(record.field(batch.records[places[k]], "Z"))
+    local at = trash.parse(record.field(batch.records[places[k]], "trash"))
     redis.call("ZADD", q.timers, at, "z" .. batch.ids[places[k]])
     queue.set_timer(q, at)
   end

@@ -35,7 +35,7 @@ end
 function index.members(q, lid, rec, keys)
   keys = keys or record.keys(rec)
   local reached = lid <= q.indexed
-  if not string.find(keys, "g", 1, true) and not q.locks_groups then
+  if not record.has_key(keys, "group_id") and not q.locks_groups then
     return reached and index.ids(lid, rec, keys) or {}
   end
   local f, members = index.fields(rec), {}
@@ -45,7 +45,7 @@ function index.members(q, lid, rec, keys)
     members[#members + 1] = "g" .. f.group_id .. "\0" .. lid
     local member = "n" .. f.group_id .. "\0" .. string.format("%09d%09d", f.sequence, f.offset) .. lid .. f.group_flags
     if f.group_flags > 1 then
-      local size = record.flag(rec, 8) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes
+      local size = record.has_large_body(rec) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes
       member = member .. size
     end
     members[#members + 1] = member
@@ -58,9 +58,9 @@ end
 -- The members of a message without a group, as most are.
 function index.ids(lid, rec, keys)
   local members = {}
-  local id = string.find(keys, "m", 1, true) and index.id(record.field(rec, "m"))
+  local id = record.has_key(keys, "message_id") and index.id(record.field(rec, "message_id"))
   if id then members[1] = "m" .. id .. "\0" .. lid end
-  id = string.find(keys, "c", 1, true) and index.id(record.field(rec, "c"))
+  id = record.has_key(keys, "correlation_id") and index.id(record.field(rec, "correlation_id"))
   if id then members[#members + 1] = "c" .. id .. "\0" .. lid end
   return members
 end

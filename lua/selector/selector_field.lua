@@ -1,3 +1,4 @@
+--- require "core/record"
 -- The operands of a selector that read a message: its properties and header fields. Used by selector/selector_program.
 --
 -- Each function here makes an operand: a function of (record, stop, lid) that returns a kind and a value
@@ -40,7 +41,7 @@ function selector_field.new(value, number)
     return function(rec, stop, lid)
       local text = field(rec, stop, key)
       if text then return sub(text, 1, 1), sub(text, 2) end
-      if key == "\3m" then return "s", "mq-" .. lid end
+      if key == record.fields.message_id then return "s", "mq-" .. lid end
     end
   end
 
@@ -71,7 +72,7 @@ function selector_field.new(value, number)
 
   function view.G(key)
     return function(rec, stop)
-      if not field(rec, stop, "\3g") then return nil end
+      if not field(rec, stop, record.fields.group_id) then return nil end
       return integer(number.parse(field(rec, stop, key) or "1"))
     end
   end
@@ -104,7 +105,7 @@ function selector_field.new(value, number)
   function view.Y(key)
     return function(rec, stop)
       if (field(rec, stop, key) or "0") ~= "0" then return "i", 4 end
-      return "i", field(rec, stop, "\3r") and 1 or 8
+      return "i", field(rec, stop, record.fields.response_queue) and 1 or 8
     end
   end
 

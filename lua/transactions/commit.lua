@@ -188,12 +188,13 @@ end
 -- Marks the first and the last message sent in the transaction (3.1.4.3): {part, id} each, nil if it sent none.
 function commit.mark(first, last)
   if not first then return end
-  if first.lid == last.lid then return commit.mark_record(first.part, first.lid, 6) end
-  commit.mark_record(first.part, first.lid, 2)
-  commit.mark_record(last.part, last.lid, 4)
+  local bits = record.bits
+  if first.lid == last.lid then return commit.mark_record(first.part, first.lid, bits.first + bits.last) end
+  commit.mark_record(first.part, first.lid, bits.first)
+  commit.mark_record(last.part, last.lid, bits.last)
 end
 
--- `bits`: the flag bits 2 (first), 4 (last) or both. The record changes in the store and in what was read of it, since
+-- `bits`: record.bits.first, record.bits.last or their sum. The record changes in the store and in what was read of it, since
 -- a trace may be a copy of it.
 function commit.mark_record(part, lid, bits)
   if not part then return end
@@ -205,8 +206,8 @@ function commit.mark_record(part, lid, bits)
   end
   for _, e in ipairs(part.entries and part.entries.S or {}) do
     if e.lid == lid then
-      if bits ~= 4 then e.rec = record.set_flag(e.rec, 2) end
-      if bits ~= 2 then e.rec = record.set_flag(e.rec, 4) end
+      if bits ~= record.bits.last then e.rec = record.set_flag(e.rec, record.bits.first) end
+      if bits ~= record.bits.first then e.rec = record.set_flag(e.rec, record.bits.last) end
       store.set_record(part.q, lid, e.rec)
     end
   end

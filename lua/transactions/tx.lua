@@ -60,7 +60,7 @@ function tx.open(id, fence)
   local deadline, granted, count, session, since
   if text then deadline, granted, count, session, since = tx.parse(text) end
   local open = deadline and deadline + 0 > context.now
-  if string.byte(fence) == 43 then -- "+"
+  if string.sub(fence, 1, 1) == "+" then -- "+"
     if open then return nil, status.TRANSACTION_SEQUENCE end
     local until_ms, next_fence = string.format("%d", context.now + fence), string.format("%d", context.history + 1)
     return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
