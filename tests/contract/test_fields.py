@@ -1,11 +1,16 @@
-"""The typed keyword arguments are exactly the fields that the broker accepts, with the same types."""
+"""The typed keyword arguments are exactly the fields that the broker accepts, with the same types, and the scripts call
+fields and options by the same names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, get_type_hints
 
+from mqredis.commands import queues
 from mqredis.models import Outgoing, PropertyValue, QueueProperties
+from mqredis.models.fields import FIELDS, READERS
 from mqredis.models.header import MemberFields, MessageFields
 from mqredis.models.queue import QueueFields
 
@@ -27,3 +32,33 @@ def test_queue_keyword_arguments_are_the_queue_properties() -> None:
 def test_members_of_a_group_take_no_group_fields() -> None:
     group = {"group_id", "sequence", "offset", "last_in_group", "segment", "last_segment"}
     assert MessageFields.__annotations__.keys() - MemberFields.__annotations__.keys() == group
+
+
+LUA = Path(__file__).parents[2] / "lua" / "core"
+
+
+def table(path: Path, name: str, pattern: str) -> dict[str, str]:
+    """The pairs that ``pattern`` finds in the Lua table ``name`` of a file."""
+    body = re.search(rf"\b{name} = \{{(.*?)\}}", path.read_text(), re.S)
+    assert body is not None
+    return dict(re.findall(pattern, body[1]))
+
+
+def test_scripts_name_the_fields_of_a_record_as_the_client_does() -> None:
+    scripts = table(LUA / "record.lua", "fields", r'(\w+) = "\\3(\w)"')
+    flags = {"last_in_group", "segment", "last_segment"}  # one field, group_flags
+    client = {name: field.mark[1] for name, field in FIELDS.items() if field.mark and name not in flags}
+    in_ms = {"sent_seconds_ago": "sent_ms_before"}
+    assert {in_ms.get(name, name): key for name, key in client.items()}.items() <= scripts.items()
+    written = {"_group_flags", "_original_arrived_ms", "transaction_id", "message_class"}
+    written |= {"original_queue", "original_lookup_id", "reason"}
+    read = {name.lstrip("_"): key for key, (name, _) in READERS.items() if name in written}
+    assert len(read) == len(written)
+    assert read.items() <= scripts.items()
+    assert scripts.keys() - client.keys() - read.keys() == {"sent_ms_before", "trail", "trash"}
+
+
+def test_scripts_name_the_options_of_a_queue_as_the_client_does() -> None:
+    scripts = table(LUA / "queue.lua", "letters", r'(\w) = "(\w+)"')
+    client = {letter: name for name, letter in (queues.FLAGS | queues._FLAGGED).items()}
+    assert scripts == client | {"s": "system"}
