@@ -11,6 +11,8 @@ from mqredis.operations.snapshot import QueueView, Record
 from mqredis.reports import Severity
 
 _STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])(P?)(V?)N?(P?) (\S+) (\d+)(?: \d+)?")
+# The end of a state record: kind, owner and fence, and the deliveries that are no attempts, if there are any.
+_HELD = re.compile(r" [-LRSMC]([PVN]*) \S+ \d+( \d+)?$")
 _NUMBER = re.compile(r"\d{1,16}")
 
 
@@ -30,7 +32,7 @@ Faults = Iterator[Fault]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state record (lua/core/record.lua)."""
+    """A state record (lua/core/message_state.lua)."""
 
     size: int
     kind: str
@@ -45,6 +47,17 @@ def state_of(record: Record) -> State | None:
     if match is None:
         return None
     return State(int(match[5]), match[6], bool(match[7] or match[9]), bool(match[8]), match[10])
+
+
+def unlocked(text: str) -> str:
+    """This state record for a message that nobody holds."""
+    return _HELD.sub(r" - - 0\2", text)
+
+
+def without_holder(text: str) -> str:
+    """This state record for a lock of a reader that does not exist (slot 0.0). Once its lease is over, the message
+    becomes available again as after any lock of a reader, and no transaction is looked for."""
+    return _HELD.sub(r" L\1 0.0 0\2", text)
 
 
 def field_of(record: Record, key: str) -> str | None:

@@ -16,7 +16,7 @@ from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.keys import MANAGER_PARTS, QUEUE_COUNTS, QUEUE_PARTS
 from mqredis.operations.claim_invariants import NEVER, claim_pages, claims
-from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of
+from mqredis.operations.faults import Fault, Faults, at, int_of, size_of, state_of, without_holder
 from mqredis.operations.message_invariants import LOOKUP_ID, positions, records, strays, timers
 from mqredis.operations.policy_invariants import dedup, retries, topics
 from mqredis.operations.schedule_invariants import schedules
@@ -248,8 +248,8 @@ def owners(store: Store) -> Faults:
                 yield Fault("lock.owner", at(view, lid), text, (lapse,))
             elif (state.owner, keys.encode(view.path), lid) not in named:
                 text = f"locked by transaction {state.owner}, which does not name it"
-                plain = re.sub(r" [RM](\S*) \S+ \d+$", r" L\1 0.0 0", record.state)
-                edits = (Edit("hset", view.keys["s"], lid, plain), lapse) if state.kind != "S" else ()
+                edit = Edit("hset", view.keys["s"], lid, without_holder(record.state))
+                edits = (edit, lapse) if state.kind != "S" else ()
                 yield Fault("lock.owner", at(view, lid), text, edits)
 
 

@@ -7,7 +7,7 @@ import re
 from mqredis import codec
 from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
-from mqredis.operations.faults import Fault, Faults, at, expiry_of, int_of, shown, size_of, state_of
+from mqredis.operations.faults import Fault, Faults, at, expiry_of, int_of, shown, size_of, state_of, unlocked
 from mqredis.operations.snapshot import Store
 
 LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
@@ -75,7 +75,7 @@ def positions(store: Store) -> Faults:
                 edits = (Edit("zrem", a, lid),) if busy else (Edit("zrem", lock, lid),)
                 yield Fault("position.double", where, "is available and locked", edits)
             elif record.available and busy:
-                free = Edit("hset", view.keys["s"], lid, re.sub(r" \S+ \S+ \d+$", " - - 0", record.state))
+                free = Edit("hset", view.keys["s"], lid, unlocked(record.state))
                 yield Fault("position.state", where, "is available, its state says locked", (free,))
             elif locked and not busy:
                 edits = (Edit("zadd", a, lid, 0), Edit("zrem", lock, lid))

@@ -168,6 +168,12 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
         "position.state",
         True,
     ),
+    (
+        "available with a lock's state and a delivery that is no attempt",
+        lambda p: p.raw.hset(p.key("orders.s"), p.id("orders", b"a"), "2 0 0 0 16 L 1.1 5 1"),
+        "position.state",
+        True,
+    ),
     ("state of words", _state(b"locked", ".*", "what is this"), "state.malformed", False),
     ("state of unknown kind", _state(b"locked", " LN ", " Q "), "state.malformed", False),
     ("state with another size", _state(b"locked", r"^(\d+ \d+ \d+ \d+) \d+", r"\1 7"), "state.size", True),
@@ -346,6 +352,17 @@ def test_lock_of_an_unknown_transaction_is_released(full: Store) -> None:
     full.qm.doctor(repair=True)
     full.units[0].abort()
     assert full.qm.open("tx").peek(0).body == b"1"
+    assert full.codes() == set()
+
+
+@pytest.mark.parametrize("uncounted", [b"", b" 1"], ids=["attempt", "no attempt"])
+def test_lock_that_its_open_transaction_does_not_name_is_released(full: Store, uncounted: bytes) -> None:
+    full.raw.hset(full.key("txs"), f"{_tx(full)}:1", f"R tx {GHOST}")
+    lid = full.id("tx", b"1")
+    full.raw.hset(full.key("tx.s"), lid, full.raw.hget(full.key("tx.s"), lid) + uncounted)
+    assert full.codes(repair=True) == {"lock.owner", "queue.due"}
+    assert full.qm.open("tx").peek(0).body == b"1"
+    full.units[0].commit()
     assert full.codes() == set()
 
 
