@@ -51,7 +51,7 @@ if not c then
     bytes = 0, sealed = "1", since = "0" }
 elseif c.lineage ~= lineage and takes_over and seq == c.committed + 1 then
   if claim.alive(c) then return lost("running") end
-  if c.sealed == "2" and claim_pages.holds(q, c) then return lost("released") end
+  if c.sealed == "2" and claim_pages.held(q, c.number) > 0 then return lost("released") end
   c.lineage, taken_over = lineage, true
   if c.sealed == "2" then c.sealed = "1" end
 end

@@ -1,14 +1,16 @@
--- The claims of data pipelines on a queue.
+-- The readers of data pipelines on a queue, with the claim of each.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
 -- KEYS message
 -- QUEUE[1] the queue
--- RETURNS OK now in ms, then owner, "1" if its process is connected, text of each (claims/claim)
+-- RETURNS OK now in ms, then for each: owner, "1" if its process is connected, text (claims/claim), how many
+--   messages its claim holds, and how many of a committed one are not removed yet
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"
+--- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
@@ -17,9 +19,10 @@ reply = { status.OK, "", 0, context.now }
 for _, owner in ipairs(claim.owners(q)) do
   local c = claim.open(q, owner)
   if c then
-    reply[#reply + 1] = owner
-    reply[#reply + 1] = claim.alive(c) and "1" or "0"
-    reply[#reply + 1] = claim.format(c)
+    local at = #reply
+    reply[at + 1], reply[at + 2], reply[at + 3] = owner, claim.alive(c) and "1" or "0", claim.format(c)
+    reply[at + 4] = c.number ~= c.draining and claim_pages.held(q, c.number) or 0
+    reply[at + 5] = c.draining and claim_pages.held(q, c.draining) or 0
   end
 end
 return context.close(reply)

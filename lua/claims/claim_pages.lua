@@ -107,10 +107,10 @@ function claim_pages.committed(q, owner)
   return c and c.committed or -1
 end
 
--- Are there messages under this claim's number? There are, after a release, until all are given back.
-function claim_pages.holds(q, c)
-  local list, score = claim_pages.list(q, c.number), claim.score(c.number)
-  return list and list.packed > 0 or redis.call("ZCOUNT", q.locked, score, score) > 0
+-- How many messages are locked under the number of a claim. After a release there are some until all are given back.
+function claim_pages.held(q, number)
+  local list, score = claim_pages.list(q, number), claim.score(number)
+  return (list and list.packed or 0) + redis.call("ZCOUNT", q.locked, score, score)
 end
 
 -- Does what this claim takes next go into a page? Not if it has taken something before it had pages.

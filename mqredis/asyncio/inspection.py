@@ -65,7 +65,7 @@ class Inspection:
         return await self._run(inspection.sessions(self._context, after, limit))
 
     async def claims(self, queue: str) -> list[ClaimInfo]:
-        """The claims of data pipelines on a queue that are not committed yet. Raises QueueNotFound."""
+        """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
         from mqredis.operations import inspection
 
         return await self._run(inspection.claims(self._context, queue))

@@ -91,7 +91,7 @@ WORKERS = (
 )
 PAUSES = ("kind", "name", "since", "operator", "reason")
 TRAIL = ("time", "event", "queue", "target", "client", "detail")
-CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected")
+CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected", "removing")
 
 
 def register(subparsers: Subparsers) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
+from mqredis.codec import time_at
 from mqredis.codec.claims import Claim
 from mqredis.commands.common import Address, check, number, text
 from mqredis.commands.read import Found, Waiter
 from mqredis.errors import ClaimLost
 from mqredis.keys import ManagerKeys
+from mqredis.models.inspection import ClaimInfo, ClaimState
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -214,15 +216,30 @@ def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, b
     return Call("claim_release", queue.call, [keys.encode(owner), "1" if forget else "0"], parse)
 
 
-def claims(queue: Address) -> Call[list[tuple[str, bool, Claim]]]:
-    """Owner, whether its process is connected, and claim, of all claims on a queue."""
+_STATES: tuple[ClaimState, ...] = ("filling", "complete", "released")  # by Claim.sealed
 
-    def parse(status: int, payload: Payload) -> list[tuple[str, bool, Claim]]:
+
+def claims(queue: Address) -> Call[list[ClaimInfo]]:
+    """The readers of a queue, with the claim of each. Raises QueueNotFound."""
+
+    def parse(status: int, payload: Payload) -> list[ClaimInfo]:
         check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
-        return [
-            (keys.decode(text(payload[n])), payload[n + 1] == b"1", Claim.parse(text(payload[n + 2])))
-            for n in range(1, len(payload), 3)
-        ]
+        return [info(payload[n : n + 5]) for n in range(1, len(payload), 5)]
+
+    def info(row: Payload) -> ClaimInfo:
+        claim = Claim.parse(text(row[2]))
+        open_ = claim.sequence != claim.committed or claim.sealed == 2
+        return ClaimInfo(
+            queue=queue.path,
+            owner=keys.decode(text(row[0])),
+            sequence=claim.sequence,
+            messages=number(row[3]),
+            bytes=claim.bytes,
+            state=_STATES[claim.sealed] if open_ else "committed",
+            since=time_at(claim.since_ms),
+            connected=row[1] == b"1",
+            removing=number(row[4]),
+        )
 
     return Call("claim_list", queue.call, [], parse, changes=False)
 

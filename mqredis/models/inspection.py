@@ -131,25 +131,31 @@ class SessionInfo(Model):
     """Readers of this session that wait now, by the name of the queue; of a queue the first 1,000 readers count."""
 
 
+ClaimState = Literal["filling", "complete", "committed", "released"]
+
+
 class ClaimInfo(Model):
-    """Messages of a queue that a data pipeline has claimed (``mqredis.spark``)."""
+    """A reader of a data pipeline (``mqredis.spark``), and the messages of a queue that it has claimed for a batch."""
 
     queue: str
     """Name of the queue."""
     owner: str
-    """``consumerName`` of the pipeline."""
+    """``consumerName`` of the pipeline, or the id of its checkpoint."""
     sequence: int
-    """Number of the batch."""
+    """Number of the batch that is claimed, or of the last one that was committed."""
     messages: int
-    """Messages in the claim."""
+    """Messages that the claim holds."""
     bytes: int
-    """Bytes that they take."""
-    state: Literal["filling", "complete", "released"]
-    """filling: it may take more. complete: it waits for its commit. released: an operator gives its messages back."""
+    """Bytes that they take; 0 while they are given back after a release."""
+    state: ClaimState
+    """filling: it may take more. complete: it waits for its commit. committed: nothing is claimed. released: an
+    operator has ended the claim and its checkpoint is refused; ``messages`` are not given back yet."""
     since: datetime
-    """When the claim began."""
+    """When the claim began, or was committed."""
     connected: bool
-    """Is the process that holds it connected?"""
+    """Is the process of the reader connected? False says nothing about an anonymous reader behind a lost network."""
+    removing: int = 0
+    """Messages of the committed batch that are not removed yet. They count among the locked messages of the queue."""
 
 
 @dataclass(frozen=True, slots=True)

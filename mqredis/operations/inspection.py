@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from mqredis import keys
-from mqredis.codec import decode_each, time_at
+from mqredis.codec import decode_each
 from mqredis.commands import inspection as commands
 from mqredis.commands import pipelines, queues
 from mqredis.commands import workers as worker_commands
@@ -37,7 +37,6 @@ from mqredis.steps import Steps, perform, procedure
 
 # A message id that the broker has made from the lookup id (mqredis/models/text.py).
 _GENERATED = re.compile(r"mq-(0[0-7][0-9a-f]{14})")
-_CLAIM_STATES = ("filling", "complete", "released")
 
 
 @procedure
@@ -101,23 +100,8 @@ def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[S
 
 @procedure
 def claims(context: Context, name: object) -> Steps[list[ClaimInfo]]:
-    """The claims of data pipelines on a queue that are not committed. Raises QueueNotFound."""
-    path = path_of(name)
-    rows = yield from perform(pipelines.claims(Address(context.keys, path)))
-    return [
-        ClaimInfo(
-            queue=path,
-            owner=owner,
-            sequence=claim.sequence,
-            messages=claim.count,
-            bytes=claim.bytes,
-            state=_CLAIM_STATES[claim.sealed],  # type: ignore[arg-type]  # pydantic checks it
-            since=time_at(claim.since_ms),
-            connected=connected,
-        )
-        for owner, connected, claim in rows
-        if claim.sequence != claim.committed
-    ]
+    """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
+    return (yield from perform(pipelines.claims(Address(context.keys, path_of(name)))))
 
 
 @procedure

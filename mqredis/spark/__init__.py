@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.errors import MissingDependency
+from mqredis.models import ClaimInfo
 from mqredis.operations.publications import Publication
 
 try:
     import pyspark.sql.streaming.datasource  # noqa: F401 - PySpark before 4.2 has no such module
 
-    from mqredis.spark.admin import ClaimInfo, claims, publications, recover, release, withdraw
+    from mqredis.spark.admin import claims, publications, recover, release, withdraw
     from mqredis.spark.batch_id import batch_numbers
     from mqredis.spark.json_columns import json_columns
     from mqredis.spark.progress import metrics

@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import suppress
 
 from mqredis.client import QueueManager
-from mqredis.codec import time_at
-from mqredis.commands import pipelines as commands
-from mqredis.commands.common import Address
 from mqredis.errors import QueueNotFound
+from mqredis.models.inspection import ClaimInfo
 from mqredis.operations import pipelines
 from mqredis.operations import publications as operations
 from mqredis.operations.publications import Publication
-from mqredis.steps import perform
-
-
-@dataclass(frozen=True)
-class ClaimInfo:
-    """What a streaming query has locked in a queue."""
-
-    queue: str
-    owner: str
-    # Sequence of the claim that is open, or of the last one received.
-    sequence: int
-    messages: int
-    bytes: int
-    since: datetime
-    # Is the query's driver connected? False says nothing about anonymous queries of a lost network.
-    alive: bool
-    released: bool
-    # Is a claim received, and not all of its messages removed yet? They count among the locked ones until then.
-    removing: bool = False
 
 
 def claims(manager: QueueManager, queue: str | None = None) -> list[ClaimInfo]:
-    """Claims on one queue or on all of them. Raises QueueNotFound."""
-    context = manager.context
-    paths = [queue] if queue is not None else [info.name for info in manager.queues()]
+    """Readers of one queue or of all queues, with the claim of each. Raises QueueNotFound."""
+    if queue is not None:
+        return manager.claims(queue)
     found = []
-    for path in paths:
-        try:
-            rows = manager.run(perform(commands.claims(Address(context.keys, path))))
-        except QueueNotFound:
-            if queue is not None:
-                raise
-            continue
-        for owner, alive, claim in rows:
-            since, released = time_at(claim.since_ms), claim.sealed == 2
-            size = (claim.sequence, claim.count, claim.bytes)
-            found.append(ClaimInfo(path, owner, *size, since, alive, released, claim.draining > 0))
+    for info in manager.queues():
+        with suppress(QueueNotFound):  # it was deleted meanwhile
+            found += manager.claims(info.name)
     return found
 
 

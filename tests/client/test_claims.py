@@ -224,6 +224,34 @@ def test_claim_of_a_new_checkpoint_is_refused_until_the_release_is_complete(pipe
     pipeline.holds(0, 0)
 
 
+def test_claims_of_a_queue_show_what_each_reader_holds(pipeline: Pipeline) -> None:
+    def shown() -> tuple[str, int, int, int]:
+        (claim,) = pipeline.qm.claims("orders")
+        assert (claim.queue, claim.owner, claim.connected) == ("orders", "lake", False)
+        assert (claim.messages > 0) is (claim.bytes > 0) or claim.state == "released"
+        return claim.state, claim.sequence, claim.messages, claim.removing
+
+    assert pipeline.qm.claims("orders") == []
+    pipeline.fill(2200)
+    order = (pipeline.owner, pipeline.lineage, 1, Order(1500), True, "")
+    pipeline.qm._run(perform(commands.claim(pipeline.queue, *order)))  # the first page only
+    assert shown() == ("filling", 1, PLAIN_PAGE, 0)
+    pipeline.claim(1, 1500, first=True)
+    assert shown() == ("complete", 1, 1500, 0)
+    pipeline.page(1)
+    assert shown() == ("committed", 1, 0, 500)
+    pipeline.claim(2, 600)
+    assert shown() == ("complete", 2, 600, 500)
+    pipeline.commit(1)
+    assert shown() == ("complete", 2, 600, 0)
+    pipeline.qm._run(perform(commands.claim_release(pipeline.queue, pipeline.owner, False)))
+    assert shown() == ("released", 1, 600 - PAGE, 0)
+    pipeline.release()
+    assert shown() == ("released", 1, 0, 0)
+    pipeline.release(forget=True)
+    assert pipeline.qm.claims("orders") == []
+
+
 def test_forget_removes_the_rest_of_a_committed_claim_and_its_record(draining: Pipeline) -> None:
     assert draining.release(forget=True) == 0
     draining.holds(1500, 0)
