@@ -270,7 +270,8 @@ class Walk:
 def test_packed_and_unpacked_claims_have_equal_results(backend: Backend) -> None:
     walks, steps = (300, 400) if FULL else (4, 300) if backend.kind == "real" else (1, 150)
     seed, most, called = random.randrange(10**6), 0, Counter[str]()
-    for number in range(walks):
+    number = 0
+    while number < walks or not most:  # a single walk may pack nothing
         walk = Walk(backend, seed + number)
         walk.special = walk.special if number else 0.0
         try:
@@ -283,5 +284,5 @@ def test_packed_and_unpacked_claims_have_equal_results(backend: Backend) -> None
             walk.close()
         most = max(most, walk.most)
         called += walk.called
-    print(f"seed {seed}: {dict(called)}, {most} packed at once")
-    assert most > 0
+        number += 1
+    print(f"seed {seed}: {number} walks, {dict(called)}, {most} packed at once")
