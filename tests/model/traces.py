@@ -109,6 +109,7 @@ def copy(store: Store, name: str, queue: Queue, stored: Stored, reason: Reason) 
         asleep=frozenset(REQUESTS),
         transaction_id=stored.transaction_id,
         deliveries=stored.deliveries,
+        uncounted=stored.uncounted,
         aborts=stored.aborts,
         moves=stored.moves,
         last_moved=stored.last_moved,

@@ -350,6 +350,20 @@ def test_messages_of_an_expired_transaction_are_isolated(qm):
     assert qm.doctor().findings == ()
 
 
+def test_journal_copy_has_the_attempts_of_its_message(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, final="poison"), journaling=True)
+    q.send(b"a")
+    q.lock(0).abort()
+    with qm.open("q;poison") as failed:
+        failed.move(failed.peek(0).lookup_id, q)
+    lock = q.lock(0)
+    assert (lock.message.delivery_count, lock.message.attempts) == (2, 1)
+    lock.commit()
+    with qm.open("q;journal") as journal:
+        copy = journal.peek(0)
+    assert (copy.delivery_count, copy.attempts) == (2, 1)
+
+
 def test_retry_delays_differ_by_the_jitter(qm):
     policy = RetryPolicy(immediate=0, cycles=1, delay=100, jitter=0.5)
     q = make(qm, retry=policy)

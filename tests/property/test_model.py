@@ -25,7 +25,7 @@ from tests.property.walk import Walker, shrunk
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 _numbers = itertools.count(1)
-KEPT = (4, 9, 12, 40, 199, 227, 1120, 3499909800)
+KEPT = (4, 9, 12, 40, 199, 227, 1120, 3499909800, 448983990)
 
 
 def machine(url: str) -> type[RuleBasedStateMachine]:
