@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/position"
 --- require "core/record"
@@ -106,13 +107,13 @@ function sweep.unlink(q, locked)
   local removed = q.messages - #entries
   if removed == 0 then return 0 end
   -- Readers that wait for an identifier stay (waiting/match_waiters).
-  local readers = q.waiting and redis.call("ZRANGEBYLEX", q.index, "[w", "(x", "LIMIT", 0, 1000) or {}
+  local readers = q.waiting and redis.call("ZRANGEBYLEX", q.index, "[w", "(x") or {}
   for n = 1, #readers do
     marks[#marks + 1] = 0
     marks[#marks + 1] = readers[n]
   end
   store.drop_all_but(q, fields, states)
-  if #marks > 0 then redis.call("ZADD", q.index, unpack(marks)) end
+  if #marks > 0 then chunked.scores(q.index, marks) end
   store.count(q, -removed, bytes - q.bytes)
   store.count_event(q, "n_queue_purged", removed)
   context.mark_changed()

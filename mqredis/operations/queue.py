@@ -143,7 +143,11 @@ def serve(context: Context, path: str) -> Steps[int]:
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[QueueInfo]:
     """Change properties."""
     path, changes = path_of(name), renamed.fields("property", changes)
-    if path.startswith(f"{keys.SYSTEM};") and set(changes) <= _OF_SYSTEM:
+    if path.startswith(f"{keys.SYSTEM};"):
+        if refused := sorted(set(changes) - _OF_SYSTEM):
+            raise InvalidArgument(
+                f"{refused[0]} of a queue of the system cannot be changed, only {', '.join(sorted(_OF_SYSTEM))}"
+            )
         yield from perform(commands.ensure(context.keys, (path,)))
     elif ";" in path:
         raise InvalidArgument("a subqueue has no properties of its own; update its queue")

@@ -64,7 +64,7 @@ def announce(
             "%s handles %s, %d at a time", consumer.name, ", ".join(consumer.queues), consumer.concurrency
         )
     for schedule in schedules:
-        times = schedule.when if isinstance(schedule.when, str) else f"every {schedule.when:g} s"
+        times = schedule.when if isinstance(schedule.when, str) else f"every {schedule.when:.15g} s"
         log.info("schedule %s sends to %s: %s (%s)", schedule.name, schedule.queue, times, schedule.timezone)
 
 

@@ -246,6 +246,22 @@ def notifications(backend):
         assert qm.doctor().healthy
 
 
+def test_purge_keeps_the_index_entries_of_all_waiting_readers(notifications):
+    qm, reader = notifications
+    wanted = reader(Filter(match=Match(correlation_id="z")).text())
+    index = wanted.keys.queue("q")[QUEUE_PARTS.index("i")]
+    others = {f"wcsa{n:04d}\0reader": 0 for n in range(1500)}
+    wanted.raw.zadd(index, others)
+    queue = qm.open("q")
+    queue.send(b"a")
+    assert queue.purge() == 1
+    assert wanted.raw.zlexcount(index, "[w", "(x") == len(others) + 1
+    wanted.raw.zrem(index, *others)
+    queue.send(b"b", correlation_id="z")
+    assert wanted.notified
+    assert wanted.poll() == ["b"]
+
+
 def two_of_a_group(queue):
     """The second message makes the group complete, and another reader takes the first one before the notified one
     fetches."""

@@ -408,10 +408,12 @@ def test_starting_worker_logs_its_schedules(qm, caplog):
     worker = Worker(shutdown_seconds=5)
     worker.schedule("nightly", "0 3 * * *", "jobs", timezone=BERLIN)
     worker.schedule("hourly", 3600.0, "jobs")
+    worker.schedule("monthly", 2_592_000.5, "jobs")
     with caplog.at_level("INFO", "mqredis.worker"), worker.background(qm):
         until(qm.workers)
     assert "schedule nightly sends to jobs: 0 3 * * * (Europe/Berlin)" in caplog.messages
     assert "schedule hourly sends to jobs: every 3600 s (UTC)" in caplog.messages
+    assert "schedule monthly sends to jobs: every 2592000.5 s (UTC)" in caplog.messages
 
 
 def test_unreadable_schedule_does_not_block_the_others(qm, caplog):
