@@ -209,9 +209,8 @@ end
 
 -- Which options a queue with these flags has, by name.
 function queue.parse_options(flags)
-  local options = { transactional = false, journaling = false, put_inhibited = false, get_inhibited = false,
-    group_exclusive = false, topic = false, retry = false, trail = false, system = false }
-  for letter in string.gmatch(flags, ".") do options[queue.letters[letter]] = true end
+  local options = {}
+  for letter, name in pairs(queue.letters) do options[name] = string.find(flags, letter, 1, true) ~= nil end
   return options
 end
 

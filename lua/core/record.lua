@@ -12,13 +12,12 @@
 -- Hot loops ask the byte of the flag itself: those in record.free set nothing apart, or no more than being named.
 local record = {
   bits = { special = 1, first = 2, last = 4, large = 8, named = 16 },
-  -- The mark and the key of each system field. Senders set these (mqredis/models/fields.py):
+  -- The mark and the key of the system fields that scripts use. Senders set these (mqredis/models/fields.py has them all):
   fields = {
-    acknowledge = "\3a", administration_queue = "\3A", app_tag = "\3t", body_type = "\3b", content_type = "\3y",
-    correlation_id = "\3c", dead_letter_queue = "\3Q", dedup_key = "\3k", dedup_window = "\3K", delay = "\3D",
-    extension = "\3X", group_flags = "\3z", group_id = "\3g", journal = "\3j", label = "\3l", message_id = "\3m",
-    offset = "\3o", priority = "\3p", recoverable = "\3d", response_queue = "\3r", sent_ms_before = "\3S",
-    sequence = "\3n", time_to_be_received = "\3e", time_to_reach_queue = "\3u",
+    acknowledge = "\3a", administration_queue = "\3A", content_type = "\3y", correlation_id = "\3c",
+    dead_letter_queue = "\3Q", dedup_key = "\3k", dedup_window = "\3K", delay = "\3D", group_id = "\3g",
+    journal = "\3j", label = "\3l", message_id = "\3m", priority = "\3p", recoverable = "\3d",
+    response_queue = "\3r", sent_ms_before = "\3S", time_to_be_received = "\3e", time_to_reach_queue = "\3u",
     -- and the scripts these: of a message of a transaction; of copies and acknowledgements (features/copy); of messages with
     -- a trail (features/trail) or in ;trash (features/trash).
     transaction_id = "\3T", message_class = "\3C", original_arrived_ms = "\3B", original_lookup_id = "\3I",
