@@ -51,24 +51,24 @@ if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) the
   return answer(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
 local resumed, stages, total = s.publishing ~= "-", {}, 0
-local targets, by_name = publish.targets(queue_count, resumed)
+local parts, by_name = publish.parts(queue_count, resumed)
 for name in sink.stage_names(manifest) do
   local stage = sink.stage(registry, name)
   local list = KEYS[first_list + #stages]
   local left = redis.call("LLEN", list)
   if not stage and resumed then return answer(status.LOCK_LOST, "expired") end
   if not stage or (not resumed and left ~= stage.elements) then return answer(status.LOCK_LOST, "stage") end
-  local target = by_name[stage.queue]
-  if not target then return answer(status.QUEUE_NOT_AVAILABLE) end
-  if target.q.options.topic then return answer(status.TRANSACTION_USAGE) end
-  stage.list, stage.target = list, target
+  local part = by_name[stage.queue]
+  if not part then return answer(status.QUEUE_NOT_AVAILABLE) end
+  if part.q.options.topic then return answer(status.TRANSACTION_USAGE) end
+  stage.list, stage.part = list, part
   stages[#stages + 1] = stage
-  target.messages, target.bytes = target.messages + stage.messages, target.bytes + stage.bytes
-  target.begun = target.begun or left < stage.elements
-  if left > 0 then target.last_list, target.last_size = list, left end
+  part.messages, part.bytes = part.messages + stage.messages, part.bytes + stage.bytes
+  part.begun = part.begun or left < stage.elements
+  if left > 0 then part.last_list, part.last_size = list, left end
   total = total + stage.messages
 end
-local code = not resumed and publish.refuses(targets)
+local code = not resumed and publish.refuses(parts)
 for n = 1, #stages do
   if not code and stages[n].special == "1" then code = publish.plan(stages[n]) end
 end
@@ -93,7 +93,7 @@ if more then
 else
   sink.mark_done(sinks, registry, s, stages, batch, keep)
 end
-for n = 1, #targets do store.save(targets[n].q) end
+for n = 1, #parts do store.save(parts[n].q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
-for n = 1, #targets do waiters.notify(targets[n].q) end
+for n = 1, #parts do waiters.notify(parts[n].q) end
 return reply
