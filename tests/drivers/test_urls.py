@@ -148,6 +148,10 @@ def test_client_of_the_other_interface_is_refused() -> None:
         open_async_backend(redis.Redis(), Settings())
 
 
+def test_redact_replaces_a_password_that_contains_another() -> None:
+    assert redact("AUTH pass1word of pass1", "pass1", "pass1word") == "AUTH *** of ***"
+
+
 def test_redact_replaces_passwords() -> None:
     assert redact("redis://u:pw@h and x?password=abc&y=1") == "redis://***@h and x?password=***&y=1"
     assert redact("redis://u:pa/ss@host/0 failed") == "redis://***@host/0 failed"

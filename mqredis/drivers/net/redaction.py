@@ -11,10 +11,11 @@ _QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
 
 
 def redact(text: object, *secrets: str | None) -> str:
-    """The text without credentials: those in URLs, and each of ``secrets`` however it is quoted."""
+    """The text without credentials: those in URLs, and ``secrets``, plain, quoted for a URL, or as repr shows them."""
     out = _QUERY.sub(r"\1***", _CREDENTIALS.sub("***@", str(text)))
-    for secret in secrets:
-        if secret:
-            for form in {secret, quote(secret, safe=""), repr(secret)[1:-1]}:
-                out = out.replace(form, "***")
+    forms = {
+        form for secret in secrets if secret for form in (secret, quote(secret, safe=""), repr(secret)[1:-1])
+    }
+    for form in sorted(forms, key=len, reverse=True):  # one secret may be part of another
+        out = out.replace(form, "***")
     return out
