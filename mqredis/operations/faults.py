@@ -50,13 +50,16 @@ def state_of(record: Record) -> State | None:
 
 
 def unlocked(text: str) -> str:
-    """This state record for a message that nobody holds."""
+    """The state record ``text``, changed to that of a message that is not locked."""
     return _HELD.sub(r" - - 0\2", text)
 
 
 def without_holder(text: str) -> str:
-    """This state record for a lock of a reader that does not exist (slot 0.0). Once its lease is over, the message
-    becomes available again as after any lock of a reader, and no transaction is looked for."""
+    """The state record ``text``, changed to a lock of a reader that does not exist (slot 0.0).
+
+    When its lease is over, the message becomes available again as after any lock of a reader; no transaction is
+    looked for.
+    """
     return _HELD.sub(r" L\1 0.0 0\2", text)
 
 

@@ -47,7 +47,7 @@ def test_action_on_many_messages_continues_until_it_has_finished(
     page.get_by_label("Type orders to confirm").fill("orders")
     page.get_by_role("button", name="Purge").click()
     expect(page.locator(".notice")).to_have_text("1,500 messages of orders moved to the trash.")
-    # Whoever leaves the page in between stops it.
+    # A user who leaves the page in between stops the action.
     page.goto(f"{console}/m/main/act/restore?queue=orders")
     page.route("**/console.js", lambda route: route.abort())  # a page without it waits for the button
     page.get_by_role("button", name="Restore from the trash").click()
