@@ -15,7 +15,7 @@
 --   last_list, last_size  the list with the last message of the batch for this queue, and how many elements it has
 --   keys                  dedup keys of the messages that publish.plan has seen: a key belongs to a queue
 --   resumed               an earlier call has published a part of the batch, so the rest is not refused any more: a message
---                         whose dedup key somebody else has used since then is left out, for its queue takes a key once
+--                         is left out if another sender has used its dedup key since, as a queue takes a key once
 --
 -- page: messages that one step takes from a list if some of them ask for something, each of which gets tables of its own;
 -- run: if none does. Longer steps are hardly faster, and take more memory at once.
@@ -36,7 +36,7 @@ function publish.batch(stage, from, most)
       at = at + 1
       large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
     end
-    if not (checks_keys and record.field(text, "dedup_key") and dedup.is_held(q, text)) then
+    if not (checks_keys and record.field(text, "dedup_key") and dedup.is_held(q, dedup.member(text))) then
       priorities[#priorities + 1] = record.priority(text)
       if transactional then
         -- The first and the last message of a unit of work are marked (3.1.4.3).
@@ -104,7 +104,7 @@ function publish.refuses(parts)
   end
 end
 
--- Targets for the first `count` queues of KEYS that exist, in this order and by encoded name; the keys behind them are those
+-- Parts for the first `count` queues of KEYS that exist, in this order and by encoded name; the keys behind them are those
 -- of the sink.
 function publish.parts(count, resumed)
   context.first_place, context.places = 2, {}

@@ -23,6 +23,8 @@ local record = {
     transaction_id = "\3T", message_class = "\3C", original_arrived_ms = "\3B", original_lookup_id = "\3I",
     original_queue = "\3O", reason = "\3R", trail = "\3L", trash = "\3Z",
   },
+  -- The fields of a duplicate check (features/dedup).
+  dedup_fields = { "dedup_key", "dedup_window" },
   -- Bytes of the flags "0", of a message that nothing sets apart, and "h", of one that is named and special.
   plain = 48, named = 104,
   -- By the byte of the flag: true if nothing sets the message apart but its marks, "named" if its correlation id alone.
@@ -45,18 +47,18 @@ function record.has_large_body(rec)
   return record.flag(rec, 8)
 end
 
--- The only member in the index of identifiers that a message with flag bit 16 has (matching/index).
+-- The only member in the index of identifiers that a message that is named has (matching/index).
 function record.member(rec, lid)
   local at = string.find(rec, record.fields.correlation_id, 15, true)
   return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. lid
 end
 
--- A record that is plain or named and nothing else, with the bits 2 or 4 or both.
+-- A record that is plain or named and nothing else, with the bits first or last or both.
 function record.mark(rec, bits)
   return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end
 
--- Bit 16 is cleared, since a caller that sets another bit changes what the head asks for.
+-- The bit named is cleared, since a caller that sets another bit changes what the head asks for.
 function record.set_flag(rec, bit)
   local flag = string.byte(rec, 14)
   flag = flag < 58 and flag - 48 or flag - 87
@@ -100,6 +102,15 @@ end
 -- The head without these fields.
 function record.without(head, names)
   return (string.gsub(head, "\3" .. record.any_key(names) .. "[^\1\3]*", ""))
+end
+
+-- The head with "~" before the keys of these fields, so that they are kept and nothing acts on them; and the reverse.
+function record.suspend(head, names)
+  return (string.gsub(head, "\3(" .. record.any_key(names) .. ")", "\3~%1"))
+end
+
+function record.resume(head, names)
+  return (string.gsub(head, "\3~(" .. record.any_key(names) .. ")", "\3%1"))
 end
 
 -- A system field of the head as text, or nothing.

@@ -10,11 +10,9 @@
 --- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
 local copy = {
-  -- What a message asked for, which nothing may act on in a copy.
-  suspended = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
-    "dead_letter_queue", "journal", "dedup_key", "dedup_window" },
-  -- What a redriven message asks for again. Its dedup key has been used.
-  resumed = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
+  -- What a message asks for: nothing acts on it in a copy, and a redriven message asks for it again. Its dedup key has been
+  -- used.
+  requests = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
     "dead_letter_queue", "journal" },
   -- What a copy tells of the message that it was made from. Also the place in ;trash, where no copy is kept.
   about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason", "original_arrived_ms", "trash" },
@@ -59,7 +57,8 @@ function copy.put(q, to, e, class, reason)
     rec = failure.remove(rec)
   end
   local stop = string.find(rec, "\0", 15, true)
-  local head = string.gsub(string.sub(rec, 15, stop - 1), "\3(" .. record.any_key(copy.suspended) .. ")", "\3~%1")
+  local head = record.suspend(string.sub(rec, 15, stop - 1), copy.requests)
+  head = record.suspend(head, record.dedup_fields)
   head = record.without(head, copy.about) -- a copy of a copy tells where it was last
   local arrived = tonumber(string.sub(e.rec, 1, 13))
   local sent = arrived - tonumber(record.field(e.rec, "sent_ms_before") or 0)
@@ -156,7 +155,7 @@ function copy.original(to, e)
   local head = record.without(record.without(string.sub(rec, 15, stop - 1), copy.about), { "message_class" })
   -- Of a copy, this is its own time (copy.expiry).
   if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
-  head = string.gsub(head, "\3~(" .. record.any_key(copy.resumed) .. ")", "\3%1")
+  head = record.resume(head, copy.requests)
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #copy.former do
       head = string.gsub(head, "\1dead_letter_" .. copy.former[n] .. "\2[^\1\3]*", "")

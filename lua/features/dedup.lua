@@ -17,10 +17,10 @@ function dedup.window(rec)
   return tonumber(record.field(rec, "dedup_window") or 0)
 end
 
--- Is the key of this message, which is not in the queue, held?
-function dedup.is_held(q, rec)
+-- Is this key held (dedup.member of a message that is not in the queue)?
+function dedup.is_held(q, member)
   -- A key whose window is over may still be there if more timers are due than one call serves.
-  local ends_at = redis.call("ZSCORE", q.timers, dedup.member(rec))
+  local ends_at = redis.call("ZSCORE", q.timers, member)
   return ends_at and tonumber(ends_at) > context.now
 end
 
@@ -28,9 +28,8 @@ end
 function dedup.plan(q, batch, places)
   local seen = {}
   for k = 1, #places do
-    local rec = batch.records[places[k]]
-    local member = dedup.member(rec)
-    if seen[member] or dedup.is_held(q, rec) then return status.DUPLICATE end
+    local member = dedup.member(batch.records[places[k]])
+    if seen[member] or dedup.is_held(q, member) then return status.DUPLICATE end
     seen[member] = true
   end
 end

@@ -62,8 +62,7 @@ function topic.pick(entries, text, to)
       -- One dedup key guards the topic; the copies must not carry it into the queues.
       if record.is_special(rec) and record.field(rec, "dedup_key") then
         local stop = string.find(rec, "\0", 15, true)
-        local dedup_keys = record.any_key({ "dedup_key", "dedup_window" })
-        rec = string.gsub(string.sub(rec, 1, stop - 1), "\3(" .. dedup_keys .. ")", "\3~%1") .. string.sub(rec, stop)
+        rec = record.suspend(string.sub(rec, 1, stop - 1), record.dedup_fields) .. string.sub(rec, stop)
       end
       if exclusive then rec = record.set_flag(rec, record.bits.special) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a

@@ -29,7 +29,6 @@ end
 
 -- Sets and removes the marks that the filter asks for.
 function mark.apply(q, f, lid)
-  if not f.marks then return end
   local own = mark.member(f.browser, lid)
   if f.mark then redis.call("ZADD", q.index, 0, own) end
   if f.unmark then redis.call("ZREM", q.index, own) end
