@@ -9,14 +9,15 @@
 --- require "core/store"
 --- require "core/message_state"
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
-local copy = {
-  -- What a message asks for: nothing acts on it in a copy, and a redriven message asks for it again. Its dedup key has been
-  -- used.
-  requests = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
-    "dead_letter_queue", "journal" },
-  -- What a copy tells of the message that it was made from. Also the place in ;trash, where no copy is kept.
-  about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason", "original_arrived_ms", "trash" },
-}
+local copy = {}
+
+-- What a message asks for: nothing acts on it in a copy, and a redriven message asks for it again. Its dedup key has been
+-- used.
+copy.requests = { "time_to_be_received", "time_to_reach_queue", "delay", "acknowledge", "administration_queue",
+  "dead_letter_queue", "journal" }
+
+-- What a copy tells of the message that it was made from. Also the place in ;trash, where no copy is kept.
+copy.about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason", "original_arrived_ms", "trash" }
 
 -- The message id of an entry as its head keeps it: one made from the lookup id where the sender gave none. A message
 -- that was refused has no lookup id, so none but the sender's own id names it.

@@ -20,17 +20,20 @@
 --
 -- Example: "\3csabc\0" wants the correlation id "abc", a text (s).
 -- share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
-local filter = {
-  share = 0.9,
-  fields = { i = "lookup_id", m = "message_id", c = "correlation_id", g = "group_id", n = "sequence", o = "offset",
-    ["@"] = "after", G = "next_group", N = "next_sequence", O = "next_offset", y = "browser", Z = "mark_ms" },
-  options = { L = "logical_order", A = "all_messages", S = "all_segments", C = "complete_message", W = "whole_group",
-    U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order" },
+local filter = { share = 0.9 }
+
+-- These tables are made when the module is loaded: few calls have a filter, and all would pay for them.
+filter.fields = {
+  i = "lookup_id", m = "message_id", c = "correlation_id", g = "group_id", n = "sequence", o = "offset",
+  ["@"] = "after", G = "next_group", N = "next_sequence", O = "next_offset", y = "browser", Z = "mark_ms",
+}
+filter.options = {
+  L = "logical_order", A = "all_messages", S = "all_segments", C = "complete_message", W = "whole_group",
+  U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order",
 }
 
--- Of a parsed filter also say: `named`, that it names an identifier or a place in a group; `needs_group`, that the rest of
--- the group decides; `grouped`, that or logical order; `marks`, that it changes marks.
-
+-- A parsed filter has these fields and options, and further: `named`, it names an identifier or a place in a group;
+-- `needs_group`, the rest of the group decides; `grouped`, that or logical order; `marks`, it changes marks.
 function filter.parse(text)
   local stop = string.find(text, "\0", 1, true)
   local f = { any = {}, programs = {} }
