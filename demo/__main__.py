@@ -88,7 +88,9 @@ class Demo:
         name, process = self.running[pipe]
         if what == "full":
             self.full.append((values[0], values[1]))
-            self.say(f"{name} refused: QueueQuotaExceeded, {QUOTA:,} wait already; it stands back")
+            self.say(
+                f"{name} refused: QueueQuotaExceeded, {QUOTA:,} messages are in the queue; the producer pauses"
+            )
         elif what == "sent":
             self.count["sent"] += values[0]
             self.count["refused"] += values[1]
@@ -168,16 +170,17 @@ class Demo:
         announced, count = Counter(keys), self.count
         checks = {
             f"bookings lost: {(expected - booked).total()}": not expected - booked,
-            f"bookings twice or strange: {(booked - expected).total()}": not booked - expected,
+            f"bookings that are double or unexpected: {(booked - expected).total()}": not booked - expected,
             f"late flights lost on the board: {(late - announced).total()}": not late - announced,
-            f"late flights twice or strange there: {(announced - late).total()}": not announced - late,
+            f"late flights that are double or unexpected on the board: {(announced - late).total()}": not announced
+            - late,
             f"batches of the board out of order: {disorder}": not disorder,
-            "the browser found its flight": self.count["found"] == 1,
-            f"what the doctor finds wrong in the store: {len(findings)}": not findings,
-            f"{count['refused']:,} refusals by quota; batches that got in later: {count['recovered']:,}": (
+            "the browser has found its flight": self.count["found"] == 1,
+            f"findings of the doctor in the store: {len(findings)}": not findings,
+            f"{count['refused']:,} batches refused by the quota; sent later: {count['recovered']:,}": (
                 count["recovered"] > 0
             ),
-            f"flights the dead consumer held: {count['killed with']}; booked by others: {count['again']}": (
+            f"flights locked by the killed consumer: {count['killed with']}; booked by others: {count['again']}": (
                 # The messages of lapsed transactions were delivered again, too.
                 0 < count["killed with"] <= count["again"]
                 and (count["killed with"] == count["again"] or count["lapsed"] > 0)

@@ -147,8 +147,8 @@ def run(qm: mqredis.QueueManager, url: str, folder: Path, limit: int) -> bool:
         f"archived: {counts}",
         counts == {JOURNAL: len(bodies) - cancelled, DEAD: cancelled} and cancelled > 0,
     )
-    story.check("what lies in the lake is what lay in the list", archived == sorted(bodies))
-    story.check(f"left behind: {left}", not any(left.values()))
+    story.check("the archive has the same messages as the list", archived == sorted(bodies))
+    story.check(f"messages left in the queues: {left}", not any(left.values()))
     wanted = sorted(body for body, flight in zip(bodies, rows, strict=True) if flight.route.startswith("JFK"))
     story.check(
         f"replayed: {sent:,} of {from_jfk:,}; a second time: {twice}", sorted(again) == wanted and twice == 0

@@ -30,7 +30,7 @@ BOARD = "board"
 BATCH = 256  # messages in one call, the most the broker takes
 LEASE = 8.0  # seconds after which the transaction of a dead process is aborted
 IDLE = 1.0  # seconds a reader waits before it asks whether more will come
-PAUSE, PAUSE_MAX = 0.01, 0.16  # seconds a producer stands back when the queue is full
+PAUSE, PAUSE_MAX = 0.01, 0.16  # seconds that a producer pauses when the queue is full
 
 T = TypeVar("T")
 
