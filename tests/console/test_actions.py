@@ -250,6 +250,7 @@ async def test_manager_quota_throttle_and_repair(browser: Browser, manager: Queu
         "127.0.0.1, throttle: Sends to all queues are accepted. done"
         in (await browser.get("/m/main/actions")).text
     )
+    assert [finding for finding in (await manager.doctor()).everything if finding.repairable] == []
     assert "0 findings repaired" in (await browser.act("repair")).text
 
 
