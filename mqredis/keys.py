@@ -34,13 +34,16 @@ _KEPT = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-# Keys of one queue, in the order in which every script receives them.
+# Keys of one queue, in the order in which every script receives them (lua/core/queue.lua, docs/key-layout.md).
 QUEUE_PARTS = ("q", "a", "l", "m", "s", "t", "w", "i")
+PROPERTIES, AVAILABLE, LOCKED, RECORDS, STATES, TIMERS, WAITERS, INDEX = QUEUE_PARTS
 # Keys of the manager, in the order in which every script receives them. Scripts that work on messages
 # declare the first two; those that create, open or delete queues declare all five.
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
-# What the field ``counts`` of ``meta`` and of a queue's ``q`` holds, in order (lua/core/context, lua/core/queue).
+# The number of the form of the stored data, and the only one that this release reads. lua/core/context.lua has it, too.
+SCHEMA = "6"
+# The counters of the manager (field ``counters`` of ``meta``) and of a queue (in its header), in order.
 META_COUNTS = ("history", "seq", "messages", "bytes", "time")
 QUEUE_COUNTS = ("messages", "bytes", "gone", "due", "waiting", "marks")
 

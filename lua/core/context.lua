@@ -225,7 +225,7 @@ end
 --             reader that had not asked for it yet (waiting/handoff). Then a line with the text before that follows.
 --   elements  "<length>:<value>" each, one behind the other
 --
--- mqredis/operations/invariants.py reads it, too.
+-- mqredis/operations/doctor/checks/sessions.py reads it, too.
 
 -- Keeps the elements of `reply` from the fourth up to place `upto`, behind its status, and the history number of this call.
 function context.format_slot(sequence, ids, reply, upto)

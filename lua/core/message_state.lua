@@ -1,5 +1,5 @@
 -- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
--- locked it and everything with it (core/locks). Python reads it in mqredis/operations/faults.py.
+-- locked it and everything with it (core/locks). Python reads it in mqredis/operations/doctor/stored.py.
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --

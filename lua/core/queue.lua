@@ -29,7 +29,7 @@
 --             and 4 for each text of locks that stands beside the header
 --   locks     of readers that locked plain messages (core/locks)
 --
--- mqredis/operations/snapshot.py reads it, too.
+-- mqredis/operations/doctor/snapshot.py reads it, too.
 --
 -- The table of a queue outlives the call in a function library. The next call uses it again if the header that it reads is
 -- the one that was written from this table (`text`), so that it need not be parsed. A field that may change is named in

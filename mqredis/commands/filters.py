@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis.codec import identifier, names
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
+from mqredis.models.text import LOOKUP_ID, lookup_id_of
 
 _KEYS = {"message_id": "m", "correlation_id": "c", "group_id": "g"}
-_GENERATED = re.compile("mq-[0-9a-f]{16}")
 _LETTERS = (
     (Grouping.LOGICAL_ORDER, "L"),
     (Grouping.ALL_MESSAGES_AVAILABLE, "A"),
@@ -87,7 +86,7 @@ class Filter:
         fields: list[str] = []
         if match.token is not None:
             incarnation, _, lookup_id = match.token.rpartition("-")
-            known = incarnation == self.incarnation and re.fullmatch("[0-9a-f]{16}", lookup_id)
+            known = incarnation == self.incarnation and LOOKUP_ID.fullmatch(lookup_id)
             fields.append("i" + (lookup_id if known else "-"))  # an invalid token names no message
         for name, key in _KEYS.items():
             value = matched(getattr(match, name), name)
@@ -103,7 +102,7 @@ class Filter:
         found: list[str] = []
         for name, value in self.hints:
             text = matched(value, name)
-            if not text or (name == "message_id" and isinstance(value, str) and _GENERATED.fullmatch(value)):
+            if not text or (name == "message_id" and lookup_id_of(value)):
                 return []
             found.append("h" + _KEYS[name] + text)
         return found if len(found) <= _MOST_HINTS else []

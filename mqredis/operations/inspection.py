@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ from mqredis.models.inspection import (
     StoredMessage,
     TransactionInfo,
 )
-from mqredis.models.text import Identifier, names
+from mqredis.models.text import Identifier, lookup_id_of, names
 from mqredis.models.worker import RunningHandler, WorkerInfo
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Context, Handle
@@ -34,9 +33,6 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
-
-# A message id that the broker has made from the lookup id (mqredis/models/text.py).
-_GENERATED = re.compile(r"mq-(0[0-7][0-9a-f]{14})")
 
 
 @procedure
@@ -176,11 +172,9 @@ def trail(context: Context, name: object, message: object) -> Steps[commands.Tra
         return (yield from perform(commands.trail(context.keys, path, hex_id(message))))
     if not names(message):
         raise InvalidArgument("message is empty: give the lookup id or the message id of a message")
-    made = _GENERATED.fullmatch(message) if isinstance(message, str) else None
-    found = yield from perform(
-        commands.trail(context.keys, path, made[1] if made else commands.chosen_id(message))
-    )
-    if found.entries or made:
+    lookup_id = lookup_id_of(message)
+    found = yield from perform(commands.trail(context.keys, path, lookup_id or commands.chosen_id(message)))
+    if found.entries or lookup_id:
         return found
     # It may have been sent to another queue, as a dead letter was.
     available = yield from _available(context, path, message)

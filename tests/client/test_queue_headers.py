@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 import mqredis
-from mqredis.operations import invariants, snapshot
+from mqredis.operations.doctor import snapshot
+from mqredis.operations.doctor.checks import queues
 from mqredis.steps import Procedure
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
@@ -53,11 +54,11 @@ def test_locks_unpacked_during_a_doctor_run_are_not_reported(backend: Backend) -
             queue.receive(0)
             held = queue.lock_many(4, 0)
             store = qm._run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # unpacks the locks
-            assert list(invariants.lines(store)) == []
+            assert list(queues.headers(store)) == []
             store.fences.clear()  # as if the header had been read after that
-            assert [fault.code for fault in invariants.lines(store)] == ["queue.locks"]
+            assert [fault.code for fault in queues.headers(store)] == ["queue.locks"]
             qm._run(Procedure(snapshot._drop_expanded_locks(store)))
-            assert list(invariants.lines(store)) == []
+            assert list(queues.headers(store)) == []
             queue.commit_many(held)
 
 

@@ -31,10 +31,7 @@ LAZY = (
     "mqredis.models.inspection",
     "mqredis.operations.doctor",
     "mqredis.operations.inspection",
-    "mqredis.operations.invariants",
     "mqredis.operations.pipelines",
-    "mqredis.operations.server_advice",
-    "mqredis.operations.snapshot",
     "mqredis.reports",
     "mqredis.selector",
 )

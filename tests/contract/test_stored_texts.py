@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from mqredis import scripts
+from mqredis import keys, scripts
 from mqredis.codec.claims import Claim, PageList
 from mqredis.codec.history import Counters, History, Item
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
+from mqredis.operations.doctor.checks.claims import NEVER
+from mqredis.operations.doctor.checks.policies import HELD
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
 # Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
@@ -190,3 +192,9 @@ def test_trash_entry_has_its_end_and_its_subqueue(dice: random.Random) -> None:
         text = lua.format(ends, subqueue)
         assert text == f"{ends}" + (f" {subqueue}" if subqueue else "")
         assert lua.parse(text) == (str(ends), subqueue)
+
+
+def test_constants_of_the_stored_data_are_equal_in_lua_and_python() -> None:
+    assert module("core/context").schema == keys.SCHEMA
+    assert module("core/queue").claimed == NEVER
+    assert module("features/dedup").never == HELD

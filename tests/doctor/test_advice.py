@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis.operations.server_advice import advise
+from mqredis.operations.doctor.advice import about_server
 from mqredis.operations.server_facts import ServerFacts
 
 LUA, EVICTED, FORGED = "CVE-2025-49844", "CVE-2026-23479", "CVE-2025-67733"
@@ -13,7 +13,9 @@ LATE = "redis#13793"
 
 
 def advisories(info: dict[str, str]) -> dict[str, str]:
-    return {item.where: item.text for item in advise(ServerFacts(info)) if item.code == "server.advisory"}
+    return {
+        item.where: item.text for item in about_server(ServerFacts(info)) if item.code == "server.advisory"
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,12 @@ def test_advisories_of_valkey_releases_use_valkey_versions(release: str, names: 
 
 def test_late_fsync_is_not_reported_with_appendfsync_always() -> None:
     assert LATE not in {
-        item.where for item in advise(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
+        item.where
+        for item in about_server(ServerFacts({"redis_version": "7.4.2"}, {"appendfsync": "always"}))
     }
 
 
 @pytest.mark.parametrize("release, said", [("6.0.16", True), ("6.2.0", False), ("", False)])
 def test_unsupported_release_is_reported(release: str, said: bool) -> None:
-    found = {item.code for item in advise(ServerFacts({"redis_version": release}))}
+    found = {item.code for item in about_server(ServerFacts({"redis_version": release}))}
     assert ("server.version" in found) == said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqredis.operations.snapshot import Store
+from mqredis.operations.doctor.snapshot import Store
 from tests.reliability.claim_moves import Claim, CommitClaim, ReleaseClaim
 from tests.reliability.engine import Scenario
 from tests.reliability.moves import LEASE, Clock, Create, Purge, Send, Settle, Take

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mqredis.operations.policy_invariants import HELD
+from mqredis.operations.doctor.checks.policies import HELD
 from tests.support.counts import counts, line, names, set_config, set_count, set_line
 
 GHOST = "0400000000000fff"

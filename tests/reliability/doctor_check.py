@@ -10,8 +10,9 @@ from typing import Any
 import mqredis
 from mqredis import Access, IoTimeout, Journal, Mark, MqError, Outgoing, RetryPolicy, Settings
 from mqredis.keys import ManagerKeys
-from mqredis.operations import doctor, snapshot
-from mqredis.operations.faults import Fault
+from mqredis.operations import doctor
+from mqredis.operations.doctor import snapshot
+from mqredis.operations.doctor.fault import Fault
 from mqredis.steps import Command, Refused
 from tests.reliability.check import Run, check
 from tests.reliability.corruptions import Corruption, corruptions

@@ -9,8 +9,9 @@ from typing import Any
 
 from mqredis.commands import manager as manager_commands
 from mqredis.keys import ManagerKeys
-from mqredis.operations import doctor, snapshot
-from mqredis.operations.snapshot import Store
+from mqredis.operations import doctor
+from mqredis.operations.doctor import snapshot
+from mqredis.operations.doctor.snapshot import Store
 from mqredis.status import Status
 from mqredis.steps import Call, Refused
 from tests.reliability.moves import Clock, Maintain, Step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Journal, RetryPolicy
-from mqredis.operations.snapshot import Store
+from mqredis.operations.doctor.snapshot import Store
 from tests.reliability.engine import Scenario
 from tests.reliability.moves import LEASE, Clock, Create, End, Maintain, Purge, Send, Settle, Take
 from tests.reliability.policy_moves import (

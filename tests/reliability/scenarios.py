@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqredis.operations.snapshot import Store
+from mqredis.operations.doctor.snapshot import Store
 from tests.reliability.claim_scenarios import CLAIMS
 from tests.reliability.engine import Scenario
 from tests.reliability.moves import (

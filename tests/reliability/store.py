@@ -9,8 +9,9 @@ from mqredis.commands import queues
 from mqredis.commands.common import Address
 from mqredis.keys import ManagerKeys
 from mqredis.models import QueueProperties
-from mqredis.operations import doctor, snapshot
-from mqredis.operations.snapshot import Store
+from mqredis.operations import doctor
+from mqredis.operations.doctor import snapshot
+from mqredis.operations.doctor.snapshot import Store
 from mqredis.steps import Call, Refused
 from tests.reliability.wire import Place, Refusal, Shot, Wire, fire
 from tests.support.server import RedisServer

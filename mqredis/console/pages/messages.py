@@ -9,12 +9,12 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies
 from mqredis.console.actions.base import lookup_id, needed, whole
-from mqredis.console.pages.trails import GENERATED, left
+from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
 from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
-from mqredis.models.text import identifier_of
+from mqredis.models.text import identifier_of, lookup_id_of
 
 # Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40
@@ -32,7 +32,7 @@ async def messages(visit: Visit) -> Response:
     """
     name = needed(visit.query, "queue")
     given = visit.query.get("message_id", "").strip()
-    if GENERATED.fullmatch(given) and not visit.query.get("selector"):
+    if lookup_id_of(given) and not visit.query.get("selector"):
         return visit.redirect(visit.link("/trail", queue=name, id=given))  # it names one place
     trail = [part for part in visit.query.get("trail", "").split(",") if part]
     start = visit.query.get("start") or visit.query.get("after") or "0"

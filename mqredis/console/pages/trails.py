@@ -17,8 +17,7 @@ from mqredis.models.inspection import TrailEntry
 from mqredis.models.text import identifier_of
 from mqredis.operations import inspection
 
-# A message id that the broker has made from a lookup id; and that, or a lookup id as the console shows it.
-GENERATED = re.compile(r"mq-0[0-7][0-9a-f]{14}")
+# A message id that the broker has made from a lookup id, or a lookup id as the console shows it.
 _LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
 
 

@@ -1,4 +1,4 @@
-"""Invariants of trails, which are fields of ``meta`` (see :mod:`mqredis.operations.invariants`)."""
+"""Doctor checks of trails, which are fields of ``meta``, and of the share of messages that get one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 
 from mqredis.codec.trails import TrailRecord
 from mqredis.commands.doctor import Edit
-from mqredis.operations.faults import Fault, Faults, field_of, int_of
-from mqredis.operations.snapshot import Store
+from mqredis.keys import PROPERTIES
+from mqredis.operations.doctor.fault import Fault, Faults
+from mqredis.operations.doctor.snapshot import Store
+from mqredis.operations.doctor.stored import field_of, int_of
 
 _NAME = re.compile(r"trail:([0-9a-f]{14})")
 # The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
@@ -49,7 +51,7 @@ def trails(store: Store) -> Faults:
             yield Fault("trail.left", name, "its message has left, and nothing would remove it", edits)
 
 
-def trail_shares(store: Store) -> Faults:
+def shares(store: Store) -> Faults:
     """A queue that keeps trails has a counter of them."""
     for view in store.queues.values():
         if ";" in view.path:  # it has the flags of its queue, and takes no message that is sent
@@ -57,5 +59,5 @@ def trail_shares(store: Store) -> Faults:
         share = view.fields.get("trail", "0.0")
         wanted = "l" in view.fields.get("flags", "")
         if not re.fullmatch(r"[01](\.\d+)?|\d(\.\d+)?e-\d+", share) or (wanted and float(share) == 0):
-            edits = (Edit("hset", view.keys["q"], "trail", "1.0" if wanted else "0.0"),)
+            edits = (Edit("hset", view.keys[PROPERTIES], "trail", "1.0" if wanted else "0.0"),)
             yield Fault("queue.trail", view.path, f"the share of its trails is {share!r}", edits)

@@ -1,7 +1,4 @@
-"""Invariants of dedup keys, retry policies and topics.
-
-See :mod:`mqredis.operations.invariants`.
-"""
+"""Doctor checks of dedup keys, retry policies and subscriptions of topics."""
 
 from __future__ import annotations
 
@@ -10,11 +7,13 @@ import re
 from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
-from mqredis.operations.faults import Fault, Faults, at, shown
-from mqredis.operations.snapshot import Store
+from mqredis.keys import PROPERTIES, TIMERS
+from mqredis.models.text import LOOKUP_ID
+from mqredis.operations.doctor.fault import Fault, Faults, at, shown
+from mqredis.operations.doctor.snapshot import Store
 
-# The score of a dedup key that a message in the queue holds (features/special.lua); others have the
-# end of their window.
+# The score of a dedup key that a message in the queue holds (lua/features/dedup.lua); others have
+# the end of their window.
 HELD = 9_000_000_000_000_000
 _POLICY = re.compile(
     r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
@@ -22,19 +21,17 @@ _POLICY = re.compile(
 )
 # Timers of messages that rest, or are kept for a while in ;poison (lua/features/retry).
 _RESTS = frozenset((b"b", b"s", b"w", b"p"))
-_ID = re.compile(rb"[0-9a-f]{16}")
+_ID = re.compile(LOOKUP_ID.pattern.encode())
 _KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
 
 
-def dedup(store: Store) -> Faults:
+def dedup_keys(store: Store) -> Faults:
     """A dedup key is held by exactly one message of the queue and its subqueues, or for its window."""
-    for view in store.queues.values():
-        if view.keys["q"] not in store.keys:
-            continue
+    for view in store.existing():
         held = {member[1:] for member, score in view.policies.items() if member[:1] == b"k" and score >= HELD}
         if ";" in view.path:  # the parent queue holds the keys of its subqueues, too
             for key in held:
-                edit = Edit("zrem", view.keys["t"], b"k" + key)
+                edit = Edit("zrem", view.keys[TIMERS], b"k" + key)
                 yield Fault("dedup.leak", f"{view.path}: {shown(key)}", "is held by a subqueue", (edit,))
             continue
         had: dict[bytes, str] = {}
@@ -47,19 +44,19 @@ def dedup(store: Store) -> Faults:
                 if match:
                     had[match[1]] = at(member, lid)
         for key in held - had.keys():
-            edit = Edit("zrem", view.keys["t"], b"k" + key)
+            edit = Edit("zrem", view.keys[TIMERS], b"k" + key)
             yield Fault("dedup.leak", f"{view.path}: {shown(key)}", "is held by no message", (edit,))
         for key in had.keys() - held:
-            edit = Edit("zadd", view.keys["t"], b"k" + key, HELD)
+            edit = Edit("zadd", view.keys[TIMERS], b"k" + key, HELD)
             yield Fault(
                 "dedup.missing", had[key], f"has the dedup key {shown(key)} and does not hold it", (edit,)
             )
 
 
-def retries(store: Store) -> Faults:
+def retry_policies(store: Store) -> Faults:
     """A retry policy can be read, the queue's flag tells whether there is one, and its timers name messages."""
-    for view in store.queues.values():
-        if "flags" not in view.fields or view.keys["q"] not in store.keys:
+    for view in store.existing():
+        if "flags" not in view.fields:
             continue
         text, flags = view.fields.get("retry", ""), view.fields["flags"]
         if text and not _POLICY.fullmatch(text):
@@ -67,20 +64,20 @@ def retries(store: Store) -> Faults:
         elif ";" in view.path:
             pass  # a subqueue has the flags of its queue
         elif text and "r" not in flags:
-            edit = Edit("hset", view.keys["q"], "flags", flags + "r")
+            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags + "r")
             yield Fault("retry.flag", view.path, "has a retry policy and does not know it", (edit,))
         elif not text and "r" in flags:
-            edit = Edit("hset", view.keys["q"], "flags", flags.replace("r", ""))
+            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags.replace("r", ""))
             yield Fault("retry.flag", view.path, "follows a retry policy that it does not have", (edit,))
         for member in view.policies:
             if member[:1] in _RESTS and not _ID.fullmatch(member[1:]):
-                edit = Edit("zrem", view.keys["t"], member)
+                edit = Edit("zrem", view.keys[TIMERS], member)
                 yield Fault(
                     "retry.timer", f"{view.path}: {shown(member[1:])}", "rests and is no message", (edit,)
                 )
 
 
-def topics(store: Store) -> Faults:
+def subscriptions(store: Store) -> Faults:
     """Only topics have subscriptions, and these can be read."""
     for view in store.queues.values():
         for name, text in view.fields.items():

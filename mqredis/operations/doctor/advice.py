@@ -1,24 +1,31 @@
-"""The doctor's advice about a server: what its settings mean for messages."""
+"""What the doctor advises: about the server's settings and clock, and about queues with many failed messages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
+from mqredis.commands import queues
+from mqredis.models import RetryPolicy
+from mqredis.operations import failed
+from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.server_facts import LATE, SETTINGS, ServerFacts
 from mqredis.reports import Finding, Severity
 
 # Code, place, text and severity of a finding.
 Advice = tuple[str, str, str, Severity]
+# A server's clock that differs by more than so many seconds from ours is reported.
+CLOCK_SECONDS = 5
 
 
-def advise(facts: ServerFacts) -> list[Finding]:
-    """What should be different about this server."""
+def about_server(facts: ServerFacts) -> list[Finding]:
+    """What should be different about the settings of this server."""
     checks: tuple[Callable[[ServerFacts], Iterator[Advice]], ...] = (
         _memory,
         _disk,
         _replicas,
-        _waking,
+        _wakeups,
         _release,
         _unchecked,
     )
@@ -27,6 +34,12 @@ def advise(facts: ServerFacts) -> list[Finding]:
         for check in checks
         for code, where, text, severity in check(facts)
     ]
+
+
+def about_store(store: Store, failed_messages: int) -> list[Finding]:
+    """What a snapshot shows beside broken invariants: the server's clock, and the queues with more failed messages than
+    this."""
+    return [*_clock(store), *_failed(store, failed_messages)]
 
 
 def _memory(facts: ServerFacts) -> Iterator[Advice]:
@@ -66,7 +79,7 @@ def _replicas(facts: ServerFacts) -> Iterator[Advice]:
         yield "split", "min-replicas-to-write", text, "notice"
 
 
-def _waking(facts: ServerFacts) -> Iterator[Advice]:
+def _wakeups(facts: ServerFacts) -> Iterator[Advice]:
     flags = facts.config.get("notify-keyspace-events")
     if flags is not None and not ("K" in flags and ("s" in flags or "A" in flags)):
         text = f"is {flags!r}: waiting readers are woken by PUBLISH instead; set Ks to save that"
@@ -106,3 +119,45 @@ def _unchecked(facts: ServerFacts) -> Iterator[Advice]:
             "with the checklist for production; no role may run CONFIG GET, which shows passwords, too"
         )
         yield "unchecked", "settings", text, "notice"
+
+
+def _clock(store: Store) -> list[Finding]:
+    """Findings about the server's clock, and about broker time, which makes up for its steps back."""
+    fields, found = store.hashes.get("meta", {}), []
+    lead, moved = (int(fields.get(name) or 0) for name in ("lead", "clock"))
+    ahead = (store.now_ms - lead - moved) / 1000 - datetime.now(UTC).timestamp()
+    if abs(ahead) > CLOCK_SECONDS:
+        text = (
+            f"differs by {ahead:+.0f} s from the clock of this machine; after a step forward, leases end and delayed "
+            "messages arrive too early"
+        )
+        found.append(Finding(code="server.clock", severity="warning", where="TIME", text=text))
+    if lead:
+        text = f"was set back, {lead / 1000:.0f} s in all; deadlines are not affected, nothing has to be done"
+        found.append(Finding(code="manager.clock", severity="notice", where="the server's clock", text=text))
+    return found
+
+
+def _policy(text: str) -> RetryPolicy | None:
+    """The retry policy that this text describes; none if it is damaged, which is a finding of its own."""
+    try:
+        return queues.parse_policy(text)
+    except ValueError:
+        return None
+
+
+def _failed(store: Store, bound: int) -> list[Finding]:
+    """Queues with more failed messages than ``bound``."""
+    dead_letters = failed.dead_letter_queues(
+        _policy(view.fields.get("retry", "")) for view in store.queues.values()
+    )
+    return [
+        Finding(
+            code="queue.failed",
+            severity="warning",
+            where=path,
+            text=failed.warning(path, len(view.records), bound),
+        )
+        for path, view in store.queues.items()
+        if len(view.records) > bound and failed.holds_failed(path, dead_letters)
+    ]

@@ -1,4 +1,4 @@
-"""Invariants of messages: records, positions, timers, index entries (see :mod:`mqredis.operations.invariants`)."""
+"""Doctor checks of messages: their records, positions and timers, and entries of lists and of the index."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import re
 from mqredis import codec
 from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
-from mqredis.operations.faults import Fault, Faults, at, expiry_of, int_of, shown, size_of, state_of, unlocked
-from mqredis.operations.snapshot import Store
-
-LOOKUP_ID = re.compile(r"0[0-7][0-9a-f]{14}")
+from mqredis.keys import AVAILABLE, INDEX, LOCKED, STATES, TIMERS
+from mqredis.models.text import LOOKUP_ID
+from mqredis.operations.doctor.fault import Fault, Faults, at, shown
+from mqredis.operations.doctor.snapshot import Store
+from mqredis.operations.doctor.stored import NOT_LOCKED, expiry_of, int_of, size_of, state_of, unlocked
 
 
 def strays(store: Store) -> Faults:
@@ -18,7 +19,7 @@ def strays(store: Store) -> Faults:
     missing."""
     for view in store.queues.values():
         for (part, member), value in view.strays.items():
-            edit = Edit("hdel" if part == "s" else "zrem", view.keys[part], member)
+            edit = Edit("hdel" if part == STATES else "zrem", view.keys[part], member)
             text = f"{part} holds it, but no message of this id is there or has it ({value})"
             yield Fault(f"stray.{part}", f"{view.path}: {shown(member)}", text, (edit,))
         for (part, member), value in view.misplaced.items():
@@ -26,7 +27,7 @@ def strays(store: Store) -> Faults:
             text = f"stands at {value} in {part}, where reads go by the order of equal scores"
             yield Fault(f"order.{part}", f"{view.path}: {shown(member)}", text, (edit,))
         for member in view.missing_index:
-            edit = Edit("zadd", view.keys["i"], member, 0)
+            edit = Edit("zadd", view.keys[INDEX], member, 0)
             yield Fault("index.missing", f"{view.path}: {shown(member)}", "is missing in the index", (edit,))
         for lid, size in view.bodies.items():
             yield Fault("body.orphan", at(view, lid), f"a body of {size} bytes without a message")
@@ -68,27 +69,27 @@ def positions(store: Store) -> Faults:
             if record.state and state is None:
                 yield Fault("state.malformed", where, f"state is {record.state!r:.60}")
                 continue
-            busy = state is not None and state.kind != "-"
-            locked, a, lock = record.deadline is not None, view.keys["a"], view.keys["l"]
+            busy = state is not None and state.kind != NOT_LOCKED
+            locked, available, lock = record.deadline is not None, view.keys[AVAILABLE], view.keys[LOCKED]
             edits: tuple[Edit, ...]
             if record.available and locked:
-                edits = (Edit("zrem", a, lid),) if busy else (Edit("zrem", lock, lid),)
+                edits = (Edit("zrem", available, lid),) if busy else (Edit("zrem", lock, lid),)
                 yield Fault("position.double", where, "is available and locked", edits)
             elif record.available and busy:
-                free = Edit("hset", view.keys["s"], lid, unlocked(record.state))
+                free = Edit("hset", view.keys[STATES], lid, unlocked(record.state))
                 yield Fault("position.state", where, "is available, its state says locked", (free,))
             elif locked and not busy:
-                edits = (Edit("zadd", a, lid, 0), Edit("zrem", lock, lid))
+                edits = (Edit("zadd", available, lid, 0), Edit("zrem", lock, lid))
                 yield Fault("position.state", where, "is locked, its state says by nobody", edits)
             elif not record.available and not locked and (record.delay is None or busy):
-                edit = Edit("zadd", lock if busy else a, lid, 0)
+                edit = Edit("zadd", lock if busy else available, lid, 0)
                 yield Fault("position.lost", where, "is neither available nor locked nor delayed", (edit,))
             if state is not None and state.size != size_of(record):
                 text = f"its state says {state.size} bytes, it has {size_of(record)}"
                 right = re.sub(r"^(\d+ \d+ \d+ \d+) \d+", rf"\g<1> {size_of(record)}", record.state)
-                yield Fault("state.size", where, text, (Edit("hset", view.keys["s"], lid, right),))
+                yield Fault("state.size", where, text, (Edit("hset", view.keys[STATES], lid, right),))
             if record.visible != (state is not None and state.visible and busy):
-                edit = Edit("zrem" if record.visible else "zadd", view.keys["i"], f"v{lid}", 0)
+                edit = Edit("zrem" if record.visible else "zadd", view.keys[INDEX], f"v{lid}", 0)
                 yield Fault(
                     "index.visible", where, "its mark for peeks does not agree with its state", (edit,)
                 )
@@ -101,11 +102,11 @@ def timers(store: Store) -> Faults:
         for lid, record in view.records.items():
             locked = record.deadline is not None
             if record.delay is not None and (record.available or locked):
-                edit = Edit("zrem", view.keys["t"], f"d{lid}")
+                edit = Edit("zrem", view.keys[TIMERS], f"d{lid}")
                 yield Fault("timer.delay", at(view, lid), "is delayed no more, but has a timer", (edit,))
             wanted = None if locked else expiry_of(record)
             if record.expiry != wanted:
                 what = "zrem" if wanted is None else "zadd"
-                edit = Edit(what, view.keys["t"], f"e{lid}", "" if wanted is None else int(wanted))
+                edit = Edit(what, view.keys[TIMERS], f"e{lid}", "" if wanted is None else int(wanted))
                 text = f"its expiry timer is {record.expiry}, must be {wanted}"
                 yield Fault("timer.expiry", at(view, lid), text, (edit,))

@@ -1,33 +1,23 @@
-"""What the doctor's checks share: faults, and how to read a record and a state without trusting them."""
+"""Reads stored texts without trusting them: what is damaged becomes None or 0, and never an exception.
+
+The checks of the doctor use it; other code reads the same texts with ``mqredis.codec``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mqredis.commands.doctor import Edit
-from mqredis.operations.snapshot import QueueView, Record
-from mqredis.reports import Severity
+from mqredis.operations.doctor.snapshot import Record
 
-_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])(P?)(V?)N?(P?) (\S+) (\d+)(?: \d+)?")
+# The kinds of a state (lua/core/message_state.lua): who holds the message.
+NOT_LOCKED, BY_READER, RECEIVED, SENT, MOVED, CLAIMED = "-LRSMC"
+IN_TRANSACTION = (RECEIVED, SENT, MOVED)
+
+_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])P?(V?)N?P? (\S+) (\d+)(?: \d+)?")
 # The end of a state record: kind, owner and fence, and the deliveries that are no attempts, if there are any.
 _HELD = re.compile(r" [-LRSMC]([PVN]*) \S+ \d+( \d+)?$")
 _NUMBER = re.compile(r"\d{1,16}")
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A violated invariant, with the edits that repair it."""
-
-    code: str
-    where: str
-    text: str
-    edits: tuple[Edit, ...] = ()
-    severity: Severity = "error"
-
-
-Faults = Iterator[Fault]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +26,6 @@ class State:
 
     size: int
     kind: str
-    purged: bool
     visible: bool
     owner: str
 
@@ -46,7 +35,7 @@ def state_of(record: Record) -> State | None:
     match = _STATE.fullmatch(record.state)
     if match is None:
         return None
-    return State(int(match[5]), match[6], bool(match[7] or match[9]), bool(match[8]), match[10])
+    return State(int(match[5]), match[6], bool(match[7]), match[8])
 
 
 def unlocked(text: str) -> str:
@@ -85,16 +74,6 @@ def size_of(record: Record) -> int:
     return record.size + (record.large or 0)
 
 
-def shown(member: bytes) -> str:
-    """An element of a list as text."""
-    return member.decode("utf-8", "backslashreplace").replace("\0", " ")
-
-
-def at(view: QueueView, lid: str) -> str:
-    """The name of a message in a report."""
-    return f"{view.path}: {lid}"
-
-
 def int_of(text: str | None) -> int:
-    """A counter; 0 if it is missing or damaged, which ``meta_fields`` reports."""
+    """A counter; 0 if it is missing or damaged, which ``checks.manager`` reports."""
     return int(text) if text and _NUMBER.fullmatch(text) else 0

@@ -1,4 +1,4 @@
-"""Invariants of schedules (see :mod:`mqredis.operations.invariants`)."""
+"""Doctor checks of schedules: their definitions, their messages and their queues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands.doctor import Edit
 from mqredis.errors import InvalidArgument, InvariantBroken, MissingDependency
 from mqredis.operations.cron import times_of
-from mqredis.operations.faults import Fault, Faults, shown
-from mqredis.operations.snapshot import Store
+from mqredis.operations.doctor.fault import Fault, Faults, shown
+from mqredis.operations.doctor.snapshot import Store
 
 
 def schedules(store: Store) -> Faults:

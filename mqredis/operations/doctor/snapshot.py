@@ -6,12 +6,12 @@ Pages are consistent if the history number did not change.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mqredis.commands import doctor as commands
 from mqredis.commands import queues as queue_commands
-from mqredis.keys import MANAGER_PARTS, META_COUNTS, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
+from mqredis.keys import MANAGER_PARTS, META_COUNTS, PROPERTIES, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 # Queues per call of audit.lua.
@@ -84,6 +84,10 @@ class Store:
     def key(self, part: str) -> str:
         """Name of one of the manager's own keys."""
         return self.manager.tag + part
+
+    def existing(self) -> Iterator[QueueView]:
+        """The queues that have properties. Of the others, the check of the list of queues tells."""
+        return (view for view in self.queues.values() if view.keys[PROPERTIES] in self.keys)
 
 
 @procedure

@@ -1,10 +1,11 @@
-"""Invariants of the claims of data pipelines (see :mod:`mqredis.operations.invariants`)."""
+"""Doctor checks of the claims of data pipelines, and of their pages."""
 
 from __future__ import annotations
 
 from mqredis.codec.claims import Claim, PageList
-from mqredis.operations.faults import Fault, Faults, at, state_of
-from mqredis.operations.snapshot import Store
+from mqredis.operations.doctor.fault import Fault, Faults, at
+from mqredis.operations.doctor.snapshot import Store
+from mqredis.operations.doctor.stored import CLAIMED, state_of
 
 # Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
 NEVER = float(1 << 52)
@@ -17,7 +18,7 @@ def claims(store: Store) -> Faults:
         held: dict[str, int] = {}
         for lid, record in view.records.items():
             state = state_of(record)
-            if state is None or state.kind != "C":
+            if state is None or state.kind != CLAIMED:
                 continue
             text = view.fields.get(f"claim:{state.owner}")
             if record.deadline is None or record.deadline != _draining(text):
@@ -37,7 +38,7 @@ def claims(store: Store) -> Faults:
                 )
 
 
-def claim_pages(store: Store) -> Faults:
+def pages(store: Store) -> Faults:
     """Each page belongs to a claim, which holds the messages of the page (lua/claims/claim_pages.lua)."""
     for view in store.queues.values():
         text = view.fields.get("pages", "")

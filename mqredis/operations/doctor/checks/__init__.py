@@ -1,0 +1,69 @@
+"""All invariants of the store that the doctor checks: ``CHECKS``.
+
+To add a check:
+
+1. Write a generator of :class:`~mqredis.operations.doctor.fault.Fault` in the file of its group. It gets the snapshot,
+   and its docstring is the invariant. Give a fault the edits that repair it, if there are any that lose no data.
+2. Add it to ``CHECKS``, with ``across_keys=True`` if it compares what stands in different keys.
+3. Plant the fault in ``tests/doctor/test_planted_faults.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mqredis.operations.doctor.checks import (
+    claims,
+    keys,
+    manager,
+    messages,
+    policies,
+    queues,
+    schedules,
+    sessions,
+    trails,
+    transactions,
+)
+from mqredis.operations.doctor.fault import Faults
+from mqredis.operations.doctor.snapshot import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One invariant."""
+
+    run: Callable[[Store], Faults]
+    across_keys: bool = False
+    """Does it compare different keys? If the store has changed during the snapshot, it is left out."""
+
+
+# The order of the report and of the repairs: positions of messages come before the counters of them.
+CHECKS = (
+    Check(manager.fields),
+    Check(keys.types),
+    Check(keys.names, across_keys=True),
+    Check(queues.fields),
+    Check(queues.headers, across_keys=True),
+    Check(messages.records),
+    Check(messages.positions),
+    Check(messages.timers),
+    Check(policies.dedup_keys),
+    Check(policies.retry_policies),
+    Check(policies.subscriptions),
+    Check(messages.strays),
+    Check(transactions.locked_messages, across_keys=True),
+    Check(claims.claims, across_keys=True),
+    Check(claims.pages, across_keys=True),
+    Check(transactions.operations, across_keys=True),
+    Check(manager.queue_list, across_keys=True),
+    Check(queues.counters, across_keys=True),
+    Check(manager.counters, across_keys=True),
+    Check(queues.header_values, across_keys=True),
+    Check(sessions.sessions, across_keys=True),
+    Check(sessions.handles, across_keys=True),
+    Check(sessions.waiters, across_keys=True),
+    Check(trails.trails, across_keys=True),
+    Check(trails.shares),
+    Check(schedules.schedules, across_keys=True),
+)

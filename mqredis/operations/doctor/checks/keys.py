@@ -1,0 +1,51 @@
+"""Doctor checks of the keys of a manager: their types, their times to live and their names."""
+
+from __future__ import annotations
+
+from mqredis.commands.doctor import Edit
+from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
+from mqredis.operations.doctor.fault import Fault, Faults
+from mqredis.operations.doctor.snapshot import Store
+
+TYPES = {
+    **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s", "schedules", "messages"), "hash"),
+    **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
+}
+# Keys that a manager may have beside those of its queues.
+_BESIDE = ("sinks", "workers", "schedules", "schedules:messages")
+
+
+def types(store: Store) -> Faults:
+    """Keys have the right types, and none has a time to live."""
+    for key, (kind, ttl) in store.keys.items():
+        wanted = TYPES.get(key.rpartition(":")[2])
+        if wanted and kind != wanted:
+            yield Fault("key.type", key, f"is a {kind}, must be a {wanted}")
+        if ttl >= 0:
+            yield Fault(
+                "key.ttl",
+                key,
+                f"will vanish in {ttl / 1000:.0f} s",
+                (Edit("persist", key),) if wanted else (),
+            )
+
+
+def names(store: Store) -> Faults:
+    """Every key with the manager's prefix belongs to it."""
+    tag = store.manager.tag
+    known = {tag + part for part in MANAGER_PARTS}
+    for view in store.queues.values():
+        known.update(view.keys.values())
+    present = set(store.found or ())
+    for key in store.found or ():
+        rest = key[len(tag) :]
+        if key in known or rest.startswith(("wake:", "stage:", "action:")) or rest in _BESIDE:
+            continue
+        stem, _, part = key.rpartition(":")
+        if rest.startswith("q:") and part in QUEUE_PARTS:
+            # A list without messages can be deleted; records cannot.
+            bare = f"{stem}:m" not in present and f"{stem}:q" not in present
+            edits = (Edit("unlink", key),) if bare else ()
+            yield Fault("key.orphan", key, "belongs to a queue that the manager does not know", edits)
+        else:
+            yield Fault("key.unknown", key, "is none of the keys that mqredis writes")

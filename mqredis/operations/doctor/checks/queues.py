@@ -1,0 +1,136 @@
+"""Doctor checks of queues: their properties, their counters and their headers in ``meta``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from mqredis import keys
+from mqredis.codec import history
+from mqredis.commands.doctor import Edit
+from mqredis.keys import PROPERTIES, QUEUE_COUNTS
+from mqredis.models.text import LOOKUP_ID
+from mqredis.operations.doctor.checks.claims import NEVER
+from mqredis.operations.doctor.fault import Fault, Faults
+from mqredis.operations.doctor.snapshot import QueueView, Store
+from mqredis.operations.doctor.stored import size_of
+
+_NUMBER = re.compile(r"\d{1,16}")
+_REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
+"""Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
+# The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
+_LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
+# The fields whose values a ``config`` holds, in order (lua/core/context.lua, lua/core/queue.lua).
+_META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
+_QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
+
+
+def fields(store: Store) -> Faults:
+    """The properties that every script reads exist and are well formed."""
+    for view in store.existing():
+        for name, pattern in (
+            ("generation", r"\d+"), ("flags", r"[a-z]*"), *((name, r"\d+") for name in QUEUE_COUNTS if name != "due"),
+            ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"),
+        ):  # fmt: skip
+            # Subqueues have the limits of their queue. Those that the broker creates have no fields for them.
+            optional = name.startswith("quota") and ";" in view.path
+            value = view.fields.get(name, "" if optional else None)
+            if value is None or not re.fullmatch(pattern, value):
+                yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
+        # Texts of packed locks belong into ``meta``.
+        for name, value in view.fields.items():
+            if name.startswith("lock:"):
+                text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys[PROPERTIES], name)
+                yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
+        yield from _index(view)
+        kept = view.fields.get("statistics")
+        if kept is not None and history.end_of(kept) is None:
+            edit = Edit("hdel", view.keys[PROPERTIES], "statistics")
+            yield Fault("queue.statistics", view.path, f"are no statistics: {kept!r:.80}", (edit,))
+
+
+def _index(view: QueueView) -> Faults:
+    """The mark of the index of identifiers is well formed; if not, searches build it again
+    (lua/matching/index_build)."""
+    index, upto = view.fields.get("index", ""), view.fields.get("index_at", "")
+    if not _REACH.fullmatch(index) or (upto and (index != "part" or not LOOKUP_ID.fullmatch(upto))):
+        key = view.keys[PROPERTIES]
+        edits = (Edit("hset", key, "index", "part"), Edit("hdel", key, "index_at"))
+        yield Fault("queue.index", view.path, f"its index says {index!r}, up to {upto!r}", edits)
+
+
+def headers(store: Store) -> Faults:
+    """Each header of a queue in ``meta``, and each text of packed locks, belongs to a queue."""
+    known, key = {view.keys[PROPERTIES] for view in store.queues.values()}, store.key("meta")
+    for name in store.hashes.get("headers", {}):
+        if name not in known or name not in store.keys:
+            text = "has no properties" if name in known else "the manager does not know"
+            yield Fault("queue.header", name, f"is of a queue that {text}", (Edit("hdel", key, name),))
+    for name, value in store.hashes.get("locks", {}).items():
+        if name.removeprefix("lock:") not in store.fences:
+            text = "is of locks that no queue names"
+        elif not _LOCKS.match(value):
+            text = f"is no text of locks: {value!r:.80}"
+        else:
+            continue
+        yield Fault("queue.locks", name, text, (Edit("hdel", key, name),))
+
+
+def counters(store: Store) -> Faults:
+    """The counters of queues agree with their messages, and those of parents with their subqueues."""
+    for view in store.existing():
+        truth = {
+            "messages": len(view.records),
+            "bytes": sum(size_of(record) for record in view.records.values()),
+        }
+        stem = view.path + ";"
+        below = [
+            v for path, v in store.queues.items() if path.startswith(stem) and not keys.counts_apart(path)
+        ]
+        if below or "sub_messages" in view.fields:
+            truth["sub_messages"] = sum(len(other.records) for other in below)
+            truth["sub_bytes"] = sum(size_of(record) for other in below for record in other.records.values())
+        for name, total in truth.items():
+            said = view.fields.get(name, "0" if name.startswith("sub_") else None)
+            if said != str(total):
+                text = f"says {said}, there are {total}"
+                edits = (
+                    Edit("count" if name in QUEUE_COUNTS else "hset", view.keys[PROPERTIES], name, total),
+                )
+                yield Fault("counter.queue", f"{view.path}: {name}", text, edits)
+
+
+def header_values(store: Store) -> Faults:
+    """Copies and hints in headers are right: the config agrees with the properties, ``due`` is no later than the first
+    timer and the end of the open bucket of the statistics, and ``waiting`` is set if a reader waits."""
+    yield from _config("meta", store.key("meta"), store.hashes.get("meta", {}), _META_CONFIG, " ")
+    for view in store.existing():
+        yield from _config(view.path, view.keys[PROPERTIES], view.fields, _QUEUE_CONFIG, "|")
+        times, text = _timers(view), view.fields.get("due", "")
+        ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
+        if ends is not None and (times or readable):
+            times.append(ends)
+        if times and (not readable or float(text) > min(times)):
+            edit = Edit("count", view.keys[PROPERTIES], "due", f"{max(0, min(times)):.0f}")
+            yield Fault(
+                "queue.due", view.path, f"has to be looked at by {min(times):.0f}, it says {text!r}", (edit,)
+            )
+        if view.waiters and view.fields.get("waiting", "0") != "1":
+            edit = Edit("count", view.keys[PROPERTIES], "waiting", "1")
+            yield Fault("queue.waiting", view.path, "has waiting readers that would not be notified", (edit,))
+
+
+def _timers(view: QueueView) -> list[float]:
+    """When locks, times to live, delays and policies of messages end, in ms."""
+    rows = view.records.values()
+    times = [at for row in rows for at in (row.deadline, row.expiry, row.delay) if at is not None]
+    return [at for at in (*times, *view.policies.values()) if at < NEVER]
+
+
+def _config(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:
+    # Without one a script makes it from the fields.
+    said = fields.get("config", "")
+    if said and said != between.join(fields.get(name, "") for name in parts):
+        yield Fault(
+            "config", where, f"config {said!r} is not what its fields say", (Edit("hdel", key, "config"),)
+        )
