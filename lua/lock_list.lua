@@ -43,7 +43,9 @@ end)
 -- When the lock with this fence was made, if the slot was not used since; else "".
 local function since(slot, fence)
   if redis.call("HSTRLEN", KEYS[1], slot) > largest then return "" end
-  local time, history = string.match(redis.call("HGET", KEYS[1], slot) or "", "^%d+ (%d+) %S+ %d+ (%d+) ")
+  local kept = redis.call("HGET", KEYS[1], slot)
+  local time, history
+  if kept then time, history = context.reply_moment(kept) end
   return history == fence and context.shown(time) or ""
 end
 
@@ -55,7 +57,7 @@ for n = 1, size do
   local st = state and message_state.parse(state)
     or { deliveries = 1, uncounted = 0, kind = "L", owner = lock.slot or "-", fence = lock.fence or "0" }
   local session, at = string.match(st.owner, "^(%d+)%.%d+$"), #reply
-  if string.sub(st.kind, 1, 1) ~= "L" then
+  if not message_state.is_reader_lock(st) then
     session = units[st.owner]
     if session == nil then
       local _, _, _, opened = tx.parse(redis.call("HGET", KEYS[2], st.owner) or "")
@@ -68,7 +70,7 @@ for n = 1, size do
   end
   local rec = redis.call("HSTRLEN", q.records, lock.id) <= largest and redis.call("HGET", q.records, lock.id)
   reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
-  reply[at + 3] = string.sub(st.kind, 1, 1) == "L" and since(st.owner, st.fence) or ""
+  reply[at + 3] = message_state.is_reader_lock(st) and since(st.owner, st.fence) or ""
   reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence
   reply[at + 7], reply[at + 8] = st.deliveries, st.uncounted
   reply[at + 9] = rec and record.field(rec, "message_id") or ""

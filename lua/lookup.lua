@@ -22,6 +22,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
@@ -81,12 +82,13 @@ local function at(lid)
   if not st and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
   local plain = not st and record.free[string.byte(anchor.rec, 14)]
   if plain or redis.call("ZSCORE", q.available, lid) then return not seek.expired(anchor) and anchor or nil end
-  if held ~= "" and st and st.fence == held and string.find(st.kind, "^L[^P]*$") then
+  if held ~= "" and st and st.fence == held and message_state.is_reader_lock(st)
+    and not message_state.is_purged(st) then
     anchor.held = true
     return anchor
   end
-  if mode == "peek" and st and not string.find(st.kind, "[P-]") then
-    if string.find(st.kind, "V", 1, true) then return anchor end
+  if mode == "peek" and st and message_state.is_locked(st) and not message_state.is_purged(st) then
+    if message_state.is_visible(st) then return anchor end
     return nil, status.TRANSACTION_USAGE
   end
 end

@@ -52,7 +52,7 @@ local function tell(from, id, state, due)
   if not state then
     local delay = redis.call("ZSCORE", q.timers, "d" .. id)
     state = redis.call("ZSCORE", q.available, id) and "ready" or delay and "delayed" or "locked"
-    if state == "locked" and (st and string.sub(st.kind, 1, 1) == "C" or not st and q.locks == "") then
+    if state == "locked" and (st and message_state.is_claimed(st) or not st and q.locks == "") then
       state = "claimed"
     end
     due = delay

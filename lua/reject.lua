@@ -13,6 +13,7 @@
 -- RETURNS MESSAGE_NOT_FOUND
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"
@@ -24,7 +25,7 @@ if not transaction then return context.close({ refusal }) end
 local q = queue.open(1, 2)
 local e = q and position.read(q, { lid })[1]
 if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
-if not e.st or e.st.owner ~= id or string.sub(e.st.kind, 1, 1) ~= "R" then
+if not e.st or e.st.owner ~= id or not message_state.is_received(e.st) then
   return context.close({ status.TRANSACTION_USAGE })
 end
 local texts, count = tx.read(id)

@@ -12,26 +12,32 @@ local reply = context.open()
 if reply then return reply end
 local session = string.match(slot, "^%d+")
 local found = redis.call("HMGET", KEYS[1], session, slot)
-if not found[1] then return context.close({ status.OK, "", 0, "expired" }) end
-local text = found[2] or "0 0 - 0 0 "
-text = context.slot_of(text, sequence) or text
-local last, ids = context.slot_head(text)
--- "!": a lock that was handed over, but not asked for (waiting/handoff).
-if tonumber(last) < tonumber(sequence) or (last == sequence and string.sub(ids, 1, 1) == "!") then
-  context.mark_changed()
-  local cancelled = { status.OPERATION_CANCELLED, "", context.history }
-  redis.call("HSET", KEYS[1], slot, context.format_slot(sequence, "-", cancelled, 3))
-  -- The slot may be higher than all that ever wrote: its session has to know it.
-  local mine = session == string.match(ARGV[1], "^%d+") and context.session
-  local known = context.highest(mine or found[1], slot)
-  if known then
-    redis.call("HSET", KEYS[1], session, known)
-    if mine then context.session = false end -- it is known here that this call's slot is lower
-  end
-  return context.close({ status.OK, "", 0, "never" })
+local session_text, kept = found[1], found[2]
+if not session_text then return context.close({ status.OK, "", 0, "expired" }) end
+
+local call = kept and context.reply_of_call(kept, sequence)
+if kept and not call and context.is_later(context.reply_sequence(kept), sequence) then
+  return context.close({ status.OK, "", 0, "superseded" })
 end
-if last ~= sequence then return context.close({ status.OK, "", 0, "superseded" }) end
-local _, stored = context.parse_slot(text)
-reply = { status.OK, "", 0, "done", stored[1], ids }
-for n = 4, #stored do reply[#reply + 1] = stored[n] end
-return context.close(reply)
+local ids, handed
+if call then ids, handed = context.reply_ids(call) end
+if call and not handed then
+  local stored = context.parse_reply(call)
+  reply = { status.OK, "", 0, "done", stored[1], ids }
+  for n = 4, #stored do reply[#reply + 1] = stored[n] end
+  return context.close(reply)
+end
+
+-- It never ran. A lock that was handed over (waiting/handoff) was not asked for, and lapses.
+context.mark_changed()
+local refusal = { status.OPERATION_CANCELLED }
+redis.call("HSET", KEYS[1], slot, context.format_reply(sequence, "-", refusal))
+-- The slot may be higher than all that its session has used: then the session has to know of it. If this call belongs to the
+-- same session, its own slot is lower, and context.close must not write the session again.
+local own = session == context.owner()
+local known = context.highest(own and context.session or session_text, slot)
+if known then
+  redis.call("HSET", KEYS[1], session, known)
+  if own then context.session = false end
+end
+return context.close({ status.OK, "", 0, "never" })

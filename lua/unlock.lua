@@ -15,6 +15,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/queue"
 --- require "core/position"
 --- require "core/settle"
@@ -37,7 +38,7 @@ if not context.missing then
   local entries = position.read(q, lookup_ids)
   for n = 1, #entries do
     local st = entries[n].st
-    if st and string.sub(st.kind, 1, 1) == "L" then
+    if st and message_state.is_reader_lock(st) then
       runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
       ended = ended + 1
     elseif not redis.call("ZSCORE", q.available, entries[n].lid)

@@ -9,7 +9,7 @@
 --   ARGV[3] token  "", or anything else if the last of KEYS is the key of a token
 --   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
 --
--- The key of a token is a hash with one field: "reply", the reply of the action in the form of a slot (context.format_slot). A second call
+-- The key of a token is a hash with one field: "reply", the reply of the action (context.format_reply). A second call
 -- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes the
 -- name of the key from the token and everything that the action depends on, so that another action with this token runs.
 --
@@ -26,8 +26,7 @@ function operator.repeated()
   if ARGV[3] == "" then return end
   local text = redis.call("HGET", KEYS[#KEYS], "reply")
   if not text then return end
-  local _, reply = context.parse_slot(text)
-  return context.close(reply)
+  return context.close(context.parse_reply(text))
 end
 
 -- Decide: is the log at hand? Else context.missing names it.
@@ -59,7 +58,7 @@ end
 
 -- Keeps a reply under the token: a repeated call gets it.
 function operator.keep(reply)
-  redis.call("HSET", KEYS[#KEYS], "reply", context.format_slot("0", "-", reply, #reply))
+  redis.call("HSET", KEYS[#KEYS], "reply", context.format_reply("0", "-", reply))
   redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
 end
 

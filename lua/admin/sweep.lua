@@ -18,10 +18,10 @@ function sweep.pending(q)
     local states = {}
     for n = 1, #entries do
       local st = entries[n].st
-      if string.sub(st.kind, 1, 1) ~= "S" and not string.find(st.kind, "P", 1, true)
+      if not message_state.is_sent(st) and not message_state.is_purged(st)
         and not sweep.received(q, st, known) then
-        if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
-        st.kind = string.sub(st.kind, 1, 1) .. "P"
+        if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
+        message_state.purge(st)
         states[#states + 1] = entries[n].lid
         states[#states + 1] = message_state.format(st)
       end
@@ -41,7 +41,7 @@ end
 
 -- Is it a message of a claim that is committed? `known`: up to where each owner's are.
 function sweep.received(q, st, known)
-  return string.sub(st.kind, 1, 1) == "C" and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
+  return message_state.is_claimed(st) and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
 end
 
 -- Up to which sequence this owner has committed its claims.
@@ -99,7 +99,7 @@ function sweep.unlink(q, locked)
     end
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(e.st)
-    if string.find(e.st.kind, "V", 1, true) then
+    if message_state.is_visible(e.st) then
       marks[#marks + 1] = 0
       marks[#marks + 1] = "v" .. e.lid
     end
@@ -143,7 +143,7 @@ function sweep.doomed(q)
     from = from + sweep.page
     entries = position.read(q, ids)
     for n = 1, #entries do
-      if string.sub(entries[n].st.kind, 1, 1) ~= "S" then locked[#locked + 1] = entries[n] end
+      if not message_state.is_sent(entries[n].st) then locked[#locked + 1] = entries[n] end
     end
   until #ids == 0 or #locked > 0
   return locked

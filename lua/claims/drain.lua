@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "core/message_state"
 --- require "claims/claim"
 --- require "claims/claim_pages"
 --- require "core/chunked"
@@ -57,7 +58,7 @@ end
 function drain.entries(q, ids)
   local entries, received, purged = position.read(q, ids), {}, {}
   for n = 1, #entries do
-    local to = string.find(entries[n].st.kind, "P", 1, true) and purged or received
+    local to = message_state.is_purged(entries[n].st) and purged or received
     to[#to + 1] = entries[n]
   end
   position.may_leave(q, received, "receive")

@@ -5,7 +5,7 @@
 -- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "config" made of them;
 --                     "counters": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
 --                     in ms); "<queue's first key>" its header
---                     (core/queue); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (context.format_slot);
+--                     (core/queue); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (context.format_reply);
 --                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
 -- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
 -- ARGV[1] slot  ARGV[2] sequence of the operation token, "" for a script that changes nothing
@@ -138,20 +138,18 @@ function context.owner()
   return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
 end
 
--- Is the call with this token to run? Nothing if so, else the reply. `slot`: what meta keeps of it. A session goes with all
--- its slots, so only a slot that kept nothing yet has to ask for its session.
-function context.check_token(slot)
-  if not slot then
+-- Returns nothing if the call with this token is to run, else its reply. `kept`: the saved reply of its slot. A session goes
+-- with all its slots, so only a slot that kept nothing yet has to ask for its session.
+function context.check_token(kept)
+  if not kept then
     local known = redis.call("HGET", KEYS[1], context.owner())
     if not known then return { status.SESSION_EXPIRED, context.incarnation, context.history } end
     context.session = context.highest(known, ARGV[1]) or false
     return
   end
-  local sequence, last = ARGV[2], context.slot_sequence(slot)
-  -- Both were made from numbers, so the longer or the later text is the larger number.
-  if #sequence > #last or (#sequence == #last and sequence > last) then return end
+  if context.is_later(ARGV[2], context.reply_sequence(kept)) then return end
   replay.load()
-  return replay.answer(slot)
+  return replay.answer(kept)
 end
 
 -- The text of a session, "ttl highest", once it counts this slot among its own; nothing if it does already. A slot that
@@ -204,7 +202,7 @@ function context.close(reply, upto, ids)
     context.counters, context.latest = counters, context.now
   end
   if ARGV[2] ~= "" then
-    context.write(ARGV[1], context.format_slot(ARGV[2], ids or "-", reply, upto or #reply))
+    context.write(ARGV[1], context.format_reply(ARGV[2], ids or "-", reply, upto))
     if context.session then context.write(context.owner(), context.session) end
   end
   -- A message of a topic may go to any number of queues, and unpack has its limit.
@@ -217,22 +215,29 @@ function context.close(reply, upto, ids)
   return reply
 end
 
--- The text that a session's slot keeps of its last call, field "<session>.<slot>" of meta:
+-- Saved replies -----------------------------------------------------------------------------------
+--
+-- The reply of a session's last call in a slot, as field "<session>.<slot>" of meta keeps it, so that the call gets the
+-- same reply when it is repeated. The key of an operator's token keeps a reply in the same form (admin/operator).
 --
 --   "<sequence> <ms> <ids> <status> <history> <elements>"
 --
---   ids       "-", or the ids of the messages that a repeated call reads again; "!" and an id: a lock that was handed to a
---             reader that had not asked for it yet (waiting/handoff). Then a line with the text before that follows.
---   elements  "<length>:<value>" each, one behind the other
+--   sequence  the number of the call in its slot
+--   ms        the broker time of the call
+--   ids       "-"; or the ids of the messages that a repeated call reads again, with commas between them; or "!" and an id:
+--             the lock of that message was handed to the slot before its reader asked for it (waiting/handoff). In the last
+--             case a line break follows the reply, and behind it the text that the slot kept before
+--   history   the history number of the call
+--   elements  "<length>:<value>" for each element of the reply from the fourth on, without a separator
 --
 -- mqredis/operations/doctor/checks/sessions.py reads it, too.
 
--- Keeps the elements of `reply` from the fourth up to place `upto`, behind its status, and the history number of this call.
-function context.format_slot(sequence, ids, reply, upto)
+-- Returns the text. `ids` as above. Of `reply` the status and the elements 4 to `upto` (all, if nil) are kept.
+function context.format_reply(sequence, ids, reply, upto)
   local format, code, parts = string.format, reply[1], nil
   local text = sequence .. " " .. context.now_text .. " " .. ids .. (code == 0 and " 0 " or format(" %d ", code))
     .. context.history_text .. " "
-  for n = 4, upto do
+  for n = 4, upto or #reply do
     local value = reply[n]
     if type(value) == "number" then value = format("%d", value) end
     local size = #value
@@ -248,26 +253,42 @@ function context.format_slot(sequence, ids, reply, upto)
   return parts and table.concat(parts) .. text or text
 end
 
--- The sequence of the last call of a slot, the ids it keeps, and its status, as texts.
-function context.slot_head(text)
-  return string.match(text, "^(%d+) %d+ (%S+) (%d+) ")
-end
-
--- The number of the last call of a slot.
-function context.slot_sequence(text)
+-- Returns the sequence, as text.
+function context.reply_sequence(text)
   return string.match(text, "^%d+")
 end
 
--- What a slot keeps of the call with this sequence, without the line behind it; nothing if it keeps another's.
-function context.slot_of(text, sequence)
-  local handed, before = string.match(text, "^(%d+ %d+ ![^\n]*)\n(.*)$")
-  if handed then text = context.slot_sequence(handed) == sequence and handed or before end
-  if context.slot_sequence(text) == sequence then return text end
+-- Is the sequence `left` later than `right`? Both are texts made from numbers, so the longer or the later one is larger.
+function context.is_later(left, right)
+  return #left > #right or (#left == #right and left > right)
 end
 
--- The ids of a slot's text, and the reply itself.
-function context.parse_slot(text)
-  local ids, code, history, rest = string.match(text, "^%d+ %d+ (%S+) (%d+) (%d+) (.*)$")
+-- Returns what a slot keeps of the call with this sequence, without the text it kept before; nil if it keeps another call.
+function context.reply_of_call(text, sequence)
+  local handed, before = string.match(text, "^(%d+ %d+ ![^\n]*)\n(.*)$")
+  if handed then text = context.reply_sequence(handed) == sequence and handed or before end
+  if context.reply_sequence(text) == sequence then return text end
+end
+
+-- Returns the ids, and the id of the message whose lock was handed over if that is what the ids say.
+function context.reply_ids(text)
+  local ids = string.match(text, "^%d+ %d+ (%S+)")
+  return ids, string.match(ids, "^!(.*)$")
+end
+
+-- Returns the time of the call, in ms, and its history number, both as texts.
+function context.reply_moment(text)
+  return string.match(text, "^%d+ (%d+) %S+ %d+ (%d+) ")
+end
+
+-- Returns the status of the call, as a number.
+function context.reply_status(text)
+  return tonumber(string.match(text, "^%d+ %d+ %S+ (%d+)"))
+end
+
+-- Returns the reply as the call gave it.
+function context.parse_reply(text)
+  local code, history, rest = string.match(text, "^%d+ %d+ %S+ (%d+) (%d+) (.*)$")
   local reply, at = { tonumber(code), context.incarnation, tonumber(history) }, 1
   while at <= #rest do
     local colon = string.find(rest, ":", at, true)
@@ -275,5 +296,5 @@ function context.parse_slot(text)
     reply[#reply + 1] = string.sub(rest, colon + 1, colon + size)
     at = colon + size + 1
   end
-  return ids, reply
+  return reply
 end

@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/position"
 --- require lazy "core/release"
 --- require lazy "features/features"
@@ -17,14 +18,12 @@ function lapse.locks(q, ids)
   local entries = position.read(q, ids)
   for n = 1, #entries do
     local e = entries[n]
-    local kind = string.sub(e.st.kind, 1, 1)
-    -- L locked, R received in a transaction, S sent in one
-    local new_deadline = kind ~= "L" and tx.lease(e.st.owner, e.st.fence)
+    local new_deadline = not message_state.is_reader_lock(e.st) and tx.lease(e.st.owner, e.st.fence)
     if new_deadline then
       store.extend(q, e.lid, new_deadline)
-    elseif kind == "S" then
+    elseif message_state.is_sent(e.st) then
       sent[#sent + 1] = e
-    elseif kind == "R" then
+    elseif message_state.is_received(e.st) then
       received[#received + 1] = e
     else
       locked[#locked + 1] = e

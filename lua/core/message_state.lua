@@ -1,5 +1,5 @@
--- The state text of a message, field <id> of a queue's hash s. A message has one once it was locked, unless one call
--- locked it and everything with it (core/locks). Python reads it in mqredis/operations/doctor/stored.py.
+-- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
+-- is kept in the queue's header (core/locks), and keeps it when it comes back. Python reads it in mqredis/operations/doctor/stored.py.
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
@@ -15,6 +15,60 @@ function message_state.parse(text)
     string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")
   return { deliveries = tonumber(deliveries), aborts = tonumber(aborts), moves = tonumber(moves), moved = moved,
     size = tonumber(size), kind = kind, owner = owner, fence = fence, uncounted = tonumber(uncounted) or 0 }
+end
+
+function message_state.is_locked(st)
+  return st.kind ~= "-"
+end
+
+-- Is the message locked by a reader outside a transaction?
+function message_state.is_reader_lock(st)
+  return string.sub(st.kind, 1, 1) == "L"
+end
+
+-- Was the message received in a transaction that is open?
+function message_state.is_received(st)
+  return string.sub(st.kind, 1, 1) == "R"
+end
+
+-- Is the message locked by a reader, in a transaction or not?
+function message_state.is_read(st)
+  return string.find(st.kind, "^[LR]") ~= nil
+end
+
+-- Does the lock count as a delivery? That of a message which a transaction sends or moves does not.
+function message_state.is_delivered(st)
+  return string.find(st.kind, "^[LRC]") ~= nil
+end
+
+-- Was the message sent in a transaction that is open?
+function message_state.is_sent(st)
+  return string.sub(st.kind, 1, 1) == "S"
+end
+
+-- Is the message claimed by a pipeline (claims/claim)?
+function message_state.is_claimed(st)
+  return string.sub(st.kind, 1, 1) == "C"
+end
+
+-- Was the queue purged while the message was locked? It goes when its lock ends.
+function message_state.is_purged(st)
+  return string.find(st.kind, "P", 2, true) ~= nil
+end
+
+-- May peeks see the message although it is locked?
+function message_state.is_visible(st)
+  return string.find(st.kind, "V", 2, true) ~= nil
+end
+
+-- The queue was purged: no peek sees the message any more, and its end needs a look at it.
+function message_state.purge(st)
+  st.kind = string.sub(st.kind, 1, 1) .. "P"
+end
+
+-- The message is not locked any more.
+function message_state.free(st)
+  st.kind, st.owner, st.fence = "-", "-", 0
 end
 
 function message_state.format(st)

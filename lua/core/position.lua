@@ -186,7 +186,7 @@ function position.delete(q, entries, reason)
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
-    held[n] = e.st and e.st.kind ~= "-"
+    held[n] = e.st and message_state.is_locked(e.st)
     local from = held[n] and locked or available
     from[#from + 1] = e.lid
     fields[#fields + 1] = e.lid
@@ -309,7 +309,7 @@ end
 function position.finish(q, entries, reason)
   local marks = {}
   for n = 1, #entries do
-    if string.find(entries[n].st.kind, "V", 1, true) then marks[#marks + 1] = "v" .. entries[n].lid end
+    if message_state.is_visible(entries[n].st) then marks[#marks + 1] = "v" .. entries[n].lid end
   end
   chunked.run("ZREM", q.index, marks)
   position.delete(q, entries, reason)

@@ -26,7 +26,7 @@ end
 -- Does the retry policy decide about this entry? It does about what a reader of the queue, or of its subqueue ;lapsed, had;
 -- elsewhere only about what must not come back at once.
 function release.judged(q, e)
-  if not string.find(e.st.kind, "^[LR]") then return false end
+  if not message_state.is_read(e.st) then return false end
   if e.verdict == "e" or e.rest then return true end
   return q.options.retry and (not q.parent or string.find(q.key, "%3Blapsed:q", -12, true))
 end
@@ -35,7 +35,7 @@ end
 function release.plan(q, entries)
   for n = 1, #entries do
     local e = { entries[n] }
-    if string.find(e[1].st.kind, "P", 1, true) then
+    if message_state.is_purged(e[1].st) then
       position.may_leave(q, e, "queue_purged")
     else
       if record.is_special(e[1].rec) then
@@ -59,19 +59,19 @@ function release.unlock(q, entries, aborted)
     local e = entries[n]
     local st = e.st
     ids[n] = e.lid
-    if string.find(st.kind, "V", 1, true) then redis.call("ZREM", q.index, "v" .. e.lid) end
+    if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. e.lid) end
     -- What a transaction sends or moves was not delivered.
-    e.holder = string.find(st.kind, "^[LRC]") and st.owner
+    e.holder = message_state.is_delivered(st) and st.owner
     special = special or e.holder and record.is_special(e.rec)
-    if string.find(st.kind, "P", 1, true) then
+    if message_state.is_purged(st) then
       purged[#purged + 1] = e
     else
       local to = release.judged(q, e) and judged or back
       to[#to + 1] = e
-      e.retried = e.verdict ~= "b" and st.deliveries > 0 and string.find(st.kind, "^[LR]")
+      e.retried = e.verdict ~= "b" and st.deliveries > 0 and message_state.is_read(st)
       if e.retried and to == back then retried = retried + 1 end
       if aborted then st.aborts = st.aborts + 1 end
-      st.kind, st.owner, st.fence = "-", "-", 0
+      message_state.free(st)
       if st.deliveries + st.aborts + st.moves > 0 then
         states[#states + 1] = e.lid
         states[#states + 1] = message_state.format(st)

@@ -52,7 +52,7 @@ function session.used(number)
     for n = from, math.min(from + session.chunk - 1, highest) do slots[#slots + 1] = number .. "." .. n end
     local kept = redis.call("HMGET", KEYS[1], unpack(slots))
     for n = 1, #slots do
-      if kept[n] then last = math.max(last, tonumber(string.match(kept[n], "^%d+ (%d+)"))) end
+      if kept[n] then last = math.max(last, tonumber((context.reply_moment(kept[n])))) end
     end
   end
   return last, ttl
@@ -66,8 +66,8 @@ function session.last_used(number)
   for n = 0, upto do
     local slot = number .. "." .. n
     if redis.call("HSTRLEN", KEYS[1], slot) <= session.largest then
-      local time = string.match(redis.call("HGET", KEYS[1], slot) or "", "^%d+ (%d+)")
-      last = math.max(last, tonumber(time or 0))
+      local kept = redis.call("HGET", KEYS[1], slot)
+      if kept then last = math.max(last, tonumber((context.reply_moment(kept)))) end
     end
   end
   return last, ttl, upto + 2

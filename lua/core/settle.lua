@@ -90,7 +90,7 @@ function settle.others(q, others, plain, lost, lease)
   for n = 1, #others, 3 do
     local action, fence, lid = others[n], others[n + 1], others[n + 2]
     local e = held[lid]
-    if e and e.st and string.sub(e.st.kind, 1, 1) == "L" and e.st.fence == fence
+    if e and e.st and message_state.is_reader_lock(e.st) and e.st.fence == fence
       and not (overdue and settle.lapsed(q, lid)) then
       local kind = string.sub(action, 1, 1)
       if string.find(kind, "[abe]") then
@@ -102,7 +102,7 @@ function settle.others(q, others, plain, lost, lease)
         action = "j"
       end
       -- A purged message leaves as purged, whatever its reader says.
-      local to = (action == "c" or action == "j") and string.find(e.st.kind, "P", 2, true) and done.p or done[action]
+      local to = (action == "c" or action == "j") and message_state.is_purged(e.st) and done.p or done[action]
       to[#to + 1] = e
       held[lid] = nil
     else
@@ -133,7 +133,7 @@ end
 -- Why a lock with this fence is lost.
 function settle.why(q, e, fence)
   if not e then return "g" end
-  if e.st then return (e.st.fence == fence or string.sub(e.st.kind, 1, 1) == "-") and "a" or "f" end
+  if e.st then return (e.st.fence == fence or not message_state.is_locked(e.st)) and "a" or "f" end
   claim_pages.load()
   local list = claim_pages.find(q, e.lid)
   return list and list.seq ~= fence and "f" or "a"

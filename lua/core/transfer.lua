@@ -44,7 +44,7 @@ function transfer.move(q, target, entries, kept)
     st.size = st.size + #e.rec - #old[n]
     if anew then st.uncounted = st.deliveries end
     st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
-    st.kind, st.owner, st.fence = "-", "-", 0
+    message_state.free(st)
     e.st = st
     bytes = bytes + st.size
     ids[n] = e.lid

@@ -84,7 +84,7 @@ function copy.put(q, to, e, class, reason)
   local large = e.large or record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
   local flag = record.set_flag(e.rec, record.bits.special)
   local st = e.st
-  if reason == "receive" and (not st or st.kind == "-") then
+  if reason == "receive" and (not st or not message_state.is_locked(st)) then
     -- Taken without a lock, so this delivery is not in its state.
     st = { deliveries = (st and st.deliveries or 0) + 1, aborts = st and st.aborts or 0, moves = st and st.moves or 0,
       moved = st and st.moved or 0 }

@@ -145,7 +145,7 @@ function commit.read(transaction, part, rows, states, aborting)
 end
 
 function commit.add_entry(transaction, part, row, e, aborting)
-  if e.st.owner ~= transaction.id or e.st.kind == "-" then return end
+  if e.st.owner ~= transaction.id or not message_state.is_locked(e.st) then return end
   local entries, kind = part.entries or { S = {}, R = {}, X = {}, back = {}, targets = {} }, part.kinds[row]
   local list = entries[kind]
   if kind == "M" then

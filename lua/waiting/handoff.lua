@@ -18,11 +18,10 @@ function handoff.reader(waiter)
   local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
   if not slot or slot == ARGV[1] then return end
   local kept = redis.call("HGET", KEYS[1], slot) or ""
-  local last, ids, code = context.slot_head(kept)
-  if ids ~= "-" or code + 0 ~= status.WAITING then return end
+  if kept == "" or context.reply_ids(kept) ~= "-" or context.reply_status(kept) ~= status.WAITING then return end
   local key, channel = notify.channel(slot, database)
   if (notify.listeners(channel) or 0) == 0 then return end
-  return slot, key, channel, lease, string.format("%d", last + 1), kept
+  return slot, key, channel, lease, string.format("%d", context.reply_sequence(kept) + 1), kept
 end
 
 -- Publishes the reply to the reader, protected as a notification is. Where it may not be published the reader is notified
@@ -48,7 +47,8 @@ function handoff.offer(q, lid, rec)
   q.arrived = false
   redis.call("ZREM", q.waiters, waiter)
   local reply = { status.OK, "", context.history, number, deadline, context.now_text, 0 }
-  context.write(slot, context.format_slot(sequence, "!" .. lid, reply, 7) .. "\n" .. before)
+  local text = context.format_reply(sequence, "!" .. lid, reply)
+  context.write(slot, text .. "\n" .. before)
   return { channel, key, slot, sequence, lid, number, deadline, rec }
 end
 
@@ -65,7 +65,7 @@ end
 function handoff.confirm(q)
   local reply, lid = context.handover.reply, context.handover.lid
   reply[3], reply[6] = context.history, context.now_text
-  redis.call("HSET", KEYS[1], ARGV[1], context.format_slot(ARGV[2], lid, reply, 7))
+  redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], lid, reply))
   message.all(q, reply, position.read(q, { lid }))
   return reply
 end
