@@ -170,6 +170,7 @@ reliability-full: $(VENV)/.dev redis ## the same at full size (hours), with Java
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import-linter, hadolint
 	$(PY) -m tools.generate_blocking --check
+	$(PY) -m tools.lua_callers --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
@@ -193,6 +194,7 @@ wheel: $(VENV)/.dev ## build sdist and wheel into dist
 
 format: $(VENV)/.dev ## write the generated sources and pages, and let ruff format the sources
 	$(PY) -m tools.generate_blocking
+	$(PY) -m tools.lua_callers
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(PY) -m tools.script_docs

@@ -1,6 +1,7 @@
 -- Show what the store holds, for the doctor, page by page. Changes nothing but the form of packed locks.
 -- MS-MQDMPR 3.1.1 Abstract Data Model
 --
+-- CALLERS audit in mqredis/commands/doctor.py
 -- KEYS admin
 -- QUEUE[1+] queues to look at
 -- ARGV[3] place  "" to begin, "+n 0" to begin at the n-th key, else the place that the last call answered

@@ -2,6 +2,7 @@
 -- operation (a fence "+<lease ms>" in send.lua, receive.lua, publish.lua, lookup.lua and move.lua).
 -- MS-MQDMPR 3.1.7.1.8 Create Transaction
 --
+-- CALLERS begin in mqredis/commands/transactions.py
 -- KEYS message
 -- ARGV[3] transaction  id
 -- ARGV[4] lease  ms

@@ -2,6 +2,7 @@
 -- match. One call changes some hundred messages; a message that came after the first call is not touched.
 -- docs/operating.md
 --
+-- CALLERS bulk in mqredis/commands/bulk.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue; the target of a move; queues of their dead letters, copies and acknowledgements

@@ -1,6 +1,7 @@
 -- End a transaction: commit makes what it sent appear and what it received go, abort undoes both; or prepare it.
 -- MS-MQDMPR 3.1.4.3 Transaction Prepare, 3.1.4.4 Transaction Commit, 3.1.4.5 Transaction Abort
 --
+-- CALLERS end in mqredis/commands/transactions.py
 -- KEYS message
 -- QUEUE[1+] every queue it touched, targets of moves and parents of subqueues
 -- ARGV[3] transaction  id

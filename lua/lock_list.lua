@@ -3,6 +3,7 @@
 -- in the list until another call gives the message back.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
+-- CALLERS locks in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] count  locks at most

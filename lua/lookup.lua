@@ -1,6 +1,7 @@
 -- Read one particular message: peek, take, lock, or receive in a transaction, by lookup id. Never waits.
 -- MS-MQDMPR 3.1.7.1.13 Read Message By Lookup Identifier, 3.1.7.3.3 Seek Available Message Position With Id
 --
+-- CALLERS lookup in mqredis/commands/read.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,6 +1,7 @@
 -- Serve due timers of a queue that no other call works on: expiries, delays, lapsed locks and transactions.
 -- MS-MQDMPR 3.1.7.2.7 Time To Be Received Timer Expired
 --
+-- CALLERS maintain in mqredis/commands/manager.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

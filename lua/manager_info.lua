@@ -1,6 +1,7 @@
 -- State of the queue manager.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
+-- CALLERS info in mqredis/commands/manager.py, arrival in mqredis/drivers/attempt.py
 -- KEYS admin
 -- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
 --   throttled, quota_messages, quota_bytes

@@ -1,6 +1,7 @@
 -- Change the queue manager: throttle, quotas, and the clock of a test manager.
 -- MS-MQDMPR 3.1.7.2.5-6 Begin and End Flow Control, 3.1.1.1 QueueManagerQuota
 --
+-- CALLERS update in mqredis/commands/manager.py
 -- KEYS message
 -- ARGV[3] what  throttled | quota | clock
 -- ARGV[4] value  "1" or "0"; quota in messages, "" none; ms to move the clock by

@@ -2,6 +2,7 @@
 -- what is due and not served yet. All times are as users are shown them (context.shown).
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
+-- CALLERS _messages in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2] its ;retry

@@ -2,6 +2,7 @@
 -- its token; a later call learns what came of it.
 -- docs/operating.md
 --
+-- CALLERS record in mqredis/commands/actions.py
 -- KEYS message
 -- QUEUE[1+] the log of actions (admin/operator)
 -- KEYS the key of the token (admin/operator)

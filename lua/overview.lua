@@ -1,6 +1,7 @@
 -- What is in each of these queues and passes through them, from counters alone. Changes nothing and serves no timers.
 -- MS-MQDMPR 3.1.1.2 Queue
 --
+-- CALLERS overview in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1+] the queues
 -- RETURNS OK now in ms, how many of the queues this reply tells of (the others are for the next call), then of each of these: "" if

@@ -1,6 +1,7 @@
 -- Show messages without taking them; with a cursor its current or its next one.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message, 3.1.7.1.14 Peek Next Message, 3.2.7.2-3
 --
+-- CALLERS peek in mqredis/commands/read.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

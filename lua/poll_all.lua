@@ -2,6 +2,7 @@
 -- handed to the reader? Changes nothing but the form of packed locks (core/locks).
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
+-- CALLERS poll_all in mqredis/commands/manager.py
 -- KEYS message
 -- QUEUE[1+] the queues
 -- ARGV[3+] slot, sequence  slots that wait, each with the sequence of its last call

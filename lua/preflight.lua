@@ -2,6 +2,7 @@
 -- first half behind, so a client asks before it begins. Changes nothing.
 -- MS-MQDMPR 3.1.3 Initialization
 --
+-- CALLERS preflight in mqredis/commands/manager.py
 -- KEYS admin
 -- ARGV[3] channel  of a notification
 -- RETURNS OK names of commands that are refused, in lower case; none where the server cannot tell (before Redis 7)

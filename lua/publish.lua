@@ -1,6 +1,7 @@
 -- Publish 1..N messages: put each into every queue that subscribed to the topic, all of them or none.
 -- MS-MQDMPR 3.1.7.1.27 Enqueue Message To An Open Queue, of a topic: docs/semantics.md
 --
+-- CALLERS send_texts in mqredis/commands/send.py
 -- KEYS message
 -- QUEUE[1] the topic
 -- QUEUE[2+] subscribers

@@ -1,6 +1,7 @@
 -- Close a handle. A subqueue is deleted with its last handle if it is empty and no open transaction moves a message there.
 -- MS-MQDMPR 3.1.7.1.6 Close Queue
 --
+-- CALLERS close_handle in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,6 +1,7 @@
 -- Create a queue. Subqueues and the queues of the broker are created by queue_open.lua and queue_ensure.lua.
 -- MS-MQDMPR 3.1.7.1.3 Create Queue
 --
+-- CALLERS create in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the new queue
 -- ARGV[3] name  as written

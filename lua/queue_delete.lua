@@ -1,6 +1,7 @@
 -- Delete a queue with its subqueues and everything in them, locked or not. Readers that wait on it are notified at once.
 -- MS-MQDMPR 3.1.7.1.4 Delete Queue
 --
+-- CALLERS delete in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the queue
 -- QUEUE[2+] its subqueues, then the queues of their dead letters, copies and acknowledgements

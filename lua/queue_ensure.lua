@@ -2,6 +2,7 @@
 -- not exist is skipped. A client calls it after a script has returned KEYS_CHANGED.
 -- MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
 --
+-- CALLERS ensure in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1+] the queues to create, then their parents
 -- ARGV[3+] name  of each queue to create, not encoded; each has a ";"

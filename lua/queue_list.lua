@@ -1,6 +1,7 @@
 -- Names of all queues, subqueues included.
 -- MS-MQDMPR 3.1.1.1 QueueManager, QueueCollection
 --
+-- CALLERS names in mqredis/commands/queues.py
 -- KEYS admin
 -- RETURNS OK names
 -- FLAGS no-writes

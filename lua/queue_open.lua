@@ -2,6 +2,7 @@
 -- creates it.
 -- MS-MQDMPR 3.1.7.1.5 Open Queue
 --
+-- CALLERS open_handle in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,6 +1,7 @@
 -- Temporary queues whose owner is gone: "reply$.<session>.<number>" of sessions that are closed or forgotten.
 -- MS-MQDMPR has no temporary queues: docs/semantics.md
 --
+-- CALLERS orphans in mqredis/commands/features.py
 -- KEYS admin
 -- RETURNS OK names
 -- FLAGS no-writes

@@ -1,6 +1,7 @@
 -- Change properties of a queue. Messages that are in the queue stay, whatever a new quota says.
 -- MS-MQDMPR 3.1.1.2 Queue
 --
+-- CALLERS update in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the queue
 -- ARGV[3] flags  letters of properties to set, "" none

@@ -1,6 +1,7 @@
 -- Take, lock or receive in a transaction the first available messages of a queue; settle earlier locks on the way.
 -- MS-MQDMPR 3.1.7.1.10 Dequeue Message, 3.1.7.1.11 Dequeue Message Begin, 3.2.7.4 Get Next Message For Dequeue
 --
+-- CALLERS receive in mqredis/commands/read.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -2,6 +2,7 @@
 -- is in force again, and its times count anew; only its dedup key is not taken a second time.
 -- docs/semantics.md, "Beyond MSMQ"
 --
+-- CALLERS redrive in mqredis/commands/features.py
 -- KEYS message
 -- QUEUE[1] the queue they are in
 -- QUEUE[2+] the parent of a subqueue; the queues they go to

@@ -1,6 +1,7 @@
 -- Mark a message received in an open transaction as rejected: at commit it leaves with a negative acknowledgement.
 -- MS-MQRR 3.1.4.14 R_SetUserAcknowledgementClass
 --
+-- CALLERS reject in mqredis/commands/transactions.py
 -- KEYS message
 -- QUEUE[1] the queue it was received from
 -- ARGV[3] transaction  id

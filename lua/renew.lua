@@ -1,6 +1,7 @@
 -- Renew the lease of a transaction. Its messages keep their old deadline until their queue looks at it (core/lapse).
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
+-- CALLERS renew in mqredis/commands/transactions.py
 -- KEYS message
 -- ARGV[3] transaction  id
 -- ARGV[4] fence  of the transaction

@@ -1,6 +1,7 @@
 -- Carry out what the doctor decided, if the manager is still as it was when the doctor looked.
 -- MS-MQDMPR 3.1.1 Abstract Data Model
 --
+-- CALLERS repair in mqredis/commands/doctor.py
 -- KEYS admin
 -- QUEUE[1+] queues to mend
 -- KEYS schedules, schedules:messages (admin/schedules)

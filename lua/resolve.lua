@@ -1,6 +1,7 @@
 -- What became of a call whose reply was lost. If it never ran, it never will: its place is taken here.
 -- docs/guarantees.md
 --
+-- CALLERS resolve in mqredis/commands/manager.py
 -- KEYS message
 -- ARGV[3] slot  of the token in question
 -- ARGV[4] sequence  of the token in question

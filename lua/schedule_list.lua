@@ -1,6 +1,7 @@
 -- The schedules of a queue manager, or those whose time has come. Changes nothing.
 -- docs/worker.md
 --
+-- CALLERS listing in mqredis/commands/schedules.py
 -- KEYS message
 -- KEYS schedules, schedules:messages (admin/schedules)
 -- ARGV[3] due  "1": only those whose time has come, without their messages; "0": all

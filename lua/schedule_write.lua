@@ -2,6 +2,7 @@
 -- nothing. Who sends the message of a time writes the next time with the same call, so that each time fires once.
 -- docs/worker.md
 --
+-- CALLERS write in mqredis/commands/schedules.py
 -- KEYS message
 -- QUEUE[1+] the queue of the schedule, if ARGV[9] names it; the log of actions (admin/operator)
 -- KEYS schedules, schedules:messages (admin/schedules), then the key of a token, if ARGV[3] is not "" (admin/operator)

@@ -1,6 +1,7 @@
 -- Put 1..N messages into a queue: all of them, or none.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
+-- CALLERS send_texts in mqredis/commands/send.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue, and queues that KEYS_CHANGED named

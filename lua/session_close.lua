@@ -1,6 +1,7 @@
 -- Close a session: its slots, what they remember, and its handles are gone.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
+-- CALLERS parting in mqredis/drivers/attempt.py
 -- KEYS admin
 -- ARGV[3] session  number
 -- RETURNS OK

@@ -1,6 +1,7 @@
 -- Sessions, a page at a time.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
+-- CALLERS sessions in mqredis/commands/inspection.py
 -- KEYS admin
 -- ARGV[3] count  sessions at most; a page ends early if its sessions use many slots
 -- ARGV[4] score  in `idle`, and ARGV[5] the number, of the last session of the page before; "" for the first page

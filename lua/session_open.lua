@@ -1,6 +1,7 @@
 -- Open a session, or touch one; create the queue manager if the server does not have it yet.
 -- MS-MQDMPR 3.1.1.1 QueueManager, 3.1.3 Initialization
 --
+-- CALLERS arrival in mqredis/drivers/attempt.py
 -- KEYS admin
 -- ARGV[3] schema  number this client writes
 -- ARGV[4] ttl  ms a session may lie idle

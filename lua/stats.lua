@@ -1,6 +1,7 @@
 -- Statistics of a queue and of what stands beside it, of one moment.
 -- MQMQ 2.3.11-12; docs/semantics.md, "What an MSMQ user has"
 --
+-- CALLERS statistics in mqredis/commands/features.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2] its journal

@@ -1,6 +1,7 @@
 -- What came, left, failed and was tried again in these queues in each period of 5 minutes of the last day.
 -- MQMQ 2.3.11-12
 --
+-- CALLERS history in mqredis/commands/history.py
 -- KEYS message
 -- QUEUE[1+] the queues
 -- ARGV[3] buckets  so many buckets before the one that is open

@@ -1,6 +1,7 @@
 -- Keeps the counters of a queue, for the rates that stats.lua tells: the last two samples stay.
 -- MQMQ 2.3.11-12
 --
+-- CALLERS sample in mqredis/commands/features.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- RETURNS OK

@@ -1,6 +1,7 @@
 -- Subscribe a queue to a topic, change its selector, or end its subscription.
 -- MS-MQDMPR has no topics: docs/semantics.md
 --
+-- CALLERS subscribe in mqredis/commands/features.py
 -- KEYS admin
 -- QUEUE[1] the topic
 -- QUEUE[2] the subscriber

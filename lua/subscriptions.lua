@@ -1,6 +1,7 @@
 -- The subscriptions of a topic.
 -- MS-MQDMPR has no topics: docs/semantics.md
 --
+-- CALLERS subscriptions in mqredis/commands/features.py
 -- KEYS admin
 -- QUEUE[1] the topic
 -- RETURNS OK per subscription: encoded name of the queue, text of features/subscription

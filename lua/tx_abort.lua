@@ -1,6 +1,7 @@
 -- Abort an open transaction, as an operator decides. The client that had begun it is refused from then on.
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
+-- CALLERS abort in mqredis/commands/bulk.py
 -- KEYS message
 -- QUEUE[1+] every queue it touched, targets of moves and parents of subqueues
 -- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)

@@ -1,6 +1,7 @@
 -- Open transactions, a page at a time: a few steps of a scan of the log, so a page may be shorter or longer than was asked for.
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
+-- CALLERS transactions in mqredis/commands/inspection.py
 -- KEYS message
 -- ARGV[3] cursor  of the scan, "0" for the first page
 -- ARGV[4] operations  how many of each transaction are told

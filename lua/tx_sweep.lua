@@ -1,6 +1,7 @@
 -- Forget transactions whose lease is over, up to 64 in a call. Each queue gives its messages back by itself (core/lapse).
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
+-- CALLERS sweep in mqredis/commands/transactions.py
 -- KEYS message
 -- RETURNS OK number of transactions forgotten
 -- RETURNS CONTINUE number of transactions forgotten by this call; there may be more

@@ -2,6 +2,7 @@
 -- locks is refused from then on, since its fence is no longer the one of a lock.
 -- docs/operating.md
 --
+-- CALLERS unlock in mqredis/commands/bulk.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue; queues of their dead letters, copies and acknowledgements

@@ -1,6 +1,7 @@
 -- The sessions whose readers wait in these queues. Changes nothing.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
+-- CALLERS waiters in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1+] the queues
 -- RETURNS OK number of queues that this reply covers (the next call takes the others), then for each of these

@@ -1,6 +1,7 @@
 -- The heartbeat of a worker: stores its record, and returns the commands of operators.
 -- docs/operating.md
 --
+-- CALLERS beat in mqredis/commands/workers.py
 -- KEYS message
 -- KEYS workers (admin/workers)
 -- ARGV[3] id  of the worker

@@ -1,6 +1,7 @@
 -- The workers that live, and the pauses that operators have set. Changes nothing.
 -- docs/operating.md
 --
+-- CALLERS listing in mqredis/commands/workers.py
 -- KEYS message
 -- KEYS workers (admin/workers)
 -- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context); then field and text of each worker and each pause, as

@@ -1,6 +1,7 @@
 -- Send a command to one worker, or set or end a pause of a queue or consumer for all workers.
 -- docs/operating.md
 --
+-- CALLERS order in mqredis/commands/workers.py
 -- KEYS message
 -- QUEUE[1+] the log of actions (admin/operator)
 -- KEYS workers (admin/workers), then the key of a token, if ARGV[3] is not "" (admin/operator)

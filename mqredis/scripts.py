@@ -24,7 +24,7 @@ BUILT = "built"
 MESSAGES = "messages"
 _TOGETHER = ("send", "receive", "settle", "commit", "reject", "begin", "peek", "stop_waiting")
 
-_HEADER = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
+_HEADER = re.compile(r"^-- (CALLERS|KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 _WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
 
 

@@ -10,13 +10,14 @@ from mqredis import scripts
 from tools.written_page import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
-_ROW = re.compile(r"^-- (KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
+_ROW = re.compile(r"^-- (CALLERS|KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 HEAD = """# Scripts
 
 Each script handles one event in one atomic step. This page is generated from the headers in `lua/`
 (`python -m tools.script_docs`). Tests compare the headers with the commands that call the scripts, the statuses that
 they return and the keys that they touch.
 
+- `CALLERS` are the functions of mqredis that call the script.
 - `KEYS` is `message` (`meta txs`, then eight keys for each queue), `admin` (`meta txs queues handles idle`, then eight
   keys for each queue) or `plain` (`meta`, then `m q a` of one queue, of which `q` is only a name).
   [Keys](key-layout.md) describes the keys. `QUEUE[n]` are the queues.
@@ -55,7 +56,7 @@ def _escape(text: str) -> str:
 
 
 def _cell(kind: str, text: str) -> str:
-    if kind.startswith("QUEUE"):
+    if kind == "CALLERS" or kind.startswith("QUEUE"):
         return _escape(text).replace("|", r"\|")
     word, space, rest = text.partition(" ")
     if kind == "KEYS" and rest:  # keys besides those of the first row, in words

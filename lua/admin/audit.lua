@@ -4,6 +4,7 @@
 --- require "core/record"
 --- require "claims/claim"
 --- require "claims/claim_pages"
+--- used by audit
 -- Reads every key of the manager and of the queues in KEYS for the doctor, page by page. Each row describes one item at one
 -- moment, so a page is consistent. Two pages are consistent with each other if the history number is the same.
 --

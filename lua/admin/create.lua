@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
+--- used by queue_create, queue_ensure, queue_open
 -- Creation of queues. Used by queue_create.lua, queue_open.lua (subqueues) and queue_ensure.lua (queues of the broker).
 local create = {}
 

@@ -3,6 +3,7 @@
 --- require "core/queue"
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
+--- used by bulk, operator_record, schedule_write, tx_abort, unlock, worker_order
 -- Actions of operators: a token that lets an action run once, and the log of actions. A script of an operator has these
 -- arguments first:
 --

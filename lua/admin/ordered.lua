@@ -1,3 +1,4 @@
+--- used by admin/scheduled, lock_list, message_list, session_list
 -- Pages of a sorted set in its own order, by score and then by member. The next page begins behind a pair of score and
 -- member, whether that pair is still in the set or not, so that elements which come and go move no others to another page.
 local ordered = {}

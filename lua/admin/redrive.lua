@@ -4,6 +4,7 @@
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
 --- require lazy "features/trace"
+--- used by bulk, redrive
 -- Dead letters, journal copies and poison messages go back to the queue they came from, as new messages. What a message
 -- asked for is in force again, and its times count anew; only its dedup key is not taken a second time.
 local redrive = {}

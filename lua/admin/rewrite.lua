@@ -4,6 +4,7 @@
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/copy"
+--- used by bulk
 -- Changes of messages that wait, available or delayed: another time, or another priority. Such a message leaves its place,
 -- and arrives again with a new record and a new id.
 local rewrite = {}

@@ -2,6 +2,7 @@
 --- require "core/position"
 --- require "admin/ordered"
 --- require lazy "matching/filter"
+--- used by bulk
 -- The delayed messages of a queue, in the order in which they become available: the timers "d"id of q.timers.
 local scheduled = { most = 1000, page = 100 }
 

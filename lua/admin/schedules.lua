@@ -4,6 +4,7 @@
 --- require "core/record"
 --- require lazy "features/features"
 --- require lazy "features/other_queues"
+--- used by schedule_write
 -- The schedules of a queue manager. A script is given two keys for them behind those of the queues:
 --
 --   schedules           hash  "<name>": "<next ms> <JSON>" (mqredis/codec/schedules.py); 0: the schedule is paused

@@ -6,6 +6,7 @@
 --- require lazy "claims/claim_pages"
 --- require "core/store"
 --- require "core/message_state"
+--- used by purge, queue_delete
 -- Removal of many messages at once, for purge and delete.
 local sweep = { page = 256 }
 

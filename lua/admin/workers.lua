@@ -1,4 +1,5 @@
 --- require "core/context"
+--- used by worker_beat, worker_order
 -- The workers of a queue manager, and what operators have told them: the hash `workers`, whose key a script is given behind
 -- those of the queues. Fields:
 --

@@ -5,6 +5,7 @@
 --- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
+--- used by claim_commit, claim_release, queue_delete
 -- Removes the messages of a claim that is committed. They count as received from the commit on and leave a page in each
 -- call of claim_commit.lua, claim_release.lua or queue_delete.lua.
 local drain = {}

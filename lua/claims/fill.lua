@@ -9,6 +9,7 @@
 --- require "core/store"
 --- require lazy "features/group_lock"
 --- require lazy "matching/search"
+--- used by claim
 -- Fills a claim from the front of its queue, a page in each call of claim.lua: fill.plan decides what the page takes,
 -- fill.apply locks it.
 --

@@ -5,6 +5,7 @@
 --- require "core/record"
 --- require lazy "features/dedup"
 --- require lazy "features/features"
+--- used by stage_publish
 -- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
 -- stage_publish.lua, which decides with publish.refuses and publish.plan and writes with publish.put.
 --

@@ -1,4 +1,5 @@
 --- require "core/context"
+--- used by stage, stage_discard, stage_list, stage_publish, stage_withdraw
 -- Sinks of data pipelines: the state that makes each batch be published exactly once (docs/decisions/pipelines.md). Used by
 -- stage.lua, stage_list.lua, stage_discard.lua, stage_publish.lua and stage_withdraw.lua. Messages are first stored in
 -- stages, one for each task and queue, which expire; then a batch is published by its manifest, the names of its stages

@@ -1,3 +1,4 @@
+--- used by core/context, core/locks, core/queue, features/features
 -- What a function library keeps from call to call: results that depend on a text alone, by that text; and the tables of
 -- queues, by their first key (core/queue). All other state of a call is in core/context.
 local cache = {

@@ -1,3 +1,4 @@
+--- used by admin/sweep, claims/drain, claims/fill, core/locks, core/position, core/settle, core/store and 7 more
 -- Commands with many arguments. A list may be longer than what unpack gives at once, 7,999 values: a message has up to
 -- four elements in the index, a transaction 1,000 messages, and a group any number of them. So a command is run for one
 -- slice after the other. Most lists are one slice, and cost what the command alone would.

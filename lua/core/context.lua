@@ -1,5 +1,6 @@
 --- require "core/cache"
 --- require lazy "core/replay"
+--- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/rewrite, admin/scheduled and 119 more
 -- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
 --
 -- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "config" made of them;

@@ -7,6 +7,7 @@
 --- require lazy "features/features"
 --- require lazy "features/trail"
 --- require lazy "transactions/tx"
+--- used by admin/schedules, claims/publish, features/topic, publish, send
 -- Enqueue Message (3.1.7.1.9) behind its checks: messages get a lookup id and a place in their queue.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 

@@ -1,4 +1,5 @@
 --- require "core/context"
+--- used by queue_close, queue_delete, queue_info, queue_open
 -- Open handles (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of
 -- KEYS[4], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
 local handle = {}

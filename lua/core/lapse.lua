@@ -5,6 +5,7 @@
 --- require lazy "features/features"
 --- require "core/store"
 --- require lazy "transactions/tx"
+--- used by core/timers
 -- Expired leases and timers of a queue. Loaded only when there are some.
 local lapse = {}
 

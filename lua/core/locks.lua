@@ -3,6 +3,7 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
+--- used by claims/claim_pages, core/position, core/queue, core/settle, core/timers, lock_list
 -- How the locks of readers are stored. What one call of a reader has locked is one entry of the queue's header as long as
 -- nothing else has to be known of it; the header ends with all of them:
 --

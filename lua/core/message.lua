@@ -2,6 +2,7 @@
 --- require "core/message_state"
 --- require "core/position"
 --- require "core/record"
+--- used by lookup, message_list, peek, receive, waiting/handoff
 -- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
 -- states, message_state.shown or "" each, "," between them, one for all if they are alike; then each
 -- record, and behind one with flag bit 8 its body.

@@ -1,3 +1,4 @@
+--- used by core/statistics, overview, stats_history
 -- The oldest available message of a queue.
 local oldest = {}
 

@@ -2,6 +2,7 @@
 --- require "core/context"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
+--- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and 70 more
 -- One queue: its keys and the properties that a script decides by.
 --
 -- Keys of a queue, eight in a row (mqredis/keys.py builds them): the last letter of each, and its name in the scripts.

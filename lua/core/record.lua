@@ -1,3 +1,4 @@
+--- used by admin/audit, admin/rewrite, admin/schedules, admin/sweep, claims/fill, claims/publish and 29 more
 -- The record of a message, field <id> of a queue's hash m. mqredis/codec writes and reads the same.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body

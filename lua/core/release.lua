@@ -6,6 +6,7 @@
 --- require lazy "features/trace"
 --- require "core/message_state"
 --- require "core/store"
+--- used by claim_release, core/lapse, core/settle, transactions/commit, waiting/handoff
 -- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
 local release = {}
 

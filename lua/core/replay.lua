@@ -1,4 +1,5 @@
 --- require "core/context"
+--- used by core/context
 -- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps.
 local replay = {}
 

@@ -3,6 +3,7 @@
 --- require "core/record"
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
+--- used by bulk, claims/fill, lookup, move, peek, receive
 -- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
 -- under a cursor still has a "next".
 local seek = { most = 1048576 }

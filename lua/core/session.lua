@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "transactions/tx"
+--- used by session_close, session_list, session_open
 -- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
 --
 -- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts

@@ -7,6 +7,7 @@
 --- require lazy "claims/claim_pages"
 --- require lazy "core/release"
 --- require "core/store"
+--- used by receive, settle, unlock
 -- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
 local settle = {}
 

@@ -2,6 +2,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/timers"
+--- used by admin/rewrite, admin/sweep, bulk, claims/claim_pages, claims/fill, commit, core/enqueue and 22 more
 -- The store: every write to the messages of a queue and to its counters. What has to be written is decided elsewhere;
 -- tests/contract/test_writers.py proves that no other module writes these keys.
 --

@@ -4,6 +4,7 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
+--- used by bulk, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, core/store and 18 more
 -- Timers are served by the next call on their queue, before its own work, a page at a time.
 local timers = { most = 32, pages = 8 }
 

@@ -6,6 +6,7 @@
 --- require lazy "features/trash"
 --- require "core/store"
 --- require "core/message_state"
+--- used by bulk, features/retry, features/trash, move, transactions/commit
 -- Messages that change their queue inside a family (3.1.7.1.16).
 local transfer = {}
 

@@ -8,6 +8,7 @@
 --- require lazy "features/trail"
 --- require "core/store"
 --- require "core/message_state"
+--- used by admin/operator, admin/redrive, admin/rewrite, features/trace
 -- Messages that the broker itself puts into a queue: copies of others, and acknowledgements.
 local copy = {}
 

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/record"
+--- used by claims/publish, features/features
 -- Duplicates (fields k and K of the head: a key, and for how many milliseconds it is remembered). Each held key is a timer
 -- "k"<key> of the queue; a subqueue uses its parent's. A key is held while its message is in the queue and while its window
 -- runs.

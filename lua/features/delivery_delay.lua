@@ -4,6 +4,7 @@
 --- require "core/record"
 --- require "core/timers"
 --- require lazy "features/trace"
+--- used by features/features
 -- Messages that the broker holds back (key D of the head: milliseconds of delay): timers "d"id, and in no list until then.
 local delivery_delay = {}
 

@@ -4,6 +4,7 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
+--- used by features/features
 -- Messages that expire (key e of the head: milliseconds to be received in): timers "e"id of available messages.
 local expiry = {}
 

@@ -11,6 +11,7 @@
 --- require lazy "features/trace"
 --- require lazy "features/trail"
 --- require lazy "features/trash"
+--- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release and 3 more
 -- What messages may ask for beside delivery: one module for each feature, loaded when a message asks for it. A module has
 -- a table `hooks` with those of these that it needs. A hook takes the queue, a batch, and the places in the batch of the
 -- messages that ask for the feature.

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require lazy "matching/index"
+--- used by matching/candidates, matching/search, waiting/match_waiters
 -- Groups and segments (IBM MQ: message groups, MQGMO_ALL_MSGS_AVAILABLE and its kin), from the index alone: members
 -- "n" id NUL sequence(9) offset(9) lid(16) flags(1) [body length], see matching/index.
 --

@@ -2,6 +2,7 @@
 --- require "core/record"
 --- require "core/position"
 --- require lazy "matching/index"
+--- used by claims/fill, features/features, lookup, matching/search, receive, waiting/notify
 -- Queues with one active message per group and fair turns between groups (option group_exclusive; q.locks_groups). In q.index:
 --   "b"id NUL lid       the group is busy: this message of it is locked
 --   "h"class id         the group could go on: something is available and nothing active; class: the first byte of its

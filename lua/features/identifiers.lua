@@ -1,5 +1,6 @@
 --- require "core/chunked"
 --- require lazy "matching/index"
+--- used by features/features
 -- Messages that can be found by their identifiers: their elements in the index (matching/index). Plain messages with a
 -- correlation id alone do not come here, since core/position knows their only element.
 local identifiers = {}

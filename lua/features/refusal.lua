@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require lazy "core/record"
 --- require lazy "features/trace"
+--- used by send
 -- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
 -- administration queue by a negative arrival acknowledgement. A message over the manager's quota leaves nothing: its sender tries again.
 local refusal = {}

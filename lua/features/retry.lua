@@ -7,6 +7,7 @@
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
 --- require "core/store"
+--- used by core/release, features/features, features/trash
 -- The retry policy of a queue: what happens to a message that a reader gave back, or whose lease lapsed.
 -- The policy compares its limit with the message's attempts (docs/decisions/attempts.md). A round is one attempt
 -- and the immediate retries; between two rounds the message rests in the subqueue ;retry. If the policy isolates, a

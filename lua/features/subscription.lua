@@ -1,4 +1,5 @@
 --- require "selector/selector"
+--- used by features/topic, subscribe, subscriptions
 -- Subscriptions of a topic. Used by subscribe.lua, subscriptions.lua and features/topic. This module alone knows how they are
 -- stored: field "sub:<encoded name of the queue>" of the topic's hash q.key holds "<length>:<selector><program>", the length and
 -- the text of the selector, then its program (selector/selector_program); "0:" selects every message. Python writes the text

@@ -7,6 +7,7 @@
 --- require lazy "core/record"
 --- require "features/subscription"
 --- require lazy "features/trace"
+--- used by publish
 -- Topics: a message sent to one is put into every queue that subscribed to it; the topic keeps none.
 -- A subscription is a field of the topic's hash: "sub:" and the queue's encoded name (features/subscription).
 local topic = {}

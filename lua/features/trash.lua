@@ -5,6 +5,7 @@
 --- require lazy "core/transfer"
 --- require lazy "features/other_queues"
 --- require lazy "features/retry"
+--- used by bulk, core/transfer, features/features
 -- Messages that an operator has moved to the subqueue ;trash for a time: timers "z"id. When the time ends, such a message leaves
 -- as a purged one does.
 --

@@ -2,6 +2,7 @@
 --- require "core/chunked"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
+--- used by matching/search, waiting/match_waiters, waiting/waiters
 -- The messages that became available while readers wait whose filters name no identifier. A reader that searched the
 -- whole queue when it registered needs to search only these later on. Used by waiting/waiters, waiting/match_waiters and
 -- matching/search.

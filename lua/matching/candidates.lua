@@ -1,5 +1,6 @@
 --- require lazy "features/group"
 --- require lazy "matching/index"
+--- used by matching/search
 -- Selects the messages that a search has to test: a range of the index of identifiers if the filter has an identifier, else
 -- all available messages. Used by matching/search. `f` is a parsed filter (matching/filter has its fields).
 local candidates = {}

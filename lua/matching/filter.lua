@@ -1,5 +1,6 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
+--- used by admin/scheduled, matching/arrivals, matching/search, message_list, waiting/match_waiters
 -- A filter: which messages a reader wants, as one text, which mqredis/commands/filters.py writes and this module alone
 -- reads. Used by matching/search, and by waiting/match_waiters for readers that wait. The text is a list of fields "\3<key>
 -- <value>" (without the space), a NUL, then selector programs, each "<length>:<program>". A message must agree with all of it.

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
+--- used by core/seek, matching/search
 -- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders
 -- add only messages in front of the last one that is in it (docs/decisions/identifiers.md). Used by matching/search and core/seek.
 -- Field "index" of the queue's hash says up to which id, in delivery order, the index reaches (core/queue). The doctor

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/chunked"
+--- used by matching/search, unmark
 -- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. Used by matching/search
 -- and unmark.lua. The marks are the last members of q.index, all with score 0, and only this module writes and reads them:
 --

@@ -10,6 +10,7 @@
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
 --- require "core/message_state"
+--- used by bulk, claim_match, claims/fill, matching/arrivals, peek, purge, receive, waiting/match_waiters
 -- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message"): by the index of
 -- identifiers if the filter names one, else by a scan. Used by receive.lua, peek.lua, purge.lua and the claims. One call
 -- looks at no more than `search.most` records.

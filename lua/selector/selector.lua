@@ -1,5 +1,6 @@
 --- require "selector/selector_like"
 --- require "selector/selector_program"
+--- used by features/subscription, matching/filter
 -- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages. Used by
 -- matching/filter and features/subscription, so by every script that searches or publishes.
 -- The client parses a selector; mqredis/selector/encode.py writes the tree as a program, which becomes closures here, never

@@ -1,4 +1,5 @@
 --- require "core/record"
+--- used by selector/selector_program
 -- The operands of a selector that read a message: its properties and header fields. Used by selector/selector_program.
 --
 -- Each function here makes an operand: a function of (record, stop, lid) that returns a kind and a value

@@ -1,3 +1,4 @@
+--- used by selector/selector
 -- The LIKE of selectors, on characters of UTF-8. User text never becomes a Lua pattern, and there is no backtracking over
 -- more than one segment. Used by selector/selector; mqredis/selector/like.py does the same in Python, budgets included.
 local selector_like = {}

@@ -1,3 +1,4 @@
+--- used by selector/selector_program
 -- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53: an integer below that is a number, a
 -- larger one canonical decimal text. A result outside 64 bits is nil, and so is a division by zero. Used by
 -- selector/selector_program; mqredis/selector/values.py does the same in Python.

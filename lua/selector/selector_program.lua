@@ -1,6 +1,7 @@
 --- require "selector/selector_field"
 --- require "selector/selector_number"
 --- require "selector/selector_value"
+--- used by selector/selector
 -- Reads a selector's program from left to right and makes its operands. Used by selector/selector, which reads the
 -- conditions. mqredis/selector/encode.py writes programs: letters, counts "<number>:" and texts "<length>:<text>".
 local selector_program = {}

@@ -1,3 +1,4 @@
+--- used by selector/selector_program
 -- Values of selectors: types, comparison and arithmetic. Used by selector/selector_program; mqredis/selector/values.py
 -- does the same in Python.
 --

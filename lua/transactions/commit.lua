@@ -10,6 +10,7 @@
 --- require lazy "features/trace"
 --- require "transactions/touched"
 --- require "transactions/tx"
+--- used by commit, tx_abort
 -- Commit and abort of a transaction (MS-MQDMPR 3.1.4.4, 3.1.4.5), called by commit.lua in three steps: commit.group sorts
 -- the operations by queue, commit.plan reads what the transaction holds and refuses while it still can, commit.apply
 -- and commit.abort write.

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
+--- used by commit, move, transactions/commit, tx_abort
 -- The queues that a whole transaction works on, as KEYS brings them. Used by commit.lua and move.lua.
 local touched = {}
 

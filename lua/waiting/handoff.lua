@@ -5,6 +5,7 @@
 --- require lazy "core/release"
 --- require "core/store"
 --- require "waiting/notify"
+--- used by receive, send, stop_waiting
 -- A reader that waits for one lock leaves a call open: its member in q.waiters says with which lease it would lock (",<ms>"
 -- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
 -- call will carry, and publishes the reply (docs/decisions/waiting.md). If the publication is lost, or the wait is over, the next

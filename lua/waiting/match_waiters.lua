@@ -5,6 +5,7 @@
 --- require lazy "matching/index"
 --- require lazy "waiting/notify"
 --- require lazy "matching/arrivals"
+--- used by waiting/notify, waiting/waiters
 -- Waiting readers that want a particular message. They are asked before the others (IBM MQ: MQGMO_WAIT), and only about
 -- what they match. In q.waiters their scores lie below 0, with their filter behind the tag: those found by an identifier,
 -- as "w" key id NUL member of q.index, from match_waiters.indexed on, the rest below that.

@@ -3,6 +3,7 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
+--- used by cancel, queue_delete, queue_update, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/waiters
 -- Notification of waiting readers (waiting/waiters describes a waiter). Loaded only if readers wait.
 local notify = {}
 

@@ -1,0 +1,36 @@
+"""Each Lua file names its callers, and tools/lua_callers finds them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tools import lua_callers
+
+
+def test_lua_files_name_their_callers():
+    stale = [path.name for path, text in lua_callers.rewrite().items() if path.read_text("utf-8") != text]
+    assert not stale, "run `make format`"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['return Call("send", q)', 'return Call("send" if x else "y", q)', 'name = "send"; return Call(name, q)'],
+)
+def test_script_named_in_a_call_is_found(body):
+    function = ast.parse(f"def f(q, x):\n    {body}").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert lua_callers.called(function) == ["send"]
+
+
+def test_script_named_elsewhere_is_not_found():
+    function = ast.parse('def f(q):\n    other("send"); return Call(q)').body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert lua_callers.called(function) == []
+
+
+def test_names_that_do_not_fit_are_counted():
+    line = lua_callers.listed("--- used by ", [f"core/{'x' * 30}{n}" for n in range(9)])
+    assert line.endswith(" and 7 more\n")
+    assert len(line) <= lua_callers.WIDTH + 1
