@@ -1,7 +1,7 @@
 -- End the wait of the first reader that waits on the queue under a tag.
 -- MS-MQDMPR 3.1.7.1.17 Cancel Waiting Message Read Request
 --
--- CALLERS cancel in mqredis/commands/read.py
+-- CALLERS cancel in mqredis/commands/waiting.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] generation  of the queue behind the handle

@@ -1,7 +1,7 @@
 -- Move a message between a queue and its subqueues: same id, same place. No acknowledgement, no journal copy.
 -- MS-MQDMPR 3.1.7.1.16 Move Message, MS-MQRR 3.1.4.10
 --
--- CALLERS move in mqredis/commands/read.py
+-- CALLERS move in mqredis/commands/contents.py
 -- KEYS message
 -- QUEUE[1] the queue it is in
 -- QUEUE[2] the target

@@ -1,7 +1,7 @@
 -- Remove every available message of a queue, and have the locked ones removed when their reader gives them back.
 -- MS-MQDMPR 3.1.7.1.7 Purge Queue
 --
--- CALLERS purge in mqredis/commands/read.py
+-- CALLERS purge in mqredis/commands/contents.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

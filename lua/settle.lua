@@ -1,7 +1,7 @@
 -- Commit, abort, reject or extend locks.
 -- MS-MQDMPR 3.1.7.1.12 Dequeue Message End
 --
--- CALLERS settle in mqredis/commands/read.py
+-- CALLERS settle in mqredis/commands/settlement.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent if QUEUE[1] is a subqueue, then queues that KEYS_CHANGED named

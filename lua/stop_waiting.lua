@@ -2,7 +2,7 @@
 -- was handed to it goes back, and the next reader is notified.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
--- CALLERS leave in mqredis/commands/read.py
+-- CALLERS leave in mqredis/commands/waiting.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] waiter  kind, mode, tag it registered with this slot

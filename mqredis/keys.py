@@ -29,7 +29,7 @@ RESTING = ("retry", "lapsed")
 # Subqueue of the messages that an operator has deleted for a time.
 TRASH = "trash"
 # Subqueues that the broker creates when it needs them.
-_KEPT = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
+_KEPT_SUBQUEUES = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -101,26 +101,49 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
     return name
 
 
-def kept(path: str) -> bool:
-    """Does the broker maintain this queue: is it a queue of the system, or a subqueue of :data:`_KEPT`?"""
+def subqueue_parts(path: object) -> tuple[str, str]:
+    """Split ``queue;subqueue``; the second part is empty for a queue. Raises InvalidName."""
+    if not isinstance(path, str):
+        raise InvalidName(f"queue name must be a str, not {type(path).__name__}")
+    name, semicolon, sub = path.partition(";")
+    name = check_name(name)
+    if semicolon:
+        sub = check_name(sub, "subqueue", MAX_SUBQUEUE)
+    return name, sub
+
+
+def path_of(path: object) -> str:
+    """The name of a queue or subqueue in the form that is stored. Raises InvalidName."""
+    name, sub = subqueue_parts(path)
+    return f"{name};{sub}" if sub else name
+
+
+def parent_of(path: str) -> str:
+    """The queue whose properties and quota a subqueue shares; "" for a queue, and for a journal."""
+    name, semicolon, _ = path.partition(";")
+    return name if semicolon and not is_journal_or_system(path) else ""
+
+
+def kept_by_broker(path: str) -> bool:
+    """Does the broker create this queue when it needs it: a queue of the system, a journal, ``;retry`` and so on?"""
     name, _, sub = path.partition(";")
-    return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT
+    return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT_SUBQUEUES
 
 
-def of_system(path: str) -> bool:
-    """Is this a queue of the system? Each manager has them, and they are made at their first use."""
+def is_system_queue(path: str) -> bool:
+    """Is this one of the queues that each manager has?"""
     return path in _SYSTEM_QUEUES
 
 
-def own_quota(path: str) -> bool:
-    """Is this a journal or a queue of the system, which counts in no other queue and takes no message but copies?"""
+def is_journal_or_system(path: str) -> bool:
+    """Is this a journal or a queue of the system? Only the broker puts messages there. It has a quota of its own."""
     name, _, sub = path.partition(";")
     return name == SYSTEM or sub == "journal"
 
 
-def counts_apart(path: str) -> bool:
-    """Does this queue count in no other queue's quota? So it is with :func:`own_quota` and with ``;poison``."""
-    return own_quota(path) or path.endswith(";poison")
+def has_own_quota(path: str) -> bool:
+    """Do the messages of this subqueue not count in the quota of its queue: those of a journal, and of ``;poison``?"""
+    return is_journal_or_system(path) or path.endswith(";poison")
 
 
 class KeySet:

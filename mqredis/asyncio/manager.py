@@ -29,7 +29,7 @@ from mqredis.models import (
 )
 from mqredis.models.header import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import failed, manager, queue, redrive, request, shutdown, topics, transaction
+from mqredis.operations import failed, handle, manager, queue, redrive, request, shutdown, topics, transaction
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.steps import Operation
@@ -101,7 +101,7 @@ class QueueManager(Inspection):
 
         Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
         """
-        return Queue(self, await self._run(queue.open_handle(self._context, name, access, share, selector)))
+        return Queue(self, await self._run(handle.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 

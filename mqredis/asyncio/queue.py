@@ -11,7 +11,7 @@ from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout, LockLost, MqError
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.header import MessageFields
-from mqredis.operations import checks, groups, lookup, peek, queue, receive, send
+from mqredis.operations import checks, groups, handle, lookup, peek, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import lost_of
@@ -391,24 +391,24 @@ class Queue:
         Raises MessageNotFound, MessageLocked, InvalidArgument (queues not related), TransactionUsage.
         """
         unit = unit_of(transaction)
-        await self._run(queue.move(self._handle, lookup_id, handle_of(target), unit))
+        await self._run(handle.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
         """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed.
 
         With ``match`` or ``selector``, only available messages that match are removed.
         """
-        return await self._run(queue.purge(self._handle, match, selector))
+        return await self._run(handle.purge(self._handle, match, selector))
 
     async def cancel(self, tag: str) -> None:
         """End the wait of the reader with this tag with OperationCancelled (3.1.7.1.17). Raises WaiterNotFound."""
-        await self._run(queue.cancel(self._handle, tag))
+        await self._run(handle.cancel(self._handle, tag))
 
     async def close(self) -> None:
         """Close the handle: its waits raise OperationCancelled, its locks are released (3.1.7.1.6)."""
         if not self._handle.closed:
             self._cancel_scope(self._handle)
-            await self._run(queue.close_handle(self._handle))
+            await self._run(handle.close_handle(self._handle))
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 

@@ -17,7 +17,7 @@ from mqredis import embedded
 from mqredis.cli import terminal
 from mqredis.client import QueueManager, connect
 from mqredis.errors import MqError, OutcomeUnknown
-from mqredis.keys import kept
+from mqredis.keys import kept_by_broker
 from mqredis.models import Match
 from mqredis.models.text import identifier_of
 from mqredis.settings import Settings
@@ -99,7 +99,7 @@ def existing(qm: QueueManager, name: str) -> str:
 
     Raises QueueNotFound, but not for a subqueue that the broker creates with its first message.
     """
-    if ";" in name and not kept(name):
+    if ";" in name and not kept_by_broker(name):
         qm.queue_info(name)
     return name
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
+from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import DurabilityNotReached, LockLost
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
@@ -39,24 +40,24 @@ class LockedMessage(Locked):
 
         ``durability``: as for ``Queue.send``; DurabilityNotReached: the message was removed.
         """
-        self._settle("c", durability)
+        self._settle(COMMIT, durability)
 
     def abort(self) -> None:
         """Release the message: it is available again in its old place. Raises LockLost."""
-        self._settle("a")
+        self._settle(ABORT)
 
     def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue as rejected, since it cannot be handled. Raises as ``commit``.
 
         ``reason`` is the ``reason`` of its dead letter and of its negative acknowledgement, if there are any.
         """
-        self._settle("j" + checks.reason(reason), durability)
+        self._settle(REJECT + checks.reason(reason), durability)
 
     def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
         seconds = self.queue._lease(lease)
         try:
-            now = self.queue._run(self._operation("x", seconds))
+            now = self.queue._run(self._operation(RENEW, seconds))
         except LockLost as error:
             raise self._lost(error) from None
         self._until = now + seconds

@@ -19,16 +19,15 @@ from mqredis.codec.decode import (
 )
 from mqredis.codec.encode import Batch, encode, encode_each
 from mqredis.models.header import DEFAULT_CONTENT_TYPE
+from mqredis.models.lookup_ids import generated_id, token_of
 from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.models.text import (
     escape,
-    generated_id,
     identifier,
     milliseconds,
     names,
     time_at,
-    token_of,
     unescape,
 )
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import overload
 
 from mqredis.errors import InvariantBroken
+from mqredis.models.lookup_ids import split_ids
 from mqredis.models.message import Message, Origin, read_message
 
 # Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since they do not backtrack.
@@ -79,7 +80,7 @@ class Rows(Sequence[Raw]):
 
     def __iter__(self) -> Iterator[Raw]:
         ids = self.ids
-        return zip([ids[n : n + 16] for n in range(0, len(ids), 16)], self.states, self.records, strict=True)
+        return zip(split_ids(ids), self.states, self.records, strict=True)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and [*self] == [*other]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mqredis import keys
-from mqredis.commands.common import check, text
+from mqredis.commands.replies import check, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.operator import BulkResult
 from mqredis.status import Status
@@ -34,7 +35,7 @@ def bulk(
     """Carry out one call of an action. ``entry``: what is written to the log, or nothing."""
 
     def parse(status: int, payload: Payload) -> BulkResult:
-        if status == Status.QUEUE_NOT_FOUND and keys.kept(address.path):
+        if status == Status.QUEUE_NOT_FOUND and keys.kept_by_broker(address.path):
             return BulkResult(
                 changed=0, missing=len(lookup_ids)
             )  # the broker creates it with its first message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mqredis.commands.common import check, number
+from mqredis.commands.replies import check, number
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number, text
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.keys import ManagerKeys
 from mqredis.models import QueueStatistics, Subscription

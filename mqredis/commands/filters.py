@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mqredis.codec import identifier, names
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
-from mqredis.models.text import LOOKUP_ID, lookup_id_of
+from mqredis.models.lookup_ids import LOOKUP_ID, lookup_id_of
 
 _KEYS = {"message_id": "m", "correlation_id": "c", "group_id": "g"}
 _LETTERS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis.codec.history import Counters, History
-from mqredis.commands.common import check, number, text
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.steps import Call, Payload
 

@@ -15,9 +15,10 @@ from mqredis import keys
 from mqredis.codec import Raw, generated_id, time_at, unescape
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.address import Address
 from mqredis.commands.filters import matched
 from mqredis.commands.read import LARGE
+from mqredis.commands.replies import check, number, text
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import (

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.common import Address, check, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number, text
 from mqredis.errors import InvalidArgument, InvariantBroken, SessionExpired
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models import ManagerInfo, Message

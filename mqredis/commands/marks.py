@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mqredis.commands.common import Address, check, number
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
 

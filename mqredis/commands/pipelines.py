@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from mqredis import keys
 from mqredis.codec import time_at
 from mqredis.codec.claims import Claim
-from mqredis.commands.common import Address, check, number, text
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.address import Address
+from mqredis.commands.read import Found
+from mqredis.commands.replies import check, number, text
+from mqredis.commands.waiting import Waiter
 from mqredis.errors import ClaimLost
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import ClaimInfo, ClaimState
+from mqredis.models.lookup_ids import split_ids
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -166,7 +169,7 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
 
 def split(ids: bytes) -> list[bytes]:
     """The ids of a page, which are joined without separators."""
-    return [ids[at : at + 16] for at in range(0, len(ids), 16)]
+    return split_ids(ids)
 
 
 def claimed(

@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.codec import milliseconds, time_at
-from mqredis.commands.common import check, number, text
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import QUEUE_COUNTS, ManagerKeys
 from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
@@ -171,8 +171,8 @@ def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) ->
 
 
 def ensure(manager: ManagerKeys, paths: Sequence[str]) -> Call[None]:
-    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept`)."""
-    wanted = [path for path in paths if keys.kept(path)]
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`)."""
+    wanted = [path for path in paths if keys.kept_by_broker(path)]
     owners = [path.partition(";")[0] for path in wanted]
     owners = [name for name in dict.fromkeys(owners) if name != keys.SYSTEM and name not in wanted]
     return Call("queue_ensure", manager.admin(*wanted, *owners), wanted, lambda code, _: check(code))

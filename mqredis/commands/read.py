@@ -1,16 +1,18 @@
-"""receive.lua, peek.lua, lookup.lua: MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15."""
+"""receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from mqredis.codec import Raw, Rows
-from mqredis.commands.common import ID, OK, Address, check, joined, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import OK, check, number, text
+from mqredis.commands.settlement import COMMIT, Lost
+from mqredis.commands.waiting import Waiter
 from mqredis.errors import error_for
+from mqredis.models.lookup_ids import SIZE, checked_ids
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -19,11 +21,6 @@ BATCH = 256
 
 # Nothing was found, so far. What was settled on the way is settled all the same.
 NOTHING_FOUND = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
-
-# action (c commit, a abort, j reject, x extend), fence, lookup id
-Settlement = tuple[str, str, str]
-# lookup id and why: a: it is available again; f: another client has locked it; g: it is gone
-Lost = tuple[str, str]
 
 
 @dataclass(init=False)
@@ -58,14 +55,6 @@ class Found:
         return found
 
 
-@dataclass(slots=True)
-class Waiter:
-    """How a read wants to wait: its member in the list of waiters (waiting/waiters.lua), and its ticket."""
-
-    member: str = ""
-    ticket: str = ""
-
-
 def behind(place: str) -> str:
     """The cursor with which a search goes on behind this id; "" where it begins."""
     return "A" + place if place else ""
@@ -82,8 +71,8 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     """
     if at == len(payload):
         return []
-    ids, joint, records = joined(payload[at]), payload[at + 1], payload[at + 2 :]
-    count = len(ids) // ID
+    ids, joint, records = checked_ids(payload[at]), payload[at + 1], payload[at + 2 :]
+    count = len(ids) // SIZE
     if len(records) != count:
         rest = iter(records)
         records = [record + next(rest) if record[13] in LARGE else record for record in rest]
@@ -149,7 +138,7 @@ def receive(
         args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, runs, *settle)
     elif not settle:  # what is empty at the end is left out
         args = (queue.generation, mode, many, owner, grant)
-    elif mode == "lock" and count == 1 and settle[0] == "c" and len(settle[2]) == ID:
+    elif mode == "lock" and count == 1 and settle[0] == COMMIT and len(settle[2]) == SIZE:
         args = (queue.generation, "next", grant, settle[1], settle[2])
     else:
         args = (queue.generation, mode, many, owner, grant, "", "", "", b"", "1", *settle)
@@ -214,79 +203,3 @@ def lookup(
         held,
     ]
     return Call("lookup", queue.call, args, _parse_lookup, changes=mode != "peek")
-
-
-def runs(settlements: Sequence[Settlement]) -> list[str]:
-    """Settlements as the scripts take them: action, fence and the ids, put together, of each run of the same two."""
-    if len(settlements) == 1:
-        return [*settlements[0]]
-    found: list[str] = []
-    if settlements:
-        actions, fences, ids = zip(*settlements, strict=True)
-        # As of a batch: half of what it takes to look for runs.
-        if actions.count(actions[0]) == fences.count(fences[0]) == len(ids):
-            return [actions[0], fences[0], "".join(ids)]
-    for (action, fence), run in groupby(settlements, key=itemgetter(0, 1)):
-        found += action, fence, "".join(map(itemgetter(2), run))
-    return found
-
-
-@dataclass(slots=True)
-class Settled:
-    """What became of settlements."""
-
-    now_ms: int
-    lost: list[Lost]
-
-
-def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
-    """End two-phase reads (3.1.7.1.12)."""
-    args: list[Arg] = [queue.generation, lease_ms, *runs(settlements)]
-
-    def parse(status: int, payload: Payload) -> Settled:
-        check(status)
-        pairs = range(1, len(payload), 2)
-        return Settled(number(payload[0]), [(text(payload[n]), text(payload[n + 1])) for n in pairs])
-
-    return Call("settle", queue.call, args, parse)
-
-
-def cancel(queue: Address, tag: str, status: int) -> Call[None]:
-    """End the wait of a reader by its tag (3.1.7.1.17)."""
-    return Call("cancel", queue.call, [queue.generation, tag, status], lambda code, _: check(code))
-
-
-def leave(queue: Address, member: str, match: bytes = b"") -> Call[None]:
-    """Give up waiting."""
-    return Call("stop_waiting", queue.call, [member, match], lambda code, _: check(code))
-
-
-def purge(queue: Address, limit: str = "", match: bytes = b"") -> Call[tuple[int, str]]:
-    """Remove available messages; answers how many, and the limit for the next call or ""."""
-
-    def parse(status: int, payload: Payload) -> tuple[int, str]:
-        if status != Status.CONTINUE:
-            check(status)
-        return number(payload[0]), text(payload[1]) if status == Status.CONTINUE else ""
-
-    return Call("purge", queue.call, [queue.generation, limit, match], parse)
-
-
-def move(
-    source: Address, target: Address, lookup_id: str, transaction: str = "", fence: str = ""
-) -> Call[str]:
-    """Move a message inside a family; answers the fence of the transaction."""
-    args: list[Arg] = [source.generation, target.generation, lookup_id, transaction, fence]
-
-    def parse(status: int, payload: Payload) -> str:
-        check(status)
-        return text(payload[0])
-
-    return Call("move", between(source, target).call, args, parse)
-
-
-def between(source: Address, target: Address) -> Address:
-    """Source, target and their families as one address, for a move."""
-    first = tuple(dict.fromkeys((source.path, target.path, *source.family[1:], *target.family[1:])))
-    beside = tuple(path for path in source.beside if path not in first)
-    return Address(source.manager, source.path, source.generation, beside, first)

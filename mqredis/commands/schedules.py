@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.common import check, number, text
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload

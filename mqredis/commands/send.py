@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mqredis.commands.common import ID, OK, Address, check, joined
+from mqredis.commands.address import Address
+from mqredis.commands.replies import OK, check
+from mqredis.models.lookup_ids import checked_ids, split_ids
 from mqredis.steps import Arg, Call, Payload
 
 # Messages one call takes at most.
@@ -23,7 +25,7 @@ class Accepted(NamedTuple):
     @property
     def lookup_ids(self) -> list[str]:
         """The lookup ids one by one."""
-        return [self.ids[at : at + ID] for at in range(0, len(self.ids), ID)]
+        return split_ids(self.ids)
 
 
 def send(
@@ -60,4 +62,4 @@ def send_texts(
 def _parse(status: int, payload: Payload) -> Accepted:
     if status != OK:
         check(status)
-    return Accepted(joined(payload[0]).decode(), payload[1].decode() if len(payload) > 1 else "")
+    return Accepted(checked_ids(payload[0]).decode(), payload[1].decode() if len(payload) > 1 else "")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import keys
-from mqredis.commands.common import OK, Address, check, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import OK, check, number, text
 from mqredis.errors import TransactionSequence, TransactionUsage, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status

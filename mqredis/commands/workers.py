@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.codec import time_at
-from mqredis.commands.common import check, number, text
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.status import Status

@@ -11,6 +11,7 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from mqredis.client import LockedMessage
+from mqredis.commands.settlement import ABORT, COMMIT, REJECT
 from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared
 from mqredis.kombu.envelope import pack, unpack
@@ -28,13 +29,13 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge: the message leaves its queue."""
-        self.channel.locks.settle(delivery_tag, "c")
+        self.channel.locks.settle(delivery_tag, COMMIT)
         super().ack(delivery_tag)
         self.channel.credit_changed()
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Return the message to its place, or remove it from the queue as rejected."""
-        self.channel.locks.settle(delivery_tag, "a" if requeue else "j")
+        self.channel.locks.settle(delivery_tag, ABORT if requeue else REJECT)
         self._quick_ack(delivery_tag)
         self.channel.credit_changed()
 
@@ -250,4 +251,4 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
             owner.credit_changed()
 
     def _restore(self, message: Any) -> None:
-        self.locks.settle(message.delivery_tag, "a")
+        self.locks.settle(message.delivery_tag, ABORT)

@@ -13,6 +13,7 @@ from typing import Any
 from kombu.utils.json import dumps, loads
 
 from mqredis.client import LockedMessage, Queue, QueueManager
+from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared, declared, declared_in, retry_policy
 from mqredis.models import Journal, Outgoing
@@ -230,7 +231,7 @@ class Locks:
         return found[0] if found else None
 
     def settle(self, tag: str, action: str) -> None:
-        """Acknowledge (c), give back (a) or reject (j) a message.
+        """Acknowledge (COMMIT), give back (ABORT) or reject (REJECT) a message.
 
         A rejected message goes to its dead letter exchange, or else to the queue's ``;poison``, as in workers.
         """
@@ -238,11 +239,11 @@ class Locks:
         if lock is None:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
             return
-        if action == "j" and Journal.DEAD_LETTER not in lock.message.journal:
+        if action == REJECT and Journal.DEAD_LETTER not in lock.message.journal:
             self.settle_many([lock], giveback.ended("rejected", {}))
             return
         try:
-            {"c": lock.commit, "a": lock.abort, "j": lock.reject}[action]()
+            {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}[action]()
         except (LockLost, QueueNotAvailable) as error:
             log.warning("message %s: %s", tag, error)
 
@@ -280,7 +281,7 @@ class Locks:
                     log.warning("leases of queue %s could not be renewed: %s", queue.name, error)
 
     def _extend(self, queue: Queue, own: dict[str, tuple[str, Any]]) -> None:
-        every = [("x", lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
+        every = [(RENEW, lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
         for start in range(0, len(every), _BATCH):
             batch = every[start : start + _BATCH]
             settled = queue.manager.run(settle.settle(queue.handle, batch, self._lease))

@@ -16,6 +16,7 @@ from kombu.transport import virtual
 from kombu.utils.scheduling import cycle_by_name
 
 import mqredis
+from mqredis.commands.settlement import COMMIT
 from mqredis.errors import MqError, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.channel import Channel
 from mqredis.kombu.fetcher import Fetcher, Requests, fetch
@@ -186,7 +187,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         channel, _ = consumed[queue]
         needs_ack = channel.needs_ack(queue)
         if not needs_ack:
-            self.locks.settle_many(messages, "c")
+            self.locks.settle_many(messages, COMMIT)
         raws = deque(channel.received(lock, not needs_ack) for lock in messages)
         try:
             while raws and queue in self._callbacks and (channel.qos.can_consume() or not needs_ack):

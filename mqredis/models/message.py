@@ -11,7 +11,8 @@ from mqredis.models.base import checked, expose
 from mqredis.models.enums import MessageClass
 from mqredis.models.fields import read_fields
 from mqredis.models.header import Header
-from mqredis.models.text import Identifier, generated_id, time_at, token_of
+from mqredis.models.lookup_ids import format_id, generated_id, token_of
+from mqredis.models.text import Identifier, time_at
 
 # Bits of a record's flag (lua/core/record.lua).
 _FIRST, _LAST = 2, 4
@@ -144,7 +145,7 @@ def _expires_at(message: Any) -> datetime | None:
 
 def _message_id(message: Any) -> Identifier:
     given: Any = _recorded(message).get("message_id")
-    return generated_id(f"{message._lookup_id:016x}") if given is None else given
+    return generated_id(format_id(message._lookup_id)) if given is None else given
 
 
 def _time_of(ms: int | None) -> datetime | None:
@@ -161,7 +162,7 @@ def _in_group(bits: int) -> Callable[[Any], bool]:
 
 _COMPUTED: dict[str, Callable[[Any], Any]] = {
     "queue": lambda message: message._origin.queue,
-    "token": lambda message: token_of(message._origin.incarnation, f"{message._lookup_id:016x}"),
+    "token": lambda message: token_of(message._origin.incarnation, format_id(message._lookup_id)),
     "message_id": _message_id,
     "arrived_at": lambda message: time_at(_arrived_ms(message)),
     "sent_at": lambda message: time_at(_sent_ms(message)),

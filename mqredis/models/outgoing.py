@@ -16,8 +16,9 @@ from mqredis.models.fields import (
     write_fields,
 )
 from mqredis.models.header import Header, MessageFields
+from mqredis.models.lookup_ids import format_id, generated_id, token_of
 from mqredis.models.properties import PropertyValue
-from mqredis.models.text import Identifier, escape, generated_id, names, token_of
+from mqredis.models.text import Identifier, escape, names
 
 # Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
 INLINE_BODY_BYTES = 4096
@@ -169,7 +170,7 @@ class Sent(Fields):
 
         def __init__(self, **values: Any) -> None:
             found = checked(Sent, values)
-            self._id = f"{found['lookup_id']:016x}"
+            self._id = format_id(found["lookup_id"])
             self._token = found["token"]
             self._message_id = found["message_id"]
             self._group_id = found["group_id"]

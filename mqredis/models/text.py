@@ -1,4 +1,4 @@
-"""Texts in records: escaped values, identifiers, durations, times, and the names that are made from lookup ids."""
+"""Texts in records: escaped values, identifiers, durations and times."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from mqredis.errors import InvalidArgument
 Identifier = str | bytes
 
 MAX_IDENTIFIER_BYTES = 255
-# A lookup id as text: two digits for the priority (7: the lowest comes last), 14 for the SequentialID.
-LOOKUP_ID = re.compile("0[0-7][0-9a-f]{14}")
-LOOKUP_ID_SIZE = 16
 # The reason code with which IBM MQ refuses a place in a group that is out of range, by field.
 PLACE_REASONS = {"sequence": 2250, "offset": 2251}
 
@@ -90,21 +87,3 @@ def time_at(ms: int) -> datetime:
         return _EPOCH + timedelta(0, ms // 1000, ms % 1000 * 1000)
     except OverflowError:
         return time_at(_FIRST_MS if ms < 0 else _LAST_MS)
-
-
-def generated_id(lookup_id: str) -> str:
-    """The message id of a message whose sender gave none: made from the lookup id, so it needs no index."""
-    return "mq-" + lookup_id
-
-
-def lookup_id_of(message_id: object) -> str | None:
-    """The lookup id of a generated message id; None for any other."""
-    if not isinstance(message_id, str) or not message_id.startswith("mq-"):
-        return None
-    lookup_id = message_id.removeprefix("mq-")
-    return lookup_id if LOOKUP_ID.fullmatch(lookup_id) else None
-
-
-def token_of(incarnation: str, lookup_id: str) -> str:
-    """The token of a message: names one instance of a message in one life of a queue manager."""
-    return f"{incarnation}-{lookup_id}"

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from mqredis import codec, keys
 from mqredis.commands import actions as commands
-from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
-from mqredis.keys import ManagerKeys
+from mqredis.keys import ManagerKeys, path_of
 from mqredis.models import Outgoing
 from mqredis.operations import checks
 from mqredis.operations.context import Context

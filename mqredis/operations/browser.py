@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mqredis.codec import Raw
 from mqredis.commands import marks, read
 from mqredis.commands.filters import Filter, Member
+from mqredis.commands.settlement import ABORT
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -20,10 +21,10 @@ from mqredis.errors import (
 from mqredis.models import Grouping, Mark, Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.handle import still_there
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
-from mqredis.operations.queue import still_there
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.receive import fetching, noted
 from mqredis.operations.settle import settle
@@ -210,7 +211,7 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequ
 def unlock(browsing: Browsing) -> Steps[None]:
     """Release the lock that the browser holds."""
     fence, browsing.fence = browsing.fence, ""
-    yield from settle(browsing.handle, [("a", fence, lookup_id) for lookup_id in browsing.under])
+    yield from settle(browsing.handle, [(ABORT, fence, lookup_id) for lookup_id in browsing.under])
 
 
 @procedure

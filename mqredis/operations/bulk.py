@@ -10,16 +10,18 @@ from typing import Any
 
 from mqredis import codec, keys
 from mqredis.commands import bulk as commands
+from mqredis.commands.address import Address
 from mqredis.commands.bulk import Action
-from mqredis.commands.common import Address, path_of
 from mqredis.errors import InvalidArgument, TransactionUsage, UnsupportedAccess
+from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
 from mqredis.models.operator import BulkResult
 from mqredis.operations import actions, checks, matching
 from mqredis.operations.context import Context, Handle
+from mqredis.operations.handle import close_handle, open_handle, refuse_move
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
-from mqredis.operations.queue import close_handle, info, open_handle
+from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, procedure
 
@@ -135,7 +137,7 @@ def bulk(
     if chosen.scheduled is not None:
         action = Action(action.name, action.value, "d" if chosen.scheduled else "a")
     match = b"" if ids else matching.chosen_by(context, chosen.match, chosen.selector)
-    if action.name == "trash" and keys.own_quota(path):
+    if action.name == "trash" and keys.is_journal_or_system(path):
         raise UnsupportedAccess(
             "messages of a journal or of a queue of the system are not kept in the trash: delete them without it"
         )
@@ -180,8 +182,7 @@ def _open_target(context: Context, source: str, target: str) -> Steps[Handle]:
             f"messages move between a queue and its subqueues; {source!r} and {target!r} are not related. "
             "To send them to another queue, use redrive with to="
         )
-    if keys.own_quota(source) or keys.own_quota(target):
-        raise UnsupportedAccess("messages do not move to or from a journal or a queue of the system")
+    refuse_move(source, target)
     return (yield from open_handle(context, target, Access.MOVE, Share.DENY_NONE))
 
 
@@ -232,7 +233,7 @@ def change_priority(
     path = path_of(queue)
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 7:
         raise InvalidArgument(f"priority must be a whole number from 0 to 7, not {priority!r:.40}")
-    if keys.own_quota(path):
+    if keys.is_journal_or_system(path):
         raise UnsupportedAccess("messages of a journal or of a queue of the system have no priority")
     found = yield from info(context, path)
     if found.transactional:

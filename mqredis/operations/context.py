@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from mqredis import codec
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.filters import Member
 from mqredis.commands.transactions import Doubt
 from mqredis.errors import (

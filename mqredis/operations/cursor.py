@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import PEEKS, TAKES_AT_CURSOR, Waiter
 from mqredis.errors import (
     IllegalCursorAction,
     InvalidHandle,
@@ -17,9 +18,9 @@ from mqredis.errors import (
 from mqredis.models import Match, Message
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
+from mqredis.operations.handle import still_there
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
-from mqredis.operations.queue import still_there
 from mqredis.operations.receive import Locks, fetching, noted
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, procedure
@@ -84,7 +85,7 @@ def peek(place: Place, step: str, timeout: float | None) -> Steps[Message]:
         wanted = place.wanted(timeout, taking=False)
         reader = Reader(handle, peeking(handle, wanted, step, at=place.text), wanted)
         try:
-            found = yield from until_found(reader, "P", timeout, scopes=(place,))
+            found = yield from until_found(reader, PEEKS, timeout, scopes=(place,))
         except MqError as error:
             if _waited(error):
                 place.state = "U"
@@ -126,7 +127,7 @@ def _dequeue(
         fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, at=place.text, idle=idle)
         reader = Reader(handle, fetch, wanted, locks=mode == "lock")
         try:
-            found = yield from until_found(reader, "C", timeout, tag, scopes=(place,))
+            found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))
         except MqError as error:
             if _waited(error):
                 place.state, place.lookup_id = "U", "end"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqredis.commands import bulk as commands
-from mqredis.commands.common import Address, path_of
+from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument
+from mqredis.keys import path_of
 from mqredis.models.operator import BulkResult
 from mqredis.operations import actions, checks
 from mqredis.operations.bulk import Chosen

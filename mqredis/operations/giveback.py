@@ -1,7 +1,7 @@
 """Instructions with which a reader gives a message back: does the delivery count as an attempt, and why did it fail?
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
-(``transaction.End``); lua/core/release reads them. Plain readers know only "a": ``LockedMessage.abort`` and the abort
+(``transaction.End``); lua/core/release reads them. Plain readers know only ABORT: ``LockedMessage.abort`` and the abort
 of a transaction.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqredis.codec import milliseconds
+from mqredis.commands.settlement import ABORT, FAIL, RETURN
 from mqredis.models import PropertyValue
 from mqredis.models.properties import write_properties
 from mqredis.operations import checks
@@ -17,17 +18,17 @@ from mqredis.operations import checks
 
 def orderly(rest: float | None = None) -> str:
     """The message was not handled, so this delivery is no attempt. It rests for so many seconds, if any."""
-    return "b" if rest is None else f"b{milliseconds(rest)}"
+    return RETURN if rest is None else f"{RETURN}{milliseconds(rest)}"
 
 
 def failed(reason: str, about: Mapping[str, PropertyValue]) -> str:
     """An attempt has failed: the queue's retry policy decides. ``about``: properties that a failed message gets."""
-    return _told("a", reason, about)
+    return _told(ABORT, reason, about)
 
 
 def ended(reason: str, about: Mapping[str, PropertyValue]) -> str:
     """No further attempt can succeed: the queue's retry policy ends at once."""
-    return _told("e", reason, about)
+    return _told(FAIL, reason, about)
 
 
 def _told(action: str, reason: str, about: Mapping[str, PropertyValue]) -> str:

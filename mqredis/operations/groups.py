@@ -9,6 +9,7 @@ from typing import Any
 from mqredis import codec
 from mqredis.commands.filters import Filter
 from mqredis.commands.read import Found
+from mqredis.commands.waiting import TAKES
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
 from mqredis.operations import checks, matching, send
@@ -34,7 +35,7 @@ def _take(
 
     fetch = fetching(handle, mode, text, unit=unit, lease=lease)
     reader = Reader(handle, fetch, text, locks=mode == "lock")
-    answer = yield from until_found(reader, "D", timeout, tag)
+    answer = yield from until_found(reader, TAKES, timeout, tag)
     if unit:
         unit.touched(answer.fence, handle)
     return answer

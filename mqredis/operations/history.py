@@ -10,9 +10,9 @@ from mqredis import keys
 from mqredis.codec import time_at
 from mqredis.codec.history import BUCKET_MS, KEPT, Counters, Item
 from mqredis.commands import history as commands
-from mqredis.commands.common import path_of
 from mqredis.commands.history import HistoryRow, HistoryRows
 from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.keys import path_of
 from mqredis.models.inspection import HistoryPeriod, QueueHistory
 from mqredis.operations import checks
 from mqredis.operations.context import Context
@@ -28,7 +28,7 @@ def history(context: Context, name: object, since: object, step: object) -> Step
     found = yield from histories(context, [path], since, step)
     if path in found:
         return found[path]
-    if keys.of_system(path):
+    if keys.is_system_queue(path):
         return QueueHistory(path, _step(step) * BUCKET_SECONDS, ())
     raise QueueNotFound(f"there is no queue {path!r}")
 

@@ -12,9 +12,10 @@ from mqredis.codec import decode_each
 from mqredis.commands import inspection as commands
 from mqredis.commands import pipelines, queues
 from mqredis.commands import workers as worker_commands
-from mqredis.commands.common import Address, path_of
+from mqredis.commands.address import Address
 from mqredis.commands.filters import Filter
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
+from mqredis.keys import path_of
 from mqredis.models import Match
 from mqredis.models.inspection import (
     ClaimInfo,
@@ -25,7 +26,8 @@ from mqredis.models.inspection import (
     StoredMessage,
     TransactionInfo,
 )
-from mqredis.models.text import Identifier, lookup_id_of, names
+from mqredis.models.lookup_ids import lookup_id_of
+from mqredis.models.text import Identifier, names
 from mqredis.models.worker import RunningHandler, WorkerInfo
 from mqredis.operations import checks, matching
 from mqredis.operations.context import Context, Handle
@@ -230,7 +232,7 @@ def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
     if pattern is not None and not isinstance(pattern, str):
         raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
     names = yield from perform(queues.names(context.keys))
-    wanted = [name for name in names if name.startswith(f"{keys.SYSTEM};") or not keys.kept(name)]
+    wanted = [name for name in names if name.startswith(f"{keys.SYSTEM};") or not keys.kept_by_broker(name)]
     if pattern is not None:
         wanted = [name for name in wanted if fnmatch.fnmatchcase(name, pattern)]
     found: list[QueueDepth] = []

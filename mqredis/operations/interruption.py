@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mqredis.commands import manager, read
-from mqredis.commands.common import OK, text
+from mqredis.commands.replies import OK, text
+from mqredis.commands.settlement import ABORT
 from mqredis.errors import MqError
 from mqredis.operations.context import Handle
 from mqredis.operations.queue_call import QueueCall
@@ -36,8 +37,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
             if not locks or not found.lookup_ids:
                 return
             fence = text(found.payload[0])
-            abort: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id in found.lookup_ids]
-            yield from settle(handle, abort)
+            yield from settle(handle, [(ABORT, fence, lookup_id) for lookup_id in found.lookup_ids])
     except MqError:
         return
     if call.script == "receive" and read.settles(call.args):

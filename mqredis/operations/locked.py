@@ -8,6 +8,7 @@ from typing import Any, Self
 from mqredis import codec
 from mqredis.errors import LockLost
 from mqredis.models import Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations.context import UnitOfWork, lapsed
 from mqredis.operations.receive import Locks
 from mqredis.operations.settle import Settle, lock_lost
@@ -77,7 +78,15 @@ class Locked:
     @classmethod
     def _in_transaction_at(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
         """A message that was taken in a transaction at ``now``, on the monotonic clock."""
-        locks = Locks(queue._handle, (), [f"{message.lookup_id:016x}"], unit.fence, now, (unit.lease_ms, 0))
+        locks = Locks(
+            queue._handle,
+            (),
+            [format_id(message.lookup_id)],
+            unit.fence,
+            clock=now,
+            now_ms=0,
+            deadline_ms=unit.lease_ms,
+        )
         locks.made = [message]
         return cls._each(queue, locks, unit)[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqredis.commands import read
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import ReadCall
@@ -19,7 +20,7 @@ def hex_id(lookup_id: object) -> str:
         raise InvalidArgument(f"lookup_id must be an int, not {type(lookup_id).__name__}")
     if not 0 <= lookup_id < 1 << 64:
         raise InvalidArgument(f"lookup_id {lookup_id} is outside 0..2^64-1")
-    return f"{lookup_id:016x}"
+    return format_id(lookup_id)
 
 
 def _seek(seek: object) -> str:

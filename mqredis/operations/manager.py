@@ -5,9 +5,10 @@ from __future__ import annotations
 from mqredis import keys
 from mqredis.commands import features, queues, transactions
 from mqredis.commands import manager as commands
-from mqredis.commands.common import OK, Address
+from mqredis.commands.address import Address
 from mqredis.commands.manager import Resolution
 from mqredis.commands.read import Found
+from mqredis.commands.replies import OK
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import ManagerInfo
 from mqredis.operations import queue
@@ -87,7 +88,7 @@ def maintain(context: Context) -> Steps[int]:
             continue
     for path in (yield from perform(queues.names(context.keys))):
         calls += yield from queue.serve(context, path)
-        if ";" in path and not keys.kept(
+        if ";" in path and not keys.kept_by_broker(
             path
         ):  # an empty subqueue that is not open is deleted, as after its last close
             calls += 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mqredis.commands import read
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import PEEKS, Waiter
 from mqredis.errors import TransactionUsage
 from mqredis.models import Match, Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.queue_call import QueueCall
@@ -54,7 +56,7 @@ def peek(
         )
     wanted = text_of(handle, match, selector, timeout)
     reader = Reader(handle, peeking(handle, wanted), wanted)
-    found = yield from until_found(reader, "P", timeout)
+    found = yield from until_found(reader, PEEKS, timeout)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
@@ -69,7 +71,7 @@ def page(
     """The next available messages after a lookup id, in delivery order; none at the end."""
     handle.need("peek")
     wanted = text_of(handle, match, selector, 0)
-    place = "" if after is None else f"{after:016x}"
+    place = "" if after is None else format_id(after)
     while True:
         call = read.peek(handle.address, count, cursor=read.behind(place), step="after", match=wanted)
         found = yield from QueueCall(handle.address, call)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mqredis.commands import pipelines as commands
-from mqredis.commands import read
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Backlog, Claimed, Order, Published, Stage
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter, leave
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
 from mqredis.operations.queue_call import QueueCall, provide
@@ -137,7 +136,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
         yield Wait(min(seconds, left), ())
     for (queue, _), waiter in zip(places, waiters, strict=True):
         if waiter.member and waiter.ticket:
-            yield from perform(read.leave(queue, waiter.member))
+            yield from perform(leave(queue, waiter.member))
     return found
 
 

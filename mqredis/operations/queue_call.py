@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from mqredis import keys
 from mqredis.commands import queues
-from mqredis.commands.common import OK, Address, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import OK, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import refusals
@@ -27,8 +28,8 @@ ROUNDS = 16
 
 
 def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
-    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept`)."""
-    if any(keys.kept(path) for path in paths):
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`)."""
+    if any(keys.kept_by_broker(path) for path in paths):
         yield from perform(queues.ensure(manager, paths))
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from mqredis import codec
 from mqredis.commands import read
-from mqredis.commands.common import OK
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.read import Found
+from mqredis.commands.replies import OK
+from mqredis.commands.waiting import TAKES, Waiter
 from mqredis.models import Match, Message
+from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import release_after_interruption
@@ -20,16 +21,13 @@ from mqredis.operations.settle import Settling
 from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
-# When it lapses, and when that was said, on the server's clock in ms.
-Lease = tuple[bytes | int, int]
-
 
 class Locks:
     """Messages locked by one call, and what they share: the fence and the lease."""
 
-    # The messages, once they were made: of sealed ones and of joined ones that is at once.
+    # The messages, once they were made: at once if they are sealed or joined of segments, else when they are asked for.
     made: list[Message] | None = None
-    # The interface's queue, and the transaction that ends the locks.
+    # The open queue of the interface, and the transaction that ends the locks.
     queue: Any = None
     unit: UnitOfWork | None = None
     _until: float | None = None
@@ -40,17 +38,20 @@ class Locks:
         found: Sequence[codec.Checked],
         keys: Sequence[str],
         fence: str,
-        now: float,
-        lease: Lease,
+        *,
+        clock: float,
+        now_ms: int,
+        deadline_ms: bytes | int,
     ) -> None:
         self.handle = handle
         # The record of each message, and its lookup id as the scripts spell it.
         self.found = found
         self.keys = keys
         self.fence = fence
-        # When the reply was read, on the monotonic clock.
-        self.now = now
-        self.lease = lease
+        # When the reply was read, on the monotonic clock and on the server's; and when the lease lapses, on the latter.
+        self.clock = clock
+        self.now_ms = now_ms
+        self.deadline_ms = deadline_ms
 
     @property
     def messages(self) -> list[Message]:
@@ -70,8 +71,7 @@ class Locks:
         """When the lease lapses, on the monotonic clock."""
         until = self._until
         if until is None:
-            deadline, now = self.lease
-            until = self._until = self.now + (int(deadline) - now) / 1000
+            until = self._until = self.clock + (int(self.deadline_ms) - self.now_ms) / 1000
         return until
 
 
@@ -87,33 +87,30 @@ def fetching(
     at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
 ) -> Fetch:
-    """Each fetch of a read that takes (``take``), locks (``lock``) or receives in a transaction (``tx``).
+    """Return what makes the call of each fetch of a read.
 
-    ``earlier``: locks that it settles on its way. ``at``: the cursor, given where a search goes on. ``idle``: takes the
-    place of the waiter in a fetch that registers none.
+    ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
+    locks that the fetch settles on its way. ``at``: the cursor for the place where a search goes on. ``idle``: takes
+    the place of the waiter in a fetch that registers none.
     """
-    return partial(_fetch, handle, mode, match, count, unit, lease, earlier, at, idle)
 
+    def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
+        owner, grant = owner_of(handle, unit) if unit else ("", lease)
+        runs = earlier.runs() if earlier and earlier.pending() else ()
+        call = read.receive(
+            handle.address,
+            mode,
+            count,
+            owner=owner,
+            grant=grant,
+            cursor=at(place),
+            waiter=waiter or idle,
+            match=match,
+            settle=runs,
+        )
+        return earlier.along(handle, call, earlier.pending()) if runs and earlier else call
 
-def _fetch(
-    handle: Handle,
-    mode: str,
-    match: bytes,
-    count: int,
-    unit: UnitOfWork | None,
-    lease: str,
-    earlier: Settling | None,
-    at: Callable[[str], str],
-    idle: Waiter | None,
-    waiter: Waiter | None,
-    place: str = "",
-) -> Call[Found]:
-    owner, grant = owner_of(handle, unit) if unit else ("", "")
-    runs = earlier.runs() if earlier and earlier.pending() else ()
-    call = read.receive(
-        handle.address, mode, count, owner, grant or lease, at(place), waiter or idle, match, runs
-    )
-    return earlier.along(handle, call, earlier.pending()) if runs and earlier else call
+    return fetch
 
 
 class Receive(Operation[list[Message]]):
@@ -149,7 +146,9 @@ class Receive(Operation[list[Message]]):
             return None
         owner, grant = owner_of(handle, unit) if unit else ("", "")
         mode = "tx" if unit else "take"
-        self._call = read.receive(handle.address, mode, self.count, owner, grant, "", None, self._wanted)
+        self._call = read.receive(
+            handle.address, mode, self.count, owner=owner, grant=grant, match=self._wanted
+        )
         return self._call
 
     def accept(self, reply: Reply) -> list[Message] | More:
@@ -166,7 +165,7 @@ class Receive(Operation[list[Message]]):
             found = yield from complete(self, handle.address, self._call, reply)
         fetch = fetching(handle, "tx" if unit else "take", self._wanted, self.count, unit=unit)
         reader = Reader(handle, fetch, self._wanted, steady=unit is None)
-        found = yield from until_found(reader, "D", self.timeout, self.tag, found=found)
+        found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
         return self._result(found)
 
     def _result(self, found: Found) -> list[Message]:
@@ -236,7 +235,7 @@ class Lock(Operation[Locks]):
         if not polls:
             return None
         self._call = read.receive(
-            handle.address, "lock", self.count, "", self._lease, "", None, self._wanted, runs
+            handle.address, "lock", self.count, grant=self._lease, match=self._wanted, settle=runs
         )
         return self._call
 
@@ -260,7 +259,7 @@ class Lock(Operation[Locks]):
             yield from earlier.settle(handle)
         fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
         reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
-        found = yield from until_found(reader, "D", self.timeout, self.tag, found=found)
+        found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
         return noted(handle, found)
 
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
@@ -279,9 +278,16 @@ def noted(handle: Handle, found: Found) -> Locks:
         keys = [raw[0][0].decode()]
         handle.locks[keys[0]] = fence
     else:
-        ids = codec.rows(raw).ids.decode()
-        keys = [ids[n : n + 16] for n in range(0, len(ids), 16)]
+        keys = split_ids(codec.rows(raw).ids.decode())
         handle.locks.update(dict.fromkeys(keys, fence))
     sound = codec.check_each(handle.address.path, raw)
-    locks = Locks(handle, sound, keys, fence, handle.context.clock(), (found.deadline, found.now_ms))
+    locks = Locks(
+        handle,
+        sound,
+        keys,
+        fence,
+        clock=handle.context.clock(),
+        now_ms=found.now_ms,
+        deadline_ms=found.deadline,
+    )
     return locks if handle.context.sealer is None else locks.whole()  # a seal may be broken

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from mqredis import keys
 from mqredis.commands import features
 from mqredis.commands import queues as queue_commands
-from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
+from mqredis.keys import path_of
 from mqredis.models import Access, Match, Message, QueueStatistics, Share
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks, failed, matching, peek
 from mqredis.operations.context import Context, Handle
+from mqredis.operations.handle import close_handle, open_handle
 from mqredis.operations.matching import Selection
-from mqredis.operations.queue import close_handle, info, open_handle, serve
+from mqredis.operations.queue import info, serve
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, Wait, perform, procedure
 
@@ -26,7 +28,7 @@ def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
     """The statistics of a queue."""
     path = path_of(name)
     bound, reading = context.settings.failed_messages_warning, context.settings.read_only
-    if keys.of_system(path) and not reading:
+    if keys.is_system_queue(path) and not reading:
         yield from perform(queue_commands.ensure(context.keys, (path,)))
     found, sample_due = yield from perform(features.statistics(context.keys, path))
     if found.overdue and not reading:
@@ -98,7 +100,7 @@ def _redrive(
             after = message.lookup_id
             # A message that expires at once returns as a new dead letter, which is not taken again in this run.
             if message.lookup_id & SEQUENCE <= last and (where is None or where(message)):
-                chosen.append(f"{message.lookup_id:016x}")
+                chosen.append(format_id(message.lookup_id))
         if not chosen:
             continue
         moved, before = yield from QueueCall(handle.address, features.redrive(handle.address, target, chosen))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.commands import transactions
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import (
     DuplicateMessage,
     GetInhibited,

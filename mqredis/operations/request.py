@@ -17,6 +17,7 @@ from mqredis.errors import (
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.operations import checks, queue
 from mqredis.operations.context import Context, Handle
+from mqredis.operations.handle import close_handle, open_handle
 from mqredis.operations.receive import Receive
 from mqredis.operations.send import Send, outgoing
 from mqredis.steps import Steps, procedure
@@ -37,7 +38,7 @@ def reply_queue(context: Context, session: str) -> Steps[Handle]:
             yield from queue.create(context, name, {})
         except QueueExists:
             continue
-        return (yield from queue.open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
+        return (yield from open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
 
 
 @procedure
@@ -116,13 +117,13 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
     if not codec.names(made.message_id) and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
         changes["message_id"] = message.message_id
     made = made.replace(**changes)
-    handle = yield from queue.open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
+    handle = yield from open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
     try:
         sent = yield from Send(handle, made, {})
     except GeneratorExit:
         raise
     except BaseException:
-        yield from queue.close_handle(handle)
+        yield from close_handle(handle)
         raise
-    yield from queue.close_handle(handle)
+    yield from close_handle(handle)
     return sent

@@ -9,11 +9,12 @@ from typing import Any
 from mqredis import codec
 from mqredis.commands import queues
 from mqredis.commands import send as commands
-from mqredis.commands.common import ID, OK
+from mqredis.commands.replies import OK
 from mqredis.errors import InvalidArgument, InvariantBroken, MessageTooLarge
 from mqredis.models import Journal, Outgoing, Sent
 from mqredis.models import outgoing as models
 from mqredis.models.fields import GROUPED, TRACED, WINDOW
+from mqredis.models.lookup_ids import SIZE
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import QueueCall, complete
@@ -248,12 +249,12 @@ def _send_batch(
     ids, fence = yield from QueueCall(handle.address, call)
     if unit:
         unit.touched(fence, handle)
-    if len(ids) != len(messages) * ID:
-        raise InvariantBroken(f"send answered {len(ids) // ID} ids for {len(messages)} messages")
+    if len(ids) != len(messages) * SIZE:
+        raise InvariantBroken(f"send answered {len(ids) // SIZE} ids for {len(messages)} messages")
     incarnation = handle.context.incarnation
     return [
-        models.sent(ids[at : at + ID], incarnation, message)
-        for at, message in zip(range(0, len(ids), ID), messages, strict=True)
+        models.sent(ids[at : at + SIZE], incarnation, message)
+        for at, message in zip(range(0, len(ids), SIZE), messages, strict=True)
     ]
 
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any
 
-from mqredis.commands import read
-from mqredis.commands.read import Found, Lost, Settlement
+from mqredis.commands import read, settlement
+from mqredis.commands.read import Found
+from mqredis.commands.settlement import (
+    ABORT,
+    AVAILABLE,
+    COMMIT,
+    FAIL,
+    GONE,
+    LOCKED,
+    RENEW,
+    RETURN,
+    Lost,
+    Settlement,
+)
 from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, lease_of
@@ -48,7 +60,7 @@ class Settling:
 
     def whole(self, handle: Handle) -> None:
         """With every segment of the messages that were joined."""
-        every = whole(handle, [*zip(repeat("c"), self.fences, self.keys)])
+        every = whole(handle, [*zip(repeat(COMMIT), self.fences, self.keys)])
         self.fences, self.keys = [fence for _, fence, _ in every], [key for _, _, key in every]
 
     def runs(self) -> Sequence[str]:
@@ -57,8 +69,8 @@ class Settling:
         if self.done:
             fences, keys = fences[self.done :], keys[self.done :]
         if fences.count(fences[0]) == len(keys):  # as of what was locked together
-            return "c", fences[0], "".join(keys)
-        return read.runs([*zip(repeat("c"), fences, keys)])
+            return COMMIT, fences[0], "".join(keys)
+        return settlement.runs([*zip(repeat(COMMIT), fences, keys)])
 
     def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
         """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
@@ -80,7 +92,7 @@ class Settling:
     def settle(self, handle: Handle) -> Steps[Sequence[Lost]]:
         """Settle as many as one call takes. Answers those of them that were lost."""
         stop = self.done + read.BATCH
-        batch = [*zip(repeat("c"), self.fences[self.done : stop], self.keys[self.done : stop])]
+        batch = [*zip(repeat(COMMIT), self.fences[self.done : stop], self.keys[self.done : stop])]
         settled = yield from settle(handle, batch)
         self.take(handle, len(batch), settled.lost)
         return settled.lost
@@ -92,13 +104,13 @@ class Settling:
         if count < len(keys):
             fences, keys = fences[self.done : stop], keys[self.done : stop]
         if count == 1:
-            forget(handle, "c", fences[0], keys[0])
+            forget(handle, COMMIT, fences[0], keys[0])
         elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
             # All that are held, in their order, as mostly; another thread may have locked more since.
             deque(map(locks.pop, keys, repeat(None)), maxlen=0)
         else:
             for fence, key in zip(fences, keys, strict=True):
-                forget(handle, "c", fence, key)
+                forget(handle, COMMIT, fence, key)
         self.done = stop
         if lost:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
@@ -158,19 +170,26 @@ def settled(settling: Settling, locks: Sequence[Any]) -> None:
 @procedure
 def settle(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
-) -> Steps[read.Settled]:
+) -> Steps[settlement.Settled]:
     """Commit, abort, reject or renew locks (3.1.7.1.12)."""
     if handle.parts:
         settlements = whole(handle, settlements)
-    call = read.settle(handle.address, settlements, lease_of(handle.context, lease))
+    call = settlement.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from QueueCall(handle.address, call)
     _forget_all(handle, settlements)
     return settled
 
 
+def abort_all(handle: Handle) -> Iterator[Operation[settlement.Settled]]:
+    """The operations that give back every lock of this handle."""
+    held = [(ABORT, fence, lookup_id) for lookup_id, fence in handle.locks.items()]
+    for start in range(0, len(held), read.BATCH):
+        yield settle(handle, held[start : start + read.BATCH])
+
+
 def _forget_all(handle: Handle, settlements: Sequence[Settlement]) -> None:
     for action, fence, key in settlements:
-        if action != "x":
+        if action != RENEW:
             forget(handle, action, fence, key)
 
 
@@ -181,7 +200,7 @@ def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
         del locks[lookup_id]
         if handle.parts or handle.getting.log:
             handle.parts.pop(lookup_id, None)
-            if action[0] in "abe":
+            if action[0] in (ABORT, RETURN, FAIL):
                 handle.getting.back((lookup_id, fence))
             else:
                 handle.getting.settle((lookup_id, fence))
@@ -213,7 +232,7 @@ class Settle(Shareable[float]):
     @property
     def shareable(self) -> Settle | None:
         """A renewal has a lease of its own, and a message that was joined from segments is several locks."""
-        return None if self.handle.parts or self.settlement[0] == "x" else self
+        return None if self.handle.parts or self.settlement[0] == RENEW else self
 
     @property
     def batchers(self) -> dict[type, Any]:
@@ -235,13 +254,13 @@ class Settle(Shareable[float]):
         """One call for all of these locks."""
         return settle_each(operations[0].handle, [operation.settlement for operation in operations])
 
-    def request(self) -> Call[read.Settled]:
+    def request(self) -> Call[settlement.Settled]:
         """The settlement, with every segment of a message that was joined."""
         handle = self.handle
         one = (self.settlement,)
         self._settlements = whole(handle, one) if handle.parts else one
         lease_ms = lease_of(handle.context, self.lease)
-        self._call = read.settle(handle.address, self._settlements, lease_ms)
+        self._call = settlement.settle(handle.address, self._settlements, lease_ms)
         return self._call
 
     def accept(self, reply: Reply) -> float | More:
@@ -256,7 +275,7 @@ class Settle(Shareable[float]):
             reply = yield from self.make(self._call)
         return self._result((yield from complete(self, self.handle.address, self._call, reply)))
 
-    def _result(self, settled: read.Settled) -> float:
+    def _result(self, settled: settlement.Settled) -> float:
         _forget_all(self.handle, self._settlements)
         if settled.lost:
             raise lock_lost(self.handle.path, settled.lost[0])
@@ -294,11 +313,10 @@ def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list
     return [lock_lost(handle.path, (key, lost[key])) if key in lost else now for key in keys]
 
 
-# What became of a message whose lock is lost, by the letter that settle.lua answers.
 _BECAME = {
-    "a": "the message is available again",
-    "f": "another reader holds the message",
-    "g": "the message is gone",
+    AVAILABLE: "the message is available again",
+    LOCKED: "another reader holds the message",
+    GONE: "the message is gone",
 }
 
 
@@ -315,6 +333,6 @@ def lock_lost(
         raise InvariantBroken(f"settle answered {why!r:.80} of message 0x{lookup_id}")
     # MS-MQDMPR has TRANSACTION_SEQUENCE if the message is available or gone (D33 in docs/semantics.md). LOCK_LOST, for
     # a message that another reader may hold, is our own status.
-    status = Status.LOCK_LOST if why == "f" else Status.TRANSACTION_SEQUENCE
+    status = Status.LOCK_LOST if why == LOCKED else Status.TRANSACTION_SEQUENCE
     text = f"the lock on message 0x{lookup_id} of queue {path!r} is lost: {cause}, and {became}{advice}"
     return LockLost(text, status=status, lost=lost)

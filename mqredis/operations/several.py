@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mqredis.commands import read
+from mqredis.commands.waiting import TAKES
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message
 from mqredis.operations import checks
@@ -49,7 +50,7 @@ def lock(
         )
         for n, handle in enumerate(handles)
     ]
-    at, found = yield from until_any(readers, "D", timeout, scopes, stop)
+    at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)
     locks = noted(handles[at], found)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
@@ -72,7 +73,7 @@ def receive(
         Reader(handle, fetching(handle, "tx", count=each, unit=unit))
         for handle, each in zip(handles, _counts(handles, count), strict=True)
     ]
-    at, found = yield from until_any(readers, "D", timeout, scopes, stop)
+    at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)
     unit.touched(found.fence, handles[at])
     return at, handles[at].context.messages(handles[at].path, found.messages)
 

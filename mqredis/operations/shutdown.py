@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqredis.commands import read
 from mqredis.errors import BrokerUnavailable, MqError, OutcomeUnknown
 from mqredis.operations import request, transaction
 from mqredis.operations.context import Context
-from mqredis.operations.settle import settle
+from mqredis.operations.settle import abort_all
 from mqredis.steps import Operation, Steps, procedure
 
 
@@ -33,7 +32,5 @@ def _operations(context: Context) -> Iterator[Operation[object]]:
     for unit in context.begun():
         yield transaction.End(unit, "abort")
     for handle in context.holding():
-        held: list[read.Settlement] = [("a", fence, lookup_id) for lookup_id, fence in handle.locks.items()]
-        for start in range(0, len(held), read.BATCH):
-            yield settle(handle, held[start : start + read.BATCH])
+        yield from abort_all(handle)
     yield request.discard_all(context)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mqredis.codec.subscriptions import format_subscription
 from mqredis.commands import features
-from mqredis.commands.common import subqueue_parts
 from mqredis.errors import InvalidArgument, InvalidName
+from mqredis.keys import subqueue_parts
 from mqredis.models import Subscription
 from mqredis.operations.context import Context
 from mqredis.steps import Steps, perform, procedure

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from mqredis import keys
 from mqredis.commands import manager
 from mqredis.commands import transactions as commands
-from mqredis.commands.common import OK, text
+from mqredis.commands.replies import OK, text
+from mqredis.commands.settlement import REJECT, RENEW
 from mqredis.errors import (
     AccessDenied,
     InvalidArgument,
@@ -17,6 +18,7 @@ from mqredis.errors import (
     TransactionSequence,
 )
 from mqredis.models import Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks
 from mqredis.operations.context import Context, Handle, UnitOfWork, lapsed, lease_of
 from mqredis.operations.queue_call import provide
@@ -185,12 +187,12 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "")
     if message.queue != handle.path:
         raise InvalidArgument(f"the message was read from queue {message.queue!r}, not from {handle.path!r}")
     if not unit.fence:
-        raise commands.not_received(unit.id, handle.path, f"{message.lookup_id:016x}")
+        raise commands.not_received(unit.id, handle.path, format_id(message.lookup_id))
     yield from _mark(unit, handle, message, grant, checks.reason(reason))
 
 
 def _mark(unit: UnitOfWork, handle: Handle, message: Message, grant: str, reason: str) -> Steps[None]:
-    lookup_id = f"{message.lookup_id:016x}"
+    lookup_id = format_id(message.lookup_id)
     yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, reason))
 
 
@@ -200,15 +202,16 @@ def settle_in(
 ) -> Steps[float]:
     """The end of a two-phase read in a transaction (3.1.7.1.12 rule 3): the message stays locked until that ends.
 
-    ``action`` as in settle.lua; answers the monotonic time. Raises TransactionSequence when the transaction is over.
+    ``action``: one of ``commands.settlement``. Returns the monotonic time. Raises TransactionSequence if the
+    transaction is over.
     """
     if handle.closed:
         raise InvalidHandle(
             f"the handle of queue {handle.path!r} is closed; its message is the transaction's"
         )
     grant = unit.grant()
-    if action[0] == "j":
+    if action[0] == REJECT:
         yield from _mark(unit, handle, message, grant, action[1:])
-    elif action == "x":
+    elif action == RENEW:
         yield from renew(unit, lease)
     return unit.context.clock()

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import keys
-from mqredis.commands import read
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands import waiting
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import Waiter
 from mqredis.errors import (
     BrokerUnavailable,
     IoTimeout,
@@ -71,7 +72,7 @@ def until_found(
 ) -> Steps[Found]:
     """Repeat the fetch until it finds something. Raises IoTimeout after ``timeout`` seconds (None: never).
 
-    ``kind``: D destructive, C destructive with a cursor, P peek. ``found``: the result of a first fetch that was made.
+    ``kind``: TAKES, TAKES_AT_CURSOR or PEEKS. ``found``: the result of a first fetch that was made.
     """
     if found is not None or polls_first(reader.handle, timeout, tag):
         if found is None or (found.place and not found.messages):
@@ -224,7 +225,7 @@ def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) 
     for n, (reader, waiter) in enumerate(zip(readers, waiters, strict=True)):
         if n != but and waiter.member and waiter.ticket and not waiter.ticket.startswith("leave"):
             try:
-                yield from perform(read.leave(reader.handle.address, waiter.member, reader.match))
+                yield from perform(waiting.leave(reader.handle.address, waiter.member, reader.match))
             except _UNREACHABLE:
                 return
             except MqError:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from mqredis import keys
 from mqredis.commands import workers as commands
-from mqredis.commands.common import path_of
 from mqredis.errors import InvalidArgument
+from mqredis.keys import path_of
 from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.operations import actions
 from mqredis.operations.context import Context
@@ -57,7 +57,7 @@ def pause(
     if consumer is None:
         path = path_of(queue)
         # A subqueue that the broker keeps is created with its first message.
-        by_itself = keys.kept(path) and not keys.of_system(path)
+        by_itself = keys.kept_by_broker(path) and not keys.is_system_queue(path)
         yield from info(context, path.partition(";")[0] if by_itself else path)
     said = json.dumps({"operator": operator.name, "reason": why})
     yield from _tell(context, operator, "pause", field, said, {"reason": why}, token)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
 from mqredis.codec.claims import PageList
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import split
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns

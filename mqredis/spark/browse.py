@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Backlog
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import QueueNotAvailable
 from mqredis.operations import pipelines
 from mqredis.spark.batch_id import split_key

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 from mqredis import keys
-from mqredis.commands.common import subqueue_parts
 from mqredis.errors import InvalidArgument, InvalidName
+from mqredis.keys import subqueue_parts
 
 STATES = ("available", "locked", "delayed")
 

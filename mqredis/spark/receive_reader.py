@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.filters import Filter
 from mqredis.commands.pipelines import Backlog, Claimed, Order
 from mqredis.errors import InvalidArgument, QueueNotAvailable, QueueNotFound

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from mqredis.errors import QueueNotFound
-from mqredis.keys import SYSTEM, kept
+from mqredis.keys import SYSTEM, kept_by_broker
 from mqredis.spark.batch_id import queue_key
 from mqredis.spark.connection import SourceError, manager_of
 from mqredis.spark.options import Options, listed, path_of, split
@@ -34,7 +34,7 @@ def stream_targets(options: Options, known: Collection[str] = ()) -> dict[str, T
     existing_keys = {queue_key(name, path) for name, paths in existing.items() for path in paths}
     deleted = set(known) - existing_keys
     dropped_from_options = set(known) - set(named) - deleted
-    added = {key for key, (_, path) in named.items() if key not in known and not kept(path)}
+    added = {key for key, (_, path) in named.items() if key not in known and not kept_by_broker(path)}
     if deleted and not skip_deleted:
         raise QueueNotFound(
             f"queues in the checkpoint no longer exist: {', '.join(sorted(deleted))}. To continue without their "
@@ -90,7 +90,7 @@ def _named(options: Options, existing: dict[str, set[str]], skip_missing: bool) 
 def _may_come(path: str, existing: set[str]) -> bool:
     """Does the broker create this queue with its first message? A subqueue needs its parent."""
     parent = path.partition(";")[0]
-    return kept(path) and (parent == SYSTEM or parent in existing)
+    return kept_by_broker(path) and (parent == SYSTEM or parent in existing)
 
 
 def _patterns(options: Options) -> list[str]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from mqredis.client import QueueManager
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import BrokerUnavailable
 from mqredis.keys import encode
 from mqredis.operations import pipelines

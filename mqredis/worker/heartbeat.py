@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mqredis import __version__
 from mqredis.commands import workers as commands
 from mqredis.errors import MqError
+from mqredis.models.lookup_ids import format_id
 from mqredis.models.worker import Pause
 from mqredis.steps import perform
 from mqredis.worker.outcomes import HandlerCancelled
@@ -114,7 +115,7 @@ class Heartbeat:
             self._running.stop()
         elif order == "cancel":
             for held, (_, messages, _) in self._running.handlers.copy().items():
-                if any(f"{message.lookup_id:016x}" == rest[0] for message in messages):
+                if any(format_id(message.lookup_id) == rest[0] for message in messages):
                     held.cancel(HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mqredis.client import LockedMessage, Queue
-from mqredis.commands import read
-from mqredis.commands.read import Lost
+from mqredis.commands import read, settlement
+from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import LockLost, MqError, QueueNotAvailable
 from mqredis.models import Message
 from mqredis.operations import giveback, several
@@ -49,7 +49,7 @@ class LockLoop(Loop):
                 queue = left[0].grant.queue
                 batch = [lock for lock in left if lock.grant.queue is queue][: read.BATCH]
                 try:
-                    self._settle(queue, ends("c", batch, queue))
+                    self._settle(queue, ends(COMMIT, batch, queue))
                 except QueueNotAvailable as error:  # the queue was deleted with its messages
                     log.warning(
                         "%s: %d handled message(s) are gone: %s", self.consumer.name, len(batch), error
@@ -155,7 +155,7 @@ class LockLoop(Loop):
         self._settle(queue, [(instruction, lock.fence, lock.key)])
         mark_settled(lock)
 
-    def _settle(self, queue: Queue, settlements: Sequence[read.Settlement]) -> None:
+    def _settle(self, queue: Queue, settlements: Sequence[settlement.Settlement]) -> None:
         operation = settle(queue.handle, settlements)
         self._all_lost(accept_lower_durability(partial(self.manager.run, operation)).lost)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mqredis.client import LockedMessage, Queue
+from mqredis.commands.settlement import RENEW
 from mqredis.errors import MqError
 from mqredis.operations import giveback, settle
 from mqredis.worker.keeper import Held, Keeper
@@ -99,7 +100,7 @@ class Prefetch:
         with self._lock:
             waiting = [*self._waiting]
         lost = self._settle(
-            queue, "x", [*waiting, *(lock for lock in done() if lock.queue is queue)], "renewed"
+            queue, RENEW, [*waiting, *(lock for lock in done() if lock.queue is queue)], "renewed"
         )
         with self._lock:
             self._waiting = deque(lock for lock in self._waiting if lock.key not in lost)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mqredis.client import Queue, Transaction
 from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
 from mqredis.models import Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
 from mqredis.operations.transaction import End
 from mqredis.worker.consumer import Consumer
@@ -56,7 +57,7 @@ class TransactionLoop(Loop):
 
     def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
         good, arguments, bad = self._accepted(messages)
-        verdicts = {f"{message.lookup_id:016x}": instruction for message, instruction in bad}
+        verdicts = {format_id(message.lookup_id): instruction for message, instruction in bad}
         commit = partial(self._commit_transaction, transaction, verdicts)
         if not good:
             self._end(commit)

@@ -14,7 +14,7 @@ import mqredis
 from mqredis import Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import Claim
 from mqredis.commands import pipelines as commands
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.filters import Filter
 from mqredis.commands.pipelines import Claimed, Order, Received
 from mqredis.errors import ClaimLost, QueueNotFound

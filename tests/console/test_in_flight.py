@@ -11,7 +11,7 @@ from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.codec.encode import encode
 from mqredis.commands import pipelines as commands
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order, Stage
 from mqredis.console.formats import hex_id
 from mqredis.console.pages import holders

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqredis import Journal, Match, Outgoing
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order
 from mqredis.operations import pipelines
 from tests.matching.index_kit import SPECIAL, C, Kit, named, numbered

@@ -9,7 +9,7 @@ import pytest
 
 from mqredis import Match, Outgoing
 from mqredis.commands import read
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.steps import perform
 from tests.matching.index_kit import SPECIAL, TEXT, C, Kit, named, numbered
 from tests.matching.kit import PATIENCE, drain

@@ -11,9 +11,9 @@ import pytest
 
 import mqredis
 from mqredis import Grouping, Match, MatchOptionsError, Outgoing, Settings
-from mqredis.commands import pipelines, read
+from mqredis.commands import pipelines, read, waiting
 from mqredis.commands.filters import Filter, Member
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from mqredis.selector import parse
 from mqredis.steps import perform
@@ -215,7 +215,7 @@ class Reader:
         return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
 
     def leave(self):
-        self.qm._run(perform(read.leave(self.address, self.waiter.member, self.text)))
+        self.qm._run(perform(waiting.leave(self.address, self.waiter.member, self.text)))
 
     @property
     def notified(self):

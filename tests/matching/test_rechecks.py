@@ -8,9 +8,9 @@ import pytest
 
 import mqredis
 from mqredis import Settings
-from mqredis.commands import read
+from mqredis.commands import read, settlement
 from mqredis.commands.filters import Filter, Member
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.drivers.kit import until
@@ -191,7 +191,7 @@ def test_refused_call_settles_nothing(qm):
         qm._run(
             perform(
                 read.receive(
-                    queue._handle.address, "lock", grant="9000", match=wanted, settle=read.runs(settle)
+                    queue._handle.address, "lock", grant="9000", match=wanted, settle=settlement.runs(settle)
                 )
             )
         )

@@ -29,7 +29,7 @@ from mqredis import (
 )
 from mqredis.commands import read
 from mqredis.commands.filters import Filter
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.steps import perform
 from tests.matching.kit import PATIENCE, Pending, bodies, drain, put
 

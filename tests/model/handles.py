@@ -21,7 +21,7 @@ from mqredis.errors import (
     UnsupportedAccess,
     WaiterNotFound,
 )
-from mqredis.keys import own_quota
+from mqredis.keys import is_journal_or_system
 from mqredis.models import Access, Match, Message, Outgoing, Seek, Sent, Share
 from mqredis.status import Status
 from tests.model import matching, topics
@@ -188,7 +188,7 @@ class ModelQueue(Reads):
             raise AccessDenied()
         if target.closed or "move" not in ALLOWS[target.access]:
             raise InvalidHandle()
-        if own_quota(self.name) or own_quota(target.name):
+        if is_journal_or_system(self.name) or is_journal_or_system(target.name):
             raise UnsupportedAccess()
         if self.name == target.name or self.name.partition(";")[0] != target.name.partition(";")[0]:
             raise InvalidArgument(status=Status.STATUS_INVALID_PARAMETER)

@@ -23,7 +23,7 @@ from mqredis.errors import (
     TransactionSequence,
     UnsupportedAccess,
 )
-from mqredis.keys import DEAD_LETTER, MAX_SUBQUEUE, SYSTEM, check_name, kept, own_quota
+from mqredis.keys import DEAD_LETTER, MAX_SUBQUEUE, SYSTEM, check_name, is_journal_or_system, kept_by_broker
 from mqredis.models import (
     Access,
     ManagerInfo,
@@ -155,7 +155,7 @@ class ModelManager:
                 raise InvalidName("a subqueue has a name")
             if share is Share.DENY_RECEIVE and access is Access.SEND:
                 raise UnsupportedAccess(status=Status.UNSUPPORTED_ACCESS_MODE)
-            if own_quota(name):
+            if is_journal_or_system(name):
                 if access is Access.MOVE:
                     raise UnsupportedAccess()
                 if main != SYSTEM:
@@ -294,7 +294,7 @@ class ModelManager:
         """Every step serves due timers; this also removes subqueues that are empty and not open."""
         with self.step() as store:
             for queue in list(store.queues.values()):
-                if not kept(queue.name):
+                if not kept_by_broker(queue.name):
                     store.forget_subqueue(queue)
 
     def close(self) -> None:

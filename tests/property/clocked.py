@@ -8,7 +8,7 @@ from itertools import cycle
 from typing import Any
 
 from mqredis.commands import manager, queues, read, send, transactions
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.models import QueueProperties
 from mqredis.steps import Call
 from tests.property.fixed_clock import KEYS, START, Store

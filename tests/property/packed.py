@@ -6,7 +6,7 @@ from typing import Any
 
 from mqredis.codec.claims import Claim
 from mqredis.commands import manager, pipelines, queues
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order
 from mqredis.keys import QUEUE_PARTS
 from mqredis.models import QueueProperties

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mqredis import codec
-from mqredis.commands import read, send
-from mqredis.commands.read import Waiter
+from mqredis.commands import read, send, settlement, waiting
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
 from tests.property.clocked import Clocked
@@ -59,7 +59,7 @@ def test_lock_lease_expires_exactly_at_its_deadline(walk: Clocked, passed: int, 
     locking = read.receive(walk.address["q"], "lock", 1, grant=str(SPAN))
     (lock,) = walk.locks(walk.call(locking, *walk.token()))
     walk.pass_time(passed)
-    reply = walk.call(read.settle(walk.address["q"], [("c", *lock)], 1000), *walk.token())
+    reply = walk.call(settlement.settle(walk.address["q"], [("c", *lock)], 1000), *walk.token())
     assert reply[4:] == ([lock[1].encode(), b"a"] if over else [])
     assert records(walk) == int(over)
 
@@ -90,14 +90,14 @@ def test_handed_off_lock_expires_exactly_at_its_deadline(walk: Clocked, passed: 
         walk.call(send.send(address, [message]), *walk.token("1.2"))
         walk.pass_time(passed)
         if again:
-            assert walk.call(read.leave(address, waiter.member), *walk.token("1.1"))[0] == Status.OK
+            assert walk.call(waiting.leave(address, waiter.member), *walk.token("1.1"))[0] == Status.OK
             found = walk.call(read.receive(address, "lock", grant=str(SPAN)), *walk.token("1.2"))
         else:
             found = walk.call(look(), *walk.token("1.1"))
         # A delivery whose lease expired is counted; a delivery that was released in time is not.
         assert found[8] == (b"2 0 0 0" if over else b"1 0 0 0")
         assert int(found[5]) == walk.now
-        walk.call(read.settle(address, [("c", *walk.locks(found)[0])], 1000), *walk.token("1.2"))
+        walk.call(settlement.settle(address, [("c", *walk.locks(found)[0])], 1000), *walk.token("1.2"))
     walk.listen(False)
 
 

@@ -18,10 +18,10 @@ import redis
 
 from mqredis import codec
 from mqredis.codec.claims import Claim
-from mqredis.commands import doctor, features, manager, pipelines, queues, read, send
-from mqredis.commands.common import Address
+from mqredis.commands import contents, doctor, features, manager, pipelines, queues, read, send, settlement
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
@@ -179,7 +179,7 @@ class Walk:
             text = self.live.client.hget(key("s"), lid)
             fence = text.split(b" ")[-1].decode() if text and dice.random() < 0.7 else dice.choice(fences)
             found.append((dice.choice("cajx"), fence, lid))
-        return read.settle(self.address, found[: dice.choice((1, 3))], 1000)
+        return settlement.settle(self.address, found[: dice.choice((1, 3))], 1000)
 
     def lookup(self) -> Call[Any]:
         dice = self.dice
@@ -193,10 +193,10 @@ class Walk:
         return read.peek(self.address, self.dice.choice((1, 30)), cursor=cursor)
 
     def purge(self) -> Call[Any]:
-        return read.purge(self.address)
+        return contents.purge(self.address)
 
     def move(self) -> Call[Any]:
-        return read.move(self.address, self.sub, self.any())
+        return contents.move(self.address, self.sub, self.any())
 
     def look(self) -> Call[Any]:
         return pipelines.look(self.address, self.dice.choice(("", *OWNERS)), bands=True)

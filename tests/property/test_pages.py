@@ -7,7 +7,7 @@ import pytest
 from mqredis import codec
 from mqredis.commands import pipelines, read, send, transactions
 from mqredis.commands.pipelines import Order
-from mqredis.commands.read import Waiter
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
 from tests.property.fixed_clock import KEYS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import codec
-from mqredis.commands import manager, queues, read, send, transactions
+from mqredis.commands import contents, manager, queues, read, send, settlement, transactions
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
@@ -143,7 +143,7 @@ class Take(Step):
             me.locks = []
         address = world.address(self.queue)
         return read.receive(
-            address, self.mode, self.count, owner=self.unit, grant=grant, settle=read.runs(settlements)
+            address, self.mode, self.count, owner=self.unit, grant=grant, settle=settlement.runs(settlements)
         )
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
@@ -204,7 +204,7 @@ class Settle(Step):
         settlements = [(self.action, fence, lid) for fence, lid in me.locks]
         if self.action != "x":
             me.locks = []
-        return read.settle(world.address(self.queue), settlements, LEASE)
+        return settlement.settle(world.address(self.queue), settlements, LEASE)
 
     def enter(self, world: World, me: Client, call: Call[Any], answer: Answer) -> None:
         settle(world, call, answer, 2)
@@ -287,7 +287,7 @@ class Move(Step):
         if lid is None:
             return None
         grant = _grant(me, self.unit, LEASE)
-        return read.move(world.address(self.source), world.address(self.target), lid, self.unit, grant)
+        return contents.move(world.address(self.source), world.address(self.target), lid, self.unit, grant)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         if answer.refused:
@@ -312,7 +312,7 @@ class Purge(Step):
     queue: str
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return read.purge(world.address(self.queue))
+        return contents.purge(world.address(self.queue))
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         if not answer.refused:

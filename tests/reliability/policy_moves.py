@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis import codec
-from mqredis.commands import features, filters, queues, read, send
-from mqredis.commands.read import Waiter
+from mqredis.commands import features, filters, queues, read, send, waiting
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Match, Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
@@ -120,7 +120,7 @@ class Leave(Step):
     queue: str
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return read.leave(world.address(self.queue), AwaitLock.member) if me.ticket else None
+        return waiting.leave(world.address(self.queue), AwaitLock.member) if me.ticket else None
 
     def told(self, world: World, me: Client, answer: Answer) -> None:
         me.ticket = ""

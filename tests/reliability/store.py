@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mqredis.commands import queues
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.keys import ManagerKeys
 from mqredis.models import QueueProperties
 from mqredis.operations import doctor

@@ -10,9 +10,20 @@ from typing import cast
 import pytest
 
 from mqredis import codec
-from mqredis.commands import manager, pipelines, queues, read, send, transactions
-from mqredis.commands.common import Address
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands import (
+    contents,
+    manager,
+    pipelines,
+    queues,
+    read,
+    send,
+    settlement,
+    transactions,
+    waiting,
+)
+from mqredis.commands.address import Address
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines as operations
 from mqredis.operations.context import Context
@@ -83,7 +94,7 @@ def test_repeated_lock_call_whose_message_was_removed_finds_nothing(reader: Read
 def test_commit_of_a_lock_never_granted_is_lost_and_keeps_the_message(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, BODY)
-    settled = reader.call(read.settle(reader.address("q"), [("c", "7", one)]), place)
+    settled = reader.call(settlement.settle(reader.address("q"), [("c", "7", one)]), place)
     assert settled.lost == [(one, "a")]
     assert reader.ids("q") == {one}
 
@@ -137,7 +148,7 @@ def test_notified_reader_that_leaves_passes_its_message_to_the_next(reader: Read
     _, later, last = three_waiters(reader)
     _, two = sent(reader, Place("1.4"), BODY, BODY)
     assert notification_of(reader, later) == f"h {two}"
-    reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
+    reader.call(waiting.leave(reader.address("q"), "D p0 tag"), later)
     assert [notification_of(reader, later), notification_of(reader, last)] == ["", f"h {two}"]
 
 
@@ -147,14 +158,14 @@ def test_leaving_reader_whose_message_was_taken_passes_on_the_next_one(reader: R
     sent(reader, sender, BODY)
     reader.call(read.receive(reader.address("q"), "take"), sender)
     [two] = sent(reader, sender, BODY)
-    reader.call(read.leave(reader.address("q"), "D p0 tag"), older)
+    reader.call(waiting.leave(reader.address("q"), "D p0 tag"), older)
     assert [notification_of(reader, later), notification_of(reader, last)] == [f"h {two}", f"h {two}"]
 
 
 def test_reader_that_leaves_before_a_notification_notifies_nobody(reader: Reader) -> None:
     _, later, last = three_waiters(reader)
     sent(reader, Place("1.4"), BODY)
-    reader.call(read.leave(reader.address("q"), "D p0 tag"), later)
+    reader.call(waiting.leave(reader.address("q"), "D p0 tag"), later)
     assert [notification_of(reader, later), notification_of(reader, last)] == ["", ""]
 
 
@@ -183,15 +194,15 @@ def test_message_locked_with_allow_peek_between_calls_of_a_purge_stays_visible(r
     place, q = Place("1.1"), reader.address("q")
     sent(reader, place, *[BODY] * 600)
     locks = [reader.call(read.receive(q, "lock", count, grant="60000"), place) for count in (200, 57)]
-    removed, limit = reader.call(read.purge(q), place)
+    removed, limit = reader.call(contents.purge(q), place)
     assert (removed, bool(limit)) == (256, True)
     for held in locks:
         ids = [raw[0].decode() for raw in held.messages]
-        reader.call(read.settle(q, [("c", held.fence, lid) for lid in ids]), place)
+        reader.call(settlement.settle(q, [("c", held.fence, lid) for lid in ids]), place)
     shown = reader.call(
         read.lookup(q, "lock", "first", "-", grant="60000", allow_peek=True), place
     ).messages[0][0]  # fmt: skip
-    assert reader.call(read.purge(q, limit), place) == (600 - 257 - 256 - 1, "")
+    assert reader.call(contents.purge(q, limit), place) == (600 - 257 - 256 - 1, "")
     [answer] = reader.wire.volley([Shot(read.lookup(q, "peek", "first", "-"), "", 0)])
     assert answer.value.messages[0][0] == shown
 
@@ -201,10 +212,10 @@ def test_locked_large_message_is_purged_when_it_is_released(reader: Reader) -> N
     [large] = sent(reader, place, LARGE)
     held = reader.call(read.receive(q, "lock", grant="60000"), place)
     sent(reader, place, BODY, BODY)
-    assert reader.call(read.purge(q), place) == (2, "")
+    assert reader.call(contents.purge(q), place) == (2, "")
     assert reader.faults() == []
     assert reader.ids("q") == {large}
-    reader.call(read.settle(q, [("a", held.fence, large)]), place)
+    reader.call(settlement.settle(q, [("a", held.fence, large)]), place)
     assert reader.ids("q") == set()
 
 
@@ -225,7 +236,7 @@ def test_purge_finds_a_delayed_message_behind_a_page_of_timers(reader: Reader) -
     place, q = Place("1.1"), reader.address("q")
     [old] = sent(reader, place, codec.encode(Outgoing(body=b"x", delay=900.0), ""))
     sent(reader, place, *[codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), "")] * 255)
-    assert reader.call(read.purge(q, old[2:]), place)[0] == 1
+    assert reader.call(contents.purge(q, old[2:]), place)[0] == 1
     assert old not in reader.ids("q")
 
 
@@ -328,7 +339,7 @@ def test_commit_without_the_target_queue_of_a_move_requests_it(reader: Reader) -
     fence = reader.call(send.send(reader.address("t"), [body], "s", "+60000"), place).fence
     assert reader.call(transactions.end(reader.keys, "s", fence, "commit", ("t",)), place) == []
     [lid] = reader.ids("t")
-    fence = reader.call(read.move(reader.address("t"), sub, lid, "m", "+60000"), place)
+    fence = reader.call(contents.move(reader.address("t"), sub, lid, "m", "+60000"), place)
     assert reader.call(transactions.end(reader.keys, "m", fence, "commit", ("t",)), place) == ["t;s"]
     assert reader.call(transactions.end(reader.keys, "m", fence, "commit", ("t", "t;s")), place) == []
     assert (reader.ids("t"), reader.ids("t;s")) == (set(), {lid})

@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from mqredis import codec
-from mqredis.commands import manager, queues, read, send
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands import contents, manager, queues, read, send, settlement, waiting
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import Waiter
 from mqredis.models import Journal, Outgoing
 from mqredis.status import Status
 from tests.reliability.store import Reader
@@ -74,7 +75,7 @@ def test_handed_off_message_is_received_only_by_its_waiter(
     [(lookup_id, counts, record)] = first.value.messages
     assert (lookup_id.decode(), counts) == (first_id, b"1 0 0 0")
     assert record.endswith(b"\0x")
-    reader.call(read.settle(reader.address("q"), [("c", first.value.fence, first_id)]), waits)
+    reader.call(settlement.settle(reader.address("q"), [("c", first.value.fence, first_id)]), waits)
     assert reader.ids("q") == set()
 
 
@@ -89,7 +90,7 @@ def test_abandoned_handoff_is_released_without_counting_a_delivery(reader: Reade
     [first_id] = sent(reader, fresh(), NAMED)
     member = "D p0 tag"
     assert fetch(reader, next_one, "", member).messages == []
-    leave = fire(read.leave(reader.address("q"), MEMBER), waits)
+    leave = fire(waiting.leave(reader.address("q"), MEMBER), waits)
     first, repeated = reader.wire.volley([leave, leave])
     assert first.value is repeated.value is None
     assert notification_of(reader, next_one) == f"h {first_id}"
@@ -98,8 +99,8 @@ def test_abandoned_handoff_is_released_without_counting_a_delivery(reader: Reade
 
 def test_abandoned_handoff_that_was_purged_is_not_released(reader: Reader, waits: Place) -> None:
     sent(reader, fresh(), BODY)
-    reader.call(read.purge(reader.address("q")), fresh())
-    reader.call(read.leave(reader.address("q"), MEMBER), waits)
+    reader.call(contents.purge(reader.address("q")), fresh())
+    reader.call(waiting.leave(reader.address("q"), MEMBER), waits)
     assert reader.ids("q") == set()
 
 
@@ -111,8 +112,8 @@ def test_handoff_abandoned_after_its_lease_keeps_the_lock_of_another_reader(
     third = Place("1.3")
     other = fetch(reader, third, "")
     assert [lookup_id.decode() for lookup_id, _, _ in other.messages] == [first_id]
-    reader.call(read.leave(reader.address("q"), MEMBER), waits)
-    settled = reader.call(read.settle(reader.address("q"), [("c", other.fence, first_id)]), third)
+    reader.call(waiting.leave(reader.address("q"), MEMBER), waits)
+    settled = reader.call(settlement.settle(reader.address("q"), [("c", other.fence, first_id)]), third)
     assert settled.lost == []
 
 
@@ -142,7 +143,7 @@ def test_fetch_from_another_queue_does_not_receive_the_handoff(reader: Reader, w
 
 
 def test_slot_used_after_registration_gets_no_handoff(reader: Reader, waits: Place) -> None:
-    reader.call(read.purge(reader.address("q")), waits)
+    reader.call(contents.purge(reader.address("q")), waits)
     [first_id] = sent(reader, fresh(), BODY)
     assert take(reader) == [(first_id, "")]
 

@@ -8,7 +8,7 @@ import pytest
 
 import mqredis
 from mqredis import InvalidArgument, ManagerNotFound, Settings, codec
-from mqredis.commands import manager, read, send, transactions
+from mqredis.commands import contents, manager, read, send, transactions
 from mqredis.keys import ManagerKeys
 from mqredis.models import Outgoing
 from mqredis.status import Status
@@ -158,7 +158,7 @@ def test_lapsed_lock_not_yet_served_cannot_be_taken_over(wire: Wire, purged: boo
     reader.call(send.send(q, [codec.encode(Outgoing(body=b"x"), "")] * 40), place)
     locked = reader.call(read.receive(q, "lock", 40, grant="1000"), place)
     if purged:
-        reader.call(read.purge(q), place)
+        reader.call(contents.purge(q), place)
     reader.call(manager.update(KEYS, "clock", "2000"), place)
     last = locked.messages[-1][0].decode()
     take = read.lookup(q, "lock", "current", last, grant="60000", held=locked.fence)

@@ -13,7 +13,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Settings
 from mqredis.codec import encode
-from mqredis.commands import manager, read, send
+from mqredis.commands import manager, read, send, settlement
 from mqredis.models import Outgoing
 from mqredis.worker import Worker
 from tests.reliability.check import Run, check
@@ -43,7 +43,7 @@ def fences(run: Run) -> None:
             # No call was made since. The leases are over nevertheless, also more of them than one call serves.
             first = run.dice(place.last).choice("caxj")
             late = [(first, old.fence, item[0].decode()) for item in old.messages]
-            assert len(reader.call(read.settle(q, late, 60_000), place).lost) == 64, (
+            assert len(reader.call(settlement.settle(q, late, 60_000), place).lost) == 64, (
                 "a lapsed lock was settled"
             )
             reader.call(manager.maintain(q), place)
@@ -52,12 +52,12 @@ def fences(run: Run) -> None:
             before = reader.store().queues["q"].records
             for action in "caxj":
                 late = [(action, old.fence, item[0].decode()) for item in old.messages]
-                lost = reader.call(read.settle(q, late, 60_000), place).lost
+                lost = reader.call(settlement.settle(q, late, 60_000), place).lost
                 assert len(lost) == 64, f"{64 - len(lost)} late settlements {action} were accepted"
                 run.add("late settlements refused", 64)
             assert reader.store().queues["q"].records == before, "a refused settlement changed something"
             done = [("c", new.fence, item[0].decode()) for item in new.messages]
-            assert reader.call(read.settle(q, done), place).lost == []
+            assert reader.call(settlement.settle(q, done), place).lost == []
         assert not reader.ids("q")
         assert not reader.faults()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.keys import ManagerKeys
 from tests.reliability.wire import Place
 

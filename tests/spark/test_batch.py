@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument
 from mqredis.operations import pipelines
 from mqredis.spark import batch_numbers, claims, release

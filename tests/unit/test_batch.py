@@ -10,7 +10,7 @@ import pytest
 
 from mqredis import Outgoing, codec
 from mqredis.commands import send as commands
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Sent, Share

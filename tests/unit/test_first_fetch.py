@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mqredis.commands.common import joined
+from mqredis.models.lookup_ids import checked_ids
 
 ID = b"0400000000000a1f"
 DAMAGED = [b"", b"0", ID[1:], ID + b"0", ID.upper(), ID.replace(b"1", b"_"), b" " + ID[1:], ID[:-1] + b"\n"]
@@ -18,7 +18,7 @@ DAMAGED += [ID[:at] + wrong + ID[at + 1 :] for at in range(16) for wrong in (b"g
 def test_only_well_formed_lookup_ids_are_accepted(before: bytes, ids: bytes) -> None:
     given = before + ids
     if re.fullmatch(rb"(?:[0-9a-f]{16})+", given):
-        assert joined(given) == given
+        assert checked_ids(given) == given
     else:
         with pytest.raises(ValueError, match="no lookup ids"):
-            joined(given)
+            checked_ids(given)

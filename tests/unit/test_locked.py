@@ -11,7 +11,7 @@ import pytest
 
 from mqredis import codec
 from mqredis.client.locked import LockedMessage
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.commands.read import Found
 from mqredis.errors import InvariantBroken
 from mqredis.keys import ManagerKeys

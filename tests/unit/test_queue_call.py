@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqredis.commands.common import Address
+from mqredis.commands.address import Address
 from mqredis.errors import QueueNotAvailable
 from mqredis.keys import ManagerKeys
 from mqredis.operations.queue_call import ROUNDS, QueueCall

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from mqredis import InvariantBroken, Message, codec
 from mqredis.codec import Raw
-from mqredis.commands.read import Settlement, runs
+from mqredis.commands.settlement import Settlement, runs
 from tests.unit.test_messages import COPY, FULL, PLAIN
 
 _USUAL = (

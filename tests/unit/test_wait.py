@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mqredis.commands.common import Address
-from mqredis.commands.read import Found, Waiter
+from mqredis.commands.address import Address
+from mqredis.commands.read import Found
+from mqredis.commands.waiting import Waiter
 from mqredis.errors import (
     BrokerUnavailable,
     IoTimeout,

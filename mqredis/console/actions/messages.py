@@ -22,7 +22,7 @@ from mqredis.console.actions.base import (
     whole,
 )
 from mqredis.errors import InvalidArgument
-from mqredis.keys import own_quota
+from mqredis.keys import is_journal_or_system
 from mqredis.models.operator import BulkResult, Choice
 
 # Calls of the broker for one count. Seconds after which an action on many messages shows how far it is, and the calls
@@ -63,7 +63,7 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     count = formats.plural(found.changed, "message")
     if values.get("id"):
         count = f"the message {formats.hex_id(lookup_id(values))}"
-    trash = "" if own_quota(name) else "on"  # journals and queues of the system have no trash
+    trash = "" if is_journal_or_system(name) else "on"  # journals and queues of the system have no trash
     text = f"This affects {'' if found.finished else 'at least '}{count} of {name}."
     return Preview(text, {"trash": trash}, found.changed if found.finished else None)
 

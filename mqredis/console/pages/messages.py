@@ -14,7 +14,8 @@ from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit, fields_of
 from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
-from mqredis.models.text import identifier_of, lookup_id_of
+from mqredis.models.lookup_ids import lookup_id_of
+from mqredis.models.text import identifier_of
 
 # Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40

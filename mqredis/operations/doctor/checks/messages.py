@@ -8,7 +8,7 @@ from mqredis import codec
 from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
 from mqredis.keys import AVAILABLE, INDEX, LOCKED, STATES, TIMERS
-from mqredis.models.text import LOOKUP_ID
+from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import NOT_LOCKED, expiry_of, int_of, size_of, state_of, unlocked

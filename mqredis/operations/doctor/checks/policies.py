@@ -8,7 +8,7 @@ from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
 from mqredis.keys import PROPERTIES, TIMERS
-from mqredis.models.text import LOOKUP_ID
+from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
 

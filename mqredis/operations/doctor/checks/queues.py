@@ -9,7 +9,7 @@ from mqredis import keys
 from mqredis.codec import history
 from mqredis.commands.doctor import Edit
 from mqredis.keys import PROPERTIES, QUEUE_COUNTS
-from mqredis.models.text import LOOKUP_ID
+from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import QueueView, Store
@@ -85,7 +85,7 @@ def counters(store: Store) -> Faults:
         }
         stem = view.path + ";"
         below = [
-            v for path, v in store.queues.items() if path.startswith(stem) and not keys.counts_apart(path)
+            v for path, v in store.queues.items() if path.startswith(stem) and not keys.has_own_quota(path)
         ]
         if below or "sub_messages" in view.fields:
             truth["sub_messages"] = sum(len(other.records) for other in below)

@@ -1,0 +1,46 @@
+"""The address of an open queue: which keys its calls name. Every command on messages takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mqredis import keys
+from mqredis.keys import KeySet, ManagerKeys
+
+# How many queues an address names besides its own before it forgets those that it needed once.
+MAX_BESIDE = 24
+
+
+@dataclass(slots=True)
+class Address:
+    """The keys of an open queue, and its generation when the handle was opened."""
+
+    manager: ManagerKeys
+    path: str
+    generation: str = ""
+    call: KeySet = field(init=False)
+    family: tuple[str, ...] = field(init=False)
+    """The queue itself, then the parent whose quota it counts in."""
+    beside: tuple[str, ...] = ()
+    """Further queues that a script has asked for: journals, dead letters, administration queues, subscribers."""
+    first: tuple[str, ...] = ()
+    """The queues that come first in KEYS, if they are not the family."""
+    extra: tuple[str, ...] = ()
+    """Keys of the script that follow those of the queues."""
+
+    def __post_init__(self) -> None:
+        self.family = self.first or tuple(filter(None, (self.path, keys.parent_of(self.path))))
+        self._name_keys()
+
+    def _name_keys(self) -> None:
+        named = self.manager.call(*self.family, *self.beside)
+        self.call = KeySet(named.keys + self.extra) if self.extra else named
+
+    def bring(self, paths: Sequence[str]) -> None:
+        """Name these queues, too, from now on. Occasional ones are forgotten again."""
+        beside = self.beside
+        if len(beside) > MAX_BESIDE:
+            beside = tuple(path for path in beside if keys.kept_by_broker(path))
+        self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
+        self._name_keys()

@@ -1,0 +1,25 @@
+"""Parts of the replies of all scripts: the status, numbers and texts. The parsers in this package use it."""
+
+from __future__ import annotations
+
+from mqredis.errors import error_for
+from mqredis.status import Status
+
+# A name of its own, since reading a member of an enumeration costs as much as a function call.
+OK = int(Status.OK)
+
+
+def check(status: int, message: str = "") -> None:
+    """Raise the exception for a refusal."""
+    if status != OK:
+        raise error_for(status, message)
+
+
+def number(data: bytes | int) -> int:
+    """An integer of a reply."""
+    return int(data)
+
+
+def text(data: bytes | int) -> str:
+    """A text of a reply."""
+    return data.decode() if isinstance(data, bytes) else str(data)

@@ -1,0 +1,166 @@
+"""Open queues: open and close a handle, purge, move, cancel (MS-MQDMPR 3.1.7.1.5-7, .16, .17). ``Queue`` calls it."""
+
+from __future__ import annotations
+
+from mqredis import keys
+from mqredis.commands import contents, waiting
+from mqredis.commands import queues as commands
+from mqredis.commands.address import Address
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    MqError,
+    QueueNotAvailable,
+    UnsupportedAccess,
+    error_for,
+)
+from mqredis.keys import path_of
+from mqredis.models import Access, Match, Share
+from mqredis.operations import checks, refusals
+from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
+from mqredis.operations.lookup import hex_id
+from mqredis.operations.matching import Selection, selection, text_of
+from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.settle import abort_all
+from mqredis.status import Status
+from mqredis.steps import Steps, perform, procedure
+
+
+@procedure
+def open_handle(
+    context: Context, name: object, access: object, share: object, selector: Selection = None
+) -> Steps[Handle]:
+    """Open a queue (3.1.7.1.5)."""
+    selected = selection(selector)
+    if selected is not None and access in (Access.SEND, Access.MOVE):
+        raise InvalidArgument("a selector needs a handle that reads", mqrc=2516)
+    several = isinstance(name, str) and "," in name
+    if several:
+        if access is not Access.SEND:
+            raise UnsupportedAccess("a multiple-element name can only be opened with Access.SEND")
+        if share is not Share.DENY_NONE:
+            raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a multiple-element name cannot deny anything")
+    if not isinstance(access, Access):
+        raise InvalidArgument(f"access must be a mqredis.Access, not {access!r:.40}")
+    if not isinstance(share, Share):
+        raise InvalidArgument(f"share must be a mqredis.Share, not {share!r:.40}")
+    if access is Access.SEND and share is not Share.DENY_NONE:
+        raise error_for(Status.UNSUPPORTED_ACCESS_MODE, "a handle for sending cannot deny anything")
+    if several:
+        return (yield from _open_several(context, str(name)))
+    address = Address(context.keys, path_of(name))
+    if ";" in address.path and access is Access.SEND:
+        raise UnsupportedAccess("messages cannot be sent to a subqueue: they are moved there")
+    if keys.is_journal_or_system(address.path):
+        if access is Access.MOVE:
+            raise UnsupportedAccess("messages cannot be moved to a journal or to a queue of the system")
+        yield from perform(commands.ensure(context.keys, (address.path,)))
+    context.handles += 1
+    number = str(context.handles)
+    mode = "deny" if share is Share.DENY_RECEIVE else "none"
+    opened = yield from perform(
+        commands.open_handle(context.keys, address.family, number, access.value, mode)
+    )
+    address.generation = opened.generation
+    limit = min(opened.max_message_bytes, context.settings.max_message_bytes)
+    handle = Handle(context, address, number, access, share, opened.flags, limit)
+    context.opened.add(handle)
+    handle.selector = selected
+    return handle
+
+
+def _open_several(context: Context, name: str) -> Steps[Handle]:
+    """Open a multiple-element name for sending: each element once, all or none (3.1.7.1.5, 3.1.7.3.8)."""
+    elements: list[Handle] = []
+    wanted = {path_of(part.strip()): None for part in name.split(",")}
+    try:
+        for path in sorted(wanted, key=str.lower):
+            elements.append((yield from open_handle(context, path, Access.SEND, Share.DENY_NONE)))  # noqa: PERF401
+    except MqError:
+        for element in elements:
+            yield from close_handle(element)
+        raise
+    first = elements[0]
+    if len(elements) == 1:
+        return first
+    address = Address(context.keys, first.path, first.address.generation)
+    made = Handle(context, address, "", Access.SEND, Share.DENY_NONE, first.flags, first.max_message_bytes)
+    made.elements = tuple(elements)
+    return made
+
+
+@procedure
+def close_handle(handle: Handle) -> Steps[None]:
+    """Close a handle: its locks are released. The caller has cancelled its waits before."""
+    if handle.closed:
+        return
+    handle.close()
+    if handle.elements:
+        for element in handle.elements:
+            yield from close_handle(element)
+        return
+    for abort in abort_all(handle):
+        yield from abort
+    yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
+
+
+@procedure
+def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Steps[int]:
+    """Remove every available message, or those that match (3.1.7.1.7). Returns how many."""
+    handle.need("receive")
+    some = match is not None or selector is not None
+    wanted = text_of(handle, match, selector, 0) if some else b""
+    removed, limit = yield from QueueCall(handle.address, contents.purge(handle.address, match=wanted))
+    while limit:
+        more, limit = yield from QueueCall(handle.address, contents.purge(handle.address, limit, wanted))
+        removed += more
+    return removed
+
+
+@procedure
+def cancel(handle: Handle, tag: object) -> Steps[None]:
+    """End the wait of a reader by its tag (3.1.7.1.17)."""
+    if handle.closed:
+        raise InvalidHandle(f"this handle of queue {handle.path!r} is closed")
+    chosen = checks.tag(tag)
+    if chosen is None:
+        raise InvalidArgument("cancel takes the tag of a waiting reader, not None")
+    yield from perform(
+        waiting.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED))
+    )
+
+
+def refuse_move(*paths: str) -> None:
+    """Raise UnsupportedAccess if one of these queues is a journal or a queue of the system."""
+    if any(map(keys.is_journal_or_system, paths)):
+        raise UnsupportedAccess("messages do not move to or from a journal or a queue of the system")
+
+
+@procedure
+def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None) -> Steps[None]:
+    """Move a message between a queue and its subqueues (3.1.7.1.16)."""
+    source.need("receive")
+    if target.closed or target.access not in (Access.MOVE, Access.ADMIN, Access.ALL):
+        raise InvalidHandle("the target of a move must be an open handle with Access.MOVE (or ALL, ADMIN)")
+    refuse_move(source.path, target.path)
+    related = source.address.family[-1] == target.address.family[-1] and source.path != target.path
+    if not related or source.context.keys.tag != target.context.keys.tag:
+        raise error_for(
+            Status.STATUS_INVALID_PARAMETER,
+            f"a message moves between a queue and its subqueues; {source.path!r} and {target.path!r} are not related",
+        )
+    owner, grant = owner_of(source, unit)
+    call = contents.move(source.address, target.address, hex_id(lookup_id), owner, grant)
+    fence = yield from QueueCall(contents.between(source.address, target.address), call)
+    if unit:
+        unit.touched(fence, source)
+        unit.touched(fence, target)
+
+
+@procedure
+def still_there(handle: Handle) -> Steps[None]:
+    """Raise QueueNotAvailable if the queue behind the handle was deleted."""
+    handle.need("peek")
+    ((found, _),) = yield from perform(commands.info(handle.context.keys, (handle.path,)))
+    if found is None:
+        raise QueueNotAvailable(refusals.text(QueueNotAvailable, handle.address))
