@@ -1,40 +1,45 @@
 --- require "core/cache"
 --- require lazy "core/replay"
 --- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/rewrite, admin/scheduled and 119 more
--- The context of a call: the manager, the clock, the operation token, and what the call has to write at its end.
+-- The context of a call. Each script begins with context.open, which reads the manager, the clock and the operation token.
+-- It ends with context.close, which writes what has changed in meta and keeps the reply under the token.
 --
--- KEYS[1] meta  hash  schema, incarnation, clock, throttled, quotas and more properties; "config" made of them;
---                     "counters": "history seq messages bytes time" (seq: SequentialID; time: the latest broker time,
---                     in ms); "<queue's first key>" its header
---                     (core/queue); "<n>" a session: ttl in ms, highest slot; "<n>.<i>" its slot (context.format_reply);
---                     "<n>.<i>!" handed to a waiter; "lock:<fence>" (core/locks)
--- KEYS[2] txs   hash  "<id>" a transaction; "<id>:<k>" its k-th operation
--- ARGV[1] slot  ARGV[2] sequence of the operation token, "" for a script that changes nothing
+-- KEYS[1] meta, a hash with these fields:
+--   schema, incarnation, clock, throttled, quotas, ...  properties of the manager
+--   "config"          what each call needs of them: "schema incarnation clock throttled quota_messages quota_bytes lead"
+--   "counters"        "history seq messages bytes time"; seq: SequentialID; time: the latest broker time, in ms
+--   <key of a queue>  the header of that queue (core/queue)
+--   "<n>"             a session: "ttl highest_slot", ttl in ms
+--   "<n>.<i>"         the saved reply of its slot i (see the end of this file)
+--   "<n>.<i>!"        what a reader that waits in this slot was handed (waiting/waiters)
+--   "lock:<fence>"    a lock of several messages (core/locks)
+-- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
+-- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
--- A slot keeps only its last reply: the client uses a slot for one call at a time, so a repeated sequence is a
--- repeated call and gets the first answer. Refusals are kept too, else a late copy of a refused request could run.
+-- Token: the client uses a slot for one call at a time, so a repeated sequence is a repeated call and gets the saved reply.
+-- Refusals are saved, too, else a late copy of a refused request could run.
 --
--- "config" holds what each call needs of the manager's properties: "schema incarnation clock throttled quota_messages
--- quota_bytes lead". A script that writes one of these calls context.save_config.
+-- Time: `now` is the broker time in ms, which never goes back. All stored times are broker times: the server's time plus
+-- `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. Users are shown broker time
+-- less the lead (context.shown). docs/decisions/time.md says why.
 --
--- Time: now is the broker time in ms, which never goes back. All stored times are broker times. It is the server's time
--- plus `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. What users are shown is
--- broker time less the lead (context.shown). Why: docs/decisions/time.md.
+-- A function library keeps this table from call to call. context.reset clears what the next call must not find, and
+-- context.open sets the rest. A field that is not set is false and not nil: a table whose fields come and go is rehashed.
+-- What was made from a stored text is used again if the next call reads the same text: the counters, and the tables of
+-- queues (core/queue).
 --
--- schema: the number of the form in which this build keeps its data, and the only one that it reads.
+-- In all files `{ nil }` is an empty list with room for one element, which is cheaper than a list that has to grow.
 --
--- All state of a call is in this table. A function library keeps its tables from call to call: context.reset forgets
--- what a call must not find, and context.open sets the rest. A field that is not set is false, never nil, since a table
--- that outlives a call would be rehashed. Tables that few calls need are made when they are needed.
---
--- What the next call of the library may use again is kept with the text that it was made from, and used only if the
--- text that is read then is the same: the counters (`counters`), and the tables of queues (core/queue).
---
--- call     number of the call within this library; tells tables of this call from older ones
--- fields   what context.close writes to meta: field, value, ...; `written` elements of it are those of this call
+-- schema       number of the form in which this build stores its data, and the only one that it reads
+-- patience     ms by which the clock may be set back without a correction
+-- store_after  ms after which the stored time is old
+-- call         number of the call in its library; tells tables of this call from those of earlier ones
+-- fields       what context.close writes to meta: field, value, ...; the first `written` elements are those of this call
+-- missing      reply KEYS_CHANGED: queues that the call needs and KEYS does not bring; false if there are none
+-- handed       what the slot of a waiting reader was handed; again, handover: a repeated call (core/replay)
+-- sides, places, first_place  queues beside the call's own (features/other_queues)
 local context = {
   schema = "6",
-  -- In ms: how far back the clock may be set without a correction; how old the stored time may become.
   patience = 1000, store_after = 5000,
   call = 0, changed = false, observing = false, incarnation = "", history = 0, history_text = "", now = 0,
   now_text = "", lead = 0, latest = 0, seq = 0, messages = 0, bytes = 0, counters = false, manager = false,
@@ -51,10 +56,9 @@ function context.reset(observing)
   if cache.tables.size > 500 then cache.clear(cache.tables) end
 end
 
--- Begins a call: reads what each call needs of meta, with the header of the first queue, and the time. `waits`: the call
--- is one of a reader that waits, which may have been handed something. `meta` and `time`: what was read of them already.
--- `observing`: context.observe.
--- Returns the reply with which the script must end at once, or nothing.
+-- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with
+-- which the script must end at once, or nothing. `waits`: the call is one of a reader that waits, and may have been handed
+-- something. `meta`, `time`: for a script that has read them already. `observing`: see context.observe.
 function context.open(waits, meta, time, observing)
   context.reset(observing)
   if not meta and waits then
@@ -73,20 +77,20 @@ function context.open(waits, meta, time, observing)
   if ARGV[2] ~= "" then return context.check_token(meta[3]) end
 end
 
--- Begins a call of a script that is flagged no-writes, so that a user without the right to write may run it: nothing is
--- written even where the server's clock was set back. Such a script opens its queues with queue.read, and serves no timers.
+-- Begins a call of a script with the flag no-writes, which users without the right to write may run: nothing is written even
+-- if the server's clock was set back. Such a script opens its queues with queue.read and serves no timers.
 function context.observe()
   return context.open(false, nil, nil, true)
 end
 
--- The manager's counters: texts, until they change.
+-- Sets the manager's counters from this text. They stay texts until they change.
 function context.parse_counters(text)
   local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   context.history, context.history_text, context.latest = history + 0, history, latest + 0
   context.seq, context.messages, context.bytes = seq, messages, bytes
 end
 
--- Sets the broker time from `time`, the server's in ms with the clock of tests. If the server's clock was set back, the
+-- Sets the broker time from `time`, the server's time in ms plus the clock of tests. If the server's clock was set back, the
 -- lead grows by as much, so that broker time goes on from the latest that was stored.
 function context.set_time(time, lead)
   local now, latest = time + lead, context.latest
@@ -101,12 +105,13 @@ function context.set_time(time, lead)
   context.now, context.now_text, context.lead = now, string.format("%d", now), lead
 end
 
--- A broker time as users are shown it.
+-- Returns a broker time as users are shown it.
 function context.shown(time)
   return time - context.lead
 end
 
--- The manager's configuration of this text; or the reply that says what is wrong with it.
+-- Returns the table of this text of "config"; or, if this build cannot use the manager, the reply that says so, which has no
+-- field `clock`.
 function context.parse_config(text)
   if not text or text == "" then text = context.read_config() end
   if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
@@ -121,7 +126,7 @@ function context.parse_config(text)
     quota_bytes = tonumber(bytes) or false, limited = throttled == "1" or messages ~= "" or bytes ~= "" })
 end
 
--- The configuration as the fields have it; nothing if there is no manager.
+-- Returns the text of "config" as the properties have it now; nil if there is no manager.
 function context.read_config()
   local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages",
     "quota_bytes", "lead")
@@ -130,11 +135,12 @@ function context.read_config()
   return table.concat(f, " ")
 end
 
+-- Writes "config". Every script that changes one of its properties calls this.
 function context.save_config()
   redis.call("HSET", KEYS[1], "config", context.read_config())
 end
 
--- The number of this call's session.
+-- Returns the number of this call's session, as text.
 function context.owner()
   return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
 end
@@ -153,15 +159,15 @@ function context.check_token(kept)
   return replay.answer(kept)
 end
 
--- The text of a session, "ttl highest", once it counts this slot among its own; nothing if it does already. A slot that
--- is only read with leaves nothing behind, so slots have gaps and a session has to know where they end.
+-- Returns `text` of a session with this slot as its highest; nil if it has a higher one. A call that changes nothing leaves
+-- no reply in its slot, so there are gaps, and a session has to know where its slots end.
 function context.highest(text, slot)
   local ttl, highest = string.match(text, "^(%d+) ?(%d*)$")
   local place = tonumber(string.match(slot, "(%d+)$"))
   if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
 end
 
--- Something changed: the history number of this call is the one its reply will carry.
+-- Gives this call a history number, since it changes something. Its reply carries that number.
 function context.mark_changed()
   if not context.changed then
     context.changed, context.history = true, context.history + 1
@@ -169,12 +175,12 @@ function context.mark_changed()
   end
 end
 
--- Asks the client to call again, since there was more to do than one call does.
+-- Asks the client to call again: with more keys (context.require), or since there was more to do than one call does.
 function context.ask_again()
   context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
 end
 
--- A queue that the script needs and KEYS does not bring. It is asked for before anything is changed.
+-- Asks the client to call again with this queue (encoded name) in KEYS. Only before anything is changed.
 function context.require(name)
   context.ask_again()
   for n = 4, #context.missing do
@@ -183,15 +189,16 @@ function context.require(name)
   context.missing[#context.missing + 1] = name
 end
 
--- Has a field of meta written when the script ends.
+-- Has context.close write a field of meta.
 function context.write(field, value)
   local fields, last = context.fields, context.written
   fields[last + 1], fields[last + 2] = field, value
   context.written = last + 2
 end
 
--- Ends a script: writes meta, keeps the reply under the token, returns it. reply[2] and reply[3] are filled in. With `ids`
--- only the elements up to `upto` are kept, and the ids from which the rest can be read again.
+-- Ends a script: writes meta, keeps the reply under the token and returns it. Sets reply[2] and reply[3], the incarnation and
+-- the history number. With `ids` only the elements up to `upto` are kept, and the ids of messages from which a repeated call
+-- reads the rest again.
 function context.close(reply, upto, ids)
   reply[2], reply[3] = context.incarnation, context.history
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two

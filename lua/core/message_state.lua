@@ -11,6 +11,7 @@
 --   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
 local message_state = {}
 
+-- Returns a state as a table with the parts of its text as fields.
 function message_state.parse(text)
   local deliveries, aborts, moves, moved, size, kind, owner, fence, uncounted =
     string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")
@@ -62,62 +63,78 @@ function message_state.is_visible(st)
   return string.find(st.kind, "V", 2, true) ~= nil
 end
 
--- The queue was purged: no peek sees the message any more, and its end needs a look at it.
+-- Marks a locked message as purged: no peek sees it any more, and its end needs a look at it.
 function message_state.purge(st)
   st.kind = string.sub(st.kind, 1, 1) .. "P"
 end
 
--- The message is not locked any more.
+-- Takes the lock out of a state.
 function message_state.free(st)
   st.kind, st.owner, st.fence = "-", "-", 0
 end
 
+-- Returns the state of a message of `size` bytes that was never locked.
+function message_state.new(size)
+  return { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = size, kind = "-", owner = "-", fence = 0,
+    uncounted = 0 }
+end
+
+-- Returns the state of a copy of the message, of `size` bytes, which is not locked.
+function message_state.copy(st, size)
+  local made = message_state.new(size)
+  made.deliveries, made.aborts, made.moves = st.deliveries, st.aborts, st.moves
+  made.moved, made.uncounted = st.moved, st.uncounted
+  return made
+end
+
+-- Returns the text of a state.
 function message_state.format(st)
   return message_state.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
     .. message_state.uncounted(st)
 end
 
--- The last part, with the space in front of it.
+-- Returns the last part of the text, with the space in front of it.
 function message_state.uncounted(st)
   return (st.uncounted or 0) > 0 and " " .. st.uncounted or ""
 end
 
+-- Returns the first four parts of the text.
 function message_state.counts(st)
   return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
 end
 
--- The part that a reply shows a reader: "deliveries aborts moves last_move_ms [uncounted]".
+-- Returns what a reply shows a reader: "deliveries aborts moves last_move_ms [uncounted]".
 function message_state.shown(st)
   return message_state.counts(st) .. message_state.uncounted(st)
 end
 
--- The state of a message of `size` bytes that was never locked before. A message that a transaction sends or moves is not
--- delivered by that.
+-- Returns the text of a message of `size` bytes that is locked for the first time. If a transaction sends or moves it, that
+-- is no delivery.
 function message_state.first(size, kind, owner, fence)
   local letter = string.sub(kind, 1, 1)
   local delivered = (letter == "S" or letter == "M") and "0 0 0 0 " or "1 0 0 0 "
   return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
 end
 
--- The state of a message that was locked before and is locked again, which counts as a delivery.
+-- Returns `text`, of a message that is not locked, with a new lock, which counts as a delivery.
 function message_state.again(text, kind, owner, fence)
   local deliveries, rest, uncounted = string.match(text, "^(%d+) (%d+ %d+ %d+ %d+ )%S+ %S+ %d+(.*)$")
   return string.format("%d ", deliveries + 1) .. rest .. kind .. " " .. owner .. " " .. fence .. uncounted
 end
 
--- The size in bytes, as text, of a message that is locked by a reader under `fence` and whose end needs no look at its
--- record; false for any other state, or for none.
+-- Returns the size in bytes, as text, of a message that is locked by a reader under `fence` and whose end needs no look at its
+-- record; false if `text` is any other state, or none.
 function message_state.plain_lock(text, fence)
   local size, granted = string.match(text or "", "^%d+ %d+ %d+ %d+ (%d+) LN %S+ (%d+)$")
   return granted == fence and size
 end
 
--- The size in bytes.
+-- Returns the size in bytes.
 function message_state.size(text)
   return tonumber(string.match(text, "^%d+ %d+ %d+ %d+ (%d+)"))
 end
 
--- The state of a received message after its transaction was aborted.
+-- Returns `text` of a message that was received in a transaction, after its abort.
 function message_state.aborted(text)
   local deliveries, aborts, rest, uncounted = string.match(text, "^(%d+) (%d+) (%d+ %d+ %d+) %S+ %S+ %d+(.*)$")
   return string.format("%s %d %s - - 0", deliveries, aborts + 1, rest) .. uncounted

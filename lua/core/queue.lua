@@ -2,11 +2,13 @@
 --- require "core/context"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and 70 more
--- One queue: its keys and the properties that a script decides by.
+--- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and 72 more
+-- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open makes the table from
+-- the header, and queue.save has the header written when the script ends.
 --
--- Keys of a queue, eight in a row (mqredis/keys.py builds them): the last letter of each, and its name in the scripts.
---   q  key        hash  properties, counters, generation. Its name stands for the queue elsewhere
+-- A queue has eight keys, which stand in KEYS one behind the other (mqredis/keys.py builds them). The letter ends the key;
+-- the word is the field of the table that holds it:
+--   q  key        hash  properties, further counters, generation. This key names the queue elsewhere
 --   a  available  zset  ids of available messages, score 0
 --   l  locked     zset  ids of locked messages, score: deadline in ms
 --   m  records    hash  id -> core/record; "^"id -> large body
@@ -15,47 +17,41 @@
 --   w  waiters    zset  readers that wait, score: ticket (waiting/waiters)
 --   i  index      zset  index of identifiers, score 0 (matching/index)
 --
--- What most calls read of a queue and write is its header, the field of meta whose name is the queue's first key:
+-- What most calls need of a queue is in its header, the field of meta whose name is the queue's first key:
 --
 --   "<config> <messages> <bytes> <gone> <due> <waiting> <marks><locks>"
 --
---   config    what its properties mean for the scripts: "generation|flags|max_bytes|quota_messages|quota_bytes|index".
---             index: of the available messages those up to this id are in the index of identifiers, and no others
---             (matching/index_build)
---   messages  in the queue, whatever their state, and their bytes; gone: how many have left it
---   due       when its timers have to be looked at, in ms: not later than the first of them, nor than the end of the bucket
---             of its statistics that is open (core/statistics)
---   waiting   1 if readers may wait
---   marks     the sum of 1 if a message has come whose record sets it apart, 2 if an available message may have a state,
+--   config    its properties: "generation|flags|max_bytes|quota_messages|quota_bytes|index". index: the available messages
+--             up to this id are in the index of identifiers, the others are not (matching/index_build)
+--   messages  number of messages in the queue, whatever their state; bytes: their size; gone: how many have left it
+--   due       ms at which its timers have to be looked at: not later than the first of them, nor than the end of the open
+--             bucket of its statistics (core/statistics)
+--   waiting   1 if readers may wait, else 0
+--   marks     a sum: 1 if a message has come that is special (core/record), 2 if an available message may have a state,
 --             and 4 for each text of locks that stands beside the header
---   locks     of readers that locked plain messages (core/locks)
+--   locks     the locks of readers on plain messages (core/locks)
 --
--- mqredis/operations/doctor/snapshot.py reads it, too.
+-- mqredis/operations/doctor/snapshot.py reads the header, too.
 --
--- The table of a queue outlives the call in a function library. The next call uses it again if the header that it reads is
--- the one that was written from this table (`text`), so that it need not be parsed. A field that may change is named in
--- queue.parse, and is false, not nil, if it has no value. A module that gives the table more fields, or changes what the
--- config says, sets `altered`: then it is of use in this call alone.
+-- A function library keeps the table. The next call uses it again, without parsing, if the header it reads is the one that
+-- was written from the table (its field `text`). So every field that may change is named in queue.parse, and is false
+-- instead of nil. A module that adds fields to the table, or changes what the config says, sets `altered`, and the table is
+-- not used again.
 --
--- never, always: before the first id, behind the last. Both are digits, as all in an id is: Lua compares texts as the
--- locale of the server says, and only digits are safe.
---
--- claimed: the score in q.locked from which on a lock belongs to a claim and never lapses (claims/claim), 2^52. Timers with such a
--- score never come due either.
---
--- bucket: the length of a bucket of the statistics in ms. log: the encoded name of the log of actions (admin/operator).
--- letters: what the field "flags" of a queue is made of (mqredis/commands/queues.py), and the options that they stand for.
---
--- locks_groups: has the queue one active message of each group at a time (features/group_lock)? Its subqueues share the
--- option group_exclusive, but have no turns of groups.
+-- letters  the letters of the field "flags" of a queue, with the options they stand for (mqredis/commands/queues.py)
+-- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
+--          in which only the order of digits is certain
+-- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claim)
+-- bucket   length of a bucket of the statistics, in ms
+-- log      encoded name of the log of actions (admin/operator)
 local queue = {
   letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
     f = "topic", r = "retry", l = "trail", s = "system" },
   never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions",
 }
 
--- The n-th queue of KEYS, or nothing if it does not exist. `first`: how many of the manager's keys come before. `text`:
--- its header, if that was read already. Each lock of it has its state from here on.
+-- Returns the table of the n-th queue of KEYS; nil if it does not exist. `first`: how many keys of the manager come before
+-- it. `text`: its header, if that was read already. The locks in its header are expanded, so that each lock has its state.
 function queue.open(n, first, text)
   local q = queue.read(n, first, text)
   if q and q.locks ~= "" then
@@ -65,7 +61,7 @@ function queue.open(n, first, text)
   return q
 end
 
--- As queue.open, for scripts that read no states of messages that are not available: what one call has locked stays together.
+-- Returns the same for a script that reads no states of locked messages: the locks stay in the header.
 function queue.read(n, first, text)
   local at = first + (n - 1) * 8
   local key = KEYS[at + 1]
@@ -81,7 +77,7 @@ function queue.read(n, first, text)
   return queue.parse(at, text)
 end
 
--- The table of the queue whose keys begin behind this place of KEYS, from its header; nothing if it does not exist.
+-- Makes the table of the queue whose keys begin behind place `at` of KEYS, from its header; nil if the queue does not exist.
 function queue.parse(at, text)
   local key = KEYS[at + 1]
   local config, messages, bytes, gone, due, waiting, marks, packed = queue.parse_header(text)
@@ -96,26 +92,27 @@ function queue.parse(at, text)
     config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due + 0,
     waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
     lock_texts = (marks - marks % 4) / 4, locks = packed or "",
+    -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
     locks_groups = known.options.group_exclusive, call = context.call, text = false, changed = false, altered = false,
     parent = false, apart = false,
     arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
-    -- The log of actions uses nothing of the manager's quota: else what operators do would keep senders out.
+    -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
   }
   return cache.keep_table(key, q)
 end
 
--- Do the timers of the queue have to be looked at? `due` is never later than the earliest of them, so most calls need not.
+-- Do the timers of the queue have to be looked at? Most calls need not, since `due` is never later than the first of them.
 function queue.is_due(q)
   return q.due and q.due <= context.now
 end
 
--- When the present bucket of the statistics ends, in ms.
+-- Returns the ms at which the present bucket of the statistics ends.
 function queue.bucket_end()
   return context.now - context.now % queue.bucket + queue.bucket
 end
 
--- Config, messages, bytes, gone, due, waiting, marks and locks, as texts; nothing if the text is not sound.
+-- Returns config, messages, bytes, gone, due, waiting, marks and locks, as texts; nil if the text is not a header.
 function queue.parse_header(text)
   return string.match(text or "", "^(%S+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d+)(.*)$")
 end
@@ -127,7 +124,7 @@ function queue.format_header(q)
     .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
 end
 
--- What a config says; nothing if there is no such queue.
+-- Returns the table of a config; nil if there is no such queue.
 function queue.parse_config(key, text)
   text = text or queue.read_config(key)
   local stem, generation, flags, most, messages, bytes, upto =
@@ -138,26 +135,26 @@ function queue.parse_config(key, text)
     indexed = queue.reach(upto), config = text })
 end
 
--- Up to which id the index reaches for the scripts, by field "index" of the queue's hash: "part" is the doctor's word for an
--- index that every arriving message enters until a search has completed it (matching/index_build).
+-- Returns the id up to which messages are in the index, from the field "index" of the queue's hash. The doctor writes "part"
+-- there: then every message that arrives enters the index, until a search has completed it (matching/index_build).
 function queue.reach(upto)
   return upto == "part" and queue.always or upto
 end
 
--- From here on the index reaches up to this id. For scripts that save the queue in the end, whatever comes.
+-- Sets the id up to which messages are in the index. The script must save the queue whatever comes later.
 function queue.set_indexed(q, upto)
   q.indexed, q.config, q.changed = upto, q.stem .. "|" .. upto, true
   redis.call("HSET", q.key, "index", upto)
 end
 
--- The config as the properties have it.
+-- Returns the config as the properties have it now; nil if there is no such queue.
 function queue.read_config(key)
   local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
   for n = 2, 6 do f[n] = f[n] or "" end
   return f[1] and table.concat(f, "|")
 end
 
--- A new queue, with more of its fields given in pairs.
+-- Writes a new queue. `...`: more fields of its hash and their values.
 function queue.create(key, generation, ...)
   statistics.load()
   redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
@@ -165,25 +162,25 @@ function queue.create(key, generation, ...)
   redis.call("HSET", KEYS[1], key, queue.read_config(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
 end
 
--- It is gone, or about to go.
+-- Removes the header of a queue that is deleted.
 function queue.forget(q)
   redis.call("HDEL", KEYS[1], q.key)
 end
 
--- Its properties have changed.
+-- Writes the header with the config as the properties have it now.
 function queue.save_config(q)
   q.config, q.altered = queue.read_config(q.key), true
   queue.write(q)
 end
 
--- Writes its header at once. What has changed is still to be saved: a parent counts by that. A queue whose counters are
--- lost has no header, until the doctor counts.
+-- Writes the header at once. The queue is still to be saved, since that writes what its parent counts. A queue whose counters
+-- are lost gets no header until the doctor has counted.
 function queue.write(q)
   q.text = false
   if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
 end
 
--- Has its header written when the script ends.
+-- Has context.close write the header.
 function queue.save(q)
   q.changed = false
   if not q.messages then return end
@@ -192,14 +189,14 @@ function queue.save(q)
   context.write(q.key, text)
 end
 
--- What the subqueues of a queue hold, which counts in its quota: into sub_messages and sub_bytes.
+-- Sets sub_messages and sub_bytes: what the subqueues of the queue hold, which counts in its quota.
 function queue.read_subqueue_totals(q)
   if q.sub_messages then return end
   local p = redis.call("HMGET", q.key, "sub_messages", "sub_bytes")
   q.sub_messages, q.sub_bytes = tonumber(p[1] or 0), tonumber(p[2] or 0)
 end
 
--- A timer was set: the queue's timers have to be looked at by then. `at` in ms.
+-- Notes that a timer was set, so that the queue's timers are looked at by then. `at` in ms.
 function queue.set_timer(q, at)
   at = at + 0
   if not q.due or at < q.due then
@@ -208,28 +205,34 @@ function queue.set_timer(q, at)
   end
 end
 
--- Which options a queue with these flags has, by name.
+-- Returns the options of these flags: name -> true or false.
 function queue.parse_options(flags)
   local options = {}
   for letter, name in pairs(queue.letters) do options[name] = string.find(flags, letter, 1, true) ~= nil end
   return options
 end
 
--- The encoded name inside a queue's keys, which begin as those of the manager do: "mq:{<manager>}:meta".
+-- Returns the encoded name of the queue, which is in its key. The key begins as that of the manager, "mq:{<manager>}:meta".
 function queue.name(q)
   return string.sub(q.key, #KEYS[1] - 1, -3)
 end
 
--- A subqueue shares its parent's flags and limits, and counts in its quota, but for ;poison (q.apart), which has a quota
--- of its own: failed messages do not keep senders from the queue. A journal has limits of its own.
-function queue.set_parent(q, parent)
-  if not parent or string.find(q.key, "%3Bjournal:q", -13, true) then return end
-  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
-  q.locks_groups = false
-  q.apart = string.find(q.key, "%3Bpoison:q", -12, true) ~= nil
+-- Is it the subqueue of this name of some queue?
+function queue.is_subqueue(q, name)
+  return string.sub(q.key, -#name - 5) == "%3B" .. name .. ":q"
 end
 
--- The parent of a subqueue stands right behind it in KEYS; other queues there are none of its family.
+-- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.
+-- ;poison has a quota of its own (q.apart), so that failed messages do not keep senders from the queue. A journal shares
+-- nothing.
+function queue.set_parent(q, parent)
+  if not parent or queue.is_subqueue(q, "journal") then return end
+  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
+  q.locks_groups = false
+  q.apart = queue.is_subqueue(q, "poison")
+end
+
+-- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.
 function queue.open_parent(q, first)
   local second = KEYS[first + 9]
   if not second then return end

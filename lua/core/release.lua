@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/queue"
 --- require "core/record"
 --- require lazy "features/features"
 --- require lazy "features/retry"
@@ -29,7 +30,7 @@ end
 function release.judged(q, e)
   if not message_state.is_read(e.st) then return false end
   if e.verdict == "e" or e.rest then return true end
-  return q.options.retry and (not q.parent or string.find(q.key, "%3Blapsed:q", -12, true))
+  return q.options.retry and (not q.parent or queue.is_subqueue(q, "lapsed"))
 end
 
 -- Decide: may these entries be unlocked? Else context.missing names the queues that it takes.

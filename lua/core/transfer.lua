@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/queue"
 --- require "core/record"
 --- require lazy "features/failure"
 --- require lazy "features/features"
@@ -10,7 +11,7 @@
 -- Messages that change their queue inside a family (3.1.7.1.16).
 local transfer = {}
 
--- The record of an entry in the target of its move.
+-- Returns the record that an entry gets in the target of its move. `anew`, `kept`: as in transfer.move.
 function transfer.record(e, anew, kept)
   local rec = e.rec
   if e.report or anew then
@@ -25,19 +26,18 @@ function transfer.record(e, anew, kept)
   return rec
 end
 
--- The same messages, ids and places, in another queue of the family (3.1.7.1.16). They are in neither q.available nor q.locked
--- of the source any more when this returns, and available in the target. An entry's `report` (features/failure) goes with
--- it; a message that leaves ;poison for good leaves its report there, and its attempts begin anew. `kept`: the value of key Z
--- of messages that go to ;trash for a time (features/trash).
+-- Moves messages from q to `target`, a queue of the same family, where they are available. They keep their ids and so their
+-- places in the order. An entry's `report` (features/failure) goes into its record. A message that leaves ;poison for good
+-- loses its report, and its attempts begin anew. `kept`: the field `trash` of messages that go to ;trash (features/trash).
 function transfer.move(q, target, entries, kept)
   local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
-  local poison, trashed = string.find(q.key, "%3Bpoison:q", -12, true), string.find(q.key, "%3Btrash:q", -11, true)
-  local leaves = (poison or trashed) and not kept and not string.find(target.key, "%3Bpoison:q", -12, true)
+  local poison, trashed = queue.is_subqueue(q, "poison"), queue.is_subqueue(q, "trash")
+  local leaves = (poison or trashed) and not kept and not queue.is_subqueue(target, "poison")
   if leaves and trashed then trash.load() end
   local old = { nil }
   for n = 1, #entries do
     local e = entries[n]
-    local st = e.st or { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = position.size(q, e) }
+    local st = e.st or message_state.new(position.size(q, e))
     left = left + st.size
     old[n] = e.rec
     local anew = leaves and (poison or trash.origin(e.rec) == "poison")

@@ -38,9 +38,7 @@ function copy.insert(to, head, body, large, flag, st, must)
   local e = { lid = string.format("%02x%014x", flat, context.seq), rec = rec, size = size }
   store.add(to, { e.lid }, { rec }, large ~= "" and { large } or nil, size)
   if st then
-    st = { deliveries = st.deliveries, aborts = st.aborts, moves = st.moves, moved = st.moved, size = size,
-      uncounted = st.uncounted,
-      kind = "-", owner = "-", fence = 0 }
+    st = message_state.copy(st, size)
     store.set_states(to, { e.lid, message_state.format(st) })
     e.st = st
   end
@@ -52,7 +50,7 @@ end
 -- A copy of an entry of q: in a journal or among the dead letters. What the message asked for is kept in the
 -- copy with "~" before the field's key, so that nothing acts on it.
 function copy.put(q, to, e, class, reason)
-  if string.find(to.key, "%3Bjournal:q", -13, true) then copy.limits(q, to) end
+  if queue.is_subqueue(to, "journal") then copy.limits(q, to) end
   local rec, fields = e.rec, record.fields
   if e.report then
     failure.load()
@@ -87,8 +85,8 @@ function copy.put(q, to, e, class, reason)
   local st = e.st
   if reason == "receive" and (not st or not message_state.is_locked(st)) then
     -- Taken without a lock, so this delivery is not in its state.
-    st = { deliveries = (st and st.deliveries or 0) + 1, aborts = st and st.aborts or 0, moves = st and st.moves or 0,
-      moved = st and st.moved or 0 }
+    st = st and message_state.copy(st, st.size) or message_state.new(0)
+    st.deliveries = st.deliveries + 1
   end
   local lid = copy.insert(to, head, string.sub(rec, stop), large, tonumber(string.sub(flag, 14, 14), 16), st,
     reason == "poison") -- features/retry asks for room before it chooses this end

@@ -149,7 +149,7 @@ function retry.judge(q, entries)
     if e.retried and not retry.reason[fate] and fate ~= "poison" then retried = retried + 1 end
     if fate == "again" then
       position.arrive_entries(q, { e })
-      if string.find(q.key, "%3Blapsed:q", -12, true) then retry.timer(q, "w", e, context.now + retry.patience) end
+      if queue.is_subqueue(q, "lapsed") then retry.timer(q, "w", e, context.now + retry.patience) end
     elseif retry.reason[fate] then
       e.event = retry.event[fate]
       failure.load()

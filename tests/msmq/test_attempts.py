@@ -67,6 +67,16 @@ def test_every_read_shows_the_attempts(qm, background):
     assert (taken.delivery_count, taken.attempts) == (4, 3)
 
 
+def test_copy_of_a_message_taken_without_a_lock_keeps_its_attempts(qm):
+    q = make(qm, journaling=True)
+    q.send(b"a")
+    settle_lock(q, q.lock(0), giveback.orderly())
+    taken = q.receive(0)
+    copy = qm.open("q;journal").peek(0)
+    assert (taken.delivery_count, taken.attempts) == (2, 1)
+    assert (copy.delivery_count, copy.attempts) == (2, 1)
+
+
 def test_expired_lease_after_an_orderly_return_counts_as_an_attempt(qm):
     q = make(qm, retry=TWICE)
     q.send(b"a")
