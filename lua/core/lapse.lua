@@ -4,6 +4,7 @@
 --- require lazy "core/release"
 --- require lazy "features/features"
 --- require "core/store"
+--- require "core/timers"
 --- require lazy "transactions/tx"
 --- used by core/timers
 -- Expired leases and timers of a queue. Loaded only when there are some.
@@ -37,18 +38,18 @@ function lapse.locks(q, ids)
   position.delete(q, sent, "aborted")
 end
 
--- These timers, at most timers.most, have expired. Their first letter names their feature (features/features). "k", the
--- window of a dedup key, has no hook: it is only removed.
+-- These timers, at most timers.most, have expired. Each feature serves its own (features.list). The window of a dedup
+-- key has no hook: its timer is only removed.
 function lapse.timers(q, members)
   features.load()
-  local ids, expired = {}, {}
+  local ids, expired, letters = {}, {}, timers.letters
   for n = 1, #members do
-    if string.sub(members[n], 1, 1) == "e" then expired[string.sub(members[n], 2)] = true end
+    if string.sub(members[n], 1, 1) == letters.expiry then expired[string.sub(members[n], 2)] = true end
   end
   for n = 1, #members do
     local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
     -- If a message expires in the same call, its delay no longer matters.
-    if letter ~= "d" or not expired[id] then
+    if letter ~= letters.delay or not expired[id] then
       ids[letter] = ids[letter] or { nil }
       ids[letter][#ids[letter] + 1] = id
     end
@@ -56,7 +57,8 @@ function lapse.timers(q, members)
   local due = { nil }
   for n = 1, #features.list do
     local feature = features.list[n]
-    for letter in string.gmatch(feature.timers or "", ".") do
+    for k = 1, #(feature.timers or "") do
+      local letter = letters[feature.timers[k]]
       if ids[letter] then
         local hooks = features.hooks(feature)
         due[#due + 1] = { hooks = hooks, letter = letter, entries = hooks.plan_due(q, ids[letter], letter) }

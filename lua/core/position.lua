@@ -7,7 +7,7 @@
 --- require lazy "features/features"
 --- require lazy "features/trace"
 --- require lazy "matching/index"
---- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and 30 more
+--- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and 31 more
 -- The state machine of a MessagePosition (3.1.1.11). core/store writes what is decided here.
 --
 --   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted

@@ -7,16 +7,18 @@
 --- require lazy "features/trace"
 --- require "core/message_state"
 --- require "core/store"
---- used by claim_release, core/lapse, core/settle, transactions/commit, waiting/handoff
+--- used by claim_release, core/lapse, core/settle, features/retry_policy, transactions/commit, waiting/handoff
 -- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
-local release = {}
+--
+-- verdicts: how a reader gave a message back, the first letter of what it says: after a failed attempt; in order, which is no
+-- attempt; after a failure for good, so that the retry policy ends at once.
+local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }
 
--- How a reader gave an entry back: "a" after a failed attempt; "b" in order, which is no attempt; "e" after a failure for
--- good, so that the retry policy ends at once. Behind "b" the message's rest in ms, or nothing; behind the others why, and
--- properties that tell of the failure, as a head has them.
+-- Notes what a reader said when it gave an entry back: a verdict; behind "b" the message's rest in ms, or nothing; behind the
+-- others why, and properties that tell of the failure, as a head has them.
 function release.given(e, text)
   e.verdict = string.sub(text, 1, 1)
-  if e.verdict == "b" then
+  if e.verdict == release.verdicts.returned then
     e.st.uncounted = e.st.uncounted + 1
     e.rest = tonumber(string.sub(text, 2))
   else
@@ -29,7 +31,7 @@ end
 -- elsewhere only about what must not come back at once.
 function release.judged(q, e)
   if not message_state.is_read(e.st) then return false end
-  if e.verdict == "e" or e.rest then return true end
+  if e.verdict == release.verdicts.hopeless or e.rest then return true end
   return q.options.retry and (not q.parent or queue.is_subqueue(q, "lapsed"))
 end
 
@@ -70,7 +72,7 @@ function release.unlock(q, entries, aborted)
     else
       local to = release.judged(q, e) and judged or back
       to[#to + 1] = e
-      e.retried = e.verdict ~= "b" and st.deliveries > 0 and message_state.is_read(st)
+      e.retried = e.verdict ~= release.verdicts.returned and st.deliveries > 0 and message_state.is_read(st)
       if e.retried and to == back then retried = retried + 1 end
       if aborted then st.aborts = st.aborts + 1 end
       message_state.free(st)
@@ -93,7 +95,7 @@ function release.unlock(q, entries, aborted)
   if retried > 0 then store.count_event(q, "n_retried", retried) end
   if #judged > 0 then
     retry.load()
-    retry.judge(q, judged)
+    retry.apply(q, judged)
   end
   if #purged > 0 then position.delete(q, purged, "queue_purged") end
 end

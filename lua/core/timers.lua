@@ -4,9 +4,18 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
---- used by bulk, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, core/store and 18 more
+--- used by bulk, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, core/lapse and 21 more
 -- Timers are served by the next call on their queue, before its own work, a page at a time.
-local timers = { most = 32, pages = 8 }
+--
+-- A member of q.timers is a letter, which says what the timer is for, and the lookup id of a message; its score is when it is due,
+-- in ms. Behind the letter of a dedup key stands the key instead.
+-- letters: of the features with these names; `rest` to `poison` belong to features/retry.
+-- most: timers, and lapsed locks, of a page; pages: how many pages one call serves.
+local timers = {
+  most = 32, pages = 8,
+  letters = { expiry = "e", delay = "d", dedup_key = "k", trash = "z", rest = "b", rest_isolated = "s", isolated = "w",
+    poison = "p" },
+}
 
 -- Serves lapsed locks and transactions, expiries and delays of this queue. If more are due than one call serves the
 -- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.

@@ -1,31 +1,34 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/record"
+--- require "core/timers"
 --- used by claims/publish, features/features
--- Duplicates (fields k and K of the head: a key, and for how many milliseconds it is remembered). Each held key is a timer
--- "k"<key> of the queue; a subqueue uses its parent's. A key is held while its message is in the queue and while its window
--- runs.
+-- Refuses duplicates. A sender may give a message a dedup key and a window in ms, from its arrival on (fields dedup_key and
+-- dedup_window of the head). The queue holds the key while the message is in it, and until the window ends. A message with a key
+-- that is held is refused.
 --
--- never: the score of a key that is held as long as its message; above queue.claimed, so it never comes due.
+-- A held key is a timer `dedup_key` in q.timers, of the parent for a subqueue. Its score is `never` while the message is in the
+-- queue, and the end of the window afterwards. never is above queue.claimed, so such a timer does not come due.
 local dedup = { never = 9e15 }
 
+-- Returns the member of q.timers for the key of this message, which has one.
 function dedup.member(rec)
-  return "k" .. record.field(rec, "dedup_key")
+  return timers.letters.dedup_key .. record.field(rec, "dedup_key")
 end
 
--- How long the key of a message is remembered, in ms.
+-- Returns the window of a message, in ms.
 function dedup.window(rec)
   return tonumber(record.field(rec, "dedup_window") or 0)
 end
 
--- Is this key held (dedup.member of a message that is not in the queue)?
+-- Is this key held? `member`: dedup.member of a message that is not in the queue.
 function dedup.is_held(q, member)
   -- A key whose window is over may still be there if more timers are due than one call serves.
   local ends_at = redis.call("ZSCORE", q.timers, member)
   return ends_at and tonumber(ends_at) > context.now
 end
 
--- Is one of these messages a duplicate?
+-- Refuses a batch that holds a duplicate, also of a message before it in the batch.
 function dedup.plan(q, batch, places)
   local seen = {}
   for k = 1, #places do
@@ -40,7 +43,7 @@ function dedup.accept(q, batch, places)
   for k = 1, #places do
     local rec = batch.records[places[k]]
     local ends_at = dedup.never
-    if q.options.topic then -- a topic
+    if q.options.topic then
       ends_at = context.now + dedup.window(rec)
       queue.set_timer(q, ends_at)
     end
@@ -55,7 +58,7 @@ function dedup.leave(q, batch, places)
   local owner = q.parent or q
   for k = 1, #places do
     local rec = batch.records[places[k]]
-    local ends_at = tonumber(string.sub(rec, 1, 13)) + dedup.window(rec) -- a record begins with its arrival in ms
+    local ends_at = tonumber(string.sub(rec, 1, 13)) + dedup.window(rec) -- from its arrival on
     if batch.reason == "aborted" or ends_at <= context.now then
       redis.call("ZREM", owner.timers, dedup.member(rec))
     else

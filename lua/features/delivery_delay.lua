@@ -5,7 +5,8 @@
 --- require "core/timers"
 --- require lazy "features/trace"
 --- used by features/features
--- Messages that the broker holds back (key D of the head: milliseconds of delay): timers "d"id, and in no list until then.
+-- Messages that the broker holds back, for as many ms as the field `delay` of the head says. Until then such a message is in no
+-- list: it has its record, and its timer `delay` in q.timers.
 local delivery_delay = {}
 
 function delivery_delay.arrive(q, batch, places)
@@ -14,14 +15,14 @@ function delivery_delay.arrive(q, batch, places)
     local at = record.due(batch.records[n])
     if at > context.now and not batch.fates[n] then
       batch.fates[n] = "delayed"
-      redis.call("ZADD", q.timers, string.format("%d", at), "d" .. batch.ids[n])
+      redis.call("ZADD", q.timers, string.format("%d", at), timers.letters.delay .. batch.ids[n])
       queue.set_timer(q, at)
     end
   end
 end
 
 function delivery_delay.leave(q, batch, places)
-  timers.remove(q, "d", batch, places)
+  timers.remove(q, timers.letters.delay, batch, places)
 end
 
 function delivery_delay.plan_due(q, ids)

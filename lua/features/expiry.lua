@@ -5,7 +5,9 @@
 --- require "core/record"
 --- require "core/timers"
 --- used by features/features
--- Messages that expire (key e of the head: milliseconds to be received in): timers "e"id of available messages.
+-- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head). While such a
+-- message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does not expire: its timer is
+-- removed with the lock, and set again, or found to be over, when it comes back.
 local expiry = {}
 
 function expiry.arrive(q, batch, places)
@@ -17,7 +19,7 @@ function expiry.arrive(q, batch, places)
       batch.fates[n] = "expired"
     else
       elements[#elements + 1] = string.format("%d", at)
-      elements[#elements + 1] = "e" .. batch.ids[n]
+      elements[#elements + 1] = timers.letters.expiry .. batch.ids[n]
       if not soonest or at < soonest then soonest = at end
     end
   end
@@ -28,7 +30,7 @@ function expiry.arrive(q, batch, places)
 end
 
 function expiry.leave(q, batch, places)
-  timers.remove(q, "e", batch, places)
+  timers.remove(q, timers.letters.expiry, batch, places)
 end
 
 function expiry.plan_due(q, ids)

@@ -12,46 +12,59 @@
 --- require lazy "features/trail"
 --- require lazy "features/trash"
 --- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release and 3 more
--- What messages may ask for beside delivery: one module for each feature, loaded when a message asks for it. A module has
--- a table `hooks` with those of these that it needs. A hook takes the queue, a batch, and the places in the batch of the
--- messages that ask for the feature.
+-- Calls the features of messages: what a message asks for with a field of its head, or a queue with an option for all of its
+-- messages. Plain messages, which ask for nothing, never come here.
 --
---   plan    before the first write of a send: returns the status that refuses it, or asks for queues (context.require)
---   accept  the messages are in the queue, but not available yet
---   arrive  the messages become available. A hook may set batch.fates[n]: "expired" or "delayed", then the message does not;
---           "busy": it is available, but no reader may have it yet
---   leave   the messages stop being available, or are deleted after they were locked (batch.held). batch.locked: they are
---           locked (batch.holder: by this slot); else they are deleted for batch.reason (batch.entries), or moved to another
---           queue of the family (false)
---   unlock  locked messages, batch.entries, are not locked any more, and not available yet
---   move    the messages, batch.entries, are about to arrive in the queue batch.target of the family
+-- A feature is a module with a table `hooks` of the functions that it needs, which features.run calls as hook(q, batch, places).
+-- `places` are the places in the batch of the messages that ask for the feature. A hook is called when the messages
 --
--- A batch has the columns ids and records, fates, and `wants`: what each message asks for (features.wants). A feature with
--- timers has letters for them, and the hooks plan_due and due (core/lapse).
+--   plan    are about to be sent, before the first write: it returns the status that refuses them, or nil, or asks for queues
+--           (context.require)
+--   accept  are in the queue, but not available yet
+--   arrive  become available. The hook may set batch.fates[place]: "expired" and "delayed" keep the message from it, "busy"
+--           makes it available although no reader may have it yet
+--   leave   stop being available, or are deleted while locked: batch.locked if they are locked; else batch.reason says why
+--           they are deleted, false if they move to another queue of the family
+--   unlock  are not locked any more, and not available yet (batch.entries)
+--   move    are about to arrive in batch.target, a queue of the same family (batch.entries)
+--
+-- A feature with timers has two more hooks (core/lapse): entries = plan_due(q, ids, letter), and due(q, entries, letter).
 local features = { list = { nil } }
 
--- Adding a feature adds a line here, and its module above: its name and module; the fields of a message that ask for it
--- (core/record); `at_end`, that its hook `leave` also acts when a locked message is deleted; the option of a queue that asks
--- for it in the name of all messages (core/queue); the letters of its timers, which core/lapse serves. Hooks run in this
--- order.
+-- To add a feature, add a line here, and its module above.
+--
+--   name, module  the module is loaded when the first message asks for it
+--   fields        the fields of a head that ask for it (core/record)
+--   option        the option of a queue that asks for it in the name of all messages (core/queue)
+--   at_end        its hook `leave` also acts when a locked message is deleted, so such ends have to read the record
+--   timers        the kinds of timers that it serves (timers.letters in core/timers)
+--
+-- Hooks run in this order.
 features.list = {
   { name = "dedup", module = dedup, fields = { "dedup_key" }, at_end = true },
-  { name = "expiry", module = expiry, fields = { "time_to_be_received" }, timers = "e" },
-  { name = "delivery_delay", module = delivery_delay, fields = { "delay" }, timers = "d" },
+  { name = "expiry", module = expiry, fields = { "time_to_be_received" }, timers = { "expiry" } },
+  { name = "delivery_delay", module = delivery_delay, fields = { "delay" }, timers = { "delay" } },
   { name = "identifiers", module = identifiers, fields = { "message_id", "correlation_id", "group_id" },
     option = "group_exclusive" },
   { name = "group_lock", module = group_lock, option = "group_exclusive" },
-  { name = "retry", module = retry, timers = "bwsp" },
-  { name = "trash", module = trash, fields = { "trash" }, timers = "z" },
+  { name = "retry", module = retry, timers = { "rest", "isolated", "rest_isolated", "poison" } },
+  { name = "trash", module = trash, fields = { "trash" }, timers = { "trash" } },
   { name = "trail", module = trail, fields = { "trail" }, at_end = true },
 }
 
 -- The fields that ask for copies or acknowledgements (features/trace).
 features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", "journal" }
 
--- What a message asks for, by the names of features. Messages with the same keys in their heads ask for the same, so keys
--- are looked at once. traced: it wants copies or acknowledgements (features/trace); late: it may be refused for the time
--- that it has travelled; plain_end: its end needs no look at its record.
+-- Messages and batches ------------------------------------------------------------------------------------------------
+
+-- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does, and
+--
+--   keys       the keys of its head
+--   traced     it wants copies or acknowledgements
+--   late       it may be refused for the time that it has travelled
+--   plain_end  its end needs no look at its record
+--
+-- Messages with the same keys in their heads ask for the same, so the table is kept by the keys.
 function features.wants(rec)
   local keys = record.keys(rec)
   local wants = cache.special[keys]
@@ -70,7 +83,10 @@ function features.wants(rec)
   return cache.keep(cache.special, keys, wants)
 end
 
--- A batch of the messages in these columns, of which those in `places` are set apart.
+-- Returns the batch that hooks take. ids, records: columns (core/position); places: of the messages that ask for something;
+-- wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. locked, holder: the messages are
+-- locked now, `holder` by this slot; reason, held, entries: they are deleted, those in the set `held` were locked before;
+-- target: the queue that they move to.
 function features.batch(ids, recs, places, wants)
   if not wants then
     wants = {}
@@ -80,7 +96,7 @@ function features.batch(ids, recs, places, wants)
     held = false, holder = false, entries = false, target = false }
 end
 
--- Runs a hook of all features that messages of the batch ask for. Returns the first status that a hook returns.
+-- Calls this hook of each feature that a message of the batch asks for. Returns the first status that a hook returns, or nil.
 function features.run(hook, q, batch)
   local wants = batch.wants
   for n = 1, #features.list do
@@ -102,13 +118,17 @@ function features.run(hook, q, batch)
   end
 end
 
--- The hooks of a feature, which is loaded now.
+-- Loads a feature, an element of features.list. Returns its hooks.
 function features.hooks(feature)
   feature.module.load()
   return feature.module.hooks
 end
 
--- Decides for messages that are sent. Inside a transaction their arrival is planned by its commit.
+-- Sending -------------------------------------------------------------------------------------------------------------
+
+-- Decides for messages that are about to be sent. Returns the status that refuses them, or nil; context.missing may name queues
+-- then. `wants`: by place, what the messages ask for, nil for plain ones. `transactional`: they are sent in a transaction, whose
+-- commit plans their arrival.
 function features.plan(q, recs, wants, transactional)
   local places = features.places(recs, wants)
   local code = features.run("plan", q, features.batch(nil, recs, places, wants))
@@ -125,7 +145,7 @@ function features.plan(q, recs, wants, transactional)
   end
 end
 
--- The messages of a send are in the queue now.
+-- Tells the features that the messages of a send are in the queue now. Arguments as of features.plan.
 function features.accept(q, ids, recs, wants, transactional)
   local places = features.places(recs, wants)
   features.run("accept", q, features.batch(ids, recs, places, wants))
@@ -136,6 +156,7 @@ function features.accept(q, ids, recs, wants, transactional)
   end
 end
 
+-- Returns the places of the messages that ask for something.
 function features.places(recs, wants)
   local places = { nil }
   for n = 1, #recs do
@@ -144,7 +165,7 @@ function features.places(recs, wants)
   return places
 end
 
--- Those that want to be traced, as features/trace takes them.
+-- Returns those that want to be traced as entries (core/position). `ids` is nil before the send is accepted.
 function features.entries(ids, recs, places, wants)
   local entries = { nil }
   for k = 1, #places do
@@ -154,7 +175,10 @@ function features.entries(ids, recs, places, wants)
   return entries
 end
 
--- Messages become available. True if they have different fates, and all is done.
+-- Availability --------------------------------------------------------------------------------------------------------
+
+-- Tells the features that messages become available; `places`: of those that ask for something. Returns true if this has
+-- made the messages available, or has done with them what their fates say; false if that is left to the caller.
 function features.arrive(q, ids, recs, places)
   local batch = features.batch(ids, recs, places)
   features.run("arrive", q, batch)
@@ -163,6 +187,7 @@ function features.arrive(q, ids, recs, places)
   return true
 end
 
+-- Makes available those messages whose fate allows it, and deletes the expired ones.
 function features.arrive_by_fate(q, ids, fates)
   local available, announced, gone = { nil }, { nil }, { nil }
   for n = 1, #ids do
@@ -183,7 +208,8 @@ function features.arrive_by_fate(q, ids, fates)
   position.delete(q, position.read(q, gone), "receive_timeout")
 end
 
--- Messages are locked. `holder`: the slot of their reader; false if a transaction moves them. Returns what they want, by place.
+-- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves them. Returns,
+-- by place, what the messages ask for.
 function features.lock(q, ids, recs, places, holder)
   local batch = features.batch(ids, recs, places)
   batch.locked, batch.holder = true, holder
@@ -191,14 +217,15 @@ function features.lock(q, ids, recs, places, holder)
   return batch.wants
 end
 
--- Messages are deleted; those in `held` (a set of places) were locked before. `entries`: the same messages (core/position).
+-- Tells the features that messages are deleted. `reason`: why; false if they go to another queue of the family. `held`: the set of
+-- the places of those that were locked. `entries`: the same messages (core/position).
 function features.delete(q, ids, recs, places, reason, held, entries)
   local batch = features.batch(ids, recs, places)
   batch.reason, batch.held, batch.entries = reason, held, entries
   features.run("leave", q, batch)
 end
 
--- Runs the hook unlock or move for those of these entries that ask for something. `target`: of a move.
+-- Calls the hook "unlock" or "move" for those of these entries that ask for something. `target`: the queue that they move to.
 function features.pass(hook, q, entries, target)
   local ids, recs, places = { nil }, { nil }, { nil }
   for n = 1, #entries do

@@ -6,11 +6,11 @@
 --- require lazy "features/other_queues"
 --- require lazy "features/retry"
 --- used by bulk, core/transfer, features/features
--- Messages that an operator has moved to the subqueue ;trash for a time: timers "z"id. When the time ends, such a message leaves
--- as a purged one does.
+-- Messages that an operator has moved to the subqueue ;trash, from where they can be restored for a time. Such a message has the
+-- timer `trash` in q.timers; when it is due the message leaves as a purged one does.
 --
--- Key Z of the head: when that time ends, in ms of broker time, and behind a space the encoded name of the subqueue that the
--- message was in; nothing more if it was in the queue itself.
+-- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time, and the
+-- encoded name of the subqueue that the message was in if it was not in the queue itself.
 local trash = {}
 
 function trash.format(ends, subqueue)
@@ -61,20 +61,20 @@ function trash.restore(q, groups)
     local target, entries = groups[n].target, groups[n].entries
     transfer.move(q, target, entries)
     retry.load()
-    retry.restored(target, entries)
+    retry.renew_timers(target, entries)
   end
 end
 
 function trash.arrive(q, batch, places)
   for k = 1, #places do
     local at = trash.parse(record.field(batch.records[places[k]], "trash"))
-    redis.call("ZADD", q.timers, at, "z" .. batch.ids[places[k]])
+    redis.call("ZADD", q.timers, at, timers.letters.trash .. batch.ids[places[k]])
     queue.set_timer(q, at)
   end
 end
 
 function trash.leave(q, batch, places)
-  timers.remove(q, "z", batch, places)
+  timers.remove(q, timers.letters.trash, batch, places)
 end
 
 function trash.plan_due(q, ids)

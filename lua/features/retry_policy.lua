@@ -1,0 +1,140 @@
+--- require "core/context"
+--- require "core/queue"
+--- require "core/position"
+--- require "core/record"
+--- require lazy "core/release"
+--- require lazy "features/other_queues"
+--- require lazy "features/trace"
+--- used by features/retry
+-- The retry policy of a queue: decides what happens to a message that a reader gave back, or whose lease lapsed
+-- (docs/decisions/attempts.md). features/retry carries the decision out.
+--
+-- A round is one attempt and the immediate retries. Between two rounds the message rests in the subqueue ;retry. After the
+-- last round the policy ends. Rounds are not stored: the number of attempts tells which one it is.
+--
+-- Only this module parses the policy, which is field "retry" of the queue's hash, "" if there is none:
+--
+--   "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <letters>"
+--   example: 2 5 10000 2.0 3600000 dead_letter 0.1 0 orders-failed
+--
+--   immediate    retries without a rest in each round
+--   cycles       how many rounds follow the first one
+--   delay, most  the first and the longest rest, in ms; each rest is `factor` times as long as the one before
+--   final        how the policy ends: poison, dead_letter, reject or drop
+--   jitter       by up to this part of itself, 0 to 1, a rest is longer
+--   isolate      1: a message whose lease lapsed goes to the subqueue ;lapsed, where workers take one at a time
+--   letters      encoded name of the queue for dead letters; "-": that of the message or of the system
+--
+-- A fate, as retry_policy.decide returns it, is one of these texts:
+--
+--   again        the message is available again in its old place
+--   retry        it rests in ;retry, and comes back from there
+--   lapsed       it rests in ;retry, and goes to ;lapsed from there
+--   poison       the policy ends: it goes to the subqueue ;poison
+--   dead_letter, reject, drop   the policy ends: the message is deleted; the first two leave a dead letter
+--
+-- none: the policy of a queue that has none: a failure for good makes the message poison.
+-- margin: bytes by which a copy among the dead letters may be larger than its message and the failure's report.
+local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024 }
+
+-- Returns the queue whose policy counts for the messages of q: a subqueue follows its parent's.
+function retry_policy.home(q)
+  return q.parent or q
+end
+
+-- Returns the policy as a table, read once in a call. round: attempts of a round; messages, bytes: the quota of ;poison, nil
+-- if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
+function retry_policy.read(q)
+  local home = retry_policy.home(q)
+  if not home.retry then
+    local found = redis.call("HMGET", home.key, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
+    local text = found[1] and found[1] ~= "" and found[1] or retry_policy.none
+    local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
+      string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
+    home.altered = true
+    home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
+      factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
+      isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
+      messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
+      kept = tonumber(found[4] or "") }
+  end
+  return home.retry
+end
+
+-- Returns how many attempts were made: deliveries but for those that a reader gave back in order.
+function retry_policy.attempts(e)
+  return e.st.deliveries - e.st.uncounted
+end
+
+-- Returns the fate of an entry. e.verdict and e.rest are what its reader said (core/release); e.lapsed: its lease lapsed. Sets
+-- e.letters, the queue for its dead letter, where the fate is dead_letter; and e.rest where there is no room for poison.
+function retry_policy.decide(q, e)
+  local policy, attempts = retry_policy.read(q), retry_policy.attempts(e)
+  if record.is_expired(e.rec, context.now) then return "again" end
+  if e.verdict == release.verdicts.returned then return e.rest and "retry" or "again" end
+  if e.verdict == release.verdicts.hopeless or attempts >= policy.round * (policy.cycles + 1) then
+    return retry_policy.last(q, e, policy)
+  end
+  if e.lapsed and policy.isolate then return "lapsed" end
+  return attempts % policy.round == 0 and "retry" or "again"
+end
+
+-- Returns the fate with which the policy ends. A message that finds no room among the dead letters becomes poison; one that
+-- finds none in ;poison rests again: neither is lost. A message that is in ;poison already stays there.
+function retry_policy.last(q, e, policy)
+  local final, bytes = policy.final, position.size(q, e) + retry_policy.margin + #(e.report or "")
+  if final == "dead_letter" then
+    local letters = retry_policy.letters(q, e)
+    if not letters or retry_policy.is_full(letters, bytes) then final = "poison" end
+  end
+  if final == "poison" then
+    local poison = retry_policy.subqueue(q, "poison")
+    if poison == q then return "again" end
+    if poison and retry_policy.is_full(poison, bytes) then
+      e.rest = math.max(policy.most, 1000)
+      return "retry"
+    end
+  end
+  return final
+end
+
+-- Returns how long an entry rests before the next round, in ms. Messages that fail together do not come back together: the
+-- jitter of each is a hash of its id.
+function retry_policy.rest(q, e)
+  local policy = retry_policy.read(q)
+  local rounds = math.max(retry_policy.attempts(e) / policy.round, 1)
+  local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
+  local part = tonumber(string.sub(e.lid, -4), 16) * 40503 % 65536 / 65536
+  return math.floor(rest * (1 + policy.jitter * part))
+end
+
+-- Does a queue for failed messages have a quota of its own, and no room in it for one message of so many bytes? The manager's
+-- quota does not keep failed messages out.
+function retry_policy.is_full(to, bytes)
+  return to.quota_messages and to.messages + 1 > to.quota_messages
+    or to.quota_bytes and to.bytes + bytes > to.quota_bytes
+end
+
+-- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic.
+function retry_policy.letters(q, e)
+  trace.load()
+  other_queues.load()
+  e.letters = retry_policy.read(q).letters
+  local name, make = trace.letters(e)
+  local to = other_queues.find(name, make)
+  return to and not to.options.topic and to or nil
+end
+
+-- Returns the subqueue ;<name> of the queue whose policy counts; nil, and context.missing asks for it, if KEYS lacks it.
+function retry_policy.subqueue(q, name)
+  other_queues.load()
+  local home = retry_policy.home(q)
+  local to = other_queues.find(queue.name(home) .. "%3B" .. name, true)
+  if to then
+    queue.set_parent(to, home)
+    if name == "poison" then
+      to.quota_messages, to.quota_bytes = retry_policy.read(q).messages, retry_policy.read(q).bytes
+    end
+  end
+  return to
+end
