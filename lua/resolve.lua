@@ -16,14 +16,14 @@ local found = redis.call("HMGET", KEYS[1], session, slot)
 local session_text, kept = found[1], found[2]
 if not session_text then return context.close({ status.OK, "", 0, "expired" }) end
 
-local call = kept and context.reply_of_call(kept, sequence)
-if kept and not call and context.is_later(context.reply_sequence(kept), sequence) then
+local text = kept and context.reply_of_call(kept, sequence)
+if kept and not text and context.is_later(context.reply_sequence(kept), sequence) then
   return context.close({ status.OK, "", 0, "superseded" })
 end
 local ids, handed
-if call then ids, handed = context.reply_ids(call) end
-if call and not handed then
-  local stored = context.parse_reply(call)
+if text then ids, handed = context.reply_ids(text) end
+if text and not handed then
+  local stored = context.parse_reply(text)
   reply = { status.OK, "", 0, "done", stored[1], ids }
   for n = 4, #stored do reply[#reply + 1] = stored[n] end
   return context.close(reply)

@@ -6,12 +6,12 @@ local replay = {}
 -- The reply of a call whose sequence is not newer than that of its slot. Nothing, if the entry script has to complete it:
 -- then context.again names the messages that it reads again, or context.handover the lock that was handed over.
 function replay.answer(kept)
-  local call = context.reply_of_call(kept, ARGV[2])
-  if not call then return { status.TOKEN_REUSED, context.incarnation, context.history } end
+  local text = context.reply_of_call(kept, ARGV[2])
+  if not text then return { status.TOKEN_REUSED, context.incarnation, context.history } end
   -- WAIT and WAITAOF of a connection count what this connection wrote (Redis 7.2): a repeated call on a new one writes
   -- what is there already. A full server may refuse that; then no client is told that the change got further.
   redis.pcall("HSET", KEYS[1], ARGV[1], kept)
-  local reply, ids, handed = context.parse_reply(call), context.reply_ids(call)
+  local reply, ids, handed = context.parse_reply(text), context.reply_ids(text)
   if ids == "-" then return reply end
   if handed then
     context.handover = { lid = handed, reply = reply }
