@@ -24,7 +24,8 @@ from mqredis.console.failure import HANDLERS
 from mqredis.console.managers import Managers, Where
 from mqredis.console.pages import entry
 from mqredis.console.security import SecurityHeaders, Signer
-from mqredis.console.visit import Console, Endpoint, admitted
+from mqredis.console.shared import Console
+from mqredis.console.visit import Endpoint, admitted
 from mqredis.errors import InvalidArgument
 
 # Shorter tokens are refused: they could be guessed.

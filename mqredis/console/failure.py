@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from mqredis.console.formats import in_words
+from mqredis.console.rendering import TEMPLATES
 from mqredis.console.security import Forbidden
-from mqredis.console.visit import TEMPLATES
 from mqredis.errors import (
     AccessDenied,
     BrokerFull,

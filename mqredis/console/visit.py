@@ -2,115 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from functools import cached_property
-from inspect import isawaitable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from mqredis import __version__
 from mqredis.asyncio import QueueManager
-from mqredis.console import charts, formats
-from mqredis.console.access import Access, Visitor
-from mqredis.console.attempts import Attempts
-from mqredis.console.managers import Managers
-from mqredis.console.overview import Overview
-from mqredis.console.poller import Poller
+from mqredis.console.access import Visitor
+from mqredis.console.rendering import TEMPLATES
 from mqredis.console.security import (
     COOKIE_SECONDS,
     Cookie,
     Forbidden,
     Notice,
-    Signer,
     check_origin,
     read_form,
     set_cookie,
 )
-from mqredis.models import QueueHistory
-from mqredis.models.worker import Pause, WorkerInfo
+from mqredis.console.shared import Console
 
 THEMES = ("light", "dark")
 # Actions whose forms show the body of a message.
 SHOW_BODIES = frozenset({"send-again"})
-
-
-class Workers(NamedTuple):
-    """The workers that live, and what operators have paused."""
-
-    workers: list[WorkerInfo]
-    pauses: list[Pause]
-
-
-@dataclass
-class Console:
-    """What all requests to one console share."""
-
-    managers: Managers
-    signer: Signer
-    # None: visitors are asked for ``token``.
-    access: Access | None
-    token: str
-    read_only: bool
-    hide_bodies: bool
-    # Seconds between two readings of the state of a queue manager that is being looked at.
-    interval: float
-    # Titles and paths of the pages in the navigation.
-    navigation: tuple[tuple[str, str], ...] = ()
-    attempts: Attempts = field(default_factory=Attempts)
-    pollers: dict[str, Poller[Overview]] = field(default_factory=dict)
-    histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)
-    worker_pollers: dict[str, Poller[Workers]] = field(default_factory=dict)
-
-    def poller(self, name: str) -> Poller[Overview]:
-        """The poller of a queue manager."""
-
-        async def read(before: Overview | None) -> Overview:
-            return await Overview.read(await self.managers.get(name), before)
-
-        if name not in self.pollers:
-            self.pollers[name] = Poller(read, self.interval)
-        return self.pollers[name]
-
-    def workers(self, name: str) -> Poller[Workers]:
-        """The poller of the workers of a queue manager."""
-
-        async def read(_: Workers | None) -> Workers:
-            manager = await self.managers.get(name)
-            return Workers(await manager.workers(), await manager.pauses())
-
-        if name not in self.worker_pollers:
-            self.worker_pollers[name] = Poller(read, self.interval)
-        return self.worker_pollers[name]
-
-    async def last_hour(self, name: str) -> dict[str, QueueHistory]:
-        """The last hour of each queue in the overview, by name, as read at most 5 minutes ago."""
-
-        async def read(_: dict[str, QueueHistory] | None) -> dict[str, QueueHistory]:
-            state = await self.poller(name).state()
-            manager = await self.managers.get(name)
-            return await manager.histories(
-                [row.depth.name for row in state.rows], since=charts.SPANS["hour"].since
-            )
-
-        if name not in self.histories:
-            self.histories[name] = Poller(read, charts.SPANS["hour"].step)
-        return await self.histories[name].state()
-
-    async def find(self, request: Request, cookie: Cookie | None) -> Visitor | None:
-        """The visitor behind a request; None: refused, or the token has to be given first."""
-        if self.access is None:
-            host = request.client.host if request.client else "unknown"
-            found = Visitor(f"token from {host}", "all") if cookie is not None and cookie.admitted else None
-        else:
-            answer = self.access(request)
-            found = await answer if isawaitable(answer) else answer
-        return Visitor(found.name) if found is not None and self.read_only else found
 
 
 class Visit:
@@ -213,25 +131,3 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
         return response
 
     return answer
-
-
-def _environment() -> Environment:
-    """Templates of the package. Every value is escaped, and a name that a template misspells is an error."""
-    made = Environment(
-        loader=PackageLoader("mqredis.console"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=formats.visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters.update(formats.FILTERS)
-    return made
-
-
-TEMPLATES = _environment()
-
-
-def fields_of(values: Mapping[str, str], *names: str) -> dict[str, str]:
-    """Some of the fields of a form or an address, without those that are empty."""
-    return {name: values[name] for name in names if values.get(name)}

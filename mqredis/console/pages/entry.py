@@ -10,7 +10,8 @@ from starlette.responses import RedirectResponse, Response
 
 from mqredis.console.access import Visitor
 from mqredis.console.security import COOKIE_SECONDS, check_origin, read_form, set_cookie
-from mqredis.console.visit import THEMES, Console, Visit
+from mqredis.console.shared import Console
+from mqredis.console.visit import THEMES, Visit
 
 log = logging.getLogger("mqredis.console")
 

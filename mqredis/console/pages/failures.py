@@ -89,7 +89,7 @@ def _quoted(text: str) -> str:
 
 async def failures(visit: Visit) -> Response:
     """Every queue of failed messages that has some."""
-    state = await visit.console.poller(visit.name).state(fresh=True)
+    state = await visit.console.overview(visit.name).state(fresh=True)
     manager = await visit.manager()
     queues = {row.depth.name + POISON: row.depth.poison for row in state.rows}
     for name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):

@@ -17,7 +17,7 @@ ROWS, QUEUES = 100, 40
 async def in_flight(visit: Visit) -> Response:
     """Locked messages of one queue page by page, or the first of each queue; transactions, claims, publications, and
     readers that wait."""
-    state = await visit.console.poller(visit.name).state(fresh=True)
+    state = await visit.console.overview(visit.name).state(fresh=True)
     manager = await visit.manager()
     workers = (await visit.console.workers(visit.name).state(fresh=True)).workers
     name, following = visit.query.get("queue", ""), None

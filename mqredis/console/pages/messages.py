@@ -11,7 +11,7 @@ from mqredis.console import bodies
 from mqredis.console.actions.base import lookup_id, needed, whole
 from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
-from mqredis.console.visit import Visit, fields_of
+from mqredis.console.visit import Visit
 from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.lookup_ids import lookup_id_of
@@ -67,7 +67,7 @@ async def messages(visit: Visit) -> Response:
         wrong=wrong,
         following=following,
         before=before,
-        searched=bool(fields_of(visit.query, "selector", *_IDS)),
+        searched=any(visit.query.get(name) for name in ("selector", *_IDS)),
         bodies=bodies,
         hidden=hidden(visit),
     )
@@ -92,7 +92,7 @@ async def _page(
 
 
 def _match(query: dict[str, str]) -> Match | None:
-    ids: dict[str, Any] = {name: identifier_of(text) for name, text in fields_of(query, *_IDS).items()}
+    ids: dict[str, Any] = {name: identifier_of(query[name]) for name in _IDS if query.get(name)}
     return Match(**ids) if ids else None
 
 

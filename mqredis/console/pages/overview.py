@@ -10,7 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from mqredis.console.charts import SPANS, charts_of, sparkline
 from mqredis.console.overview import COLUMNS, Overview, arranged
 from mqredis.console.poller import Poller
-from mqredis.console.visit import Visit, Workers
+from mqredis.console.shared import Workers
+from mqredis.console.visit import Visit
 from mqredis.keys import SYSTEM
 
 # Rows on one page of the overview.
@@ -20,7 +21,7 @@ ROWS = 200
 async def overview(visit: Visit) -> Response:
     """All queues, filtered by ``q`` and sorted by ``sort``."""
     # What an action has just changed has to be seen.
-    state = await visit.console.poller(visit.name).state(fresh="done" in visit.query)
+    state = await visit.console.overview(visit.name).state(fresh="done" in visit.query)
     column = visit.query.get("sort", "name")
     descending = visit.query.get("order") == "desc"
     rows = arranged(state.rows, visit.query.get("q", ""), column, descending)
@@ -76,7 +77,7 @@ async def events(visit: Visit) -> Response:
     """Server-sent events: "tick" after each reading of the queues or the workers, "down" while the broker is away."""
     of_workers = visit.query.get("of") == "workers"
     poller: Poller[Workers] | Poller[Overview] = (
-        visit.console.workers(visit.name) if of_workers else visit.console.poller(visit.name)
+        visit.console.workers(visit.name) if of_workers else visit.console.overview(visit.name)
     )
 
     async def stream() -> AsyncIterator[str]:

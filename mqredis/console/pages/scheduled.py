@@ -16,7 +16,7 @@ _LATE = datetime.max.replace(tzinfo=UTC)
 
 async def scheduled(visit: Visit) -> Response:
     """Delayed and resting messages of one queue page by page, or the first ones of each queue, by their time."""
-    state = await visit.console.poller(visit.name).state(fresh=True)
+    state = await visit.console.overview(visit.name).state(fresh=True)
     manager = await visit.manager()
     name, following = visit.query.get("queue", ""), None
     found: list[StoredMessage] = []

@@ -1,0 +1,95 @@
+"""What all requests to one console share: its managers, its keys, and the latest readings of the broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from mqredis.console import charts
+from mqredis.console.access import Access, Visitor
+from mqredis.console.attempts import Attempts
+from mqredis.console.managers import Managers
+from mqredis.console.overview import Overview
+from mqredis.console.poller import Poller
+from mqredis.console.security import Cookie, Signer
+from mqredis.models import QueueHistory
+from mqredis.models.worker import Pause, WorkerInfo
+
+S = TypeVar("S")
+
+
+class Workers(NamedTuple):
+    """The workers that live, and what operators have paused."""
+
+    workers: list[WorkerInfo]
+    pauses: list[Pause]
+
+
+@dataclass
+class Console:
+    """One console."""
+
+    managers: Managers
+    signer: Signer
+    # None: visitors are asked for ``token``.
+    access: Access | None
+    token: str
+    read_only: bool
+    hide_bodies: bool
+    # Seconds between two readings of the state of a queue manager that is being looked at.
+    interval: float
+    # Titles and paths of the pages in the navigation.
+    navigation: tuple[tuple[str, str], ...] = ()
+    attempts: Attempts = field(default_factory=Attempts)
+    # By the name of a queue manager.
+    overviews: dict[str, Poller[Overview]] = field(default_factory=dict)
+    histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)
+    worker_pollers: dict[str, Poller[Workers]] = field(default_factory=dict)
+
+    def overview(self, name: str) -> Poller[Overview]:
+        """The poller of the queues of a queue manager."""
+
+        async def read(before: Overview | None) -> Overview:
+            return await Overview.read(await self.managers.get(name), before)
+
+        if name not in self.overviews:
+            self.overviews[name] = Poller(read, self.interval)
+        return self.overviews[name]
+
+    def workers(self, name: str) -> Poller[Workers]:
+        """The poller of the workers of a queue manager."""
+
+        async def read(_: Workers | None) -> Workers:
+            manager = await self.managers.get(name)
+            return Workers(await manager.workers(), await manager.pauses())
+
+        if name not in self.worker_pollers:
+            self.worker_pollers[name] = Poller(read, self.interval)
+        return self.worker_pollers[name]
+
+    async def last_hour(self, name: str) -> dict[str, QueueHistory]:
+        """The last hour of each queue in the overview, by name, as read at most 5 minutes ago."""
+
+        async def read(_: dict[str, QueueHistory] | None) -> dict[str, QueueHistory]:
+            state = await self.overview(name).state()
+            manager = await self.managers.get(name)
+            return await manager.histories(
+                [row.depth.name for row in state.rows], since=charts.SPANS["hour"].since
+            )
+
+        if name not in self.histories:
+            self.histories[name] = Poller(read, charts.SPANS["hour"].step)
+        return await self.histories[name].state()
+
+    async def find(self, request: Request, cookie: Cookie | None) -> Visitor | None:
+        """The visitor behind a request; None: refused, or the token has to be given first."""
+        if self.access is None:
+            host = request.client.host if request.client else "unknown"
+            found = Visitor(f"token from {host}", "all") if cookie is not None and cookie.admitted else None
+        else:
+            answer = self.access(request)
+            found = await answer if isawaitable(answer) else answer
+        return Visitor(found.name) if found is not None and self.read_only else found
