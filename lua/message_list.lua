@@ -2,16 +2,17 @@
 -- what is due and not served yet. All times are as users are shown them (context.shown).
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
--- CALLERS _messages in mqredis/commands/inspection.py
+-- CALLERS _messages in mqredis/commands/stored_messages.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2] its ;retry
--- ARGV[3] which  ready: available messages in delivery order; reverse: those from the last to the first; timed: those that are
---   held back or rest, by the time when they become available; one: the message with the id in ARGV[6], in any state
+-- ARGV[3] which  available: available messages in delivery order; reverse: those from the last to the first; scheduled:
+--   those that are delayed or rest, by the time when they become available; one: the message ARGV[6], in any state
 -- ARGV[4] count  messages at most
--- ARGV[5] score  in ms: timed messages behind it and ARGV[6]; "" from the front
--- ARGV[6] place  ready, reverse: the id behind which the page begins; timed: the timer behind which it begins; "" from the front
--- ARGV[7] until  ms: timed messages up to then, "" all
+-- ARGV[5] score  in ms: scheduled messages behind it and ARGV[6]; "" from the front
+-- ARGV[6] place  available, reverse: the id behind which the page begins; scheduled: the timer behind which it begins;
+--   "" from the front
+-- ARGV[7] until  ms: scheduled messages up to then, "" all
 -- ARGV[8] filter  which messages match, "" all (matching/filter)
 -- ARGV[9] whole  "1": with bodies of more than 4096 bytes, which are kept apart; else without them
 -- RETURNS OK now in ms, "1" if there may be more, score and place behind which the next page begins; then of each message: id,
@@ -72,7 +73,7 @@ end
 local full, done = false, false
 while which ~= "one" and not full and not done and looks > 0 do
   local page
-  if which == "ready" then
+  if which == "available" then
     page = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+",
       "LIMIT", 0, math.min(step, looks))
   elseif which == "reverse" then
@@ -82,9 +83,9 @@ while which ~= "one" and not full and not done and looks > 0 do
     page = ordered.page(q.timers, score, place, math.min(step, looks))
   end
   done = #page == 0
-  for n = 1, #page, which == "timed" and 2 or 1 do
+  for n = 1, #page, which == "scheduled" and 2 or 1 do
     looks = looks - 1
-    if which ~= "timed" then
+    if which ~= "scheduled" then
       place = page[n]
       full = tell(q, place, "ready", nil)
     else

@@ -1,7 +1,7 @@
 -- Show the trail of a message: what has happened to it, also if it has left.
 -- docs/guides/why-a-message-failed.md
 --
--- CALLERS trail in mqredis/commands/inspection.py
+-- CALLERS trail in mqredis/commands/trails.py
 -- KEYS message
 -- QUEUE[1] the queue that the message is in, or was in
 -- ARGV[3] id  lookup id; or "=" and a message id that the sender has chosen, as in features/trail

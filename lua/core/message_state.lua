@@ -1,7 +1,8 @@
 --- used by admin/rewrite, admin/sweep, claims/claim_pages, claims/drain, claims/fill, core/enqueue and 16 more
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
--- is kept in the queue's header (core/locks), and keeps it when it comes back. Python reads it in mqredis/operations/doctor/stored.py.
--- is kept in the queue's header (core/locks), and keeps it when it comes back. mqredis/operations/doctor/stored.py reads it, too.
+-- is kept in the queue's header (core/locks), and keeps it when it comes back. In Python mqredis/codec/states.py names the
+-- kinds, and mqredis/operations/doctor/stored.py reads the text.
+--
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
 --   kind   - not locked; L locked by a reader, R received, S sent or M moved in a transaction, C claimed by a pipeline;

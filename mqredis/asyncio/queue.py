@@ -232,7 +232,9 @@ class Queue:
         place: str | None = None
         more = True
         while more:
-            found = await self._run(inspection.delayed(self._handle, place, match=match, selector=selector))
+            found = await self._run(
+                inspection.browse_scheduled(self._handle, place, match=match, selector=selector)
+            )
             for stored in found.items:
                 yield stored.message
             place = found.next

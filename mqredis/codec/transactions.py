@@ -8,7 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mqredis.codec import states
+
 _TRANSACTION = re.compile(r"(\d+) (\d+) (\d+) (\S+) (\d+)")
+# What a transaction has done with a message. REJECTED: it was received before.
+SENT, RECEIVED, REJECTED, MOVED = "SRXM"
 _OPERATION = re.compile(r"([SRXM]) (\S+) ([0-9a-f]{16})(?: (\S+)|  (.*))?", re.DOTALL)
 
 
@@ -37,7 +41,7 @@ class TransactionRecord:
 class OperationRecord:
     """What a transaction has done with one message: the field ``<id>:<k>``."""
 
-    kind: str  # S sent, R received, X received and rejected, M moved
+    kind: str  # SENT, RECEIVED, REJECTED or MOVED
     queue: str  # encoded name
     lookup_id: str
     target: str = ""  # of a move: encoded name of the queue
@@ -57,4 +61,4 @@ class OperationRecord:
     @property
     def state_kind(self) -> str:
         """The kind of the message's state (``lua/core/message_state.lua``) while the transaction holds it."""
-        return "R" if self.kind == "X" else self.kind
+        return states.RECEIVED if self.kind == REJECTED else self.kind

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands.address import Address
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.operator import BulkResult
 from mqredis.status import Status
@@ -40,7 +40,7 @@ def bulk(
                 changed=0, missing=len(lookup_ids)
             )  # the broker creates it with its first message
         if status != Status.CONTINUE:
-            check(status, f"there is no queue {address.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+            check_queue(status, address.path)
         changed, locked, missing = (number(item) for item in payload[:3])
         place = text(payload[3]) if status == Status.CONTINUE else None
         return BulkResult(changed=changed, locked=locked, missing=missing, cursor=place)
@@ -54,7 +54,7 @@ def unlock(address: Address, entry: bytes, given: str, lookup_ids: Sequence[str]
     """End the locks of readers on these messages. ``given``: how, as lua/unlock.lua reads it."""
 
     def parse(status: int, payload: Payload) -> BulkResult:
-        check(status, f"there is no queue {address.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, address.path)
         changed, locked, missing = (number(item) for item in payload)
         return BulkResult(changed=changed, locked=locked, missing=missing)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.address import Address
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.keys import ManagerKeys
 from mqredis.models import QueueStatistics, Subscription
@@ -19,7 +19,7 @@ def statistics(manager: ManagerKeys, path: str) -> Call[tuple[QueueStatistics, b
     """Statistics of a queue, and whether a new sample of its counters is due."""
 
     def parse(status: int, payload: Payload) -> tuple[QueueStatistics, bool]:
-        check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, path)
         row = {text(payload[n]): number(payload[n + 1]) for n in range(0, len(payload), 2)}
         seconds = row["rate_ms"] / 1000
         ages = {p: row[f"oldest{p}"] / 1000 for p in range(7, -1, -1) if f"oldest{p}" in row}
@@ -98,7 +98,7 @@ def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
     """The subscriptions of a topic, sorted by queue name."""
 
     def parse(status: int, payload: Payload) -> list[Subscription]:
-        check(status, f"there is no queue {topic!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, topic)
         found = []
         for n in range(0, len(payload), 2):
             selector, _ = parse_subscription(payload[n + 1])

@@ -10,7 +10,7 @@ from mqredis.codec import time_at
 from mqredis.codec.claims import Claim
 from mqredis.commands.address import Address
 from mqredis.commands.read import Found
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import ClaimLost
 from mqredis.keys import ManagerKeys
@@ -75,22 +75,22 @@ def look(
     """The backlog of a queue, and the progress of a claim."""
 
     def parse(status: int, payload: Payload) -> Backlog:
-        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, queue.path)
         oldest, claim = text(payload[5]), text(payload[9])
         return Backlog(
-            text(payload[0]),
-            number(payload[1]),
-            number(payload[2]),
-            number(payload[3]),
-            text(payload[4]),
-            int(oldest) if oldest else None,
-            number(payload[6]),
-            number(payload[7]),
-            number(payload[8]),
-            Claim.parse(claim) if claim else None,
-            number(payload[10]) == 1,
-            number(payload[11]) == 1,
-            [number(item) for item in payload[12:]],
+            generation=text(payload[0]),
+            available=number(payload[1]),
+            messages=number(payload[2]),
+            bytes=number(payload[3]),
+            last=text(payload[4]),
+            oldest_ms=int(oldest) if oldest else None,
+            now_ms=number(payload[6]),
+            locked=number(payload[7]),
+            timers=number(payload[8]),
+            claim=Claim.parse(claim) if claim else None,
+            alive=number(payload[10]) == 1,
+            turns=number(payload[11]) == 1,
+            bands=[number(item) for item in payload[12:]],
         )
 
     args: list[Arg] = [keys.encode(owner), bound, "1" if bands else "0", after]
@@ -149,7 +149,7 @@ def match(queue: Address, order: Order, place: str = "") -> Call[bool | str]:
     def parse(status: int, payload: Payload) -> bool | str:
         if status == Status.CONTINUE:
             return text(payload[0])
-        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, queue.path)
         return payload[0] == b"1"
 
     return Call("claim_match", queue.call, [order.match, order.after, order.bound, place], parse)
@@ -167,11 +167,6 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
     return Call("claim_wait", queue.call, [queue.generation, after, waiter.member, waiter.ticket], parse)
 
 
-def split(ids: bytes) -> list[bytes]:
-    """The ids of a page, which are joined without separators."""
-    return split_ids(ids)
-
-
 def claimed(
     queue: Address, owner: str, lineage: str, sequence: int, offset: int, count: int
 ) -> Call[list[bytes]]:
@@ -179,7 +174,7 @@ def claimed(
 
     def parse(status: int, payload: Payload) -> list[bytes]:
         _check(status, payload)
-        return split(b"".join(payload))
+        return split_ids(b"".join(payload))
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
     return Call("claim_read", queue.call, args, parse, changes=False)
@@ -226,7 +221,7 @@ def claims(queue: Address) -> Call[list[ClaimInfo]]:
     """The readers of a queue, with the claim of each. Raises QueueNotFound."""
 
     def parse(status: int, payload: Payload) -> list[ClaimInfo]:
-        check(status, f"there is no queue {queue.path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, queue.path)
         return [info(payload[n : n + 5]) for n in range(1, len(payload), 5)]
 
     def info(row: Payload) -> ClaimInfo:
@@ -373,20 +368,20 @@ def sink(manager: ManagerKeys, name: str) -> Call[Sink]:
         publishing, manifest = text(payload[2]), text(payload[3])
         stages = [
             Stage(
-                text(payload[n]),
-                keys.decode(text(payload[n + 1])),
-                number(payload[n + 2]),
-                number(payload[n + 3]),
+                name=text(payload[n]),
+                queue=keys.decode(text(payload[n + 1])),
+                messages=number(payload[n + 2]),
+                bytes=number(payload[n + 3]),
             )
             for n in range(5, len(payload), 4)
         ]
         return Sink(
-            text(payload[0]),
-            number(payload[1]),
-            None if publishing == "-" else int(publishing),
-            tuple(manifest.split(",")) if manifest else (),
-            number(payload[4]),
-            stages,
+            identity=text(payload[0]),
+            committed=number(payload[1]),
+            publishing=None if publishing == "-" else int(publishing),
+            manifest=tuple(manifest.split(",")) if manifest else (),
+            since_ms=number(payload[4]),
+            stages=stages,
         )
 
     encoded = keys.encode(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.codec import milliseconds, time_at
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.keys import QUEUE_COUNTS, ManagerKeys
 from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
@@ -115,7 +115,7 @@ def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[
         args += ["flags_changed", "1"]
 
     def parse(status: int, _payload: Payload) -> None:
-        check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, path)
 
     return Call("queue_update", manager.admin(path), args, parse)
 
@@ -164,7 +164,7 @@ def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) ->
             return Deleted(missing=[keys.decode(text(item)) for item in payload])
         if status == Status.CONTINUE:
             return Deleted(number(payload[0]))
-        check(status, f"there is no queue {paths[0]!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check_queue(status, paths[0])
         return Deleted(number(payload[0]), True)
 
     return Call("queue_delete", manager.admin(*paths, *beside), list(paths), parse)

@@ -15,6 +15,11 @@ def check(status: int, message: str = "") -> None:
         raise error_for(status, message)
 
 
+def check_queue(status: int, path: str) -> None:
+    """Raise the exception for a refusal; QueueNotFound names the queue."""
+    check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+
+
 def number(data: bytes | int) -> int:
     """An integer of a reply."""
     return int(data)

@@ -158,12 +158,15 @@ class ClaimInfo(Model):
     """Messages of the committed batch that are not removed yet. They count among the locked messages of the queue."""
 
 
+MessageState = Literal["ready", "delayed", "retry", "locked", "claimed"]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A message in a queue, in any state."""
 
     message: Message
-    state: Literal["ready", "delayed", "retry", "locked", "claimed"]
+    state: MessageState
     """ready: available. delayed: held back by ``delay=``. retry: resting between two attempts. locked: by a reader or
     a transaction. claimed: by a data pipeline."""
     due_at: datetime | None

@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from mqredis import keys
 from mqredis.codec import decode_each
 from mqredis.commands import inspection as commands
-from mqredis.commands import pipelines, queues
+from mqredis.commands import pipelines, queues, stored_messages, trails
 from mqredis.commands import workers as worker_commands
 from mqredis.commands.address import Address
 from mqredis.commands.filters import Filter
+from mqredis.commands.paging import MAX_PAGE
+from mqredis.commands.stored_messages import StoredRow
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
 from mqredis.keys import path_of
 from mqredis.models import Match
@@ -46,7 +48,7 @@ def locks(
     workers: Sequence[WorkerInfo] | None = None,
 ) -> Steps[Page[LockInfo]]:
     """A page of the locks of a queue. ``workers``: the live ones; None: read them. Raises QueueNotFound."""
-    path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
+    path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     page = yield from perform(commands.locks(context.keys, path, after, most))
     if workers is None and page.items:
         workers, _ = yield from perform(worker_commands.listing(context.keys))
@@ -81,7 +83,7 @@ def transactions(context: Context, after: str | None) -> Steps[Page[TransactionI
 @procedure
 def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[SessionInfo]]:
     """A page of the sessions."""
-    most = checks.count(limit, "limit", commands.MAX_PAGE)
+    most = checks.count(limit, "limit", MAX_PAGE)
     page = yield from perform(commands.sessions(context.keys, after, most))
     waiting: dict[str, dict[str, int]] = {each.number: {} for each in page.items}
     names = (yield from perform(queues.names(context.keys))) if waiting else []
@@ -113,10 +115,10 @@ def messages(
     reverse: object,
 ) -> Steps[Page[StoredMessage]]:
     """A page of the available messages of a queue. Raises QueueNotFound."""
-    path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
+    path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     checks.flag(reverse, "reverse")
     wanted = _filter(context, match, selector)
-    call = commands.ready(Address(context.keys, path), after, most, wanted, bool(reverse))
+    call = stored_messages.available(Address(context.keys, path), after, most, wanted, bool(reverse))
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 
@@ -132,20 +134,20 @@ def scheduled(
     limit: object,
     whole: bool = False,
 ) -> Steps[Page[StoredMessage]]:
-    """A page of the messages of a queue that wait for their time, in its order. Raises QueueNotFound."""
-    path, most = path_of(name), checks.count(limit, "limit", commands.MAX_PAGE)
+    """A page of the delayed and the resting messages of a queue, in the order of their times. Raises QueueNotFound."""
+    path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     since, until = _moment(span[0], "since"), _moment(span[1], "until")
     wanted = _filter(context, match, selector)
-    call = commands.timed(Address(context.keys, path), after, most, (since, until), wanted, whole)
+    call = stored_messages.scheduled(Address(context.keys, path), after, most, (since, until), wanted, whole)
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 
 
 @procedure
-def delayed(
+def browse_scheduled(
     handle: Handle, after: str | None, match: Match | None = None, selector: Selection = None
 ) -> Steps[Page[StoredMessage]]:
-    """The next messages of a browse that wait for their time, with their bodies.
+    """The next delayed or resting messages of a browse, with their bodies.
 
     Raises NotSupported through a handle with a selector.
     """
@@ -160,34 +162,34 @@ def delayed(
 def message(context: Context, name: object, lookup_id: object) -> Steps[StoredMessage]:
     """One message of a queue, in whatever state. Raises QueueNotFound, MessageNotFound."""
     path = path_of(name)
-    page = yield from perform(commands.one(Address(context.keys, path), hex_id(lookup_id)))
+    page = yield from perform(stored_messages.one(Address(context.keys, path), hex_id(lookup_id)))
     if not page.items:
         raise MessageNotFound(f"queue {path!r} has no message with the lookup id {lookup_id:#018x}")
     return _stored(context, path, page)[0]
 
 
 @procedure
-def trail(context: Context, name: object, message: object) -> Steps[commands.Trail]:
+def trail(context: Context, name: object, message: object) -> Steps[trails.Trail]:
     """What has happened to a message. ``message``: its lookup id, or its identifier. Raises QueueNotFound."""
     path = path_of(name)
     if not isinstance(message, str | bytes):
-        return (yield from perform(commands.trail(context.keys, path, hex_id(message))))
+        return (yield from perform(trails.trail(context.keys, path, hex_id(message))))
     if not names(message):
         raise InvalidArgument("message is empty: give the lookup id or the message id of a message")
     lookup_id = lookup_id_of(message)
-    found = yield from perform(commands.trail(context.keys, path, lookup_id or commands.chosen_id(message)))
+    found = yield from perform(trails.trail(context.keys, path, lookup_id or trails.chosen_id(message)))
     if found.entries or lookup_id:
         return found
     # It may have been sent to another queue, as a dead letter was.
     available = yield from _available(context, path, message)
-    return (yield from perform(commands.trail(context.keys, path, available))) if available else found
+    return (yield from perform(trails.trail(context.keys, path, available))) if available else found
 
 
 def _available(context: Context, path: str, message_id: Identifier) -> Steps[str | None]:
     """The lookup id of an available message with this identifier."""
     wanted, after = _filter(context, Match(message_id=message_id), None), None
     while True:
-        call = commands.ready(Address(context.keys, path), after, 1, wanted)
+        call = stored_messages.available(Address(context.keys, path), after, 1, wanted)
         page = yield from perform(call)
         if page.items:
             return page.items[0].raw[0].decode()
@@ -212,7 +214,7 @@ def _moment(value: object, what: str) -> str:
     return str(max(0, round(value.timestamp() * 1000)))
 
 
-def _stored(context: Context, path: str, page: Page[commands.StoredRow]) -> tuple[StoredMessage, ...]:
+def _stored(context: Context, path: str, page: Page[StoredRow]) -> tuple[StoredMessage, ...]:
     found = []
     for row in page.items:
         resting = row.state == "retry" and ";" not in path

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from mqredis.client import QueueManager
 from mqredis.codec.claims import PageList
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import split
+from mqredis.models.lookup_ids import split_ids
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
 from mqredis.spark import starting
@@ -213,7 +213,7 @@ def _packed(manager: QueueManager, path: str) -> list[bytes]:
     for key, names, ids in ((meta, locks, _LOCK), (states, pages, _PAGE)):
         for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
             for text in fields(manager, key, names[at : at + 64]):
-                found += split(whole[1] if (whole := ids.fullmatch(text or b"")) else b"")
+                found += split_ids(whole[1] if (whole := ids.fullmatch(text or b"")) else b"")
     return found + [entry.rpartition(b",")[2] for entry in entries if b"," in entry]
 
 

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 
 from mqredis.operations.doctor.snapshot import Record
 
-# The kinds of a state (lua/core/message_state.lua): who holds the message.
-NOT_LOCKED, BY_READER, RECEIVED, SENT, MOVED, CLAIMED = "-LRSMC"
-IN_TRANSACTION = (RECEIVED, SENT, MOVED)
-
 _STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])P?(V?)N?P? (\S+) (\d+)(?: \d+)?")
 # The end of a state record: kind, owner and fence, and the deliveries that are no attempts, if there are any.
 _HELD = re.compile(r" [-LRSMC]([PVN]*) \S+ \d+( \d+)?$")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.states import CLAIMED
 from mqredis.operations.doctor.fault import Fault, Faults, at
 from mqredis.operations.doctor.snapshot import Store
-from mqredis.operations.doctor.stored import CLAIMED, state_of
+from mqredis.operations.doctor.stored import state_of
 
 # Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
 NEVER = float(1 << 52)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from mqredis import codec
+from mqredis.codec.states import NOT_LOCKED
 from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
 from mqredis.keys import AVAILABLE, INDEX, LOCKED, STATES, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
-from mqredis.operations.doctor.stored import NOT_LOCKED, expiry_of, int_of, size_of, state_of, unlocked
+from mqredis.operations.doctor.stored import expiry_of, int_of, size_of, state_of, unlocked
 
 
 def strays(store: Store) -> Faults:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from mqredis import keys
+from mqredis.codec.states import IN_TRANSACTION, SENT
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.operations.doctor.fault import Fault, Faults, at
 from mqredis.operations.doctor.snapshot import Store
-from mqredis.operations.doctor.stored import IN_TRANSACTION, SENT, state_of, without_holder
+from mqredis.operations.doctor.stored import state_of, without_holder
 
 
 def operations(store: Store) -> Faults:

@@ -1,0 +1,10 @@
+"""The kinds of a message's state, which say who holds the message (``lua/core/message_state.lua``)."""
+
+from __future__ import annotations
+
+NOT_LOCKED = "-"
+BY_READER = "L"
+# In a transaction: received from the queue, sent to it, or moved to it.
+RECEIVED, SENT, MOVED = IN_TRANSACTION = ("R", "S", "M")
+# By a data pipeline.
+CLAIMED = "C"

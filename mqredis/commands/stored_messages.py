@@ -1,0 +1,86 @@
+"""message_list.lua: messages of a queue in whatever state, for operators. The times of timers are not served by it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mqredis.codec import Raw, time_at
+from mqredis.commands.address import Address
+from mqredis.commands.paging import page_after
+from mqredis.commands.read import LARGE
+from mqredis.commands.replies import check_queue, number, text
+from mqredis.models.inspection import MessageState, Page
+from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.steps import Arg, Call, Payload
+
+_ID_PLACE = re.compile(f"({LOOKUP_ID.pattern})")
+# The time of a timer in ms, and its member in the list of timers.
+_TIMER_PLACE = re.compile(r"(\d{1,16})-([a-z][^\x00-\x1f]{0,300})")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A message in the reply of message_list.lua."""
+
+    raw: Raw
+    state: MessageState
+    due_at: datetime | None
+    bytes: int
+    complete: bool
+    overdue: bool
+
+
+def available(
+    queue: Address, after: object, limit: int, match: bytes, reverse: bool = False
+) -> Call[Page[StoredRow]]:
+    """A page of the available messages, in delivery order or its reverse, without large bodies."""
+    (place_,) = page_after(_ID_PLACE, after, "messages")
+    which = "reverse" if reverse else "available"
+    return _messages(queue, (which, limit, "", place_, "", match), False, lambda _, at: at)
+
+
+def scheduled(
+    queue: Address, after: object, limit: int, span: tuple[str, str], match: bytes, whole: bool = False
+) -> Call[Page[StoredRow]]:
+    """A page of the delayed and the resting messages, in the order of the times for which they wait.
+
+    ``span``: from and to in ms, "" for no limit.
+    """
+    score, member = page_after(_TIMER_PLACE, after, "scheduled messages")
+    args = ("scheduled", limit, score or span[0], member, span[1], match)
+    return _messages(queue, args, whole, lambda at, by: f"{at}-{by}")
+
+
+def one(queue: Address, lookup_id: str) -> Call[Page[StoredRow]]:
+    """One message with its body, in any state; an empty page if it does not exist."""
+    return _messages(queue, ("one", 1, "", lookup_id, "", b""), True, lambda _, at: at)
+
+
+def _messages(
+    queue: Address, args: Sequence[Arg], whole: bool, following: Callable[[str, str], str]
+) -> Call[Page[StoredRow]]:
+    def parse(status: int, payload: Payload) -> Page[StoredRow]:
+        check_queue(status, queue.path)
+        now, more, score, at = (text(item) for item in payload[:4])
+        rows = tuple(_row(int(now), whole, payload[n : n + 7]) for n in range(4, len(payload), 7))
+        return Page(rows, following(score, at) if more == "1" else None)
+
+    name = queue.path.partition(";")[0]
+    keys_ = queue.manager.call(queue.path, f"{name};retry")
+    return Call("message_list", keys_, [*args, "1" if whole else ""], parse, changes=False)
+
+
+def _row(now: int, whole: bool, row: Payload) -> StoredRow:
+    lookup_id, state, due, expires, deliveries, size, record = row
+    due_ms, expires_ms = number(due), number(expires)
+    return StoredRow(
+        raw=(lookup_id, deliveries, record),
+        state=text(state),  # type: ignore[arg-type]  # the script says one of these
+        due_at=time_at(due_ms) if due_ms >= 0 else None,
+        bytes=number(size),
+        complete=whole or record[13] not in LARGE,
+        overdue=0 <= due_ms <= now or 0 <= expires_ms <= now,
+    )
