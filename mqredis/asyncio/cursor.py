@@ -67,7 +67,7 @@ class Cursor:
 
     def reset(self) -> None:
         """Back to the start."""
-        self._place.state, self._place.lookup_id = "U", ""
+        self._place.reset()
 
     async def close(self) -> None:
         """End the cursor and its wait, which raises OperationCancelled (3.1.7.1.2)."""

@@ -13,14 +13,17 @@ from mqredis.models.operator import BulkResult
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
+# Which messages an action takes.
+AVAILABLE, DELAYED = "ad"
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action of bulk.lua: its name, its value, and which messages it takes (``a`` available, ``d`` delayed)."""
+    """An action of bulk.lua: its name, its value, and which messages it takes."""
 
     name: str
     value: str = ""
-    which: str = "da"
+    which: str = DELAYED + AVAILABLE
 
 
 def bulk(

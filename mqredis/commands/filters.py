@@ -10,12 +10,18 @@ from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
 from mqredis.models.lookup_ids import LOOKUP_ID, lookup_id_of
 
+# The keys of identifiers in a filter (lua/matching/filter.lua) and in the index.
 _KEYS = {"message_id": "m", "correlation_id": "c", "group_id": "g"}
-_LETTERS = (
-    (Grouping.LOGICAL_ORDER, "L"),
-    (Grouping.ALL_MESSAGES_AVAILABLE, "A"),
-    (Grouping.ALL_SEGMENTS_AVAILABLE, "S"),
-    (Grouping.COMPLETE_MESSAGE, "C"),
+# Options of a filter.
+LOGICAL_ORDER, ALL_MESSAGES, ALL_SEGMENTS, COMPLETE_MESSAGE, WHOLE_GROUP = "LASCW"
+UNMARKED, MARK, UNMARK, MARK_COOPERATIVE, UNMARK_COOPERATIVE = "UHhKk"
+# In delivery order, even if groups take turns.
+DELIVERY_ORDER = "B"
+_GROUPING = (
+    (Grouping.LOGICAL_ORDER, LOGICAL_ORDER),
+    (Grouping.ALL_MESSAGES_AVAILABLE, ALL_MESSAGES),
+    (Grouping.ALL_SEGMENTS_AVAILABLE, ALL_SEGMENTS),
+    (Grouping.COMPLETE_MESSAGE, COMPLETE_MESSAGE),
 )
 # More alternatives than this are not looked up one by one: a scan costs less.
 _MOST_HINTS = 64
@@ -41,8 +47,8 @@ class Filter:
     """Identifiers one of which every selected message has."""
     incarnation: str = ""
     grouping: Grouping = Grouping.NONE
-    letters: str = ""
-    """Letters of matching/filter.lua besides those of ``grouping``."""
+    options: str = ""
+    """Options besides those of ``grouping``."""
     member: Member | None = None
     lookup_id: str = ""
     """The lookup id of the only message that passes."""
@@ -54,7 +60,7 @@ class Filter:
     interval: str | None = None
 
     def text(self) -> bytes:
-        """The filter as an argument of scripts; empty if every message passes."""
+        """The filter as an argument of scripts; empty if every message passes. lua/matching/filter.lua describes it."""
         fields = self._match() + self._hints()
         if self.lookup_id:
             fields.insert(0, "i" + self.lookup_id)
@@ -68,9 +74,9 @@ class Filter:
             fields.append("y" + self.browser)
         if self.interval is not None:
             fields.append("Z" + self.interval)
-        letters = "".join(letter for bit, letter in _LETTERS if bit in self.grouping) + self.letters
-        if letters:
-            fields.append("f" + letters)
+        options = "".join(option for bit, option in _GROUPING if bit in self.grouping) + self.options
+        if options:
+            fields.append("f" + options)
         if not fields and not self.programs:
             return b""
         try:

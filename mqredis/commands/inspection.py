@@ -15,6 +15,7 @@ from mqredis import keys
 from mqredis.codec import generated_id, states, time_at, unescape
 from mqredis.codec.transactions import MOVED, RECEIVED, REJECTED, SENT, OperationRecord, TransactionRecord
 from mqredis.commands.paging import page_after
+from mqredis.commands.queues import FLAGS
 from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import (
@@ -240,8 +241,8 @@ def _depth(path: str, row: str, now: int) -> QueueDepth:
         expired=expired,
         oldest_seconds=max(0, now - oldest) / 1000 if oldest >= 0 else None,
         overdue=overdue == 1,
-        transactional="t" in flags,
-        topic="f" in flags,
-        put_inhibited="p" in flags,
-        get_inhibited="g" in flags,
+        transactional=FLAGS["transactional"] in flags,
+        topic=FLAGS["topic"] in flags,
+        put_inhibited=FLAGS["put_inhibited"] in flags,
+        get_inhibited=FLAGS["get_inhibited"] in flags,
     )

@@ -14,7 +14,7 @@ from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Properties kept as one character of ``flags`` (True when set).
+# Properties kept as one character of ``flags`` (lua/core/queue.lua), which is there if they are True.
 FLAGS = {
     "transactional": "t",
     "journaling": "j",
@@ -54,7 +54,7 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
 
 
 # Properties stored as a text in a field of their own, and as a character of ``flags`` if they are set.
-_FLAGGED = {"retry": "r", "trail": "l"}
+POLICY_FLAGS = {"retry": "r", "trail": "l"}
 
 
 def _policy(policy: RetryPolicy | None) -> str:
@@ -90,7 +90,7 @@ def parse_policy(text_: str) -> RetryPolicy | None:
 def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Call[str]:
     """Create a queue. Returns its generation."""
     flags = "".join(flag for name, flag in FLAGS.items() if properties.get(name))
-    flags += "".join(flag for name, flag in _FLAGGED.items() if properties.get(name))
+    flags += "".join(flag for name, flag in POLICY_FLAGS.items() if properties.get(name))
 
     def parse(status: int, payload: Payload) -> str:
         check(
@@ -107,7 +107,7 @@ def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Ca
 
 def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[None]:
     """Change properties of a queue."""
-    given = {flag: changes[name] for name, flag in (FLAGS | _FLAGGED).items() if name in changes}
+    given = {flag: changes[name] for name, flag in (FLAGS | POLICY_FLAGS).items() if name in changes}
     to_set = "".join(flag for flag, value in given.items() if value)
     to_clear = "".join(flag for flag, value in given.items() if not value)
     args: list[Arg] = [to_set, to_clear, *_fields(changes)]

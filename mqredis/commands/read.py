@@ -55,9 +55,14 @@ class Found:
         return found
 
 
+# A cursor (lua/receive.lua): the first letter says whether the message at its id was read, or that a search goes on
+# behind the id.
+UNREAD, READ, BEHIND = "URA"
+
+
 def behind(place: str) -> str:
     """The cursor with which a search goes on behind this id; "" where it begins."""
-    return "A" + place if place else ""
+    return BEHIND + place if place else ""
 
 
 # Flag digits (base 32) of records whose body stands behind them.

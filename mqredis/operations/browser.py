@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis.codec import Raw
-from mqredis.commands import marks, read
+from mqredis.commands import filters, marks, read
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.settlement import ABORT
 from mqredis.errors import (
@@ -106,12 +106,12 @@ def _filter(browsing: Browsing, call: Browse) -> Filter:
     if Mark.CO_OP in call.mark and browsing.interval is None:
         raise MatchOptionsError("the browser was not opened with co_op=True", mqrc=2046)
     if Mark.HANDLE in call.mark:
-        found.letters += "H"
+        found.options += filters.MARK
     if Mark.CO_OP in call.mark:
-        found.letters += "K"
+        found.options += filters.MARK_COOPERATIVE
     if call.unmarked:
-        found.letters += "U"
-    if found.letters:
+        found.options += filters.UNMARKED
+    if found.options:
         found.browser, found.interval = browsing.name, browsing.interval
     return found
 
@@ -132,8 +132,8 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     matching.check_token(found.match, call.timeout)
     if call.step == "next":
         found.after, found.member = browsing.place, browsing.member
-    if call.lock and "x" in handle.flags:
-        found.letters += "B"  # in delivery order, not in turns of groups
+    if call.lock and handle.group_exclusive:
+        found.options += filters.DELIVERY_ORDER
     text = found.text()
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
@@ -229,9 +229,10 @@ def unmark(browsing: Browsing, message: Message, marks: Mark) -> Steps[None]:
     browsing.need()
     _mark(marks)
     lookup_id = checks.message(message).lookup_id
-    letters = ("h" if Mark.HANDLE in marks else "") + ("k" if Mark.CO_OP in marks else "")
+    options = filters.UNMARK if Mark.HANDLE in marks else ""
+    options += filters.UNMARK_COOPERATIVE if Mark.CO_OP in marks else ""
     found = Filter(
-        letters=letters, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
+        options=options, browser=browsing.name, interval=browsing.interval, lookup_id=hex_id(lookup_id)
     )
     text = found.text()
     call = read.peek(browsing.handle.address, match=text, marks=True)

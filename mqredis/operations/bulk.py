@@ -11,7 +11,7 @@ from typing import Any
 from mqredis import codec, keys
 from mqredis.commands import bulk as commands
 from mqredis.commands.address import Address
-from mqredis.commands.bulk import Action
+from mqredis.commands.bulk import AVAILABLE, DELAYED, Action
 from mqredis.errors import InvalidArgument, TransactionUsage, UnsupportedAccess
 from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
@@ -135,7 +135,7 @@ def bulk(
             f"{title} takes delayed messages only, so scheduled must be True if it is given"
         )
     if chosen.scheduled is not None:
-        action = Action(action.name, action.value, "d" if chosen.scheduled else "a")
+        action = Action(action.name, action.value, DELAYED if chosen.scheduled else AVAILABLE)
     match = b"" if ids else matching.chosen_by(context, chosen.match, chosen.selector)
     if action.name == "trash" and keys.is_journal_or_system(path):
         raise UnsupportedAccess(
@@ -195,7 +195,7 @@ def trash_or_delete(trash: float | None) -> Action:
 
 def moving(target: object) -> Action:
     """Move to this queue or subqueue. Raises InvalidName."""
-    return Action("move", keys.encode(path_of(target)), "a")
+    return Action("move", keys.encode(path_of(target)), AVAILABLE)
 
 
 def restoring(queue: object) -> Action:
@@ -205,7 +205,7 @@ def restoring(queue: object) -> Action:
 
 def redriving(to: object) -> Action:
     """Send back to where the messages came from, or to this queue. Raises InvalidName."""
-    return Action("redrive", "" if to is None else keys.encode(keys.check_name(to)), "a")
+    return Action("redrive", "" if to is None else keys.encode(keys.check_name(to)), AVAILABLE)
 
 
 def due(delay: float | None, at: datetime | None) -> Action:
@@ -216,13 +216,13 @@ def due(delay: float | None, at: datetime | None) -> Action:
         wait = checks.seconds(delay, "delay")
         if wait < 0:
             raise InvalidArgument(f"delay must not be negative, not {wait}")
-        return Action("due", f"+{codec.milliseconds(wait)}", "d")
+        return Action("due", f"+{codec.milliseconds(wait)}", DELAYED)
     if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]  # callers may err
         raise InvalidArgument(f"at must be a datetime with a time zone, not {at!r:.60}")
     ms = int(at.timestamp() * 1000)
     if not 0 <= ms <= 1 << 52:
         raise InvalidArgument(f"at must lie after 1970, not {at}")
-    return Action("due", str(ms), "d")
+    return Action("due", str(ms), DELAYED)
 
 
 @procedure

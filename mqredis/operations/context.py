@@ -14,6 +14,7 @@ from weakref import WeakSet, ref
 from mqredis import codec
 from mqredis.commands.address import Address
 from mqredis.commands.filters import Member
+from mqredis.commands.queues import FLAGS
 from mqredis.commands.transactions import Doubt
 from mqredis.errors import (
     AccessDenied,
@@ -204,12 +205,17 @@ class Handle:
     @property
     def topic(self) -> bool:
         """Is it a topic?"""
-        return "f" in self.flags
+        return FLAGS["topic"] in self.flags
 
     @property
     def transactional(self) -> bool:
         """Does the queue hold transactional messages?"""
-        return "t" in self.flags
+        return FLAGS["transactional"] in self.flags
+
+    @property
+    def group_exclusive(self) -> bool:
+        """Do groups take turns?"""
+        return FLAGS["group_exclusive"] in self.flags
 
     def __del__(self) -> None:
         """Keep a handle that holds locks until its client is closed, which gives them back."""

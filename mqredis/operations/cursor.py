@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mqredis.commands.read import Found
+from mqredis.commands.filters import DELIVERY_ORDER
+from mqredis.commands.read import READ, UNREAD, Found
 from mqredis.commands.waiting import PEEKS, TAKES_AT_CURSOR, Waiter
 from mqredis.errors import (
     IllegalCursorAction,
@@ -31,32 +32,36 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """The position of a cursor: ``state`` U (Unread) or R (Read), at a lookup id, "" (Start) or "end" (End)."""
+    """The position of a cursor: ``state`` UNREAD or READ, at a lookup id, "" (Start) or "end" (End)."""
 
     handle: Handle
     match: Match | None = None
     selector: Selector | None = None
-    state: str = "U"
+    state: str = UNREAD
     lookup_id: str = ""
     busy: bool = False
     closed: bool = False
 
     def text(self, place: str = "") -> str:
         """The position as an argument of scripts. ``place``: a search continues after it."""
-        return "U" + place if place else self.state + self.lookup_id
+        return UNREAD + place if place else self.state + self.lookup_id
 
     def wanted(self, timeout: float | None, *, taking: bool) -> bytes:
         """The filter of a read at the cursor."""
-        if taking and "x" in self.handle.flags:
+        if taking and self.handle.group_exclusive:
             matching.check_token(self.match, timeout)
             found = matching.wanted(self.handle, self.match, self.selector)
-            found.letters = "B"  # a cursor reads in delivery order, not in turns of groups
+            found.options = DELIVERY_ORDER  # also if groups take turns
             return found.text()
         return matching.text_of(self.handle, self.match, self.selector, timeout)
 
     def on(self, state: str, found: Found) -> None:
         """Move the cursor to the message that was found."""
         self.state, self.lookup_id = state, found.messages[0][0].decode()
+
+    def reset(self) -> None:
+        """Move the cursor to the start."""
+        self.state, self.lookup_id = UNREAD, ""
 
     def enter(self) -> None:
         """One operation at a time (D15 in docs/semantics.md)."""
@@ -88,9 +93,9 @@ def peek(place: Place, step: str, timeout: float | None) -> Steps[Message]:
             found = yield from until_found(reader, PEEKS, timeout, scopes=(place,))
         except MqError as error:
             if _waited(error):
-                place.state = "U"
+                place.state = UNREAD
             raise
-        place.on("R", found)
+        place.on(READ, found)
         return handle.context.messages(handle.path, found.messages)[0]
     finally:
         place.busy = False
@@ -130,9 +135,9 @@ def _dequeue(
             found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))
         except MqError as error:
             if _waited(error):
-                place.state, place.lookup_id = "U", "end"
+                place.state, place.lookup_id = UNREAD, "end"
             raise
-        place.on("U", found)
+        place.on(UNREAD, found)
         return found
     finally:
         place.busy = False

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from mqredis.commands import bulk as commands
 from mqredis.commands.address import Address
+from mqredis.commands.settlement import ABORT, REJECT
 from mqredis.errors import InvalidArgument
 from mqredis.keys import path_of
 from mqredis.models.operator import BulkResult
@@ -30,7 +31,7 @@ def release(
     if lookup_ids is None:
         raise InvalidArgument("release takes the lookup ids of messages, not None")
     ids = Chosen(lookup_ids=tuple(checks.several(lookup_ids, "lookup_ids")), token=token).check()
-    given = "a" if reject is None else "j" + checks.reason(reject)
+    given = ABORT if reject is None else REJECT + checks.reason(reject)
     entry = actions.entry(operator, "release", path, {"lookup_ids": ids, "reject": reject})
     address = Address(
         context.keys, path, extra=actions.token_key(context.keys, token, "release", path, given, ids)

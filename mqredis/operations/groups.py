@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import codec
-from mqredis.commands.filters import Filter
+from mqredis.commands.filters import WHOLE_GROUP, Filter
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import TAKES
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
@@ -96,7 +96,7 @@ def receive_group(
 ) -> Steps[list[Message]]:
     """Receive the first complete group in one step. A message without a group is a group of one."""
     found = matching.wanted(handle, match, selector)
-    found.letters = "W"
+    found.options = WHOLE_GROUP
     answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
     return assembled(handle.context.messages(handle.path, answer.messages, taken=unit is None))
 

@@ -191,7 +191,7 @@ class Send(Shareable[Sent]):
         texts = (line[1:],) if large is None else (line[1:], large)
         owner, grant = owner_of(handle, unit) if unit else ("", "")
         priority = _OCTETS[line[0]]
-        self._call = commands.send_texts(handle.address, priority, texts, owner, grant, "f" in handle.flags)
+        self._call = commands.send_texts(handle.address, priority, texts, owner, grant, handle.topic)
         return self._call
 
     def accept(self, reply: Reply) -> Sent | More:

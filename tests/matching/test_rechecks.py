@@ -171,7 +171,7 @@ def test_last_poll_examines_no_message_again(qm):
 
 def test_group_that_became_complete_is_found(qm):
     queue = qm.open("q")
-    wanted = Filter(letters="W").text()
+    wanted = Filter(options="W").text()
     queue.send(b"1", group_id="g", sequence=1)
     reader = Reader(qm, wanted)
     assert reader.poll() == []

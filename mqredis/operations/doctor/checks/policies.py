@@ -7,6 +7,7 @@ import re
 from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
+from mqredis.commands.queues import FLAGS, POLICY_FLAGS
 from mqredis.keys import PROPERTIES, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
@@ -15,6 +16,7 @@ from mqredis.operations.doctor.snapshot import Store
 # The score of a dedup key that a message in the queue holds (lua/features/dedup.lua); others have
 # the end of their window.
 HELD = 9_000_000_000_000_000
+_RETRY = POLICY_FLAGS["retry"]
 _POLICY = re.compile(
     r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
     r"( \d+(\.\d+)?(e[+-]?\d+)? [01] \S+)?"
@@ -63,11 +65,11 @@ def retry_policies(store: Store) -> Faults:
             yield Fault("retry.malformed", view.path, f"its retry policy is {text!r:.60}")
         elif ";" in view.path:
             pass  # a subqueue has the flags of its queue
-        elif text and "r" not in flags:
-            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags + "r")
+        elif text and _RETRY not in flags:
+            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags + _RETRY)
             yield Fault("retry.flag", view.path, "has a retry policy and does not know it", (edit,))
-        elif not text and "r" in flags:
-            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags.replace("r", ""))
+        elif not text and _RETRY in flags:
+            edit = Edit("hset", view.keys[PROPERTIES], "flags", flags.replace(_RETRY, ""))
             yield Fault("retry.flag", view.path, "follows a retry policy that it does not have", (edit,))
         for member in view.policies:
             if member[:1] in _RESTS and not _ID.fullmatch(member[1:]):
@@ -84,7 +86,7 @@ def subscriptions(store: Store) -> Faults:
             if not name.startswith("sub:"):
                 continue
             where = f"{view.path}: {keys.decode(name[4:])}"
-            if "f" not in view.fields.get("flags", "f"):
+            if "flags" in view.fields and FLAGS["topic"] not in view.fields["flags"]:
                 yield Fault("topic.flag", where, "is subscribed to a queue that is no topic")
                 continue
             try:

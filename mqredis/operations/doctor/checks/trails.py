@@ -6,6 +6,7 @@ import re
 
 from mqredis.codec.trails import TrailRecord
 from mqredis.commands.doctor import Edit
+from mqredis.commands.queues import POLICY_FLAGS
 from mqredis.keys import PROPERTIES
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
@@ -57,7 +58,7 @@ def shares(store: Store) -> Faults:
         if ";" in view.path:  # it has the flags of its queue, and takes no message that is sent
             continue
         share = view.fields.get("trail", "0.0")
-        wanted = "l" in view.fields.get("flags", "")
+        wanted = POLICY_FLAGS["trail"] in view.fields.get("flags", "")
         if not re.fullmatch(r"[01](\.\d+)?|\d(\.\d+)?e-\d+", share) or (wanted and float(share) == 0):
             edits = (Edit("hset", view.keys[PROPERTIES], "trail", "1.0" if wanted else "0.0"),)
             yield Fault("queue.trail", view.path, f"the share of its trails is {share!r}", edits)
