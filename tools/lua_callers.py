@@ -63,10 +63,9 @@ def users() -> dict[str, list[str]]:
 
 
 def listed(start: str, names: list[str]) -> str:
-    """Return one line that names as many as fit, and counts the others."""
+    """Return one line that names as many as fit."""
     for shown in range(len(names), 0, -1):
-        rest = len(names) - shown
-        line = start + ", ".join(names[:shown]) + (f" and {rest} more" if rest else "")
+        line = start + ", ".join(names[:shown]) + (" and others" if shown < len(names) else "")
         if len(line) <= WIDTH:
             return line + "\n"
     raise ValueError(f"nobody uses the file that {start!r} is for, or its name does not fit")

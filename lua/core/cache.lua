@@ -1,11 +1,15 @@
 --- used by core/context, core/locks, core/queue, features/features
--- What a function library keeps from call to call: results that depend on a text alone, by that text; and the tables of
--- queues, by their first key (core/queue). All other state of a call is in core/context.
+-- What a function library keeps from call to call, so that the next call need not parse it again: tables that depend on
+-- nothing but a text, by that text, and the tables of queues, by their first key (core/queue).
+--
+-- managers  by text of "config" (core/context); queues: by config of a header (core/queue); ids: lists of ids, by their text
+-- (core/locks); special: what a message asks for, by the keys in its head (features/features); tables: queues.
 local cache = {
   managers = { size = 0 }, queues = { size = 0 }, ids = { size = 0 }, special = { size = 0 }, tables = { size = 0 },
 }
 
--- Keeps a result, at most `most` of them in one of these tables (500 if not given), and returns it.
+-- Keeps `value` under `text` in one of these tables and returns it. A table with more than `most` values (500 if nil) is emptied
+-- first.
 function cache.keep(results, text, value, most)
   if results.size > (most or 500) then cache.clear(results) end
   results[text] = value
@@ -13,13 +17,14 @@ function cache.keep(results, text, value, most)
   return value
 end
 
+-- Empties one of these tables.
 function cache.clear(results)
   for key in pairs(results) do results[key] = nil end
   results.size = 0
 end
 
--- Keeps the table of a queue. None goes while a call lasts, since a call has one table of each queue: context.reset makes
--- room.
+-- Keeps the table of a queue and returns it. `tables` is emptied only between two calls, by context.reset, since a call must
+-- have one table of each queue.
 function cache.keep_table(key, q)
   local tables = cache.tables
   if not tables[key] then tables.size = tables.size + 1 end

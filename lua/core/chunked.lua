@@ -1,18 +1,19 @@
---- used by admin/sweep, claims/drain, claims/fill, core/locks, core/position, core/settle, core/store and 7 more
--- Commands with many arguments. A list may be longer than what unpack gives at once, 7,999 values: a message has up to
--- four elements in the index, a transaction 1,000 messages, and a group any number of them. So a command is run for one
--- slice after the other. Most lists are one slice, and cost what the command alone would.
--- most: elements of a slice, an even number, since a score and its member stay together.
+--- used by admin/sweep, claims/drain, claims/fill, core/locks, core/position, core/settle, core/store and others
+-- Runs commands with lists of any length. Lua's unpack returns 7,999 values at most, and lists may be longer: a transaction has
+-- 1,000 messages with up to four elements each in the index, a group any number. So a command is run for one slice of the
+-- list after the other. Most lists are one slice and cost as much as the command alone.
+--
+-- most: elements of a slice; even, since a score and its member must stay together. long: see chunked.scores.
 local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000 }
 
--- A command that writes, with the elements of this list from `from` on, the first one if not given. None: nothing.
+-- Runs a command that writes for the elements of the list, from place `from` (1 if nil) on. Does nothing if there are none.
 function chunked.run(name, key, list, from)
   for at = from or 1, #list, chunked.most do
     redis.call(name, key, unpack(list, at, math.min(at + chunked.most - 1, #list)))
   end
 end
 
--- The values of these fields of a hash, of which there is one at least.
+-- Returns the values of these fields of a hash; there must be one at least.
 function chunked.read(key, fields)
   local size = #fields
   if size <= chunked.most then return redis.call("HMGET", key, unpack(fields)) end
@@ -24,10 +25,8 @@ function chunked.read(key, fields)
   return found
 end
 
--- ZADD and HSET of many pairs. Redis keeps a small hash or sorted set as one list and searches it from the front for each
--- pair, until an element has more than 64 bytes: so a batch begins with one, which is taken out again.
-
--- score, member, ...
+-- Runs ZADD for a list of score, member, ... Redis keeps a small sorted set as one list, which it searches from the front for
+-- each pair, until it gets a member of more than 64 bytes. So a batch begins with such a member, which is removed again.
 function chunked.scores(key, list)
   local size = #list
   if size < 32 then
@@ -39,7 +38,7 @@ function chunked.scores(key, list)
   end
 end
 
--- field, value, ...
+-- Runs HSET for a list of field, value, ..., in the same way.
 function chunked.fields(key, list)
   local size = #list
   if size < 32 or #list[2] > 64 then

@@ -8,12 +8,18 @@
 --- require lazy "features/trail"
 --- require lazy "transactions/tx"
 --- used by admin/schedules, claims/publish, features/topic, publish, send
--- Enqueue Message (3.1.7.1.9) behind its checks: messages get a lookup id and a place in their queue.
+-- Puts messages into a queue (MS-MQDMPR 3.1.7.1.9 Enqueue Message): reads them from ARGV, gives them their lookup ids, and
+-- stores them. The callers check quotas and rights.
+--
+-- A batch holds the messages of one queue as columns, by place:
+--   records  their records; larges: large bodies, or nil if there are none
+--   wants    what special messages ask for (features.wants), or nil if none is special
+--   special  is one of them special or named (core/record)?
+--   bytes    size of all
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 
--- Reads the messages of ARGV from place `at` on: flag digit, head, NUL, body; behind one with flag bit 8 its large body.
--- Returns a batch: their records, the large bodies by place (nil if there are none), their bytes, whether one is set apart,
--- and what those that are special want, by place (features.wants; nil if none is). Or nothing and a refusal.
+-- Reads the messages of ARGV from place `at` on: flag digit, head, NUL, body; behind one with the flag large its body. Returns
+-- a batch; or nil and the status that refuses the send.
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
   local batch, last, grouped = enqueue.new_batch(q, records), #ARGV, q.options.group_exclusive
@@ -46,39 +52,38 @@ function enqueue.parse(q, at)
   return batch
 end
 
--- The share of the queue's messages whose trails are kept (features/trail).
+-- Returns the share of the queue's messages whose trails are kept (features/trail).
 function enqueue.share(q)
   trail.load()
   return trail.share(q)
 end
 
--- Notes what a special message asks for.
+-- Notes in the batch what the special message at place n asks for.
 function enqueue.want(batch, n, rec)
   features.load()
   batch.special, batch.wants = true, batch.wants or {}
   batch.wants[n] = features.wants(rec)
 end
 
--- Has the message travelled longer than its sender allows (key u of the head)?
+-- Has the message travelled longer than its sender allows?
 function enqueue.is_late(rec)
   return tonumber(record.field(rec, "sent_ms_before") or 0) > tonumber(record.field(rec, "time_to_reach_queue"))
 end
 
--- Lookup ids: the priority, for messages sent outside a transaction, and the manager's SequentialID. `priorities`: a digit
--- for each of `count` messages.
+-- Returns `count` new lookup ids: two digits for 7 less the priority, "00" in a transaction, then 14 digits of the manager's
+-- SequentialID. So the order of ids is that of delivery. `priorities`: a digit for each message.
 function enqueue.ids(priorities, count, transactional)
-  local stem, middle, of, from
+  local stem, stem_priority, middle, middle_first -- all but the last digit is the same for most of a batch
   local ids, last, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
   for n = 1, count do
-    local seq, priority = last + n, transactional and 55 or byte(priorities, n)
+    local seq, priority = last + n, transactional and 55 or byte(priorities, n) -- 55 is "7"
     local low = seq % 16
-    -- All but the last digit is the same for most of a batch.
-    if seq - low ~= from then
-      from, of = seq - low, nil
-      middle = string.format("%013x", from / 16)
+    if seq - low ~= middle_first then
+      middle_first, stem_priority = seq - low, nil
+      middle = string.format("%013x", middle_first / 16)
     end
-    if priority ~= of then
-      of = priority
+    if priority ~= stem_priority then
+      stem_priority = priority
       stem = "0" .. digits[56 - priority] .. middle
     end
     ids[n] = stem .. digits[low + 1]
@@ -87,7 +92,7 @@ function enqueue.ids(priorities, count, transactional)
   return ids
 end
 
--- Puts the messages of a batch into the queue: available, or locked by the transaction that sends them.
+-- Stores the messages of a batch: available, or locked by `transaction`, in which they are sent.
 function enqueue.put(q, ids, batch, transaction)
   store.add(q, ids, batch.records, batch.larges, batch.bytes)
   if batch.special then
@@ -103,7 +108,7 @@ function enqueue.put(q, ids, batch, transaction)
   store.make_available(q, ids)
 end
 
--- The messages of a transaction appear with its commit.
+-- Locks messages for the transaction that sends them; its commit makes them available.
 function enqueue.hold(q, ids, batch, transaction)
   local states, larges = { nil, nil }, batch.larges
   for n = 1, #ids do
@@ -116,7 +121,8 @@ function enqueue.hold(q, ids, batch, transaction)
   tx.add(transaction, q, "S", ids)
 end
 
--- Messages as tables {rec, large, size, priority}, for senders that choose among them (features/topic, claims/publish).
+-- Returns the messages of a batch as tables {rec, large, size, priority}, for senders that choose among them (features/topic,
+-- claims/publish).
 function enqueue.entries(batch, priorities)
   local entries = {}
   for n = 1, #batch.records do
@@ -127,7 +133,7 @@ function enqueue.entries(batch, priorities)
   return entries
 end
 
--- Such tables as a batch.
+-- Returns such tables as a batch.
 function enqueue.batch(q, entries)
   local batch = enqueue.new_batch(q, { nil })
   for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
@@ -138,7 +144,7 @@ function enqueue.new_batch(q, records)
   return { records = records, larges = nil, bytes = 0, special = q.options.group_exclusive, wants = nil }
 end
 
--- Adds a message for queue q to a batch. `large`: its body if that is kept apart, else nil.
+-- Adds a message for queue q to a batch. `large`: its body if that is large, else nil.
 function enqueue.append(batch, rec, large, q)
   local records = batch.records
   local n = #records + 1
@@ -161,7 +167,7 @@ function enqueue.append(batch, rec, large, q)
   if record.is_special(rec) then enqueue.want(batch, n, rec) end
 end
 
--- Gives them their lookup ids.
+-- Gives such tables their lookup ids, as `lid`, and returns the ids.
 function enqueue.number(entries, transactional)
   local priorities = {}
   for n = 1, #entries do priorities[n] = entries[n].priority end

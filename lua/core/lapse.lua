@@ -7,12 +7,13 @@
 --- require "core/timers"
 --- require lazy "transactions/tx"
 --- used by core/timers
--- Expired leases and timers of a queue. Loaded only when there are some.
+-- Serves leases and timers that core/timers has found to be due.
 local lapse = {}
 
--- The lease of these locks is over. If their transaction was renewed they are extended. If not, it is aborted as a whole:
--- tx.lease deletes its record, and each queue it touched gives its messages back in the next call on that queue. These two
--- writes come before the decision: a call that is repeated with more keys makes them again.
+-- Ends these locks, whose lease is over. If their transaction was renewed, they are extended. If not, the transaction is
+-- aborted as a whole: tx.lease deletes its record, and each queue that it touched gives its messages back in the next call on
+-- that queue. Both are written before it is known whether all queues are at hand: a call that is repeated with more keys
+-- writes the same again.
 function lapse.locks(q, ids)
   release.load()
   tx.load()

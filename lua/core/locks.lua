@@ -4,24 +4,26 @@
 --- require "core/message_state"
 --- require "core/queue"
 --- used by claims/claim_pages, core/position, core/queue, core/settle, core/timers, lock_list
--- How the locks of readers are stored. What one call of a reader has locked is one entry of the queue's header as long as
--- nothing else has to be known of it; the header ends with all of them:
+-- Locks in the header of a queue. What one call of a reader has locked is kept as one entry at the end of the header
+-- (core/queue), which is written in any case, instead of an element of q.locked and a state for each message. Only this module
+-- reads and writes these entries.
 --
---   one message   " fence,size,deadline,slot,id"
---   several       " fence", and beside the header, in meta:
---                 "lock:<fence>"  "deadline bytes size slot ids": size of each message, 0 if they differ; 16 digits each id
+--   one message       " fence,size,deadline,slot,id"
+--   several messages  " fence", and a text beside the header, the field "lock:<fence>" of meta:
+--                     "deadline bytes size slot ids"; bytes of all, size of each message or 0 if they differ, 16 digits
+--                     for each id
 --
--- Such messages are locked with kind L and delivered once, and their end needs no look at their records; they have no state
--- and are not in q.locked. Only this module knows of them. All other locks, and these once they are expanded, are elements of q.locked
--- with a state each (core/message_state). To expand says nothing new, so that may come before a refusal. It takes 1.5
--- microseconds a message, so there is a limit of texts beside a header.
+-- An entry says that its messages are locked by a reader, were delivered once, and that their end needs no look at their
+-- records. As soon as anything else has to be said of them, or a script has to read the state of one, the entries are
+-- expanded: each message gets its element of q.locked and its state (core/message_state). That changes nothing in what the
+-- store means, so a script may do it before it refuses a call.
 --
--- texts: so many of them. room: with fewer bytes of locks a header takes one more; to read and write more costs as much as
--- a text beside it.
+-- texts  limit of texts beside a header, since to expand takes 1.5 microseconds a message
+-- room   bytes of entries up to which a header takes one more; beyond, it costs less to write a text beside it
 local locks = { texts = 32, room = 512 }
 
--- Locks messages that are in no list, of `bytes` bytes in all, `size` each (0 if they differ). False if there is no room
--- for that: then they need states.
+-- Locks messages that are in no list, of `bytes` bytes in all, `size` each (0 if they differ). Returns false, and does nothing,
+-- if there is no room: then the messages need states.
 function locks.take(q, ids, bytes, size, slot, fence, deadline)
   local format = string.format
   if #ids == 1 and #q.locks < locks.room then
@@ -39,9 +41,9 @@ function locks.take(q, ids, bytes, size, slot, fence, deadline)
   return true
 end
 
--- Ends the lock under this fence if it is an entry of the header and covers just these ids (16 digits each, one behind the
--- other, in their order). Returns the bytes of the messages and their ids, or nothing. A lock of several of which these ids
--- are only a part is expanded.
+-- Ends the lock with this fence if it is an entry of the header and has exactly these ids (`text`: 16 digits each, in their
+-- order). Returns the bytes of the messages and their ids; nil if it did not end the lock. A lock of several messages of which
+-- these are a part is expanded.
 function locks.give(q, fence, text)
   if q.locks == "" then return end
   local from, to = string.find(q.locks, " " .. fence .. ",", 1, true)
@@ -63,7 +65,7 @@ function locks.give(q, fence, text)
   return bytes + 0, locks.ids(text)
 end
 
--- The ids of a text. What was locked together is mostly settled together.
+-- Returns the ids of a text as a list. What was locked together is mostly settled together, so the list is kept.
 function locks.ids(text)
   local ids = cache.ids[text]
   if ids then return ids end
@@ -72,21 +74,21 @@ function locks.ids(text)
   return ids
 end
 
--- These entries without that of a text beside the header; nothing if there is none with this fence.
+-- Returns `entries` without that of the text with this fence; nil if there is none.
 function locks.without(entries, fence)
   local padded = entries .. " "
   local from, to = string.find(padded, " " .. fence .. " ", 1, true)
   if from then return string.sub(padded, 1, from - 1) .. string.sub(padded, to, -2) end
 end
 
--- Expands the text of this fence, which was read; `rest`: the other entries of the header.
+-- Expands the lock with this fence. `text`: its text beside the header; `rest`: the other entries of the header.
 function locks.expand_text(q, fence, rest, text)
   if not locks.unpack(q, fence, text) then return end
   q.locks, q.lock_texts = rest, q.lock_texts - 1
   queue.write(q)
 end
 
--- Expands all entries of the header.
+-- Expands all entries of the header: each message gets its element of q.locked and its state.
 function locks.expand(q)
   if q.locks == "" then return end
   local leases, states = { nil, nil }, { nil, nil }
@@ -108,8 +110,7 @@ function locks.expand(q)
   queue.write(q)
 end
 
--- The messages of the text of this fence get their states and elements of q.locked. False if the text is not sound: the doctor
--- tells of it.
+-- Expands one text beside the header. Returns false if the text is damaged, which the doctor reports.
 function locks.unpack(q, fence, text)
   local deadline, size, slot, joined = string.match(text or "", "^(%d+) %d+ (%d+) (%S+) (%x+)$")
   if not joined then return false end
@@ -126,8 +127,8 @@ function locks.unpack(q, fence, text)
   return true
 end
 
--- Of what one call locked together each entry as {fence, deadline, slot, text}, with the deadline as a number and the ids one
--- behind the other in the text. Nothing is expanded.
+-- Returns the entries of the header as tables {fence, deadline, slot, text}: the deadline as a number, the ids of the messages
+-- one behind the other in `text`. Expands nothing.
 function locks.list(q)
   local list = { nil }
   for entry in string.gmatch(q.locks, "[^ ]+") do
@@ -142,7 +143,7 @@ function locks.list(q)
   return list
 end
 
--- When the first of these entries lapses, in ms; nothing if there is none.
+-- Returns the earliest deadline of the entries, in ms; nil if there is no entry.
 function locks.first_deadline(q)
   local list, first = locks.list(q), nil
   for n = 1, #list do
@@ -151,8 +152,8 @@ function locks.first_deadline(q)
   return first
 end
 
--- Up to `count` or a few more messages of such entries, by deadline and id, behind this deadline and id ("" from the front):
--- a list of {id, deadline, fence, slot}.
+-- Returns `count` or a few more messages that the entries hold, as {id, deadline, fence, slot}, in the order of deadline and id,
+-- behind `deadline` and `id` ("" and "" from the front).
 function locks.page(q, deadline, id, count)
   local list, found, last = locks.list(q), { nil }, nil
   local from = tonumber(deadline) or -1
@@ -173,7 +174,7 @@ function locks.page(q, deadline, id, count)
   return found
 end
 
--- How many messages the entries of the header hold.
+-- Returns how many messages the entries of the header hold.
 function locks.count(q)
   local list, count = locks.list(q), 0
   for n = 1, #list do count = count + #list[n].text / 16 end

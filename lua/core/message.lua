@@ -3,12 +3,14 @@
 --- require "core/position"
 --- require "core/record"
 --- used by lookup, message_list, peek, receive, waiting/handoff
--- Messages inside a reply, none of them nothing: their ids (16 digits each, nothing between them); what is told of their
--- states, message_state.shown or "" each, "," between them, one for all if they are alike; then each
--- record, and behind one with flag bit 8 its body.
+-- Messages in a reply (mqredis/commands reads them). If there are any, these elements:
+--
+--   ids      16 digits each, nothing between them
+--   states   message_state.shown of each, or "", with "," between them; one for all if they are the same
+--   records  one element each; behind a record with the flag large its body
 local message = {}
 
--- Appends messages. `told`: of each state, or one text for all; the delivery by this call is in it if it locks.
+-- Appends messages to a reply. `told`: what is shown of the states, a list or one text for all.
 function message.add(q, reply, ids, recs, told)
   if not ids[1] then return end
   local at, byte, free = #reply + 2, string.byte, record.free
@@ -26,21 +28,21 @@ function message.add(q, reply, ids, recs, told)
   end
 end
 
--- What is told of states, with the times of moves as users are shown them.
+-- Returns `told` with the times of moves as users are shown them.
 function message.shown(told)
   return (string.gsub(told, "(%d+ %d+ %d+ )(%d+)", function(before, moved)
     return before .. (moved == "0" and "0" or string.format("%d", context.shown(moved)))
   end))
 end
 
--- What is told of states as they are.
+-- Returns what is shown of `count` states.
 function message.told(states, count)
   local told = { nil }
   for n = 1, count do told[n] = states[n] and message_state.shown(states[n]) or "" end
   return told
 end
 
--- The reply of a call that is repeated: the messages that it had found are read again (context.again).
+-- Returns the reply of a repeated call (context.again), with the messages that the call had found, read again.
 function message.again(q)
   local ids = { nil }
   for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
@@ -48,7 +50,7 @@ function message.again(q)
   return context.again.reply
 end
 
--- As message.add, for entries.
+-- Appends entries to a reply.
 function message.all(q, reply, entries)
   local ids, recs, told = { nil }, { nil }, { nil }
   for n = 1, #entries do

@@ -7,20 +7,26 @@
 --- require lazy "features/features"
 --- require lazy "features/trace"
 --- require lazy "matching/index"
---- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and 31 more
--- The state machine of a MessagePosition (3.1.1.11). core/store writes what is decided here.
+--- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and others
+-- Changes the state of messages: the state machine of a MessagePosition (MS-MQDMPR 3.1.1.11). It decides what a change of
+-- state means for the index, for the features that a message asks for and for the counters; core/store writes it.
 --
---   (sent)      -> Available | Locked(S) | delayed      Available -> Locked(L,R,M) | Deleted
---   Locked      -> Available | Deleted                  delayed   -> Available | Deleted
+--   sent       -> available | locked by its transaction | delayed
+--   available  -> locked | deleted
+--   locked     -> available | deleted
+--   delayed    -> available | deleted
 --
--- Available: member of q.available. Locked: member of q.locked, with a state; or with neither as one of several that one call locked
--- (core/locks), or in a packed page of a claim (claims/claim_pages). PurgePending: Locked with a P in its kind.
+-- Available: a member of q.available. Locked: a member of q.locked with a state (core/message_state); or in the header of the
+-- queue (core/locks); or in a packed page of a claim (claims/claim_pages). Delayed: a timer "d"id (features/delivery_delay).
 --
--- Messages are columns: ids[n], recs[n] (records) and states[n] (tables of core/message_state; false for a message that
--- never had one) belong together. An entry is one message as a table {lid, rec, st}, with the same three.
+-- Messages are given as columns: ids[n], recs[n] (records) and states[n] (tables of core/message_state; false for a message
+-- that has none) belong to one message. An entry is one message as a table {lid, rec, st} of the same three.
+--
+-- Before a message is deleted, position.may_leave must have been asked with the same reason: then all queues that its copies
+-- and acknowledgements go to are at hand.
 local position = {}
 
--- Records and parsed states of available messages; false for what there is none of.
+-- Returns the records and states of available messages; false where a message has none.
 function position.columns(q, ids)
   local recs, states = chunked.read(q.records, ids), { nil }
   local texts = q.has_states and chunked.read(q.states, ids)
@@ -31,7 +37,7 @@ function position.columns(q, ids)
   return recs, states
 end
 
--- Columns as entries; messages without a record are left out.
+-- Returns columns as entries, without the messages that have no record.
 function position.entries(ids, recs, states)
   local entries, at = { nil }, 0
   for n = 1, #ids do
@@ -44,7 +50,7 @@ function position.entries(ids, recs, states)
   return entries
 end
 
--- Entries as columns.
+-- Returns entries as columns.
 function position.columns_of(entries)
   local ids, recs, states = { nil }, { nil }, { nil }
   for n = 1, #entries do
@@ -53,7 +59,7 @@ function position.columns_of(entries)
   return ids, recs, states
 end
 
--- Entries of messages in any state.
+-- Returns entries of messages in any state.
 function position.read(q, ids)
   if #ids == 0 then return {} end
   local recs, states = chunked.read(q.records, ids), chunked.read(q.states, ids)
@@ -61,19 +67,18 @@ function position.read(q, ids)
   return position.entries(ids, recs, states)
 end
 
--- Keys of the fields that scripts must look at; "" for plain messages, and where the record was not read because there
--- are none.
+-- Returns the keys of the fields of a special message (record.keys); "" for any other, and for an entry without a record.
 function position.keys(e)
   if not e.keys then e.keys = e.rec and record.is_special(e.rec) and record.keys(e.rec) or "" end
   return e.keys
 end
 
--- Does the message ask for traces of its departure?
+-- Does the message ask for copies or acknowledgements when it goes?
 function position.traced(e)
   return string.find(position.keys(e), "[aAjQ]") ~= nil
 end
 
--- Bytes of a message: of its record, and of its body if that is kept apart.
+-- Returns the bytes of a message: those of its record and of its large body.
 function position.size(q, e)
   return e.st and e.st.size or position.record_size(q, e.lid, e.rec)
 end
@@ -84,9 +89,9 @@ function position.record_size(q, lid, rec)
   return size
 end
 
--- The messages of these columns that are set apart: the elements in the index of those that only a correlation id sets
--- apart, and the places of all others; nil if there are none. Messages in `held` (a set of places) are not in the index. And
--- is any message set apart?
+-- Sorts out the messages that are not plain. Returns the members in the index of those that are named, the places of those
+-- that are special and not named (each nil if there are none), and whether there is any. Messages in `held`, a set of places,
+-- are not in the index.
 function position.sort(q, ids, recs, held)
   local named, special, apart, exclusive = nil, nil, false, q.locks_groups
   local byte, free = string.byte, record.free
@@ -109,9 +114,9 @@ function position.sort(q, ids, recs, held)
   return named, special, apart
 end
 
--- Message Position Available (3.1.7.2.2) for messages that are in no list. Readers that wait are notified when the script
--- ends: of the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
--- A message that has expired leaves instead (3.1.7.2.7); one whose delay is not over waits for it.
+-- Makes messages that are in no list available (3.1.7.2.2 Message Position Available). One that has expired is deleted
+-- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends: of
+-- the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
 function position.arrive(q, ids, recs)
   local named, special, apart = position.sort(q, ids, recs)
   if apart and not q.has_special then q.has_special, q.changed = true, true end
@@ -123,6 +128,7 @@ function position.arrive(q, ids, recs)
   store.make_available(q, ids)
 end
 
+-- Returns score, member, ... for members of the index.
 function position.scored(members)
   local pairs = { nil, nil }
   for n = 1, #members do pairs[n * 2 - 1], pairs[n * 2] = "0", members[n] end
@@ -133,7 +139,7 @@ function position.arrive_entries(q, entries)
   if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
 end
 
--- Messages leave the index and their features, and are available elsewhere after that (core/transfer).
+-- Takes messages out of the index and lets their features know, before core/transfer makes them available elsewhere.
 function position.take_apart(q, ids, recs)
   local named, special = position.sort(q, ids, recs)
   if named then chunked.run("ZREM", q.index, named) end
@@ -143,7 +149,7 @@ function position.take_apart(q, ids, recs)
   end
 end
 
--- Puts the identifiers of these messages into the index (matching/index_build).
+-- Puts the identifiers of available messages into the index (matching/index_build).
 function position.name(q, ids, recs)
   local elements, byte, free = { nil, nil }, string.byte, record.free
   for n = 1, #ids do
@@ -161,8 +167,8 @@ function position.name(q, ids, recs)
   if elements[1] then chunked.scores(q.index, elements) end
 end
 
--- Decide: may these entries leave for this reason? Else context.missing names the queues their traces go to. Plain
--- messages of plain queues leave none.
+-- Are all queues at hand that copies and acknowledgements go to if these entries leave for this reason? If not,
+-- context.missing names them.
 function position.may_leave(q, entries, reason)
   local traced = reason == "receive" and q.options.journaling
   for n = 1, #entries do
@@ -177,8 +183,8 @@ function position.may_leave(q, entries, reason)
   return not context.missing
 end
 
--- Message Position Deleted (3.1.7.2.1): out of every structure. `reason` names why; what that leaves behind is written
--- first (features/trace), and was planned with position.may_leave.
+-- Deletes messages in any state (3.1.7.2.1 Message Position Deleted). `reason` says why, and decides which copies and
+-- acknowledgements are made first (features/trace).
 function position.delete(q, entries, reason)
   if #entries == 0 then return end
   local ids, recs = position.columns_of(entries)
@@ -215,16 +221,16 @@ function position.delete(q, entries, reason)
   context.mark_changed()
 end
 
--- Locked -> Deleted for messages whose ends need no look at their records, `bytes` in all. `stateless`: they have neither
--- states nor elements of q.locked (core/locks).
+-- Deletes locked messages whose end needs no look at their records, `bytes` in all. `stateless`: their lock was in the queue's
+-- header (core/locks), so they have no states.
 function position.drop(q, ids, bytes, stateless)
   store.count(q, -#ids, -bytes)
   if stateless then store.remove(q, ids) else store.remove(q, ids, nil, ids, ids) end
   context.mark_changed()
 end
 
--- Messages are about to be locked by `owner`, with a state of this kind: they leave the index, and their features are told.
--- Returns the set of places whose messages need a look at their records when they end; nothing if none does.
+-- Takes messages that are about to be locked out of the index and lets their features know. `kind`, `owner`: of their states.
+-- Returns the set of places whose messages need a look at their records when they end; nil if none does.
 function position.depart(q, ids, recs, kind, owner)
   local named, special = position.sort(q, ids, recs)
   local asking, byte, exclusive = nil, string.byte, q.locks_groups
@@ -250,8 +256,9 @@ function position.depart(q, ids, recs, kind, owner)
   return asking
 end
 
--- Available -> Locked. The delivery count rises here, so that a message that kills its reader is seen to do so. Returns what
--- readers are told of the states: a text for all, or one for each. The tables in `states` change.
+-- Locks available messages. Their delivery count rises here and not at the end, so that a message that kills its reader is
+-- noticed. Returns what readers are shown of the states (message_state.shown): one text for all, or a list. Changes the tables
+-- in `states`.
 function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   local asking = position.depart(q, ids, recs, kind, owner)
   local bytes, each, old = 0, #recs[1], false
@@ -275,7 +282,7 @@ function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   return told
 end
 
--- The states of messages that are locked now, as pairs, and what readers are told of them.
+-- Returns the states of messages that get locked, as pairs, and what readers are shown of them, as a list.
 function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
   local pairs, told, made = { nil, nil }, { nil }, {}
   local delivered = kind ~= "M"
@@ -299,14 +306,14 @@ function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
   return pairs, told
 end
 
--- As position.lock, for entries; e.seen is what the reader is told of the state of e.
+-- Locks entries, and sets the field `seen` of each to what its reader is shown of the state.
 function position.lock_entries(q, entries, kind, owner, fence, deadline)
   local ids, recs, states = position.columns_of(entries)
   local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   for n = 1, #entries do entries[n].seen = type(told) == "table" and told[n] or told end
 end
 
--- Locked -> Deleted: a commit.
+-- Deletes locked messages. Peeks do not see them any more.
 function position.finish(q, entries, reason)
   local marks = {}
   for n = 1, #entries do

@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and 73 more
+--- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and others
 -- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open makes the table from
 -- the header, and queue.save has the header written when the script ends.
 --

@@ -1,16 +1,19 @@
---- used by admin/audit, admin/rewrite, admin/schedules, admin/sweep, claims/fill, claims/publish and 29 more
--- The record of a message, field <id> of a queue's hash m. mqredis/codec writes and reads the same.
+--- used by admin/audit, admin/rewrite, admin/schedules, admin/sweep, claims/fill, claims/publish and others
+-- The record of a message: its stored text, field <id> of a queue's hash `records`. mqredis/codec writes and reads the same.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body
---   flag    a digit (0-9, a-v): the sum of record.bits
---           special  the head holds a field that the scripts must act on when the message comes or goes
---           first, last  in its transaction
---           large    the body is kept under "^"id
---           named    (with special) a correlation id, a text, is the only such field, and stands last in the head
---   head    "\1" name "\2" value for properties, "\3" key value for system fields. A "~" before the key keeps a field
---           that nothing acts on, as a dead letter has it
+--   flag    one digit (0-9, a-v), the sum of these bits (record.bits):
+--           special  scripts must act on a field of the head when the message comes or goes
+--           first    it is the first message of its transaction; last: the last one
+--           large    the body is not in the record but in the field "^"id
+--           named    with special: the only field that scripts act on is a correlation id, a text at the end of the head
+--   head    "\1" name "\2" value for each property, "\3" key value for each system field; the key is one letter. Of a field
+--           with "~" before its key the value is kept, but no script acts on it, for example in a dead letter
 --
--- Hot loops ask the byte of the flag itself: those in record.free set nothing apart, or no more than being named.
+-- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
+-- (core/store) and, if it adds a field on which scripts act, set the bit special.
+--
+-- Most messages are plain, and hot loops compare the byte of the flag with record.plain or look it up in record.free.
 local record = {
   bits = { special = 1, first = 2, last = 4, large = 8, named = 16 },
   -- The mark and the key of the system fields that scripts use. Senders set these (mqredis/models/fields.py has them all):
@@ -26,13 +29,14 @@ local record = {
   },
   -- The fields of a duplicate check (features/dedup).
   dedup_fields = { "dedup_key", "dedup_window" },
-  -- Bytes of the flags "0", of a message that nothing sets apart, and "h", of one that is named and special.
+  -- Bytes of the flags "0", a message that is not special, and "h", one that is special and named.
   plain = 48, named = 104,
-  -- By the byte of the flag: true if nothing sets the message apart but its marks, "named" if its correlation id alone.
+  -- By the byte of the flag, for records whose body is not large: true if the message is not special, "named" if it is named.
   free = { [48] = true, [50] = true, [52] = true, [54] = true,
     [104] = "named", [106] = "named", [108] = "named", [110] = "named" },
 }
 
+-- Is this bit set? `bit`: one of record.bits.
 function record.flag(rec, bit)
   local flag = string.byte(rec, 14)
   if flag == record.plain then return false end
@@ -48,18 +52,18 @@ function record.has_large_body(rec)
   return record.flag(rec, 8)
 end
 
--- The only member in the index of identifiers that a message that is named has (matching/index).
+-- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).
 function record.member(rec, lid)
   local at = string.find(rec, record.fields.correlation_id, 15, true)
   return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. lid
 end
 
--- A record that is plain or named and nothing else, with the bits first or last or both.
+-- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet.
 function record.mark(rec, bits)
   return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end
 
--- The bit named is cleared, since a caller that sets another bit changes what the head asks for.
+-- Returns the record with this bit set. The bit named is cleared, since callers that set a bit change the head, too.
 function record.set_flag(rec, bit)
   local flag = string.byte(rec, 14)
   flag = flag < 58 and flag - 48 or flag - 87
@@ -69,7 +73,8 @@ function record.set_flag(rec, bit)
   return string.sub(rec, 1, 13) .. string.format("%x", flag) .. string.sub(rec, 15)
 end
 
--- The keys of a head's system fields, in order. They tell at once what need not be looked for.
+-- Returns the keys of the head's system fields, one letter each, in their order. A field whose key is not among them need not
+-- be looked for.
 function record.keys(rec)
   local at = string.find(rec, "\3", 15, true)
   if not at then return "" end
@@ -81,11 +86,12 @@ function record.keys(rec)
   return keys
 end
 
--- Is this field among the keys of a head?
+-- Is this field among `keys` (record.keys)?
 function record.has_key(keys, name)
   return string.find(keys, string.sub(record.fields[name], 2), 1, true) ~= nil
 end
 
+-- Is one of these fields among `keys`?
 function record.has_any(keys, names)
   for n = 1, #names do
     if record.has_key(keys, names[n]) then return true end
@@ -93,41 +99,43 @@ function record.has_any(keys, names)
   return false
 end
 
--- A pattern for the key of any of these fields.
+-- Returns a pattern that matches the key of any of these fields.
 function record.any_key(names)
   local keys = { nil }
   for n = 1, #names do keys[n] = string.sub(record.fields[names[n]], 2) end
   return "[" .. table.concat(keys) .. "]"
 end
 
--- The head without these fields.
+-- Returns a head without these fields.
 function record.without(head, names)
   return (string.gsub(head, "\3" .. record.any_key(names) .. "[^\1\3]*", ""))
 end
 
--- The head with "~" before the keys of these fields, so that they are kept and nothing acts on them; and the reverse.
+-- Returns a head with "~" before the keys of these fields: they are kept, but no script acts on them.
 function record.suspend(head, names)
   return (string.gsub(head, "\3(" .. record.any_key(names) .. ")", "\3~%1"))
 end
 
+-- Returns a head in which these fields count again.
 function record.resume(head, names)
   return (string.gsub(head, "\3~(" .. record.any_key(names) .. ")", "\3%1"))
 end
 
--- A system field of the head as text, or nothing.
+-- Returns a system field as text; nil if the head does not have it.
 function record.field(rec, name)
   local from = string.find(rec, record.fields[name], 15, true)
   if not from or from > string.find(rec, "\0", 15, true) then return end
   return string.match(rec, "^[^%z\1\3]*", from + 2)
 end
 
--- The digit of the priority: key p of the head, or 3. Many heads are empty.
+-- Returns the priority as text; it is 3 if the head does not say.
 function record.priority(rec)
+  -- Many heads are empty, which one byte tells.
   return string.byte(rec, 15) ~= 0 and record.field(rec, "priority") or "3"
 end
 
--- The record with this value of a system field, in place of any that it has; nil takes the field away. The field comes first
--- in the head, since other fields have their places at its end.
+-- Returns the record with this value of a system field; nil removes the field. It is put at the front of the head, since
+-- other fields have to stand at its end.
 function record.with(rec, name, value)
   local from = string.find(rec, record.fields[name], 15, true)
   if from and from < string.find(rec, "\0", 15, true) then
@@ -136,12 +144,12 @@ function record.with(rec, name, value)
   return value and string.sub(rec, 1, 14) .. record.fields[name] .. value .. string.sub(rec, 15) or rec
 end
 
--- The record as users are shown it: with its arrival less `lead` ms (core/context).
+-- Returns the record as users are shown it, with its arrival less `lead` ms (core/context).
 function record.shown(rec, lead)
   return string.format("%013d", string.sub(rec, 1, 13) - lead) .. string.sub(rec, 14)
 end
 
--- When a special message expires, in ms since the epoch; nothing if it never does.
+-- Returns the broker time in ms at which the message expires; nil if it never does. Its life began when it was first sent.
 function record.expires(rec)
   local life = record.field(rec, "time_to_be_received")
   if not life then return end
@@ -154,7 +162,7 @@ function record.is_expired(rec, now)
   return at and at <= now
 end
 
--- Until when the broker holds a special message back; nothing if it does not.
+-- Returns the broker time in ms at which the delay of the message ends; nil if it has none.
 function record.due(rec)
   local ms = record.field(rec, "delay")
   if ms then return tonumber(string.sub(rec, 1, 13)) + tonumber(ms) end

@@ -8,14 +8,16 @@
 --- require "core/message_state"
 --- require "core/store"
 --- used by claim_release, core/lapse, core/settle, features/retry_policy, transactions/commit, waiting/handoff
--- The way back of a MessagePosition: Locked -> Available, or Deleted if the queue was purged meanwhile.
+-- Unlocks messages that were not committed: they become available again, or the retry policy of the queue decides where they
+-- go (features/retry), or they are deleted if the queue was purged meanwhile. release.plan comes first, and release.unlock
+-- only if it found all queues at hand.
 --
--- verdicts: how a reader gave a message back, the first letter of what it says: after a failed attempt; in order, which is no
--- attempt; after a failure for good, so that the retry policy ends at once.
+-- verdicts: how a reader gave a message back: after a failed attempt; in order, which is no attempt; after a final failure, so
+-- that the retry policy ends at once.
 local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }
 
--- Notes what a reader said when it gave an entry back: a verdict; behind "b" the message's rest in ms, or nothing; behind the
--- others why, and properties that tell of the failure, as a head has them.
+-- Notes in an entry how its reader gave it back. `text`: a verdict; behind "b" the ms that the message rests, or nothing; behind
+-- the others the reason, and properties that describe the failure, in the form of a head (core/record).
 function release.given(e, text)
   e.verdict = string.sub(text, 1, 1)
   if e.verdict == release.verdicts.returned then
@@ -27,15 +29,15 @@ function release.given(e, text)
   end
 end
 
--- Does the retry policy decide about this entry? It does about what a reader of the queue, or of its subqueue ;lapsed, had;
--- elsewhere only about what must not come back at once.
+-- Does the retry policy decide where this entry goes? It does for messages that a reader of the queue or of its subqueue
+-- ;lapsed had; elsewhere only for those that must not come back at once.
 function release.judged(q, e)
   if not message_state.is_read(e.st) then return false end
   if e.verdict == release.verdicts.hopeless or e.rest then return true end
   return q.options.retry and (not q.parent or queue.is_subqueue(q, "lapsed"))
 end
 
--- Decide: may these entries be unlocked? Else context.missing names the queues that it takes.
+-- Are all queues at hand that it takes to unlock these entries? If not, context.missing names them.
 function release.plan(q, entries)
   for n = 1, #entries do
     local e = { entries[n] }
@@ -55,8 +57,7 @@ function release.plan(q, entries)
   return not context.missing
 end
 
--- Locked -> where it belongs now: back in its old place, or away if the queue was purged meanwhile.
--- `aborted`: count it as an abort of the transaction that had received it.
+-- Unlocks these entries. `aborted`: their transaction was aborted, which is counted.
 function release.unlock(q, entries, aborted)
   local back, judged, purged, states, drop, ids, special, retried = {}, {}, {}, {}, {}, {}, false, 0
   for n = 1, #entries do

@@ -4,12 +4,13 @@
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
 --- used by bulk, claims/fill, lookup, move, peek, receive
--- Seek Available Message Position (3.1.7.3.2): only ids cross from one step to the next, so a position that was removed
--- under a cursor still has a "next".
+-- Finds the next message of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
+-- the message with that id need not exist any more: so a cursor whose message was removed still has a next one.
+-- most: bytes of a reply, about.
 local seek = { most = 1048576 }
 
--- The first up to `count` available messages behind `after` ("" from the front), as columns: ids, records, states. Expired
--- ones are passed over; core/timers removes them.
+-- Returns the first available messages behind `after` ("" from the front), `count` at most, as columns: ids, records, states.
+-- Expired ones are passed over; core/timers removes them.
 function seek.available(q, after, count)
   local page = count
   for _ = 1, 8 do
@@ -29,7 +30,7 @@ function seek.available(q, after, count)
   return {}, {}, {}
 end
 
--- Takes messages that have no record or have expired out of these columns, and those beyond `count`.
+-- Removes from these columns the messages without a record, those that have expired, and those beyond `count`.
 function seek.pass_over(ids, recs, states, count)
   local byte, free, kept, size = string.byte, record.free, 0, #ids
   for n = 1, size do
@@ -42,12 +43,12 @@ function seek.pass_over(ids, recs, states, count)
   for n = size, kept + 1, -1 do ids[n], recs[n], states[n] = nil, nil, nil end
 end
 
--- The first of them as an entry.
+-- Returns the first available message behind `after` as an entry; nil if there is none.
 function seek.first(q, after)
   return position.entries(seek.available(q, after, 1))[1]
 end
 
--- What would make a reply of more than a megabyte is taken off these columns.
+-- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays.
 function seek.limit(q, ids, recs, states)
   local size = 0
   if not ids[2] then return end
@@ -60,7 +61,7 @@ function seek.limit(q, ids, recs, states)
   end
 end
 
--- As seek.limit, for entries; but entries that belong together stay. Returns their ids.
+-- Does so for entries, unless they belong together (entries.whole). Returns their ids.
 function seek.fit(q, entries)
   local size, ids = 0, { nil }
   for n = 1, #entries do
@@ -75,8 +76,9 @@ function seek.fit(q, entries)
   return ids
 end
 
--- The entries that the index alone names for a filter; nothing if that takes more (matching/search). `hint`: the id that a
--- waiting reader was notified of. That message need not be in the index, which is built only when a search asks for it.
+-- Returns the entries that match a filter (`text`) if the index alone can tell; nil if matching/search has to. `hint`: the id of
+-- the message that a waiting reader was notified of, or nil; it need not be in the index, which is built only when a search
+-- asks for it.
 function seek.direct(q, text, after, count, hint)
   index.load()
   local key, id = index.direct(q, text)
@@ -94,12 +96,13 @@ function seek.direct(q, text, after, count, hint)
   return entries
 end
 
+-- Has this entry expired?
 function seek.expired(e)
   return record.is_expired(e.rec, context.now)
 end
 
--- The nearest entry that a peek may see, forward or backward from `from` (exclusive; "" from that end): available, or
--- locked but visible to peeks.
+-- Returns the nearest entry that a peek may see, before or behind `from` ("" from that end): an available message, or a locked
+-- one that is visible to peeks. nil if there is none.
 function seek.visible(q, from, backward)
   local e = backward and seek.back(q, from) or not backward and seek.first(q, from)
   local seen
@@ -117,7 +120,7 @@ function seek.visible(q, from, backward)
   return e
 end
 
--- The nearest available entry before `from` ("" from the end).
+-- Returns the nearest available entry before `from` ("" from the end); nil if there is none.
 function seek.back(q, from)
   for _ = 1, 256 do
     local top = from == "" and "+" or "(" .. from

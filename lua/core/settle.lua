@@ -8,13 +8,22 @@
 --- require lazy "core/release"
 --- require "core/store"
 --- used by receive, settle, unlock
--- Ends of two-phase reads (3.1.7.1.12), each named by the fence it was granted with.
+-- Ends or extends the locks of readers (MS-MQDMPR 3.1.7.1.12 Dequeue Message End). A lock is named by its message and by the
+-- fence it was granted with, so that a reader whose lease is over cannot end a lock that another reader has now.
+--
+-- What is settled comes in runs of three elements: action, fence, ids (16 digits each, nothing between them). The action:
+--
+--   c  commit: the message is deleted
+--   a, b, e  give back: after a failed attempt, without an attempt, after a final failure (release.given)
+--   j  reject; the reason follows the letter
+--   x  extend by a lease
+--
+-- mqredis/commands writes the same letters.
 local settle = {}
 
--- Settles the locks of these runs, three elements each: action, fence, ids (16 digits each, nothing between them). Actions:
--- c commit; a, b and e back (release.given); j reject (what follows the letter is the reason); x extend by `lease` ms. Returns
--- the lost ones as {id, why, ...}; why is "a" if the message is available again, "f" if another lock holds it, "g" if it is
--- gone. A lost one is left alone. Returns nothing, and has done nothing, if context.missing names queues that it takes.
+-- Settles the locks of these runs; `lease` in ms. Returns those that were lost, to which nothing was done, as {id, why, ...}:
+-- "a" the message is available again, "f" it has another lock, "g" it is gone. Returns nil, and has done nothing, if
+-- context.missing names queues that KEYS must bring.
 function settle.all(q, runs, lease)
   if not runs[1] then return {} end
   -- More leases were over than one call serves: those that are left are lost all the same.
@@ -38,8 +47,8 @@ function settle.all(q, runs, lease)
   return lost
 end
 
--- The commits that need no more than a look at their state: their ids and bytes. All others, as {action, fence, id, ...},
--- or nothing if there are none.
+-- Sorts the runs. Returns the ids and bytes of the commits that need no more than a look at the state, and all others as
+-- {action, fence, id, ...}, nil if there are none. `quick`: there may be such commits.
 function settle.sort(q, runs, quick)
   local ids, size, sub = { nil }, 0, string.sub
   for n = 3, #runs, 3 do
@@ -78,8 +87,8 @@ function settle.sort(q, runs, quick)
   return plain, bytes, others
 end
 
--- Settles what settle.sort gives as `others`, beside the ids in `plain`; fills `lost`. False: context.missing is set, and
--- nothing was done.
+-- Settles `others` of settle.sort; ids that are in `plain`, too, are lost. Fills `lost`. Returns false, and has done nothing, if
+-- context.missing is set.
 function settle.others(q, others, plain, lost, lease)
   local held, done, ids = {}, { c = {}, a = {}, j = {}, x = {}, p = {} }, {}
   if q.locks ~= "" then locks.expand(q) end
@@ -131,7 +140,7 @@ function settle.others(q, others, plain, lost, lease)
   return true
 end
 
--- Why a lock with this fence is lost.
+-- Returns why a lock with this fence is lost, as settle.all does. `e`: the entry of its message, or nil.
 function settle.why(q, e, fence)
   if not e then return "g" end
   if e.st then return (e.st.fence == fence or not message_state.is_locked(e.st)) and "a" or "f" end
@@ -140,6 +149,7 @@ function settle.why(q, e, fence)
   return list and list.seq ~= fence and "f" or "a"
 end
 
+-- Is the lease of this lock over, although no call has served it yet?
 function settle.lapsed(q, lid)
   local deadline = redis.call("ZSCORE", q.locked, lid)
   return deadline and tonumber(deadline) <= context.now

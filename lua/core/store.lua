@@ -2,19 +2,24 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/timers"
---- used by admin/rewrite, admin/sweep, bulk, claims/claim_pages, claims/fill, commit, core/enqueue and 22 more
--- The store: every write to the messages of a queue and to its counters. What has to be written is decided elsewhere;
--- tests/contract/test_writers.py proves that no other module writes these keys.
+--- used by admin/rewrite, admin/sweep, bulk, claims/claim_pages, claims/fill, commit, core/enqueue and others
+-- The only module that writes the messages of a queue and its counters (tests/contract/test_writers.py). It decides nothing:
+-- its callers, most of all core/position, know what state each message is in and call the functions that fit it.
 --
 --   q.available  zset  ids of available messages, all with score 0
 --   q.locked     zset  ids of locked messages, score: deadline in ms
 --   q.records    hash  id -> core/record, "^"id -> large body
 --   q.states     hash  id -> core/message_state
 --
--- Arguments are columns: ids[n] and records[n] belong together. Pairs are flat lists: id, text, id, text, ...
+-- A message is in q.available, in q.locked, or in neither while a script changes its state; its record stays all the time.
+-- What is counted and what is stored must agree: who calls store.add has the messages counted there, who calls store.remove
+-- has called store.count before.
+--
+-- Lists are columns: ids[n] and records[n] belong to one message. Pairs are flat lists: id, text, id, text, ...
 local store = {}
 
--- Adds messages, `bytes` in all, that are in no list yet. `larges`: bodies that are kept apart, by place; or nothing.
+-- Stores and counts new messages, `bytes` in all. They are in no list yet. `larges`: large bodies by place; nil if there are
+-- none.
 function store.add(q, ids, records, larges, bytes)
   store.count(q, #ids, bytes)
   if #ids == 1 and not larges then return redis.call("HSET", q.records, ids[1], records[1]) end
@@ -30,12 +35,13 @@ function store.add(q, ids, records, larges, bytes)
   chunked.fields(q.records, fields)
 end
 
+-- Replaces the record of a message. Its size must be the same, or else be counted.
 function store.set_record(q, id, text)
   redis.call("HSET", q.records, id, text)
 end
 
--- Messages that are in no list become available. Readers that wait are notified of them when the script ends
--- (waiting/waiters); of `announced` alone if these are given.
+-- Makes messages that are in no list available. Readers that wait are notified of them when the script ends
+-- (waiting/waiters); only of `announced` if that is given.
 function store.make_available(q, ids, announced)
   if q.waiting then store.announce(q, announced or ids) end
   if #ids == 1 then
@@ -47,30 +53,32 @@ function store.make_available(q, ids, announced)
   end
 end
 
+-- Notes of which messages waiting readers are notified.
 function store.announce(q, ids)
   local arrived = q.arrived or { nil }
   for n = 1, #ids do arrived[#arrived + 1] = ids[n] end
   q.arrived = arrived
 end
 
--- Messages are not available any more. Returns how many of them were.
+-- Takes messages out of q.available. Returns how many of them were in it.
 function store.withdraw(q, ids)
   if #ids == 1 then return redis.call("ZREM", q.available, ids[1]) end
   return chunked.run("ZREM", q.available, ids)
 end
 
--- The first `count` available messages are not available any more.
+-- Takes the first `count` messages, one at least, out of q.available.
 function store.withdraw_first(q, count)
   redis.call("ZREMRANGEBYRANK", q.available, "0", count - 1)
 end
 
--- Messages that are in no list are locked until `deadline`, in ms as text, with these pairs of states.
+-- Locks messages that are in no list until `deadline`, in ms as text. `states`: pairs.
 function store.lock(q, ids, states, deadline)
   store.lock_without_lease(q, ids, states, deadline)
   queue.set_timer(q, deadline)
 end
 
--- Locks messages of a claim, which never lapse: `deadline` is a score behind every moment (claims/claim).
+-- Locks messages without setting a timer, for claims, whose locks never lapse: `deadline` is a score that is later than every
+-- time (claims/claim).
 function store.lock_without_lease(q, ids, states, deadline)
   if #ids == 1 then
     redis.call("ZADD", q.locked, deadline, ids[1])
@@ -83,26 +91,26 @@ function store.lock_without_lease(q, ids, states, deadline)
   end
 end
 
--- Locked messages are in no list any more. `states`: pairs of those that keep one; `stateless`: ids of the others.
+-- Takes messages out of q.locked. `states`: pairs of those that keep a state; `stateless`: ids of the others.
 function store.unlock(q, ids, states, stateless)
   chunked.run("ZREM", q.locked, ids)
   store.set_states(q, states)
   chunked.run("HDEL", q.states, stateless)
 end
 
--- A lock lasts until this moment, in ms.
+-- Sets the deadline of a lock, in ms.
 function store.extend(q, id, deadline)
   redis.call("ZADD", q.locked, deadline, id)
 end
 
--- Pairs of states of messages that are not locked.
+-- Writes states of messages that are not locked. `states`: pairs.
 function store.set_states(q, states)
   if not states[1] then return end
   q.has_states, q.changed = true, true
   chunked.run("HSET", q.states, states)
 end
 
--- Messages go that were counted out before. `fields`: those of their records and large bodies. `available`, `locked` and
+-- Removes messages that were counted out before. `fields`: the fields of their records and large bodies. `available`, `locked`,
 -- `stateful`: ids of those that are available, locked, or have a state; nil if there are none.
 function store.remove(q, fields, available, locked, stateful)
   if available then chunked.run("ZREM", q.available, available) end
@@ -111,27 +119,27 @@ function store.remove(q, fields, available, locked, stateful)
   chunked.run("HDEL", q.records, fields)
 end
 
--- Locked messages stay locked, with these pairs of states.
+-- Writes states of messages that stay locked. `states`: pairs.
 function store.change_locks(q, states)
   redis.call("HSET", q.states, unpack(states))
 end
 
--- All messages go but these, which are locked: pairs of their records and large bodies, and of their states. Timers and the
--- index go, too. Deleting keys takes no time of the server, unlike the deletion of many fields.
+-- Removes all messages but some locked ones, with the timers and the index. `records`: pairs of the records and large bodies
+-- that stay; `states`: pairs of their states. Redis frees the removed keys in the background, unlike many removed fields.
 function store.drop_all_but(q, records, states)
   redis.call("UNLINK", q.available, q.records, q.states, q.timers, q.index)
   if records[1] then redis.call("HSET", q.records, unpack(records)) end
   if states[1] then redis.call("HSET", q.states, unpack(states)) end
 end
 
--- Deletes all keys of a queue but its waiting readers, which may have to be notified first.
+-- Deletes all keys of a queue but `waiters`, since these readers may have to be notified first.
 function store.delete_queue(q)
   redis.call("UNLINK", q.key, q.available, q.locked, q.records, q.states, q.timers, q.index)
 end
 
--- Counts messages in (positive) or out (negative), in the queue, in the parent whose quota it shares, and in the manager,
--- which does not count its log of actions.
--- Before, the queue's statistics are brought up to date, so that each bucket has what was counted in its time (core/statistics).
+-- Counts messages that come (positive) or go (negative): in the queue, in the parent whose quota it shares, and in the manager,
+-- which does not count its log of actions. The queue's statistics are brought up to date first, so that what is counted is in
+-- the right bucket (core/statistics).
 function store.count(q, count, bytes)
   if count == 0 then return end
   if q.due <= context.now then store.update_statistics(q) end
@@ -145,35 +153,37 @@ function store.count(q, count, bytes)
   end
 end
 
--- Counts in one of the queue's further counters: n_<reason> messages that left for this reason, n_retried those that came back
--- for another attempt.
+-- Adds to a further counter of the queue: "n_<reason>", how many left for this reason, or "n_retried", how many came back for
+-- another attempt.
 function store.count_event(q, counter, count)
   if queue.is_due(q) then store.update_statistics(q) end
   redis.call("HINCRBY", q.key, counter, count)
 end
 
+-- Ends the open bucket of the queue's statistics if its time is over.
 function store.update_statistics(q)
   timers.load()
   timers.update_statistics(q)
 end
 
--- Messages that were counted in and go without ever having been visible do not count as gone.
+-- Takes back that messages were counted as gone: those of an aborted transaction were never visible.
 function store.uncount_gone(q, count)
   q.gone = string.format("%d", q.gone - count)
 end
 
--- Has the counters of a queue, and of those beside it that the script touched (features/other_queues), written when the
--- script ends.
+-- Has context.close write the header of a queue, and those of all other queues that the script has opened
+-- (features/other_queues).
 function store.save(q)
   store.save_one(q)
   if context.sides then store.save_sides() end
 end
 
--- As store.save, for a script that has no queue of its own.
+-- Does so for the other queues alone.
 function store.save_sides()
   for _, side in ipairs(context.sides or {}) do store.save_one(side) end
 end
 
+-- Does so for a queue and its parent.
 function store.save_one(q)
   if q.parent then
     if q.changed and q.parent.sub_messages then

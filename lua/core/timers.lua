@@ -4,35 +4,37 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
---- used by bulk, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, core/lapse and 21 more
--- Timers are served by the next call on their queue, before its own work, a page at a time.
+--- used by bulk, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, core/lapse and others
+-- Serves the timers of a queue: leases that are over, and what q.timers holds. No process watches them: the next call on the
+-- queue serves what is due before its own work, and clients call QueueManager.maintain for queues that nobody uses.
 --
--- A member of q.timers is a letter, which says what the timer is for, and the lookup id of a message; its score is when it is due,
--- in ms. Behind the letter of a dedup key stands the key instead.
--- letters: of the features with these names; `rest` to `poison` belong to features/retry.
--- most: timers, and lapsed locks, of a page; pages: how many pages one call serves.
+-- A member of q.timers is a letter, which says what the timer is for, and the lookup id of a message (of a dedup key: the key);
+-- its score is the ms at which it is due.
+--
+-- letters  of the features with these names; those from `rest` to `poison` belong to features/retry
+-- most     timers, and locks whose lease is over, in a page; pages: how many pages one call serves
 local timers = {
   most = 32, pages = 8,
   letters = { expiry = "e", delay = "d", dedup_key = "k", trash = "z", rest = "b", rest_isolated = "s", isolated = "w",
     poison = "p" },
 }
 
--- Serves lapsed locks and transactions, expiries and delays of this queue. If more are due than one call serves the
--- client is asked to come again before anything is decided; `lax`: nothing hangs on those, and true is returned instead.
+-- Serves what is due. If there is more than one call serves, the client is asked to call again before anything is decided; with
+-- `lax`, for a script that depends on no timer, true is returned instead.
 function timers.serve(q, lax)
   if not queue.is_due(q) or not timers.all(q) then return end
   if lax then return true end
   context.ask_again()
 end
 
--- As timers.serve, whatever q.due says; it is set anew. True if more are due.
+-- Serves what is due, whatever q.due says, and sets q.due anew. Returns true if more is due.
 function timers.all(q)
   timers.close_bucket(q)
   if q.due then q.due = context.now end -- the bucket need not be looked at again until q.due is set
   local more, first = false, nil
   for _ = 1, timers.pages do
     local full, head = timers.page(q)
-    -- What does not go is in no list of messages: the doctor's business.
+    -- A timer that stays was of no message, so that nothing removed it. The doctor reports it.
     more = full and head ~= first
     if not more or context.missing then break end
     first = head
@@ -49,8 +51,8 @@ function timers.set_due(q)
   q.changed = true
 end
 
--- Ends the bucket of the queue's statistics that was open, if its time is over. q.due is never later than that, so the bucket
--- of q.due tells it in most cases.
+-- Ends the open bucket of the queue's statistics if its time is over. q.due is never later than that moment, so that most calls
+-- need not read the statistics.
 function timers.close_bucket(q)
   if math.ceil((q.due or 0) / queue.bucket) * queue.bucket <= context.now then
     statistics.load()
@@ -58,14 +60,14 @@ function timers.close_bucket(q)
   end
 end
 
--- Of a queue whose timers this call does not serve, since it works on another one.
+-- Ends the open bucket of a queue whose timers this call does not serve, since it works on another queue.
 function timers.update_statistics(q)
   timers.close_bucket(q)
   timers.set_due(q)
 end
 
--- Removes the timers with this letter of messages that are not available any more (hook leave of features/features). Those
--- that were locked before have none.
+-- Removes the timers with this letter of the messages in `places` of a batch that are not available any more (hook leave of
+-- features/features). Messages that were locked before have none.
 function timers.remove(q, letter, batch, places)
   local members = { nil }
   for k = 1, #places do
@@ -79,7 +81,7 @@ function timers.overdue(q)
   return queue.is_due(q) and timers.next(q) == 0
 end
 
--- A page of those that are due: whether it was full, and what stood first.
+-- Serves a page of what is due. Returns whether the page was full, and its first elements.
 function timers.page(q)
   if q.locks ~= "" then
     locks.load()
@@ -98,7 +100,7 @@ function timers.page(q)
   return #lapsed == timers.most or #members == timers.most, (lapsed[1] or "") .. (members[1] or "")
 end
 
--- Milliseconds until the queue's next timer, as a number; -1 if it has none.
+-- Returns the ms until the queue's next timer, as a number; -1 if it has none.
 function timers.next(q)
   local soon = -1
   local heads = { redis.call("ZRANGE", q.locked, 0, 0, "WITHSCORES")[2],

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- used by admin/operator, admin/redrive, admin/schedules, bulk, features/copy, features/retry_policy and 6 more
+--- used by admin/operator, admin/redrive, admin/schedules, bulk, features/copy, features/retry_policy and others
 -- Queues beside the one a script works on: journals, dead letters, administration queues, subscribers. A script may touch
 -- only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.

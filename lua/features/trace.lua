@@ -3,7 +3,7 @@
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "features/copy"
---- used by admin/redrive, core/position, core/release, features/delivery_delay, features/features and 5 more
+--- used by admin/redrive, core/position, core/release, features/delivery_delay, features/features and others
 -- What a message leaves behind: journal copies, dead letters and acknowledgements (docs/semantics.md).
 -- Classes are those of MQMQ 2.2.18.1.6.
 local trace = {}

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/record"
---- used by admin/audit, claims/claim, core/position, core/seek, features/group, features/group_lock and 6 more
+--- used by admin/audit, claims/claim, core/position, core/seek, features/group, features/group_lock and others
 -- The index of identifiers: members of q.index, all with score 0, of available messages only. Used by matching/candidates and
 -- matching/search, and by all scripts that make a message available or take it away. Ids are as in a record: "s" and text
 -- or "x" and hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup and 12 more
+--- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup and others
 -- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module reads or
 -- writes. Every script that sends, receives or moves in a transaction, or ends one, requires this module.
 --

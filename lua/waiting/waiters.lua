@@ -3,7 +3,7 @@
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
---- used by bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit and 19 more
+--- used by bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit and others
 -- Waiting readers: the members of q.waiters.
 --
 --   member   "<slot> <kind> <mode> <tag>", then " <filter>" if the reader has one (waiting/match_waiters)

@@ -30,7 +30,7 @@ def test_script_named_elsewhere_is_not_found():
     assert lua_callers.called(function) == []
 
 
-def test_names_that_do_not_fit_are_counted():
+def test_names_that_do_not_fit_are_left_out():
     line = lua_callers.listed("--- used by ", [f"core/{'x' * 30}{n}" for n in range(9)])
-    assert line.endswith(" and 7 more\n")
+    assert line.endswith(" and others\n")
     assert len(line) <= lua_callers.WIDTH + 1
