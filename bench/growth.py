@@ -1,5 +1,8 @@
 """Each operation of mqredis against a growing backlog: ``python -m bench.growth [--sizes 1000,1000000]``.
 
+"commands alone" are the commands of Redis, without mqredis, that move a batch of 100 through a sorted set and a hash of
+the same size: that part of the growth is Redis's own.
+
 All backlogs are on one server at once. In each round every operation is timed at every size in turn, in a random order,
 so that changes of the machine's speed meet all sizes alike. The figure of an operation is the median over the rounds of
 its time at the longest backlog divided by that at the shortest.
@@ -13,6 +16,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from statistics import median
+from typing import cast
+
+import redis
 
 import mqredis
 from bench.messages import body, correlation_id, properties
@@ -88,12 +94,39 @@ class Backlog:
         }
 
 
+class Commands:
+    """A sorted set and a hash with ``size`` elements, as those of a queue."""
+
+    def __init__(self, client: redis.Redis, size: int) -> None:
+        self.client, self.set, self.hash, self.next = client, f"set-{size}", f"hash-{size}", 0
+        for _ in range(0, size, 250):
+            self.put(250)
+
+    def put(self, count: int) -> None:
+        """Add elements behind all others."""
+        ids = [f"04{number:014x}" for number in range(self.next, self.next + count)]
+        self.next += count
+        self.client.zadd(self.set, dict.fromkeys(ids, 0))
+        self.client.hset(self.hash, mapping=dict.fromkeys(ids, TEXT))
+
+    def batch(self) -> None:
+        """Add 100 elements, read the first 100 and remove them."""
+        self.put(100)
+        ids = cast("list[str]", self.client.zrange(self.set, 0, 99))
+        self.client.hmget(self.hash, ids)
+        self.client.zrem(self.set, *ids)
+        self.client.hdel(self.hash, *ids)
+
+
 def measure(server: Server, sizes: list[int], rounds: int, count: int) -> dict[str, dict[int, list[float]]]:
     """Seconds for one call, by operation and size, one figure for each round."""
     seconds: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     draw = random.Random(rounds)
     with mqredis.connect(server.url, settings=mqredis.Settings(allow_volatile=True)) as qm:
         backlogs = {size: Backlog(qm, size).operations() for size in sizes}
+        client = redis.Redis.from_url(server.url)
+        for size in sizes:
+            backlogs[size]["commands alone, 100"] = Commands(client, size).batch
         for number in range(rounds + 1):
             for name in backlogs[sizes[0]]:
                 times = max(1, count // (100 if name.endswith("100") else 1))
