@@ -15,6 +15,8 @@ from mqredis.errors import InvalidName
 PREFIX = "mq"
 MAX_NAME = 124
 MAX_SUBQUEUE = 32
+# Characters that no name may have: those of hash tags and of globs, and what separates a queue and its subqueue.
+RESERVED = "{}*?[];"
 
 # The queues of the system: dead letters sent without and within a transaction, and source journaling.
 SYSTEM = "system$"
@@ -41,6 +43,17 @@ PROPERTIES, AVAILABLE, LOCKED, RECORDS, STATES, TIMERS, WAITERS, INDEX = QUEUE_P
 # declare the first two; those that create, open or delete queues declare all five.
 MANAGER_PARTS = ("meta", "txs", "queues", "handles", "idle")
 MESSAGE_SCRIPT_PARTS = 2
+# Keys that a manager may have besides: those with these names, and those that begin so.
+SINKS, WORKERS, SCHEDULES, SCHEDULE_MESSAGES = OPTIONAL = (
+    "sinks",
+    "workers",
+    "schedules",
+    "schedules:messages",
+)
+WAKE, STAGE, ACTION = OPTIONAL_PREFIXES = ("wake:", "stage:", "action:")
+# How the names of fields begin: of packed locks and trails in ``meta``, of claims among the properties of a queue. The
+# channel of a claim begins in the same way.
+LOCK, TRAIL, CLAIM = ("lock:", "trail:", "claim:")
 # The number of the form of the stored data, and the only one that this release reads. lua/core/context.lua has it, too.
 SCHEMA = "6"
 # The counters of the manager (field ``counters`` of ``meta``) and of a queue (in its header), in order.
@@ -90,7 +103,7 @@ def check_name(name: object, what: str = "queue", limit: int = MAX_NAME) -> str:
         raise InvalidName(f"{what} name has {len(name)} characters; at most {limit} are allowed")
     if _CONTROL.search(name):
         raise InvalidName(f"{what} name holds a control character")
-    if any(c in name for c in "{}*?[];"):
+    if any(c in name for c in RESERVED):
         raise InvalidName(f"{what} name holds one of {{}} * ? [ ] ;")
     if "," in name and what.endswith("queue"):
         raise InvalidName(
@@ -176,9 +189,9 @@ class ManagerKeys:
         self.tag = f"{PREFIX}:{{{encode(self.manager)}}}:"
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
         # The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
-        self.workers = f"{self.tag}workers"
+        self.workers = f"{self.tag}{WORKERS}"
         # The schedules and their messages (lua/admin/schedules.lua).
-        self.schedules = (f"{self.tag}schedules", f"{self.tag}schedules:messages")
+        self.schedules = (f"{self.tag}{SCHEDULES}", f"{self.tag}{SCHEDULE_MESSAGES}")
         self._calls: dict[tuple[str, ...], KeySet] = {}
         self._admins: dict[tuple[str, ...], KeySet] = {}
 
@@ -204,20 +217,20 @@ class ManagerKeys:
 
     def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
         """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/claims/sink.lua``)."""
-        registry = f"{self.tag}stage:{name}"
+        registry = f"{self.tag}{STAGE}{name}"
         keys = self.own[:MESSAGE_SCRIPT_PARTS]
         for path in queues:
             keys += self.queue(path)
-        keys += (f"{self.tag}sinks", registry, *(f"{registry}:{stage}" for stage in stages))
+        keys += (f"{self.tag}{SINKS}", registry, *(f"{registry}:{stage}" for stage in stages))
         return KeySet(keys)
 
     def token(self, token: str) -> str:
         """The key that keeps the reply of an action of an operator (``lua/admin/operator.lua``)."""
-        return f"{self.tag}action:{token}"
+        return f"{self.tag}{ACTION}{token}"
 
     def claim_channel(self, owner: str, lineage: str) -> str:
         """The channel to which the process behind a claim subscribes while it lives (``lua/claims/claim.lua``)."""
-        return f"{self.tag}claim:{owner}:{lineage}"
+        return f"{self.tag}{CLAIM}{owner}:{lineage}"
 
     def _made(
         self, kept: dict[tuple[str, ...], KeySet], keys: tuple[str, ...], queues: tuple[str, ...]
@@ -231,7 +244,7 @@ class ManagerKeys:
 
     def wake_key(self, slot: str) -> str:
         """The wake key of a session's slot. Scripts build it themselves: see docs/decisions/waiting.md."""
-        return f"{self.tag}wake:{slot}"
+        return f"{self.tag}{WAKE}{slot}"
 
     def channel(self, slot: str, database: int) -> str:
         """The keyspace notification channel of the wake key of a slot."""

@@ -94,7 +94,7 @@ def rules(
         *(("waitaof",) if fsync else ()),
         *(() if preloaded else ("script|load",)),
     )
-    return _join(commands, f"~{keys.tag}*", f"&__keyspace@{database}__:{keys.tag}wake:*")
+    return _join(commands, f"~{keys.tag}*", f"&{keys.channel('*', database)}")
 
 
 def _join(commands: tuple[str, ...], *patterns: str) -> str:

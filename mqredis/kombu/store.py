@@ -15,6 +15,7 @@ from kombu.utils.json import dumps, loads
 from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.keys import RESERVED
 from mqredis.kombu.arguments import Declared, declared, declared_in, retry_policy
 from mqredis.models import Journal, Outgoing
 from mqredis.operations import giveback, settle
@@ -33,7 +34,7 @@ Row = tuple[str, str, str]
 
 def quote(name: str) -> str:
     """A queue name of kombu as one that the broker allows."""
-    return "".join(f"%{ord(c):02X}" if c in "%{}*?[];," or ord(c) < 33 else c for c in name)
+    return "".join(f"%{ord(c):02X}" if c in f"%,{RESERVED}" or ord(c) < 33 else c for c in name)
 
 
 def unquote(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -31,7 +30,7 @@ from mqredis.models.inspection import (
 from mqredis.models.lookup_ids import lookup_id_of
 from mqredis.models.text import Identifier, names
 from mqredis.models.worker import RunningHandler, WorkerInfo
-from mqredis.operations import checks, matching
+from mqredis.operations import checks, matching, queue
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
@@ -231,12 +230,10 @@ def _stored(context: Context, path: str, page: Page[StoredRow]) -> tuple[StoredM
 @procedure
 def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
     """The contents of each queue, by name. Subqueues that the broker fills are shown with their queue."""
-    if pattern is not None and not isinstance(pattern, str):
-        raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
-    names = yield from perform(queues.names(context.keys))
-    wanted = [name for name in names if name.startswith(f"{keys.SYSTEM};") or not keys.kept_by_broker(name)]
-    if pattern is not None:
-        wanted = [name for name in wanted if fnmatch.fnmatchcase(name, pattern)]
+    found_names = yield from queue.names(context, pattern)
+    wanted = [
+        name for name in found_names if name.startswith(f"{keys.SYSTEM};") or not keys.kept_by_broker(name)
+    ]
     found: list[QueueDepth] = []
     at = 0
     while at < len(wanted):

@@ -174,15 +174,20 @@ def delete(context: Context, name: object) -> Steps[int]:
 
 
 @procedure
-def listing(context: Context, pattern: object) -> Steps[list[QueueInfo]]:
-    """All queues whose name matches a glob pattern, sorted by name."""
+def names(context: Context, pattern: object) -> Steps[list[str]]:
+    """The names of all queues and subqueues that match a glob pattern, sorted. None: of all."""
     if pattern is not None and not isinstance(pattern, str):
         raise InvalidArgument(f"pattern must be a str, not {type(pattern).__name__}")
-    names = yield from perform(commands.names(context.keys))
-    if pattern is not None:
-        names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    found = yield from perform(commands.names(context.keys))
+    return found if pattern is None else [name for name in found if fnmatch.fnmatchcase(name, pattern)]
+
+
+@procedure
+def listing(context: Context, pattern: object) -> Steps[list[QueueInfo]]:
+    """All queues whose name matches a glob pattern, sorted by name."""
+    paths = yield from names(context, pattern)
     found: list[QueueInfo] = []
-    for at in range(0, len(names), PAGE):
-        page = yield from _infos(context, names[at : at + PAGE])
+    for at in range(0, len(paths), PAGE):
+        page = yield from _infos(context, paths[at : at + PAGE])
         found += [item for item in page if item is not None]
     return found

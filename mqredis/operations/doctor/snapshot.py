@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 from mqredis.commands import doctor as commands
 from mqredis.commands import queues as queue_commands
-from mqredis.keys import MANAGER_PARTS, META_COUNTS, PROPERTIES, QUEUE_COUNTS, QUEUE_PARTS, ManagerKeys
+from mqredis.keys import (
+    LOCK,
+    MANAGER_PARTS,
+    META_COUNTS,
+    PROPERTIES,
+    QUEUE_COUNTS,
+    QUEUE_PARTS,
+    TRAIL,
+    ManagerKeys,
+)
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
 # Queues per call of audit.lua.
@@ -135,7 +144,7 @@ def _drop_expanded_locks(store: Store) -> Steps[None]:
     refers to it.
     """
     locks = store.hashes.get("locks", {})
-    for name in [name for name in locks if name.removeprefix("lock:") not in store.fences]:
+    for name in [name for name in locks if name.removeprefix(LOCK) not in store.fences]:
         text = yield Command(("HGET", store.key("meta"), name))
         if text is None:
             del locks[name]
@@ -218,9 +227,9 @@ def _meta_group(store: Store, name: str) -> str:
     """Key in Store.hashes for a field of ``meta``."""
     if name[:1].isdigit():
         return "sessions"
-    if name.startswith("lock:"):
+    if name.startswith(LOCK):
         return "locks"
-    if name.startswith("trail:"):
+    if name.startswith(TRAIL):
         return "trails"
     return "headers" if name.startswith(store.manager.tag) else "meta"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from mqredis import codec
+from mqredis import codec, keys
 from mqredis.commands import pipelines as commands
 from mqredis.commands.pipelines import Stage
 from mqredis.errors import InvalidArgument
@@ -63,7 +63,10 @@ def migrate(
         raise InvalidArgument(f"source must be list, stream or celery, not {source!r}")
     client = manager_of(url, manager)
     client.queue_info(queue)  # refuses before anything is read
-    name = name or f"migrate-{source}-{key}".translate(str.maketrans("{}*?[];", "_______"))[:100]
+    name = (
+        name
+        or f"migrate-{source}-{key}".translate(str.maketrans(keys.RESERVED, "_" * len(keys.RESERVED)))[:100]
+    )
     begin, sent = published_rows(url, manager, name), 0
     with _source(source_url) as server:
         if not _holds(server, key, kinds[source], begin > 0):

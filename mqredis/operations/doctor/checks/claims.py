@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqredis.codec.claims import Claim, PageList
 from mqredis.codec.states import CLAIMED
+from mqredis.keys import CLAIM
 from mqredis.operations.doctor.fault import Fault, Faults, at
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import state_of
@@ -21,13 +22,13 @@ def claims(store: Store) -> Faults:
             state = state_of(record)
             if state is None or state.kind != CLAIMED:
                 continue
-            text = view.fields.get(f"claim:{state.owner}")
+            text = view.fields.get(f"{CLAIM}{state.owner}")
             if record.deadline is None or record.deadline != _draining(text):
                 held[state.owner] = held.get(state.owner, 0) + 1
             if text is None:
                 yield Fault("claim.owner", at(view, lid), f"claimed by {state.owner}, who has no claim")
         for name, text in view.fields.items():
-            owner = name.removeprefix("claim:")
+            owner = name.removeprefix(CLAIM)
             if owner == name:
                 continue
             claim, have = _claim(text), held.get(owner, 0)
@@ -49,7 +50,7 @@ def pages(store: Store) -> Faults:
             yield Fault("claim.malformed", f"{view.path} pages", f"is {text!r:.60}")
             continue
         for pages in lists:
-            where, claim = f"{view.path} {pages.owner}", _claim(view.fields.get(f"claim:{pages.owner}"))
+            where, claim = f"{view.path} {pages.owner}", _claim(view.fields.get(f"{CLAIM}{pages.owner}"))
             if claim is None or pages.number not in (claim.number, claim.draining):
                 yield Fault("claim.pages", where, f"has pages under {pages.number}, which is not its number")
             elif pages.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:

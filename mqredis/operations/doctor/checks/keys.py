@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from mqredis.commands.doctor import Edit
-from mqredis.keys import MANAGER_PARTS, QUEUE_PARTS
+from mqredis.keys import (
+    AVAILABLE,
+    INDEX,
+    LOCKED,
+    MANAGER_PARTS,
+    OPTIONAL,
+    OPTIONAL_PREFIXES,
+    PROPERTIES,
+    QUEUE_PARTS,
+    RECORDS,
+    STATES,
+    TIMERS,
+    WAITERS,
+)
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 
+# The type of a key by the last part of its name.
 TYPES = {
-    **dict.fromkeys(("meta", "txs", "queues", "q", "m", "s", "schedules", "messages"), "hash"),
-    **dict.fromkeys(("handles", "idle", "a", "l", "t", "w", "i"), "zset"),
+    **dict.fromkeys(("meta", "txs", "queues", PROPERTIES, RECORDS, STATES, "schedules", "messages"), "hash"),
+    **dict.fromkeys(("handles", "idle", AVAILABLE, LOCKED, TIMERS, WAITERS, INDEX), "zset"),
 }
-# Keys that a manager may have beside those of its queues.
-_BESIDE = ("sinks", "workers", "schedules", "schedules:messages")
 
 
 def types(store: Store) -> Faults:
@@ -39,12 +51,12 @@ def names(store: Store) -> Faults:
     present = set(store.found or ())
     for key in store.found or ():
         rest = key[len(tag) :]
-        if key in known or rest.startswith(("wake:", "stage:", "action:")) or rest in _BESIDE:
+        if key in known or rest in OPTIONAL or rest.startswith(OPTIONAL_PREFIXES):
             continue
         stem, _, part = key.rpartition(":")
         if rest.startswith("q:") and part in QUEUE_PARTS:
             # A list without messages can be deleted; records cannot.
-            bare = f"{stem}:m" not in present and f"{stem}:q" not in present
+            bare = f"{stem}:{RECORDS}" not in present and f"{stem}:{PROPERTIES}" not in present
             edits = (Edit("unlink", key),) if bare else ()
             yield Fault("key.orphan", key, "belongs to a queue that the manager does not know", edits)
         else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from mqredis import keys
 from mqredis.codec import history
 from mqredis.commands.doctor import Edit
-from mqredis.keys import PROPERTIES, QUEUE_COUNTS
+from mqredis.keys import LOCK, PROPERTIES, QUEUE_COUNTS
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.fault import Fault, Faults
@@ -39,7 +39,7 @@ def fields(store: Store) -> Faults:
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
         # Texts of packed locks belong into ``meta``.
         for name, value in view.fields.items():
-            if name.startswith("lock:"):
+            if name.startswith(LOCK):
                 text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys[PROPERTIES], name)
                 yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
         yield from _index(view)
@@ -67,7 +67,7 @@ def headers(store: Store) -> Faults:
             text = "has no properties" if name in known else "the manager does not know"
             yield Fault("queue.header", name, f"is of a queue that {text}", (Edit("hdel", key, name),))
     for name, value in store.hashes.get("locks", {}).items():
-        if name.removeprefix("lock:") not in store.fences:
+        if name.removeprefix(LOCK) not in store.fences:
             text = "is of locks that no queue names"
         elif not _LOCKS.match(value):
             text = f"is no text of locks: {value!r:.80}"

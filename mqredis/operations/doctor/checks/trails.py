@@ -7,17 +7,17 @@ import re
 from mqredis.codec.trails import TrailRecord
 from mqredis.commands.doctor import Edit
 from mqredis.commands.queues import POLICY_FLAGS
-from mqredis.keys import PROPERTIES
+from mqredis.keys import PROPERTIES, TRAIL
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import field_of, int_of
 
-_NAME = re.compile(r"trail:([0-9a-f]{14})")
+_NAME = re.compile(rf"{TRAIL}([0-9a-f]{{14}})")
 # The field that names a trail whose message has left, and how many such fields there are (lua/features/trail.lua).
-_PLACE = re.compile(r"trail:#(\d{1,3})")
+_PLACE = re.compile(rf"{TRAIL}#(\d{{1,3}})")
 _PLACES = 1000
 # The field that names the message which was last sent to a queue with a message id.
-_ID = re.compile(r"trail:=\S+ (\S+)")
+_ID = re.compile(rf"{TRAIL}=\S+ (\S+)")
 
 
 def trails(store: Store) -> Faults:
@@ -36,7 +36,7 @@ def trails(store: Store) -> Faults:
         if place and re.fullmatch(r"[0-9a-f]{14}", text):
             continue
         if chosen := _ID.fullmatch(name):
-            named = TrailRecord.parse(found.get(f"trail:{text[2:]}", ""))
+            named = TrailRecord.parse(found.get(f"{TRAIL}{text[2:]}", ""))
             if named is None or named.message_id != chosen[1]:
                 yield Fault(
                     "trail.id", name, f"there is no trail of the message {text!r:.80} with this id", edits
@@ -48,7 +48,7 @@ def trails(store: Store) -> Faults:
         elif record_.end == 0:
             if number[1] not in marked:
                 yield Fault("trail.orphan", name, "its message is not there, and has not left", edits)
-        elif record_.end > ended or found.get(f"trail:#{record_.end % _PLACES}") != number[1]:
+        elif record_.end > ended or found.get(f"{TRAIL}#{record_.end % _PLACES}") != number[1]:
             yield Fault("trail.left", name, "its message has left, and nothing would remove it", edits)
 
 
