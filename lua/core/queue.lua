@@ -93,7 +93,8 @@ function queue.parse(at, text)
     waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
     lock_texts = (marks - marks % 4) / 4, locks = packed or "",
     -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
-    locks_groups = known.options.group_exclusive, call = context.call, text = false, changed = false, altered = false,
+    locks_groups = known.options.group_exclusive or false, call = context.call, text = false,
+    changed = false, altered = false,
     parent = false, apart = false,
     arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
@@ -205,10 +206,10 @@ function queue.set_timer(q, at)
   end
 end
 
--- Returns the options of these flags: name -> true or false.
+-- Returns a table with true for each option of these flags, and false for `transactional`, which callers compare.
 function queue.parse_options(flags)
-  local options = {}
-  for letter, name in pairs(queue.letters) do options[name] = string.find(flags, letter, 1, true) ~= nil end
+  local options = { transactional = false }
+  for letter in string.gmatch(flags, ".") do options[queue.letters[letter]] = true end
   return options
 end
 
