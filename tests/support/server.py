@@ -23,6 +23,9 @@ from typing import Any, Self
 
 import redis
 
+from mqredis import scripts
+from mqredis.operations import libraries
+
 # Names another server binary for the whole run: a path, or a name on PATH.
 BINARY_VARIABLE = "MQREDIS_TEST_SERVER"
 _START_SECONDS = 15.0
@@ -169,6 +172,12 @@ class RedisServer:
                 client.config_set(name, self.options[name])
             client.config_set("maxmemory", self.options.get("maxmemory", "0"))
             client.flushall()
+            # FLUSHALL keeps functions: the doctor would report those of a test that had changed a script.
+            known = {library.title for library in scripts.libraries()}
+            with contextlib.suppress(redis.ResponseError):  # before Redis 7
+                for library in client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"):
+                    if (name := libraries.library_name(library)) not in known:
+                        client.execute_command("FUNCTION", "DELETE", name)
 
     def log(self) -> str:
         """What the process has written so far."""

@@ -5,7 +5,7 @@ import redis
 from redis.exceptions import ConnectionError as Unreachable
 
 from tests.support.backend import Backend, fake_backend
-from tests.support.server import BINARY_VARIABLE, RedisServer, ServerMissing, find_binary
+from tests.support.server import BINARY_VARIABLE, RedisServer, ServerMissing, find_binary, server_version
 
 
 def read(server: RedisServer, key: str) -> bytes | None:
@@ -64,6 +64,17 @@ def test_reset_clears_data_and_configuration_of_the_shared_server(redis_server):
         assert client.dbsize() == 0
         assert client.config_get("maxmemory*")["maxmemory"] == "0"
         assert client.config_get("maxmemory*")["maxmemory-policy"] == "noeviction"
+
+
+@pytest.mark.skipif(server_version() < (7, 0), reason="functions came with Redis 7.0")
+def test_reset_removes_the_functions_of_changed_scripts(redis_server):
+    code = "#!lua name={0}\nredis.register_function('{0}', function() return 1 end)"
+    with redis_server.client() as client:
+        for name in ("mqredis_0123456789ab_send", "another_tool"):
+            client.execute_command("FUNCTION", "LOAD", code.format(name))
+        redis_server.reset()
+        assert not client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_0123456789ab_send")
+        client.execute_command("FUNCTION", "DELETE", "another_tool")
 
 
 def test_server_that_cannot_start_raises_with_the_reason(start_server):
