@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
@@ -19,6 +20,11 @@ from mqredis.models import QueueHistory
 from mqredis.models.worker import Pause, WorkerInfo
 
 S = TypeVar("S")
+
+# Pages of different addresses whose readings are kept; of more the oldest goes.
+PAGES = 32
+# A page may take many calls, so it is read once in so many intervals.
+SLOWER = 3
 
 
 class Workers(NamedTuple):
@@ -48,6 +54,8 @@ class Console:
     overviews: dict[str, Poller[Overview]] = field(default_factory=dict)
     histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)
     worker_pollers: dict[str, Poller[Workers]] = field(default_factory=dict)
+    # By the address of a page.
+    pages: dict[str, Poller[Any]] = field(default_factory=dict)
 
     def overview(self, name: str) -> Poller[Overview]:
         """The poller of the queues of a queue manager."""
@@ -69,6 +77,14 @@ class Console:
         if name not in self.worker_pollers:
             self.worker_pollers[name] = Poller(read, self.interval)
         return self.worker_pollers[name]
+
+    def page(self, address: str, read: Callable[[S | None], Awaitable[S]]) -> Poller[S]:
+        """What a page shows, for all who have it open; ``read`` is what the first of them gave."""
+        if address not in self.pages:
+            while len(self.pages) >= PAGES:
+                del self.pages[next(iter(self.pages))]
+            self.pages[address] = Poller(read, SLOWER * self.interval)
+        return self.pages[address]
 
     async def last_hour(self, name: str) -> dict[str, QueueHistory]:
         """The last hour of each queue in the overview, by name, as read at most 5 minutes ago."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from starlette.exceptions import HTTPException
@@ -25,6 +25,11 @@ from mqredis.console.security import (
     set_cookie,
 )
 from mqredis.console.shared import Console
+
+S = TypeVar("S")
+# Reads what a page shows: of a console, a queue manager and the arguments of the address. The last argument is what it
+# has read before, or None.
+Read = Callable[[Console, str, dict[str, str], S | None], Awaitable[S]]
 
 THEMES = ("light", "dark")
 # Actions whose forms show the body of a message.
@@ -52,6 +57,22 @@ class Visit:
     async def manager(self) -> QueueManager:
         """The queue manager in the address. Raises what ``connect`` raises."""
         return await self.console.managers.get(self.name)
+
+    @property
+    def updates(self) -> bool:
+        """Whether a page that is open asks for its live part."""
+        return "hx-request" in self.request.headers
+
+    async def reading(self, read: Read[S]) -> S:
+        """What ``read`` gives: read now for a page that is being opened; its updates share their readings."""
+        console, name, query, address = self.console, self.name, self.query, self.here()
+
+        async def again(before: S | None) -> S:
+            return await read(console, name, query, before)
+
+        if not self.updates:
+            console.pages.pop(address, None)
+        return await console.page(address, again).state()
 
     async def form(self) -> dict[str, str]:
         """The fields of the form that was sent. Raises InvalidArgument; Forbidden if the console did not make it."""

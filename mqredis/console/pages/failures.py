@@ -9,6 +9,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
+from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.errors import QueueNotFound
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
@@ -75,12 +76,18 @@ class Failed:
     """A queue of failed messages."""
 
     name: str
-    messages: int
+    # Messages in it now, and how many ever came.
+    counts: tuple[int, int]
     groups: list[Group]
     # Messages that were looked at for the groups.
     looked_at: int
     # Groups that are not shown.
     more: int
+
+    @property
+    def messages(self) -> int:
+        """Messages in it."""
+        return self.counts[0]
 
 
 def _quoted(text: str) -> str:
@@ -89,22 +96,30 @@ def _quoted(text: str) -> str:
 
 async def failures(visit: Visit) -> Response:
     """Every queue of failed messages that has some."""
-    state = await visit.console.overview(visit.name).state(fresh=True)
-    manager = await visit.manager()
-    queues = {row.depth.name + POISON: row.depth.poison for row in state.rows}
+    return visit.page("failures.html", queues=await visit.reading(_failures), most=LOOKED_AT)
+
+
+async def _failures(
+    console: Console, manager_name: str, query: dict[str, str], before: list[Failed] | None
+) -> list[Failed]:
+    """The queues of failed messages. One that did not change since ``before`` is not read again."""
+    state = await console.overview(manager_name).state(fresh=True)
+    manager = await console.managers.get(manager_name)
+    counts = {row.depth.name + POISON: (row.depth.poison, row.depth.poisoned) for row in state.rows}
     for name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):
         if name in state.queues:
-            queues[name] = state.queues[name].depth.messages
-    wanted = visit.query.get("queue") or None
-    found = [
-        await _grouped(manager, name, messages)
-        for name, messages in queues.items()
-        if messages and wanted in (None, name)
+            depth = state.queues[name].depth
+            counts[name] = (depth.messages, depth.total_in)
+    wanted = query.get("queue") or None
+    known = {failed.name: failed for failed in before or () if failed.counts == counts.get(failed.name)}
+    return [
+        known.get(name) or await _grouped(manager, name, each)
+        for name, each in counts.items()
+        if each[0] and wanted in (None, name)
     ]
-    return visit.page("failures.html", queues=found, most=LOOKED_AT)
 
 
-async def _grouped(manager: QueueManager, name: str, total: int) -> Failed:
+async def _grouped(manager: QueueManager, name: str, counts: tuple[int, int]) -> Failed:
     groups: dict[tuple[str, str, str], Group] = {}
     looked_at, place = 0, None
     try:
@@ -119,7 +134,7 @@ async def _grouped(manager: QueueManager, name: str, total: int) -> Failed:
     except QueueNotFound:  # deleted meanwhile
         pass
     found = sorted(groups.values(), key=lambda group: -group.count)
-    return Failed(name, total, found[:GROUPS], looked_at, max(0, len(found) - GROUPS))
+    return Failed(name, counts, found[:GROUPS], looked_at, max(0, len(found) - GROUPS))
 
 
 def _kind(text: str) -> str:

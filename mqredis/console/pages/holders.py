@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from starlette.responses import Response
 
+from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.models import LockInfo
-from mqredis.models.inspection import ClaimInfo
+from mqredis.models.inspection import ClaimInfo, Page, SessionInfo, TransactionInfo
 from mqredis.operations import inspection
-from mqredis.operations.publications import publications
+from mqredis.operations.publications import Publication, publications
 
 # Rows on one page; queues whose locks one page shows.
 ROWS, QUEUES = 100, 40
 
 
+@dataclass(frozen=True)
+class InFlight:
+    """Locked messages, transactions, claims, publications, and readers that wait."""
+
+    locks: list[LockInfo]
+    # Where the next page begins; None: this is the last one.
+    following: str | None
+    locked: int
+    claims: list[ClaimInfo]
+    transactions: Page[TransactionInfo]
+    publications: list[Publication]
+    # Sessions, queues, and the number of readers there.
+    waiting: list[tuple[SessionInfo, str, int]]
+
+
 async def in_flight(visit: Visit) -> Response:
-    """Locked messages of one queue page by page, or the first of each queue; transactions, claims, publications, and
-    readers that wait."""
-    state = await visit.console.overview(visit.name).state(fresh=True)
-    manager = await visit.manager()
-    workers = (await visit.console.workers(visit.name).state(fresh=True)).workers
-    name, following = visit.query.get("queue", ""), None
+    """Locked messages of one queue page by page, or the first of each queue; and everything else that is under way."""
+    found = await visit.reading(_in_flight)
+    return visit.page(
+        "in_flight.html",
+        found=found,
+        queue=visit.query.get("queue", ""),
+        following=found.following and visit.here(after=found.following),
+    )
+
+
+async def _in_flight(console: Console, manager_name: str, query: dict[str, str], _: object) -> InFlight:
+    state = await console.overview(manager_name).state(fresh=True)
+    manager = await console.managers.get(manager_name)
+    workers = (await console.workers(manager_name).state(fresh=True)).workers
+    name, following = query.get("queue", ""), None
     locks: list[LockInfo] = []
     if name:
-        after = visit.query.get("after") or None
-        page = await manager.run(inspection.locks(manager.context, name, after, ROWS, workers))
+        page = await manager.run(
+            inspection.locks(manager.context, name, query.get("after") or None, ROWS, workers)
+        )
         locks += page.items
         following = page.next
     else:
@@ -37,16 +65,14 @@ async def in_flight(visit: Visit) -> Response:
     for row in state.queues.values():
         if row.depth.claimed and name in ("", row.depth.name) and len(claims) < ROWS:
             claims += await manager.claims(row.depth.name)
-    return visit.page(
-        "in_flight.html",
-        locks=locks,
-        queue=name,
-        following=following and visit.here(after=following),
-        locked=sum(row.depth.locked - row.depth.claimed for row in state.queues.values()),
-        claims=claims,
-        transactions=await manager.transactions(),
-        publications=await manager.run(publications(manager.context)),
-        waiting=[
+    return InFlight(
+        locks,
+        following,
+        sum(row.depth.locked - row.depth.claimed for row in state.queues.values()),
+        claims,
+        await manager.transactions(),
+        await manager.run(publications(manager.context)),
+        [
             (session, queue, count)
             for session in await manager.sessions(limit=ROWS)
             for queue, count in sorted(session.waiting.items())
@@ -57,6 +83,10 @@ async def in_flight(visit: Visit) -> Response:
 
 async def clients(visit: Visit) -> Response:
     """The sessions of clients."""
-    manager = await visit.manager()
-    page = await manager.sessions(after=visit.query.get("after") or None, limit=ROWS)
+    page = await visit.reading(_sessions)
     return visit.page("clients.html", sessions=page, following=page.next and visit.here(after=page.next))
+
+
+async def _sessions(console: Console, name: str, query: dict[str, str], _: object) -> Page[SessionInfo]:
+    manager = await console.managers.get(name)
+    return await manager.sessions(after=query.get("after") or None, limit=ROWS)

@@ -50,8 +50,7 @@ async def queue(visit: Visit) -> Response:
     chosen = visit.query.get("span", "")
     span = SPANS.get(chosen, SPANS["hour"])
     # An update of the live part has no charts: a period takes minutes.
-    live = "hx-request" in visit.request.headers
-    history = None if live else await manager.history(name, since=span.since, step=span.step)
+    history = None if visit.updates else await manager.history(name, since=span.since, step=span.step)
     parent = name.partition(";")[0]
     working = await visit.console.workers(visit.name).state(fresh="done" in visit.query)
     whole = [await manager.queue_info(parent)] if parent != SYSTEM else []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.models import StoredMessage
 
@@ -14,19 +16,36 @@ ROWS, QUEUES = 100, 40
 _LATE = datetime.max.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class Scheduled:
+    """Messages that wait, and where the next page of them begins; None: this is the last one."""
+
+    found: list[StoredMessage]
+    following: str | None
+    # Of all queues.
+    delayed: int
+
+
 async def scheduled(visit: Visit) -> Response:
     """Delayed and resting messages of one queue page by page, or the first ones of each queue, by their time."""
-    state = await visit.console.overview(visit.name).state(fresh=True)
-    manager = await visit.manager()
-    name, following = visit.query.get("queue", ""), None
+    page = await visit.reading(_scheduled)
+    return visit.page(
+        "scheduled.html",
+        found=page.found,
+        queue=visit.query.get("queue", ""),
+        following=page.following and visit.here(after=page.following),
+        delayed=page.delayed,
+    )
+
+
+async def _scheduled(console: Console, manager_name: str, query: dict[str, str], _: object) -> Scheduled:
+    state = await console.overview(manager_name).state(fresh=True)
+    manager = await console.managers.get(manager_name)
+    name, following = query.get("queue", ""), None
     found: list[StoredMessage] = []
     if name:
-        page = await manager.scheduled(
-            name,
-            selector=visit.query.get("selector") or None,
-            after=visit.query.get("after") or None,
-            limit=ROWS,
-        )
+        selector, after = query.get("selector") or None, query.get("after") or None
+        page = await manager.scheduled(name, selector=selector, after=after, limit=ROWS)
         found += page.items
         following = page.next
     else:
@@ -34,10 +53,4 @@ async def scheduled(visit: Visit) -> Response:
         for each in waiting[:QUEUES]:
             found += await manager.scheduled(each, limit=max(1, ROWS // len(waiting)))
         found.sort(key=lambda stored: stored.due_at or _LATE)
-    return visit.page(
-        "scheduled.html",
-        found=found,
-        queue=name,
-        following=following and visit.here(after=following),
-        delayed=sum(row.depth.delayed for row in state.queues.values()),
-    )
+    return Scheduled(found, following, sum(row.depth.delayed for row in state.queues.values()))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
+from mqredis.models.schedule import ScheduleInfo
 
 
 async def schedules(visit: Visit) -> Response:
     """Every schedule with its times."""
-    manager = await visit.manager()
-    return visit.page("schedules.html", schedules=await manager.schedules())
+    return visit.page("schedules.html", schedules=await visit.reading(_schedules))
+
+
+async def _schedules(console: Console, name: str, _: dict[str, str], __: object) -> list[ScheduleInfo]:
+    return await (await console.managers.get(name)).schedules()

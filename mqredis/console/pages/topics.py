@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
+from mqredis.models import QueueDepth, Subscription
+
+# A topic and its subscriptions.
+Topic = tuple[QueueDepth, list[Subscription]]
 
 
 async def topics(visit: Visit) -> Response:
     """Every topic with its subscriptions."""
-    state = await visit.console.overview(visit.name).state(fresh=True)
-    manager = await visit.manager()
-    found = [
-        (row.depth, await manager.subscriptions(row.depth.name)) for row in state.rows if row.depth.topic
-    ]
-    return visit.page("topics.html", topics=found)
+    return visit.page("topics.html", topics=await visit.reading(_topics))
+
+
+async def _topics(console: Console, name: str, _: dict[str, str], __: object) -> list[Topic]:
+    state = await console.overview(name).state(fresh=True)
+    manager = await console.managers.get(name)
+    return [(row.depth, await manager.subscriptions(row.depth.name)) for row in state.rows if row.depth.topic]

@@ -13,8 +13,9 @@
       down.hidden = true;
       const live = document.getElementById("live");
       const selection = document.getSelection();
-      // A text that is being selected would lose its selection.
-      if (selection.isCollapsed || !live.contains(selection.anchorNode)) htmx.trigger(live, "tick");
+      // A text that is being selected would lose its selection, and a button would move away from under the pointer.
+      const selecting = !selection.isCollapsed && live.contains(selection.anchorNode);
+      if (!selecting && !live.querySelector(".buttons:hover")) htmx.trigger(live, "tick");
     });
     source.addEventListener("down", () => { down.hidden = false; });
     source.addEventListener("error", () => { down.hidden = false; });
@@ -23,6 +24,15 @@
     if (source) source.close();
     source = null;
   };
+
+  // A table that is wider than the page keeps its place in an update.
+  const places = new Map();
+  document.addEventListener("htmx:beforeSwap", () => {
+    for (const table of document.querySelectorAll("#live .table[id]")) places.set(table.id, table.scrollLeft);
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    for (const table of document.querySelectorAll("#live .table[id]")) table.scrollLeft = places.get(table.id) || 0;
+  });
 
   if (root) {
     document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
