@@ -33,6 +33,8 @@ _STOP_SECONDS = 10.0
 _SNAPSHOTS = "86400 1"
 # sockaddr_un takes 108 bytes on Linux and 104 on macOS, the closing zero included.
 _LONGEST_SOCKET_PATH = 103
+# The function libraries of this release, before any test changes a script.
+LIBRARIES = frozenset(library.title for library in scripts.libraries())
 
 
 class ServerMissing(RuntimeError):
@@ -173,7 +175,7 @@ class RedisServer:
             client.config_set("maxmemory", self.options.get("maxmemory", "0"))
             client.flushall()
             # FLUSHALL keeps functions: the doctor would report those of a test that had changed a script.
-            known = {library.title for library in scripts.libraries()}
+            known = LIBRARIES
             with contextlib.suppress(redis.ResponseError):  # before Redis 7
                 for library in client.execute_command("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"):
                     if (name := libraries.library_name(library)) not in known:
