@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
+import ssl
 import threading
 import time
 from collections import deque
@@ -17,7 +17,9 @@ from kombu.utils.scheduling import cycle_by_name
 
 import mqredis
 from mqredis.commands.settlement import COMMIT
-from mqredis.errors import MqError, QueueNotAvailable, QueueNotFound
+from mqredis.drivers.net.redaction import mask_passwords
+from mqredis.drivers.net.urls import SSL_OPTIONS
+from mqredis.errors import InvalidArgument, MqError, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.channel import Channel
 from mqredis.kombu.fetcher import Fetcher, Requests, fetch
 from mqredis.kombu.store import Locks, Store
@@ -30,10 +32,8 @@ log = logging.getLogger("mqredis.kombu")
 LEASE_SECONDS = 30.0
 # How long a consumer that may not receive sleeps before it looks at its limits again.
 _NO_CREDIT_SECONDS = 1.0
-# Passwords in an address: between the user's name and the last @ before the path, and in the query.
-_SECRET = re.compile(r"(://[^:/@]*:)[^/?]*@")
-_QUERY_SECRET = re.compile(r"([?&][a-z_]*password=)[^&]*")
-_SSL = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers")
+# Names of modes of verification, which Celery's users give as constants of ssl.
+_VERIFY = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "optional", ssl.CERT_REQUIRED: "required"}
 
 
 class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
@@ -78,7 +78,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """The address without passwords, for addresses that kombu does not parse."""
         if not include_password:
-            uri = _QUERY_SECRET.sub(rf"\1{mask}", _SECRET.sub(rf"\1{mask}@", uri))
+            uri = mask_passwords(uri, mask)
         return f"mqredis+{uri}"
 
     # ---- connections -----------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         database = str(client.virtual_host or "").strip("/") or "0"
         query = ""
         if isinstance(client.ssl, dict):
-            query = "?" + urlencode({name: client.ssl[name] for name in _SSL if client.ssl.get(name)})
+            query = "?" + urlencode(_ssl_options(client.ssl))
         scheme = "rediss" if client.ssl else "redis"
         return f"{scheme}://{login}{host}:{client.port or self.default_port}/{database}{query}"
 
@@ -231,3 +231,16 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         if self._fetcher is not None:
             self._fetcher.close()
         self._fetcher = Fetcher(self, loop)
+
+
+def _ssl_options(given: dict[str, Any]) -> dict[str, object]:
+    """Options of a rediss URL from ``broker_use_ssl``; None stands for the default. Raises InvalidArgument."""
+    if unknown := sorted(map(str, given.keys() - set(SSL_OPTIONS))):
+        raise InvalidArgument(
+            f"unknown option {unknown[0]!r:.60} in broker_use_ssl; known options: {' '.join(SSL_OPTIONS)}"
+        )
+    options = {name: value for name, value in given.items() if value is not None}
+    verify = options.get("ssl_cert_reqs")
+    if isinstance(verify, ssl.VerifyMode):
+        options["ssl_cert_reqs"] = _VERIFY[verify]
+    return options

@@ -22,8 +22,13 @@ def address(text: str) -> tuple[str, int]:
 
 
 def with_port_offset(text: str, offset: int) -> str:
-    """The address of another process of the same worker, whose port is higher by ``offset``. Raises InvalidArgument."""
+    """The address of another process of the same worker, whose port is higher by ``offset``. Raises InvalidArgument.
+
+    Port 0, any free one, stays 0.
+    """
     host, port = address(text)
+    if port == 0:
+        return text
     return "{}:{}".format(*address(f"{host}:{port + offset}"))
 
 

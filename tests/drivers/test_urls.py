@@ -133,6 +133,19 @@ def test_what_a_form_ignores_is_refused(url: str, advice: str) -> None:
         parse(url)
 
 
+@pytest.mark.parametrize("form", ["redis", "redis+sentinel", "redis+cluster", "rediss+sentinel"])
+@pytest.mark.parametrize("path", ["", "/m", "/0", "/m/0"])
+def test_password_with_a_slash_behind_digits_is_refused_and_not_shown(form: str, path: str) -> None:
+    with pytest.raises(InvalidArgument, match="write / as %2F in a password") as caught:
+        parse(f"{form}://user:26/canary@host{path}")
+    assert "canary" not in str(caught.value)
+
+
+def test_name_of_a_primary_and_path_of_a_socket_may_hold_an_at_sign() -> None:
+    assert parse("redis+sentinel://host/a%40b/0").name == "a@b"
+    assert parse("unix:///run/a@b.sock").options["path"] == "/run/a@b.sock"
+
+
 @pytest.mark.parametrize("thing", [None, 7, object()])
 def test_target_of_another_type_is_refused(thing: object) -> None:
     with pytest.raises(InvalidArgument):

@@ -215,6 +215,7 @@ def test_metrics_addresses_are_parsed_and_get_port_offsets(wrong):
     assert address("9465") == ("127.0.0.1", 9465)
     assert address("[::]:9465") == ("[::]", 9465)
     assert with_port_offset("0.0.0.0:9465", 3) == "0.0.0.0:9468"
+    assert with_port_offset("0", 2) == "0"
     with pytest.raises(mqredis.InvalidArgument):
         with_port_offset("0.0.0.0:65535", 1)
     with pytest.raises(mqredis.InvalidArgument):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+
 import kombu
 import pytest
 
 import mqredis
+from mqredis.drivers.net.urls import parse
 from tests.transport.kit import get, info
 
 
@@ -27,6 +30,11 @@ from tests.transport.kit import get, info
             "redis+sentinel://:p@a:1,b:2/main/0?sentinel_password=x&db=1",
             "mqredis+redis+sentinel://:**@a:1,b:2/main/0?sentinel_password=**&db=1",
         ),
+        (
+            "mqredis+redis://u:26/x@h/0?ssl_password=a%26b",
+            "redis://u:26/x@h/0?ssl_password=a%26b",
+            "mqredis+redis://u:**@h/0?ssl_password=**",
+        ),
     ],
 )
 def test_broker_url_is_translated_and_redacted(given, url, shown):
@@ -40,6 +48,27 @@ def test_broker_url_is_translated_and_redacted(given, url, shown):
 def test_ssl_setting_becomes_a_rediss_url():
     connection = kombu.Connection("mqredis://h/1", ssl={"ssl_ca_certs": "/ca.pem"})
     assert connection.transport.url() == "rediss://h:6379/1?ssl_ca_certs=%2Fca.pem"
+
+
+@pytest.mark.parametrize(
+    "options, query",
+    [
+        ({"ssl_check_hostname": False, "ssl_ca_certs": None}, "ssl_check_hostname=False"),
+        ({"ssl_cert_reqs": ssl.CERT_NONE}, "ssl_cert_reqs=none"),
+        ({"ssl_cert_reqs": "optional", "ssl_password": "a&b"}, "ssl_cert_reqs=optional&ssl_password=a%26b"),
+    ],
+)
+def test_no_ssl_option_is_ignored(options, query):
+    url = kombu.Connection("mqredis://h/1", ssl=options).transport.url()
+    assert url == f"rediss://h:6379/1?{query}"
+    parsed = parse(url).options
+    assert parsed["ssl_check_hostname"] is (options.get("ssl_cert_reqs") == "optional")
+
+
+def test_unknown_ssl_option_is_refused():
+    connection = kombu.Connection("mqredis://h/1", ssl={"ca_certs": "/ca.pem"})
+    with pytest.raises(mqredis.InvalidArgument, match="unknown option 'ca_certs' in broker_use_ssl"):
+        connection.transport.url()
 
 
 def test_fanout_is_durable_and_shared(connect):

@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 # Up to the last @ of the word, since a password may hold any character that its writer forgot to quote.
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
+# The same with the name of the user apart, up to its colon.
+_PASSWORD = re.compile(r"(?<=://)([^:@\s]*:)\S*@")
 _QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
 
 
@@ -19,3 +21,8 @@ def redact(text: object, *secrets: str | None) -> str:
     for form in sorted(forms, key=len, reverse=True):  # one secret may be part of another
         out = out.replace(form, "***")
     return out
+
+
+def mask_passwords(url: str, mask: str) -> str:
+    """The URL with ``mask`` in place of each password. The name of the user is shown."""
+    return _QUERY.sub(rf"\1{mask}", _PASSWORD.sub(rf"\1{mask}@", url))

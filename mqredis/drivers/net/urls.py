@@ -37,6 +37,7 @@ _OPTIONS: dict[str, type] = {
     "ssl_check_hostname": bool,
     "ssl_ciphers": str,
 }
+SSL_OPTIONS = tuple(name for name in _OPTIONS if name.startswith("ssl_"))
 
 
 @dataclass(slots=True)
@@ -154,6 +155,8 @@ def _split(rest: str) -> tuple[str, str, dict[str, Any]]:
             options["username"] = unquote(user)
         if colon and password:
             options["password"] = unquote(password)
+    if address and "@" in parts.path:  # the path may be a part of a password, and would be shown
+        raise _error("it holds '@' behind the host; write / as %2F in a password, and @ as %40 in a name")
     return address, unquote(parts.path), options
 
 
