@@ -6,7 +6,7 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
--- ARGV[4] mode  take | lock | tx; or "next", behind which only a lease in ms, a fence and an id are: lock one, commit that
+-- ARGV[4] mode  take | lock | tx
 -- ARGV[5] count  messages at most
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
@@ -44,11 +44,7 @@
 --- require lazy "waiting/handoff"
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local at, member, ticket, match, runs = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or "", { nil }
-if mode == "next" then
-  mode, count, owner, grant, runs = "lock", "1", "", ARGV[5], { "c", ARGV[6], ARGV[7] }
-elseif ARGV[13] then
-  runs = { unpack(ARGV, 13) }
-end
+if ARGV[13] then runs = { unpack(ARGV, 13) } end
 local waits = member ~= ""
 
 local reply = context.open(waits)

@@ -9,7 +9,7 @@ from typing import Any
 from mqredis.codec import Raw, Rows
 from mqredis.commands.address import Address
 from mqredis.commands.replies import OK, check, number, text
-from mqredis.commands.settlement import COMMIT, Lost
+from mqredis.commands.settlement import Lost
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import error_for
 from mqredis.models.lookup_ids import SIZE, checked_ids
@@ -137,27 +137,20 @@ def receive(
     """
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
     many = "1" if count == 1 else str(count)
-    args: tuple[Arg, ...]
-    if cursor or member or match or len(settle) > 3:
-        runs = str(len(settle) // 3)
-        args = (queue.generation, mode, many, owner, grant, cursor, member, ticket, match, runs, *settle)
-    elif not settle:  # what is empty at the end is left out
-        args = (queue.generation, mode, many, owner, grant)
-    elif mode == "lock" and count == 1 and settle[0] == COMMIT and len(settle[2]) == SIZE:
-        args = (queue.generation, "next", grant, settle[1], settle[2])
-    else:
-        args = (queue.generation, mode, many, owner, grant, "", "", "", b"", "1", *settle)
+    args: tuple[Arg, ...] = (queue.generation, mode, many, owner, grant)
+    if cursor or member or match or settle:
+        args += (cursor, member, ticket, match, str(len(settle) // 3), *settle)
     return Call("receive", queue.call, args, _parse_receive)
 
 
 def settles(args: Sequence[Arg]) -> bool:
     """Do the arguments of receive bring settlements?"""
-    return args[1] == "next" or (len(args) > 9 and args[9] != "0")
+    return len(args) > 9 and args[9] != "0"
 
 
 def locks(call: Call[Any]) -> bool:
     """Is it a look that locks what it finds?"""
-    return call.script in ("receive", "lookup") and call.args[1] in ("lock", "next")
+    return call.script in ("receive", "lookup") and call.args[1] == "lock"
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:
