@@ -13,7 +13,7 @@ from mqredis import BrokerUnavailable, Settings
 from mqredis.drivers.net import pool
 from tests.drivers.kit import until
 from tests.matching.kit import Broker, Loop
-from tests.support.relay import Compass
+from tests.support.relay import FakeSentinel
 from tests.support.server import RedisServer, server_version
 
 Start = Callable[..., RedisServer]
@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds"
 class Pair:
     """A primary and its replica, both with an append-only file, and the address that Sentinel reports."""
 
-    def __init__(self, start: Start, sentinel: Compass) -> None:
+    def __init__(self, start: Start, sentinel: FakeSentinel) -> None:
         # With "everysec" the log of a killed server may lack acknowledged changes.
         log = {"appendfsync": "always", "repl-diskless-sync-delay": "0"}
         self.old = start(aof=True, tcp=True, options=log)
@@ -66,7 +66,7 @@ needs_refusals = pytest.mark.skipif(
 
 @pytest.fixture
 def pair(start_server: Start) -> Iterator[Pair]:
-    with Compass() as sentinel:
+    with FakeSentinel() as sentinel:
         yield Pair(start_server, sentinel)
 
 
@@ -180,9 +180,9 @@ def test_reader_that_moved_to_the_new_primary_is_woken_there(pair: Pair, broker:
 
 
 @pytest.fixture
-def others(pair: Pair) -> Iterator[list[Compass]]:
+def others(pair: Pair) -> Iterator[list[FakeSentinel]]:
     """Two more Sentinels, queried first, which keep reporting the old primary."""
-    with Compass() as first, Compass() as second:
+    with FakeSentinel() as first, FakeSentinel() as second:
         for each in (first, second):
             each.primary = pair.old.port
         ports = [each.port for each in (first, second, pair.sentinel)]
@@ -191,7 +191,7 @@ def others(pair: Pair) -> Iterator[list[Compass]]:
 
 
 def test_client_follows_the_sentinel_with_the_newest_epoch(
-    pair: Pair, others: list[Compass], broker: Broker, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, others: list[FakeSentinel], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failover the Sentinel that carried it out is for a moment the only one that names the new primary."""
     monkeypatch.setattr(pool, "PROBE_AFTER_SECONDS", 0.0)
@@ -210,7 +210,7 @@ def test_client_follows_the_sentinel_with_the_newest_epoch(
 
 
 def test_sentinels_without_an_epoch_or_a_reply_do_not_block_a_call(
-    pair: Pair, others: list[Compass], broker: Broker
+    pair: Pair, others: list[FakeSentinel], broker: Broker
 ) -> None:
     pair.sentinel.epoch, others[1].silent = None, True
     queue = broker.handle(connect_timeout_seconds=100, reply_timeout_seconds=100, **QUICK)

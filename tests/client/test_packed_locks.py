@@ -1,4 +1,4 @@
-"""Packed locks: the locks of one call are stored as one entry (lua/core/locks.lua), invisible to callers.
+"""PackedLock locks: the locks of one call are stored as one entry (lua/core/locks.lua), invisible to callers.
 
 The entry is in the queue header, or in a field of its own ("beside" the header) if it is too long.
 """
@@ -18,14 +18,14 @@ from tests.support.backend import Backend
 from tests.support.counts import (
     MOST,
     ROOM,
-    Packed,
+    PackedLock,
     count,
-    line,
+    header,
     lock_texts,
     meta_of,
     packed_locks,
     set_count,
-    set_line,
+    set_header,
 )
 
 Held = list[mqredis.LockedMessage]
@@ -43,7 +43,7 @@ class LockedQueue:
         (key,) = self.raw.keys(f"mq:*:q:q:{part}")
         return str(key.decode())
 
-    def locks(self) -> list[Packed]:
+    def locks(self) -> list[PackedLock]:
         """The packed locks; checks that those beside the header are counted and that no other is stored."""
         found = packed_locks(self.raw, self.key("q"))
         beside = sorted(b"lock:" + lock.fence for lock in found if lock.beside)
@@ -67,7 +67,7 @@ class LockedQueue:
     def header_full(self) -> Iterator[None]:
         """Fill the header, so that even the lock of a single message is stored beside it."""
         others = []
-        while line(self.raw, self.key("q")).room():
+        while header(self.raw, self.key("q")).room():
             self.queue.send(b"other", priority=7)
             others.append(self.queue.lock(0, lease=600))
         yield
@@ -356,7 +356,7 @@ def test_number_of_packed_locks_is_limited(locked_queue: LockedQueue, size: int)
     locked_queue.queue.lock_many(2)
     locked_queue.queue.send_many([b"x"] * 150)
     batches = [locked_queue.queue.lock_many(size) for _ in range(60)]
-    entries = line(locked_queue.raw, locked_queue.key("q")).locks
+    entries = header(locked_queue.raw, locked_queue.key("q")).locks
     single = [at for at, entry in enumerate(entries) if b"," in entry]
     assert sorted(locked_queue.beside()) == sorted([3, 2] + [size] * (MOST - 2))
     assert locked_queue.raw.zcard(locked_queue.key("l")) == (30 - len(single)) * size, "each by itself"
@@ -421,14 +421,14 @@ def test_commit_with_the_fence_of_another_lock_is_lost(locked_queue: LockedQueue
 
 @EACH
 def test_expired_lease_releases_packed_locks(locked_queue: LockedQueue) -> None:
-    """Packed locks set the queue's next timer, as single locks do; the next call ends them."""
+    """PackedLock locks set the queue's next timer, as single locks do; the next call ends them."""
     key, locks = locked_queue.key("q"), locked_queue.locks()
     earliest = min(int(lock.deadline) for lock in locks)
     # A bucket of the queue's statistics, of 5 minutes, may end before the lease does.
     assert locked_queue.count("due") in (earliest, earliest - earliest % 300_000)
-    over, changed = [replace(lock, deadline=b"1000") for lock in locks], line(locked_queue.raw, key)
+    over, changed = [replace(lock, deadline=b"1000") for lock in locks], header(locked_queue.raw, key)
     changed.locks = [lock.entry for lock in over]
-    set_line(locked_queue.raw, key, changed)
+    set_header(locked_queue.raw, key, changed)
     for lock in over:
         if lock.beside:
             locked_queue.raw.hset(meta_of(key), lock.field, lock.text)

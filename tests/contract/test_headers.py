@@ -173,8 +173,8 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
         monitor.sendall(b"MONITOR\r\n")
         lines = monitor.makefile("r", encoding="latin-1", newline="\r\n")
         assert lines.readline() == "+OK\r\n"
-        walk = threading.Thread(target=_walk, args=(redis_server,))
-        walk.start()
+        scan = threading.Thread(target=_scan, args=(redis_server,))
+        scan.start()
         declared: set[str] = set()
         for line in lines:
             words = _WORD.findall(line)
@@ -188,12 +188,12 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
             for key in touched(words):
                 if key not in declared and not key.startswith("mq:{spy}:wake:"):
                     strays.add((words[0], key))
-        walk.join(30)
+        scan.join(30)
     assert scripts_seen > 100
     assert not strays
 
 
-def _walk(server: RedisServer) -> None:
+def _scan(server: RedisServer) -> None:
     with server.client() as raw:
         try:
             with mqredis.connect(server.url, manager="spy", settings=Settings(test_clock=True)) as qm:

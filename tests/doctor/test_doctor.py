@@ -12,7 +12,7 @@ from mqredis.commands import doctor as commands
 from mqredis.keys import ManagerKeys
 from tests.doctor.conftest import GHOST, Store
 from tests.support.backend import Backend
-from tests.support.counts import count, line, lock_texts, packed_locks, set_count, set_line
+from tests.support.counts import count, header, lock_texts, packed_locks, set_count, set_header
 
 
 def test_a_healthy_store_has_no_findings(full: Store) -> None:
@@ -177,9 +177,9 @@ def test_repair_of_an_unreadable_header_recounts_and_releases_the_locks(
 def test_repair_of_one_unreadable_lock_keeps_the_others(store: Store) -> None:
     locks = locked(store)
     key = store.key("plain.q")
-    damaged = line(store.raw, key)
+    damaged = header(store.raw, key)
     damaged.locks[1] = damaged.locks[1][:-1]  # of an id that is too short
-    set_line(store.raw, key, damaged)
+    set_header(store.raw, key, damaged)
     assert "position.lost" in store.codes()
     store.qm.doctor(repair=True)
     assert store.codes() == set()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doctor.conftest import GHOST, Store
 from tests.support.buckets import BUCKET, begin_bucket
-from tests.support.counts import Line, line, set_config, set_count, set_line
+from tests.support.counts import Header, header, set_config, set_count, set_header
 
 Fault = Callable[[Store], object]
 # An entry of a trail.
@@ -66,11 +66,11 @@ def _quota_in_config(store: Store) -> None:
     store.raw.hset(key, "config", config + b"9")
 
 
-def _header_change(name: str, change: Callable[[Line], None]) -> Fault:
+def _header_change(name: str, change: Callable[[Header], None]) -> Fault:
     def fault(p: Store) -> None:
-        changed = line(p.raw, p.key(name))
+        changed = header(p.raw, p.key(name))
         change(changed)
-        set_line(p.raw, p.key(name), changed)
+        set_header(p.raw, p.key(name), changed)
 
     return fault
 
@@ -257,10 +257,10 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("timers looked at too late", _count("orders.q", "due", 1 << 50), "queue.due", True),
     ("timers never looked at", _count("tx.q", "due", -1), "queue.due", True),
     ("nobody rings", lambda p: p.raw.zadd(p.key("orders.w"), {"1.1 D k0 -": 1}), "queue.waiting", True),
-    ("line of words", _replace_header("orders", "hello"), "counter.queue", True),
-    ("line of a lock", _replace_header("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
-    ("line without counts", _replace_header("tx", "2|t|4194304|||0"), "counter.queue", True),
-    ("no line", lambda p: p.raw.hdel(p.key("meta"), p.key("orders.q")), "counter.queue", True),
+    ("header of words", _replace_header("orders", "hello"), "counter.queue", True),
+    ("header with a damaged lock", _replace_header("orders", "1||4194304|||0 1 16 0 -1 0 0x"), "counter.queue", True),
+    ("header without counts", _replace_header("tx", "2|t|4194304|||0"), "counter.queue", True),
+    ("no header", lambda p: p.raw.hdel(p.key("meta"), p.key("orders.q")), "counter.queue", True),
     ("header of no queue", _replace_header("ghost", "9||9|||0 0 0 0 -1 0 0"), "queue.header", True),
     ("header of no queue, of words", _replace_header("ghost", "hello"), "queue.header", True),
     (
@@ -372,7 +372,7 @@ def test_queues_are_listed_after_the_clock_field_was_lost(full: Store) -> None:
     assert len(full.qm.queues()) == 3
 
 
-@pytest.mark.parametrize("name", ["timers never looked at", "line of a lock"])
+@pytest.mark.parametrize("name", ["timers never looked at", "header with a damaged lock"])
 def test_repair_sets_the_timer_for_the_end_of_the_statistics_bucket(
     store: Store, request: pytest.FixtureRequest, name: str
 ) -> None:

@@ -11,7 +11,7 @@ from mqredis.commands import read
 from mqredis.commands.filters import Filter
 from mqredis.steps import perform
 from tests.matching.kit import drain
-from tests.support.counts import line, set_reach
+from tests.support.counts import header, set_reach
 
 C = Match(correlation_id="c")
 TEXT = Filter(C).text()
@@ -44,7 +44,7 @@ class Kit:
         """The id up to which the index is complete; the correlation id instead if the message still exists."""
         upto = self.raw.hget(self.key(queue, "q"), "index")
         record = self.raw.hget(self.key(queue, "m"), upto) if self.raw.keys(f"mq:*:q:{queue}:m") else None
-        assert line(self.raw, self.key(queue, "q")).config.rpartition(b"|")[2] == upto
+        assert header(self.raw, self.key(queue, "q")).config.rpartition(b"|")[2] == upto
         return str((record.partition(b"\3c")[2][1:].partition(b"\0")[0] if record else upto).decode())
 
     def set_index_fields(self, index: str, upto: str | None = None) -> None:

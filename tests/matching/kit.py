@@ -40,7 +40,7 @@ class Loop:
         self.loop.close()
 
 
-class Twin:
+class BlockingFacade:
     """An object of the asyncio interface with blocking methods."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
@@ -61,7 +61,7 @@ class Twin:
     def _wrap(self, value: Any) -> Any:
         handles = (twin.Queue, twin.Transaction, twin.LockedMessage)
         more = (twin.Browser, twin.Cursor, twin.GroupWriter)
-        return Twin(value, self._loop) if isinstance(value, (*handles, *more)) else value
+        return BlockingFacade(value, self._loop) if isinstance(value, (*handles, *more)) else value
 
     def __iter__(self) -> Iterator[Any]:
         async def collect() -> list[Any]:
@@ -112,7 +112,7 @@ class Broker:
             client: Any = mqredis.connect(self.url, manager=self.manager, settings=chosen)
         else:
             asynchronous = twin.connect
-            client = Twin(
+            client = BlockingFacade(
                 self.loop.call(lambda: asynchronous(self.url, manager=self.manager, settings=chosen)),
                 self.loop,
             )

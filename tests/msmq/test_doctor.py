@@ -7,7 +7,7 @@ import pytest
 import mqredis
 from mqredis import Settings
 from mqredis.keys import QUEUE_COUNTS
-from tests.support.counts import line, set_config, set_count
+from tests.support.counts import header, set_config, set_count
 
 
 @pytest.fixture
@@ -97,14 +97,14 @@ def test_doctor_rebuilds_the_header_of_a_repaired_field(qm, redis_server):
     qm.create_queue("q", retry=mqredis.RetryPolicy(immediate=0, cycles=1))
     with redis_server.client() as client:
         key = "mq:{ill}:q:q:q"
-        config = line(client, key).config
+        config = header(client, key).config
         without = config.replace(b"r", b"", 1)
         assert without != config
         client.hset(key, "flags", client.hget(key, "flags").replace(b"r", b""))
         set_config(client, key, without)
         assert codes(qm) == ["retry.flag"]
         qm.doctor(repair=True)
-        assert line(client, key).config == config
+        assert header(client, key).config == config
     assert codes(qm) == []
     q = qm.open("q")
     q.send(b"rests")

@@ -15,7 +15,7 @@ from tests.property.fixed_clock import KEYS, START, Store
 from tests.support.backend import Backend
 
 
-class Clocked:
+class FixedClockCalls:
     """The database, its clock, and a few calls."""
 
     def __init__(self, backend: Backend, seed: int) -> None:

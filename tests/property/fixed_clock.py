@@ -7,7 +7,7 @@ from typing import Any
 from mqredis import scripts
 from mqredis.keys import ManagerKeys
 from mqredis.steps import Call
-from tests.support.counts import MOST, ROOM, Line
+from tests.support.counts import MOST, ROOM, Header
 
 KEYS = ManagerKeys("fixed")
 _META = KEYS.admin().keys[0].encode()
@@ -53,27 +53,27 @@ class Store:
         for key in [key for key in found if key.endswith(b":q")]:
             self.together += unpack(found, key)
         texts = [name for name in found.get(_META, {}) if name.startswith(b"lock:")]
-        assert not texts, "texts of locks that no line names"
+        assert not texts, "texts of locks that no header names"
         return found
 
 
 def unpack(found: dict[bytes, Any], key: bytes) -> int:
     """Give the packed locks of a queue, by its first key, their states and elements; how many there were."""
     meta, stem = found[_META], key[:-1]
-    line = Line.parse(meta[key])
-    packed, marks = line.packed(meta), int(line.counts[-1])
+    header = Header.parse(meta[key])
+    packed, marks = header.packed(meta), int(header.counts[-1])
     beside = [lock for lock in packed if lock.beside]
     assert marks // 4 == len(beside) <= MOST
     if not packed:
         return 0
     for at, lock in enumerate(packed):
-        assert lock.beside or len(b" ".join([b"", *line.locks[:at]])) < ROOM, (
-            "the line had no room for another"
+        assert lock.beside or len(b" ".join([b"", *header.locks[:at]])) < ROOM, (
+            "the header had no room for another"
         )
     for lock in beside:
         del meta[lock.field]
-    line.counts[-1], line.locks = b"%d" % (marks % 4), []
-    meta[key] = line.text()
+    header.counts[-1], header.locks = b"%d" % (marks % 4), []
+    meta[key] = header.text()
     states, locks = found.setdefault(stem + b"s", {}), found.setdefault(stem + b"l", [])
     count = 0
     for lock in packed:

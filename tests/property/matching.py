@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from mqredis.models import Grouping, Mark, Match, Message, Outgoing, Seek
 from mqredis.models.message import Origin, read_message
+from tests.property.random_steps import RandomSteps
 from tests.property.steps import Runner
-from tests.property.walk import Walker
 
 _SELECTORS = (
     "colour = 'red'", "size > 1", "colour = 'red' OR size BETWEEN 1 AND 2", "NOT (colour = 'blue')",
@@ -27,7 +27,7 @@ _GROUPINGS = (_L, _L, _L | _A, _L | _C, _L | _A | _C, _A, _S, _C, _A | _S)
 
 
 class MatchingRunner(Runner):
-    """Carries out what :class:`MatchingWalker` draws."""
+    """Carries out what :class:`RandomMatchingSteps` draws."""
 
     queue_properties: ClassVar[dict[str, dict[str, Any]]] = _QUEUES
     subqueues: ClassVar[tuple[str, ...]] = ("turns;s",)
@@ -144,7 +144,7 @@ class MatchingRunner(Runner):
         return Match(**given) if given else None
 
 
-class MatchingWalker(Walker):
+class RandomMatchingSteps(RandomSteps):
     """Draws steps about particular messages from a seed."""
 
     mains: ClassVar[tuple[str, ...]] = ("plain", "plain", "plain", "turns", "turns", "units", "unit turns")

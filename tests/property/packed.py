@@ -21,7 +21,7 @@ _SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
 _PACKED = ("packed = page.ids, page.records, true", "packed = page.ids, page.records, false")
 
 
-class Packed(Store):
+class PackedStore(Store):
     """A database; if it is not ``packed`` a claim packs no page."""
 
     def __init__(self, client: Any, packed: bool) -> None:
@@ -109,11 +109,11 @@ def forget_order(found: dict[bytes, Any]) -> None:
         del found[key]
 
 
-class Alone:
+class SingleQueue:
     """Calls on one queue of one database."""
 
     def __init__(self, backend: Backend, transactional: bool = False) -> None:
-        self.store, self.sequence = Packed(backend.client(), True), 0
+        self.store, self.sequence = PackedStore(backend.client(), True), 0
         self.client = self.store.client
         self.client.flushdb()
         self.store.stand(START)

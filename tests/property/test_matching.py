@@ -13,10 +13,10 @@ import mqredis
 from mqredis.settings import Settings
 from tests.property.dump import dump
 from tests.property.found import FOUND
-from tests.property.matching import MatchingRunner, MatchingWalker
+from tests.property.matching import MatchingRunner, RandomMatchingSteps
+from tests.property.random_steps import shrunk
 from tests.property.steps import Runner, Step
 from tests.property.test_model import Pair, difference
-from tests.property.walk import shrunk
 from tests.support.backend import fake_backend
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
@@ -38,17 +38,17 @@ def seeds(full: int, few: int) -> list[int]:
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_random_matching_runs_have_equal_results_on_model_and_broker(redis_server):
     for seed in seeds(1000, 8):
-        steps = MatchingWalker(seed).steps(150)
-        wrong = MatchingPair(redis_server.url).walk(steps)
+        steps = RandomMatchingSteps(seed).steps(150)
+        wrong = MatchingPair(redis_server.url).run_steps(steps)
         if wrong:
-            steps = shrunk(steps, lambda shorter: bool(MatchingPair(redis_server.url).walk(shorter)))
+            steps = shrunk(steps, lambda shorter: bool(MatchingPair(redis_server.url).run_steps(shorter)))
             listing = "\n".join(map(str, steps))
-            pytest.fail(f"seed {seed}: {MatchingPair(redis_server.url).walk(steps)}\n{listing}")
+            pytest.fail(f"seed {seed}: {MatchingPair(redis_server.url).run_steps(steps)}\n{listing}")
 
 
 @pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND.keys())
 def test_recorded_failure_has_equal_results_on_model_and_broker(redis_server, steps):
-    assert MatchingPair(redis_server.url).walk(list(steps)) == ""
+    assert MatchingPair(redis_server.url).run_steps(list(steps)) == ""
 
 
 def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
@@ -64,7 +64,7 @@ def run(client: Any, manager: str, steps: list[Step]) -> list[Any]:
 @pytest.mark.timeout(3600 if FULL else 300)
 def test_random_matching_runs_have_equal_results_on_fakeredis_and_redis(redis_server):
     for seed in seeds(300, 3):
-        steps = MatchingWalker(seed).steps(120)
+        steps = RandomMatchingSteps(seed).steps(120)
         manager = f"fakes-{os.getpid()}-{next(_numbers)}"
         with redis_server.client() as real, fake_backend().client() as fake:
             on_real, on_fake = run(real, manager, steps), run(fake, manager, steps)

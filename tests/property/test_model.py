@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 import mqredis
 from mqredis.settings import Settings
 from tests import model
+from tests.property.random_steps import RandomSteps, shrunk
 from tests.property.steps import Runner, Step
 from tests.property.strategies import STEPS
-from tests.property.walk import Walker, shrunk
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 _numbers = itertools.count(1)
@@ -70,13 +70,13 @@ class Pair:
     runner: ClassVar[type[Runner]] = Runner
 
     def __init__(self, url: str) -> None:
-        self.manager = f"walk-{os.getpid()}-{next(_numbers)}"
+        self.manager = f"steps-{os.getpid()}-{next(_numbers)}"
         chosen = Settings(test_clock=True, allow_volatile=True, mark_interval_seconds=5000)
         self.qm = mqredis.connect(url, manager=self.manager, settings=chosen)
         self.real = self.runner(self.qm)
         self.model = self.runner(model.connect(manager=self.manager, settings=chosen))
 
-    def walk(self, steps: list[Step]) -> str:
+    def run_steps(self, steps: list[Step]) -> str:
         """Carry out all steps; return a description of the first failure, or an empty text."""
         try:
             for number, step in enumerate(steps):
@@ -136,9 +136,9 @@ def test_long_random_runs_have_equal_results_on_model_and_broker(redis_server):
         [int(chosen)] if chosen else [*KEPT, *(random.getrandbits(32) for _ in range(600 if FULL else 10))]
     )
     for seed in seeds:
-        steps = Walker(seed).steps(200)
-        wrong = Pair(redis_server.url).walk(steps)
+        steps = RandomSteps(seed).steps(200)
+        wrong = Pair(redis_server.url).run_steps(steps)
         if wrong:
-            steps = shrunk(steps, lambda shorter: bool(Pair(redis_server.url).walk(shorter)))
+            steps = shrunk(steps, lambda shorter: bool(Pair(redis_server.url).run_steps(shorter)))
             listing = "\n".join(map(str, steps))
-            pytest.fail(f"seed {seed}: {Pair(redis_server.url).walk(steps)}\n{listing}")
+            pytest.fail(f"seed {seed}: {Pair(redis_server.url).run_steps(steps)}\n{listing}")

@@ -12,7 +12,7 @@ from mqredis.commands import read, send, settlement, waiting
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
-from tests.property.clocked import Clocked
+from tests.property.clocked import FixedClockCalls
 from tests.support.backend import Backend
 
 SPAN = 1500
@@ -20,112 +20,118 @@ BEFORE_AND_AT = pytest.mark.parametrize("passed, over", [(SPAN - 1, False), (SPA
 
 
 @pytest.fixture
-def walk(backend: Backend) -> Any:
-    walk = Clocked(backend, 0)
-    yield walk
-    walk.close()
+def calls(backend: Backend) -> Any:
+    calls = FixedClockCalls(backend, 0)
+    yield calls
+    calls.close()
 
 
-def put(walk: Clocked, **fields: Any) -> None:
+def put(calls: FixedClockCalls, **fields: Any) -> None:
     """Send a message to queue q."""
     message = codec.encode(Outgoing(body=b"x", **fields), "")
-    assert walk.call(send.send(walk.address["q"], [message]), *walk.token())[0] == Status.OK
+    assert calls.call(send.send(calls.address["q"], [message]), *calls.token())[0] == Status.OK
 
 
-def take(walk: Clocked) -> int:
+def take(calls: FixedClockCalls) -> int:
     """Receive a message without waiting; return the status."""
-    return int(walk.call(read.receive(walk.address["q"], "take", 1), *walk.token())[0])
+    return int(calls.call(read.receive(calls.address["q"], "take", 1), *calls.token())[0])
 
 
-def records(walk: Clocked) -> int:
+def records(calls: FixedClockCalls) -> int:
     """Return the number of messages in queue q."""
-    return int(walk.store.client.hlen(walk.address["q"].call.keys[5]))
+    return int(calls.store.client.hlen(calls.address["q"].call.keys[5]))
 
 
 @BEFORE_AND_AT
-def test_transaction_lease_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
+def test_transaction_lease_expires_exactly_at_its_deadline(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
     message = codec.encode(Outgoing(body=b"x"), "")
-    fence = walk.sent(message, "t", f"+{SPAN}")
-    walk.pass_time(passed)
-    assert walk.ended("commit", fence, "t") == (Status.TRANSACTION_SEQUENCE if over else Status.OK)
-    fence = walk.sent(message, "t", f"+{SPAN}")
-    walk.pass_time(passed)
-    assert walk.sent(message, "u", fence) == ("" if over else fence)
+    fence = calls.sent(message, "t", f"+{SPAN}")
+    calls.pass_time(passed)
+    assert calls.ended("commit", fence, "t") == (Status.TRANSACTION_SEQUENCE if over else Status.OK)
+    fence = calls.sent(message, "t", f"+{SPAN}")
+    calls.pass_time(passed)
+    assert calls.sent(message, "u", fence) == ("" if over else fence)
 
 
 @BEFORE_AND_AT
-def test_lock_lease_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
-    put(walk)
-    locking = read.receive(walk.address["q"], "lock", 1, grant=str(SPAN))
-    (lock,) = walk.locks(walk.call(locking, *walk.token()))
-    walk.pass_time(passed)
-    reply = walk.call(settlement.settle(walk.address["q"], [("c", *lock)], 1000), *walk.token())
+def test_lock_lease_expires_exactly_at_its_deadline(calls: FixedClockCalls, passed: int, over: bool) -> None:
+    put(calls)
+    locking = read.receive(calls.address["q"], "lock", 1, grant=str(SPAN))
+    (lock,) = calls.locks(calls.call(locking, *calls.token()))
+    calls.pass_time(passed)
+    reply = calls.call(settlement.settle(calls.address["q"], [("c", *lock)], 1000), *calls.token())
     assert reply[4:] == ([lock[1].encode(), b"a"] if over else [])
-    assert records(walk) == int(over)
+    assert records(calls) == int(over)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_reply_to_a_waiting_reader_has_the_time_until_the_first_lease_expiry(
-    walk: Clocked, count: int
+    calls: FixedClockCalls, count: int
 ) -> None:
     for lease in (9000, SPAN, 8000):
         for _ in range(count):
-            put(walk)
-        walk.call(read.receive(walk.address["q"], "lock", count, grant=str(lease)), *walk.token())
-    walk.pass_time(500)
-    reply = walk.call(read.receive(walk.address["q"], "take", 1, waiter=Waiter("D k0 ")), *walk.token())
+            put(calls)
+        calls.call(read.receive(calls.address["q"], "lock", count, grant=str(lease)), *calls.token())
+    calls.pass_time(500)
+    reply = calls.call(read.receive(calls.address["q"], "take", 1, waiter=Waiter("D k0 ")), *calls.token())
     assert (reply[0], reply[4]) == (Status.WAITING, SPAN - 500)
 
 
 @BEFORE_AND_AT
-def test_handed_off_lock_expires_exactly_at_its_deadline(walk: Clocked, passed: int, over: bool) -> None:
-    address, waiter = walk.address["q"], Waiter(f"D k0 -,{SPAN}")
-    walk.listen(True)
+def test_handed_off_lock_expires_exactly_at_its_deadline(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    address, waiter = calls.address["q"], Waiter(f"D k0 -,{SPAN}")
+    calls.listen(True)
     for again in (False, True):
         waiter.ticket = ""
         look = partial(read.receive, address, "lock", grant=str(SPAN), waiter=waiter)
-        assert walk.call(look(), *walk.token("1.1"))[0] == Status.WAITING
+        assert calls.call(look(), *calls.token("1.1"))[0] == Status.WAITING
         waiter.ticket = "2" if again else "1"
         message = codec.encode(Outgoing(body=b"x"), "")
-        walk.call(send.send(address, [message]), *walk.token("1.2"))
-        walk.pass_time(passed)
+        calls.call(send.send(address, [message]), *calls.token("1.2"))
+        calls.pass_time(passed)
         if again:
-            assert walk.call(waiting.leave(address, waiter.member), *walk.token("1.1"))[0] == Status.OK
-            found = walk.call(read.receive(address, "lock", grant=str(SPAN)), *walk.token("1.2"))
+            assert calls.call(waiting.leave(address, waiter.member), *calls.token("1.1"))[0] == Status.OK
+            found = calls.call(read.receive(address, "lock", grant=str(SPAN)), *calls.token("1.2"))
         else:
-            found = walk.call(look(), *walk.token("1.1"))
+            found = calls.call(look(), *calls.token("1.1"))
         # A delivery whose lease expired is counted; a delivery that was released in time is not.
         assert found[8] == (b"2 0 0 0" if over else b"1 0 0 0")
-        assert int(found[5]) == walk.now
-        walk.call(settlement.settle(address, [("c", *walk.locks(found)[0])], 1000), *walk.token("1.2"))
-    walk.listen(False)
+        assert int(found[5]) == calls.now
+        calls.call(settlement.settle(address, [("c", *calls.locks(found)[0])], 1000), *calls.token("1.2"))
+    calls.listen(False)
 
 
 @BEFORE_AND_AT
-def test_message_expires_exactly_at_its_time_to_be_received(walk: Clocked, passed: int, over: bool) -> None:
-    put(walk, time_to_be_received=SPAN / 1000)
-    put(walk)
-    walk.pass_time(passed)
-    assert take(walk) == Status.OK
-    assert records(walk) == (
+def test_message_expires_exactly_at_its_time_to_be_received(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    put(calls, time_to_be_received=SPAN / 1000)
+    put(calls)
+    calls.pass_time(passed)
+    assert take(calls) == Status.OK
+    assert records(calls) == (
         0 if over else 1
     )  # the first expired and the second was taken, or the first was taken
 
 
 @BEFORE_AND_AT
 def test_delayed_message_is_available_exactly_at_the_end_of_its_delay(
-    walk: Clocked, passed: int, over: bool
+    calls: FixedClockCalls, passed: int, over: bool
 ) -> None:
-    put(walk, delay=SPAN / 1000)
-    walk.pass_time(passed)
-    take(walk)
-    assert records(walk) == (0 if over else 1)
+    put(calls, delay=SPAN / 1000)
+    calls.pass_time(passed)
+    take(calls)
+    assert records(calls) == (0 if over else 1)
 
 
-def test_expired_dedup_key_is_accepted_while_many_timers_are_due(walk: Clocked) -> None:
+def test_expired_dedup_key_is_accepted_while_many_timers_are_due(calls: FixedClockCalls) -> None:
     for _ in range(300):  # more than one call processes
-        put(walk, delay=1)
-    put(walk, dedup_key="k", dedup_window=SPAN / 1000)
-    assert take(walk) == Status.OK
-    walk.pass_time(SPAN)
-    put(walk, dedup_key="k")
+        put(calls, delay=1)
+    put(calls, dedup_key="k", dedup_window=SPAN / 1000)
+    assert take(calls) == Status.OK
+    calls.pass_time(SPAN)
+    put(calls, dedup_key="k")

@@ -1,4 +1,4 @@
-"""Packed claims (claims/claim_pages.lua) compared with unpacked ones.
+"""PackedStore claims (claims/claim_pages.lua) compared with unpacked ones.
 
 Before each call of a random run, the database is copied to one in which claims are never packed. Both calls run at the
 same time of a fixed clock and must have equal replies. Afterwards the packed database, unpacked, must equal the copy.
@@ -26,20 +26,20 @@ from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
 from tests.property.fixed_clock import KEYS, START
-from tests.property.packed import Packed, forget_calls, forget_order, key
+from tests.property.packed import PackedStore, forget_calls, forget_order, key
 from tests.support.backend import Backend
 
 FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 OWNERS = ("lake", "sea")
 
 
-class Walk:
+class PackedComparison:
     """Random calls on one queue that two pipelines claim."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self.dice = random.Random(seed)
         self.special = self.dice.choice((0.0, 0.0, 0.02, 0.12))  # how many of its messages ask for something
-        self.live, self.copy, self.twin = (Packed(backend.client(db=n), n != 1) for n in range(3))
+        self.live, self.copy, self.twin = (PackedStore(backend.client(db=n), n != 1) for n in range(3))
         self.now, self.sequence, self.step = START, 0, ""
         self.most = 0  # messages that were packed at once
         self.called: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Walk:
         return call.script in ("claim_commit", "queue_delete")
 
     @staticmethod
-    def through(store: Packed, call: Call[Any]) -> tuple[Any, int]:
+    def through(store: PackedStore, call: Call[Any]) -> tuple[Any, int]:
         """A call to its end: what it answers then, and how many messages it has told of."""
         total = 0
         for number in range(1000):
@@ -97,7 +97,7 @@ class Walk:
             self.sequence += 1
         return self.both(call, "1.1", self.sequence if call.changes else "")
 
-    def same(self, store: Packed) -> None:
+    def same(self, store: PackedStore) -> None:
         (one, count), (other, none) = store.loose(), self.copy.loose()
         for found in (one, other):
             forget_order(found)
@@ -268,21 +268,21 @@ class Walk:
 
 @pytest.mark.timeout(1800 if FULL else 300)
 def test_packed_and_unpacked_claims_have_equal_results(backend: Backend) -> None:
-    walks, steps = (300, 400) if FULL else (4, 300) if backend.kind == "real" else (1, 150)
+    runs, steps = (300, 400) if FULL else (4, 300) if backend.kind == "real" else (1, 150)
     seed, most, called = random.randrange(10**6), 0, Counter[str]()
     number = 0
-    while number < walks or not most:  # a single walk may pack nothing
-        walk = Walk(backend, seed + number)
-        walk.special = walk.special if number else 0.0
+    while number < runs or not most:  # a single run may pack nothing
+        run = PackedComparison(backend, seed + number)
+        run.special = run.special if number else 0.0
         try:
             for _ in range(steps):
-                walk.go()
-            walk.end()
+                run.go()
+            run.end()
         except (AssertionError, redis.RedisError) as error:
-            pytest.fail(f"seed {seed + number}: {walk.step}\n{error!r}")
+            pytest.fail(f"seed {seed + number}: {run.step}\n{error!r}")
         finally:
-            walk.close()
-        most = max(most, walk.most)
-        called += walk.called
+            run.close()
+        most = max(most, run.most)
+        called += run.called
         number += 1
-    print(f"seed {seed}: {number} walks, {dict(called)}, {most} packed at once")
+    print(f"seed {seed}: {number} runs, {dict(called)}, {most} packed at once")

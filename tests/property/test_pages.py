@@ -1,4 +1,4 @@
-"""Packed pages of claims of one queue: storage, reads, lost pages, release and receive."""
+"""PackedStore pages of claims of one queue: storage, reads, lost pages, release and receive."""
 
 from __future__ import annotations
 
@@ -11,145 +11,145 @@ from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
 from tests.property.fixed_clock import KEYS
-from tests.property.packed import Alone, key
+from tests.property.packed import SingleQueue, key
 from tests.support.backend import Backend
 from tests.support.counts import counts
 
 
 def test_claim_of_plain_messages_is_packed(backend: Backend) -> None:
     """Claims of plain messages are packed, so test_packed compares packed claims; no message has a lock of its own."""
-    alone = Alone(backend)
+    single = SingleQueue(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 20))
-    ids = alone.client.zrange(key("a"), 0, -1)
-    answers = [alone.claim(20)[:1] for _ in range(4)]
+    single.call(send.send(single.address, [message] * 20))
+    ids = single.client.zrange(key("a"), 0, -1)
+    answers = [single.claim(20)[:1] for _ in range(4)]
     assert answers == [[Status.CONTINUE]] * 3 + [[0]]
-    assert not alone.client.exists(key("l"), key("a"))
-    assert sorted(alone.client.hkeys(key("s"))) == [
+    assert not single.client.exists(key("l"), key("a"))
+    assert sorted(single.client.hkeys(key("s"))) == [
         b"%s1:%d" % (f, n) for f in (b"b", b"c") for n in range(4)
     ]
     for offset in range(20):
-        assert alone.read(offset, 7) == ids[offset : offset + 7]
-    assert [alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))[3] for _ in range(4)] == [
+        assert single.read(offset, 7) == ids[offset : offset + 7]
+    assert [single.call(pipelines.claim_commit(single.address, "lake", "x", 1))[3] for _ in range(4)] == [
         6,
         6,
         6,
         2,
     ]
-    assert not alone.client.exists(key("m"), key("s"))
-    assert counts(alone.client, key("q"))[:3] == [b"0", b"0", b"20"]
-    assert not alone.client.hexists(key("q"), "pages")
-    alone.client.close()
+    assert not single.client.exists(key("m"), key("s"))
+    assert counts(single.client, key("q"))[:3] == [b"0", b"0", b"20"]
+    assert not single.client.hexists(key("q"), "pages")
+    single.client.close()
 
 
 @pytest.mark.parametrize("way", ["commit", "release"])
 def test_claim_of_an_older_store_continues_without_pages(backend: Backend, way: str) -> None:
-    alone = Alone(backend)
+    single = SingleQueue(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 21))
-    (other, *ids) = alone.client.zrange(key("a"), 0, -1)
-    assert alone.call(read.receive(alone.address, "lock", 1, grant="30000"))[7] == other
-    alone.claim(20)
-    found, _ = alone.store.loose()
+    single.call(send.send(single.address, [message] * 21))
+    (other, *ids) = single.client.zrange(key("a"), 0, -1)
+    assert single.call(read.receive(single.address, "lock", 1, grant="30000"))[7] == other
+    single.claim(20)
+    found, _ = single.store.loose()
     del found[key("q").encode()][b"pages"]
     found[key("s").encode()] = {k: v for k, v in found[key("s").encode()].items() if k[:1] == b"0"}
-    alone.store.restore(found)
-    while alone.claim(20)[0] == Status.CONTINUE:
-        assert not alone.client.hexists(key("q"), "pages")
-    assert [alone.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
+    single.store.restore(found)
+    while single.claim(20)[0] == Status.CONTINUE:
+        assert not single.client.hexists(key("q"), "pages")
+    assert [single.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
     command = (
-        pipelines.claim_commit(alone.address, "lake", "x", 1)
+        pipelines.claim_commit(single.address, "lake", "x", 1)
         if way == "commit"
-        else pipelines.claim_release(alone.address, "lake", True)
+        else pipelines.claim_release(single.address, "lake", True)
     )
-    while alone.call(command)[0] == Status.CONTINUE:
+    while single.call(command)[0] == Status.CONTINUE:
         continue
-    assert alone.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
-    assert alone.client.zrange(key("l"), 0, -1) == [other]
-    alone.client.close()
+    assert single.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
+    assert single.client.zrange(key("l"), 0, -1) == [other]
+    single.client.close()
 
 
 @pytest.mark.parametrize("mode", ["lock", "take", "tx"])
 def test_notified_reader_does_not_receive_a_claimed_message(backend: Backend, mode: str) -> None:
     """A notification may name a message that is plain and has no state, but is not available."""
-    alone, tx = Alone(backend, mode == "tx"), mode == "tx"
+    single, tx = SingleQueue(backend, mode == "tx"), mode == "tx"
     message = codec.encode(Outgoing(body=b"x"), "")
-    sent = alone.call(send.send(alone.address, [message] * 3, "s" * tx, "+30000" * tx))
+    sent = single.call(send.send(single.address, [message] * 3, "s" * tx, "+30000" * tx))
     if tx:
         fence = sent[4].decode()
-        assert alone.call(transactions.end(KEYS, "s", fence, "commit", ["q"]))[0] == 0
-    (first, *_) = alone.client.zrange(key("a"), 0, -1)
-    assert alone.claim(3)[0] == 0
-    before = alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))
-    alone.client.hset(KEYS.admin().keys[0], "1.1!", b"h " + first)
+        assert single.call(transactions.end(KEYS, "s", fence, "commit", ["q"]))[0] == 0
+    (first, *_) = single.client.zrange(key("a"), 0, -1)
+    assert single.claim(3)[0] == 0
+    before = single.client.hgetall(key("s")), single.client.hgetall(key("m"))
+    single.client.hset(KEYS.admin().keys[0], "1.1!", b"h " + first)
     grant = {"lock": "30000", "take": "", "tx": "+30000"}[mode]
-    looked = read.receive(alone.address, mode, 1, owner="t" * tx, grant=grant, waiter=Waiter("D k0 ", "1"))
-    assert alone.call(looked)[0] == Status.WAITING
-    assert (alone.client.hgetall(key("s")), alone.client.hgetall(key("m"))) == before
-    assert not alone.client.exists(key("l"))
+    looked = read.receive(single.address, mode, 1, owner="t" * tx, grant=grant, waiter=Waiter("D k0 ", "1"))
+    assert single.call(looked)[0] == Status.WAITING
+    assert (single.client.hgetall(key("s")), single.client.hgetall(key("m"))) == before
+    assert not single.client.exists(key("l"))
     for seek in ("current", "first", "next"):
-        looked = read.lookup(alone.address, mode, seek, first.decode(), owner="t" * tx, grant=grant)
-        assert alone.call(looked)[0] == Status.MESSAGE_NOT_FOUND
-    alone.client.close()
+        looked = read.lookup(single.address, mode, seek, first.decode(), owner="t" * tx, grant=grant)
+        assert single.call(looked)[0] == Status.MESSAGE_NOT_FOUND
+    single.client.close()
 
 
 @pytest.mark.parametrize("field", ["c1:1", "b1:1", "pages", "0400000000000003"])
 def test_claim_with_a_lost_page_reports_a_gap_and_can_be_committed(backend: Backend, field: str) -> None:
     """No part of a lost page can be read, and the rest of the claim can be committed."""
-    alone = Alone(backend)
+    single = SingleQueue(backend)
     message = codec.encode(Outgoing(body=b"x"), "")
-    alone.call(send.send(alone.address, [message] * 20))
-    while alone.claim(20)[0] == Status.CONTINUE:
+    single.call(send.send(single.address, [message] * 20))
+    while single.claim(20)[0] == Status.CONTINUE:
         continue
     if field[0] == "0":  # unpacked, and one of them is not locked any more
-        alone.store.restore(alone.store.loose()[0])
-        alone.client.zrem(key("l"), field)
+        single.store.restore(single.store.loose()[0])
+        single.client.zrem(key("l"), field)
     else:
-        alone.client.hdel(key("q" if field == "pages" else "s"), field)
-    command = pipelines.claimed(alone.address, "lake", "x", 1, 5, 7)
-    reply = alone.call(command)
+        single.client.hdel(key("q" if field == "pages" else "s"), field)
+    command = pipelines.claimed(single.address, "lake", "x", 1, 5, 7)
+    reply = single.call(command)
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap") or field == "b1:1"
     for _ in range(10):
-        reply = alone.call(pipelines.claim_commit(alone.address, "lake", "x", 1))
+        reply = single.call(pipelines.claim_commit(single.address, "lake", "x", 1))
     assert reply[0] == 0
-    assert not alone.client.hexists(key("q"), "pages")
-    alone.client.close()
+    assert not single.client.hexists(key("q"), "pages")
+    single.client.close()
 
 
 def test_pages_of_different_sizes_are_read_from_any_offset(backend: Backend) -> None:
-    alone = Alone(backend)
+    single = SingleQueue(backend)
     plain = codec.encode(Outgoing(body=b"x"), "")
     special = codec.encode(Outgoing(body=b"x", group_id="g"), "")
-    alone.call(send.send(alone.address, [plain] * 8))
-    assert alone.claim(20)[0] == Status.CONTINUE  # a run of plain messages
-    alone.call(send.send(alone.address, [special] * 12))  # pages are shorter from here on
-    ids = sorted(alone.client.hkeys(key("m")))
-    while alone.claim(20)[0] == Status.CONTINUE:
+    single.call(send.send(single.address, [plain] * 8))
+    assert single.claim(20)[0] == Status.CONTINUE  # a run of plain messages
+    single.call(send.send(single.address, [special] * 12))  # pages are shorter from here on
+    ids = sorted(single.client.hkeys(key("m")))
+    while single.claim(20)[0] == Status.CONTINUE:
         continue
-    pages = [alone.client.hget(key("s"), f"c1:{n}") for n in range(5)]
+    pages = [single.client.hget(key("s"), f"c1:{n}") for n in range(5)]
     assert [len(page) // 16 for page in pages[:3]] == [6, 4, 4]
     for offset in range(20):
         for count in range(1, 21 - offset):
-            assert alone.read(offset, count) == ids[offset : offset + count]
-    alone.client.hdel(key("s"), "c1:4")  # the last one
-    reply = alone.call(pipelines.claimed(alone.address, "lake", "x", 1, 0, 20))
+            assert single.read(offset, count) == ids[offset : offset + count]
+    single.client.hdel(key("s"), "c1:4")  # the last one
+    reply = single.call(pipelines.claimed(single.address, "lake", "x", 1, 0, 20))
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap")
-    alone.client.close()
+    single.client.close()
 
 
 def test_claim_is_refused_until_the_release_is_complete(backend: Backend) -> None:
-    alone = Alone(backend)
-    alone.call(send.send(alone.address, [codec.encode(Outgoing(body=b"x"), "")] * 20))
-    while alone.claim(20)[0] == Status.CONTINUE:
+    single = SingleQueue(backend)
+    single.call(send.send(single.address, [codec.encode(Outgoing(body=b"x"), "")] * 20))
+    while single.claim(20)[0] == Status.CONTINUE:
         continue
     kinds = set()
     for back in (4, 8, 12, 16):
-        assert alone.call(pipelines.claim_release(alone.address, "lake", False))[0] == Status.CONTINUE
-        assert alone.client.zcard(key("a")) == back
-        kinds.add(alone.client.exists(key("l")))
+        assert single.call(pipelines.claim_release(single.address, "lake", False))[0] == Status.CONTINUE
+        assert single.client.zcard(key("a")) == back
+        kinds.add(single.client.exists(key("l")))
         for lineage in ("x", "y"):  # the same checkpoint, and a new one
-            again = pipelines.claim(alone.address, "lake", lineage, 1, Order(20), first=True)
-            reply = alone.call(again)
+            again = pipelines.claim(single.address, "lake", lineage, 1, Order(20), first=True)
+            reply = single.call(again)
             assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"released")
     assert kinds == {0, 1}  # the page was unpacked, or all remaining pages are packed
-    alone.client.close()
+    single.client.close()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mqredis.operations.doctor.checks.policies import HELD
-from tests.support.counts import counts, line, names, set_config, set_count, set_line
+from tests.support.counts import counts, header, names, set_config, set_count, set_header
 
 GHOST = "0400000000000fff"
 # Elements of the index that are no hints: identifiers, groups, marks for peeks.
@@ -71,7 +71,7 @@ def _hash(raw: Any, key: str, part: str) -> Iterator[Corruption]:
         yield Corruption(f"{key}: no session", lambda r: r.hset(key, "9hello", "1000"))
         unknown = key.removesuffix("meta") + "q:ghost:q"
         yield Corruption(
-            f"{key}: the line of no queue", lambda r: r.hset(key, unknown, "1||9|||0 0 0 0 -1 0 0")
+            f"{key}: the header of no queue", lambda r: r.hset(key, unknown, "1||9|||0 0 0 0 -1 0 0")
         )
         yield Corruption(f"{key}: locks of no queue", lambda r: r.hset(key, "lock:9", f"1 15 15 1.1 {GHOST}"))
     if part == "txs":
@@ -108,9 +108,9 @@ def _counts(raw: Any, key: str, part: str) -> Iterator[Corruption]:
 
 
 def _lock_nothing(raw: Any, key: str) -> None:
-    spoilt = line(raw, key)
+    spoilt = header(raw, key)
     spoilt.locks.append(b"9,15,1700000000000,1.1," + GHOST.encode())
-    set_line(raw, key, spoilt)
+    set_header(raw, key, spoilt)
 
 
 def _put(key: str, field: bytes, value: bytes | str) -> Act:

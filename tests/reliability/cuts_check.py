@@ -25,7 +25,7 @@ LONG_RETRY = Settings(retry_seconds=20, retry_pause_seconds=0.001, reply_timeout
 NO_RETRY = LONG_RETRY.model_copy(update={"retry_seconds": 0})
 
 
-class Player:
+class SequenceRunner:
     """Runs sequences of calls on one interface, through the proxy or directly."""
 
     def __init__(self, server: RedisServer, proxy: Proxy, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -136,26 +136,26 @@ def cuts(run: Run) -> None:
     with RedisServer() as server, Proxy(server.socket_path, seed=run.seed) as proxy:
         for face in ("sync", "asyncio"):
             loop = asyncio.new_event_loop() if face == "asyncio" else None
-            player = Player(server, proxy, loop)
-            places = [(name, *item) for name in STORIES for item in _faults(player.measure(name))]
+            runner = SequenceRunner(server, proxy, loop)
+            places = [(name, *item) for name in STORIES for item in _faults(runner.measure(name))]
             run.add("bytes and duplicates there are", len(places))
             dice = run.dice("cuts", face)
             budget = run.size(FULL, 2 * len(STORIES)) // 2
             chosen = list(places) if len(places) <= budget else dice.sample(places, budget)
             for number, (name, fault, skip) in enumerate(chosen):
                 retrying = number // 30 % 3 != 2
-                if retrying is not (player.settings is LONG_RETRY):
-                    player.connect(LONG_RETRY if retrying else NO_RETRY)
+                if retrying is not (runner.settings is LONG_RETRY):
+                    runner.connect(LONG_RETRY if retrying else NO_RETRY)
                 try:
-                    player.cut(name, fault, skip)
+                    runner.cut(name, fault, skip)
                 except AssertionError as error:
-                    how = "with retries" if player.settings is LONG_RETRY else "without retries"
+                    how = "with retries" if runner.settings is LONG_RETRY else "without retries"
                     raise AssertionError(f"{face}, {how}, {name}, call {skip}, {fault}: {error}") from error
                 run.add(f"cuts {face}")
-            report = player.plain.doctor()
+            report = runner.plain.doctor()
             assert report.healthy, report.findings[:3]
-            player.disconnect()
-            player.plain.close()
+            runner.disconnect()
+            runner.plain.close()
             if loop is not None:
                 loop.close()
         run.counts["public calls"] = len(STORIES)

@@ -164,13 +164,13 @@ def healthy(run: Run) -> None:
     states = run.size(10_000, 60)
     with RedisServer() as server:
         checker = SessionlessDoctor(server)
-        for walk in range(-(-states // STEPS_PER_STORE)):
-            user = RandomUser(server, f"w{walk}", run.dice("walk", walk))
+        for store in range(-(-states // STEPS_PER_STORE)):
+            user = RandomUser(server, f"w{store}", run.dice("store", store))
             with user.qm:
-                for step in range(min(STEPS_PER_STORE, states - walk * STEPS_PER_STORE)):
+                for step in range(min(STEPS_PER_STORE, states - store * STEPS_PER_STORE)):
                     user.step()
-                    faults = checker.faults(f"w{walk}")
-                    assert not faults, f"walk {walk}, step {step}: {faults[:2]}"
+                    faults = checker.faults(f"w{store}")
+                    assert not faults, f"store {store}, step {step}: {faults[:2]}"
                     run.add("states")
         checker.wire.close()
 

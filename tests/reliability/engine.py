@@ -95,92 +95,92 @@ class Engine:
     def _batch(self, scenario: Scenario, batch: list[list[Event]]) -> None:
         self.wire.command("FLUSHDB")
         keys = self.keys[: len(batch)]
-        rides = []
+        executions = []
         for own, session, events in zip(keys, self.wire.open_session(keys), batch, strict=True):
             world = World(own, session, {})
             for name in ("setup", "end", *scenario.clients):
                 world.clients[name] = Client(name, world.new_place())
-            rides.append(Execution(scenario, world, events))
+            executions.append(Execution(scenario, world, events))
         for step in scenario.setup:
-            self._all(rides, "setup", step)
-        live = rides
-        while live := [ride for ride in live if ride.at < len(ride.events)]:
+            self._all(executions, "setup", step)
+        live = executions
+        while live := [execution for execution in live if execution.at < len(execution.events)]:
             self._round(live)
-        self._picture(rides, final=False)
-        self._all(rides, "end", Clock(AEON))
+        self._picture(executions, final=False)
+        self._all(executions, "end", Clock(AEON))
         for _ in range(2):
             for queue in scenario.queues:
-                self._all(rides, "end", Maintain(queue))
+                self._all(executions, "end", Maintain(queue))
         for step in scenario.closing:
-            self._all(rides, "end", step)
-        self._picture(rides, final=True)
+            self._all(executions, "end", step)
+        self._picture(executions, final=True)
         self.wire.hear()
 
     # ---- one step of every schedule --------------------------------------------------------------
 
-    def _all(self, rides: Sequence[Execution], who: str, step: Step) -> None:
+    def _all(self, executions: Sequence[Execution], who: str, step: Step) -> None:
         waiting = []
-        for ride in rides:
-            me = ride.world.clients[who]
-            call = step.call(ride.world, me)
+        for execution in executions:
+            me = execution.world.clients[who]
+            call = step.call(execution.world, me)
             if call is not None:
-                waiting.append((ride, me, fire(call, me.place)))
+                waiting.append((execution, me, fire(call, me.place)))
         answers = self.wire.volley([shot for _, _, shot in waiting])
-        for (ride, me, shot), answer in zip(waiting, answers, strict=True):
-            with _blame(ride):
-                self._enter(ride, step, me, shot, answer)
-                step.told(ride.world, me, answer)
+        for (execution, me, shot), answer in zip(waiting, answers, strict=True):
+            with _blame(execution):
+                self._enter(execution, step, me, shot, answer)
+                step.told(execution.world, me, answer)
 
     def _round(self, live: Sequence[Execution]) -> None:
         waiting: list[tuple[Execution, Event, Shot]] = []
-        for ride in live:
-            event = ride.events[ride.at]
-            ride.at += 1
-            shot = self._shot(ride, event)
+        for execution in live:
+            event = execution.events[execution.at]
+            execution.at += 1
+            shot = self._shot(execution, event)
             if shot is not None:
-                waiting.append((ride, event, shot))
+                waiting.append((execution, event, shot))
         answers = self.wire.volley([shot for _, _, shot in waiting])
-        for (ride, event, shot), answer in zip(waiting, answers, strict=True):
-            with _blame(ride):
-                self._answered(ride, event, shot, answer)
+        for (execution, event, shot), answer in zip(waiting, answers, strict=True):
+            with _blame(execution):
+                self._answered(execution, event, shot, answer)
 
-    def _shot(self, ride: Execution, event: Event) -> Shot | None:
+    def _shot(self, execution: Execution, event: Event) -> Shot | None:
         name, number, how = event
-        me = ride.world.clients[name]
+        me = execution.world.clients[name]
         if how in ("", "l", "d"):
-            call = ride.scenario.clients[name][number].call(ride.world, me)
-            shot = ride.shots[name, number] = None if call is None else fire(call, me.place)
+            call = execution.scenario.clients[name][number].call(execution.world, me)
+            shot = execution.shots[name, number] = None if call is None else fire(call, me.place)
             return None if how == "d" else shot
-        shot = ride.shots.get((name, number))
+        shot = execution.shots.get((name, number))
         if shot is None or how != "q":
             return shot
         if not shot.sequence:
             return None
         # A slot whose outcome is unknown is not used any more.
         token = f"{shot.slot}:{shot.sequence}"
-        me.place = ride.world.new_place()
-        return fire(manager_commands.resolve(ride.world.keys, token), me.place)
+        me.place = execution.world.new_place()
+        return fire(manager_commands.resolve(execution.world.keys, token), me.place)
 
-    def _answered(self, ride: Execution, event: Event, shot: Shot, answer: Answer) -> None:
+    def _answered(self, execution: Execution, event: Event, shot: Shot, answer: Answer) -> None:
         name, number, how = event
-        me, step = ride.world.clients[name], ride.scenario.clients[name][number]
+        me, step = execution.world.clients[name], execution.scenario.clients[name][number]
         if how == "q":
-            self._resolved(ride, event, answer)
+            self._resolved(execution, event, answer)
             return
-        first = id(shot) not in ride.carried
+        first = id(shot) not in execution.carried
         if how in ("r", "c") and not first:
             self._repeated(shot, answer, how)
-        elif how == "c" and id(shot) in ride.never:
+        elif how == "c" and id(shot) in execution.never:
             if int(answer.raw[0]) not in (Status.OPERATION_CANCELLED, Status.TOKEN_REUSED):
                 raise Broken(f"{shot.call.script} ran after its outcome was fixed as never")
         else:
-            ride.carried.add(id(shot))
-            self._enter(ride, step, me, shot, answer)
+            execution.carried.add(id(shot))
+            self._enter(execution, step, me, shot, answer)
         if how in ("", "r"):
-            step.told(ride.world, me, answer)
+            step.told(execution.world, me, answer)
 
-    def _enter(self, ride: Execution, step: Step, me: Client, shot: Shot, answer: Answer) -> None:
-        step.enter(ride.world, me, shot.call, answer)
+    def _enter(self, execution: Execution, step: Step, me: Client, shot: Shot, answer: Answer) -> None:
+        step.enter(execution.world, me, shot.call, answer)
 
     def _repeated(self, shot: Shot, answer: Answer, how: str) -> None:
         if not shot.sequence:
@@ -193,74 +193,74 @@ class Engine:
         if _flat(answer.raw) != _flat(first.raw) and not _again(first.raw, answer.raw):
             raise Broken(f"{shot.call.script} repeated answered {answer.raw}, first {first.raw}")
 
-    def _resolved(self, ride: Execution, event: Event, answer: Answer) -> None:
+    def _resolved(self, execution: Execution, event: Event, answer: Answer) -> None:
         name, number, _ = event
-        shot = ride.shots[name, number]
+        shot = execution.shots[name, number]
         assert shot is not None
         if answer.refused:
             raise Broken(f"resolve was refused: {answer.value}")
         outcome = answer.value.outcome
-        done = id(shot) in ride.carried
+        done = id(shot) in execution.carried
         if done and outcome == "never" and int(shot.answers[0].raw[0]) in _NOTHING:
             done = False
         if outcome != ("done" if done else "never"):
             raise Broken(f"{shot.call.script} is said to be {outcome}")
         if outcome == "never":
-            ride.never.add(id(shot))
+            execution.never.add(id(shot))
         else:
             if answer.value.status != int(shot.answers[0].raw[0]):
                 raise Broken(f"{shot.call.script} is said to have answered {answer.value.status:#x}")
-            me, step = ride.world.clients[name], ride.scenario.clients[name][number]
+            me, step = execution.world.clients[name], execution.scenario.clients[name][number]
             if shot.call.script != "receive":
-                step.told(ride.world, me, shot.answers[0])
+                step.told(execution.world, me, shot.answers[0])
 
     # ---- the state at the end --------------------------------------------------------------------
 
-    def _picture(self, rides: Sequence[Execution], final: bool) -> None:
+    def _picture(self, executions: Sequence[Execution], final: bool) -> None:
         """Take a snapshot of every store, run the doctor on it, and compare it with the ledger."""
         looks: list[tuple[Execution, Any, Call[Any]]] = []
-        for ride in rides:
-            operation = iter(snapshot.take(ride.world.keys))
-            looks.append((ride, operation, next(operation)))  # type: ignore[arg-type]
+        for execution in executions:
+            operation = iter(snapshot.take(execution.world.keys))
+            looks.append((execution, operation, next(operation)))  # type: ignore[arg-type]
         while looks:
             answers = self.wire.volley([Shot(call, "0.0", 0) for _, _, call in looks])
             further = []
-            for (ride, operation, _), answer in zip(looks, answers, strict=True):
+            for (execution, operation, _), answer in zip(looks, answers, strict=True):
                 try:
                     step = operation.send((int(answer.raw[0]), answer.raw[3:]))
                     while not isinstance(step, Call):
                         step = operation.send(Refused("not searched", True))
-                    further.append((ride, operation, step))
+                    further.append((execution, operation, step))
                 except StopIteration as stop:
-                    with _blame(ride):
-                        self._judge(ride, stop.value, final)
+                    with _blame(execution):
+                        self._check_store(execution, stop.value, final)
             looks = further
 
-    def _judge(self, ride: Execution, store: Store, final: bool) -> None:
+    def _check_store(self, execution: Execution, store: Store, final: bool) -> None:
         faults = [fault for fault in doctor.find(store) if fault.severity == "error"]
         if faults:
             raise Broken("; ".join(f"{f.code} {f.where} {f.text}" for f in faults[:3]))
         if not final:
-            if ride.scenario.middle is not None:
-                ride.scenario.middle(ride.world, store)
+            if execution.scenario.middle is not None:
+                execution.scenario.middle(execution.world, store)
             return
-        self._place(ride, store)
-        if ride.scenario.check is not None:
-            ride.scenario.check(ride.world, store)
+        self._place(execution, store)
+        if execution.scenario.check is not None:
+            execution.scenario.check(execution.world, store)
 
-    def _place(self, ride: Execution, store: Store) -> None:
+    def _place(self, execution: Execution, store: Store) -> None:
         """Check that each message is where the ledger says."""
         apart = set[str]()
-        for path in ride.scenario.apart:
+        for path in execution.scenario.apart:
             apart.update(store.queues[path].records if path in store.queues else ())
-        ledger = ride.world.ledger
+        ledger = execution.world.ledger
         expected = ledger.expected()
         for path, view in store.queues.items():
-            if path in ride.scenario.apart:
+            if path in execution.scenario.apart:
                 continue
             wanted, there = expected.pop(path, set()), set(view.records)
             lost = wanted - there - ledger.brittle - apart
-            if lost and not ride.scenario.drops:
+            if lost and not execution.scenario.drops:
                 raise Broken(f"{path} has lost {sorted(lost)}")
             if extra := there - wanted:
                 raise Broken(f"{path} holds {sorted(extra)}, which must not be there")
@@ -269,21 +269,21 @@ class Engine:
         for path, wanted in expected.items():
             if wanted - ledger.brittle:
                 raise Broken(f"{path} is gone with {sorted(wanted)}")
-        self.states.add(hash((ride.scenario.name, *sorted(ledger.state.items()))))
+        self.states.add(hash((execution.scenario.name, *sorted(ledger.state.items()))))
 
 
 class _blame:  # noqa: N801 - reads as a word of the language
     """Add the schedule to the error of a violated guarantee."""
 
-    def __init__(self, ride: Execution) -> None:
-        self.ride = ride
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Broken):
-            raise Failed(self.ride.scenario, self.ride.events, str(error)) from error
+            raise Failed(self.execution.scenario, self.execution.events, str(error)) from error
 
 
 def _flat(raw: Sequence[Any]) -> list[bytes]:

@@ -14,7 +14,7 @@ from mqredis import scripts
 LINES = Path("build/mutants.jsonl")
 # Which tests use which scripts, and how long they take: the run on the unchanged Lua.
 MAP = Path("build/mutants-map.json")
-# The tests that judge mutants, and what they are made of.
+# The tests that check mutants, and what they are made of.
 TESTS = (
     "client",
     "conformance",

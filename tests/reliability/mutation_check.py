@@ -26,7 +26,7 @@ EXPLAINED = Path(__file__).parent / "survivors.txt"
 SURVIVORS = Path("build/mutants.txt")
 # Mutants of the full run, and the share of them that must be killed. Each of the others is explained.
 FULL, LEAST = 420, 0.95
-# From so many on all tests judge, which takes minutes; below, in smaller runs, the schedules alone.
+# From so many on all tests check them, which takes minutes; below, in smaller runs, the schedules alone.
 WHOLE = 50
 
 
@@ -62,7 +62,7 @@ def killed(server: RedisServer, mutant: Mutant, schedules: list[list[list[Event]
 
 
 def noticed_by_no_test(chosen: list[Mutant], ledger: Ledger) -> Ledger:
-    """Let the tests judge those that the ledger does not know: a process for each processor has its share."""
+    """Let the tests check those that the ledger does not know: a process for each processor has its share."""
     todo = [mutant for mutant in chosen if ledger.verdict(mutant.name) is None]
     plan = [(mutant.name, mutant.file, mutant.number, mutant.after) for mutant in todo]
     count = max(1, min(os.cpu_count() or 1, len(todo) // 20))
@@ -113,19 +113,19 @@ def mutation(run: Run) -> None:
     schedules = suite(run, whole)
     reasons = explained()
     same = [mutant for mutant in chosen if mutant.key in reasons]
-    judged = [mutant for mutant in chosen if mutant.key not in reasons]
+    checked = [mutant for mutant in chosen if mutant.key not in reasons]
     if whole:
-        ledger = noticed_by_no_test(judged, ledger)
-        untested = that_no_test_runs(judged, ledger)
+        ledger = noticed_by_no_test(checked, ledger)
+        untested = that_no_test_runs(checked, ledger)
         assert not untested, f"no test calls the scripts of these: {[str(mutant) for mutant in untested]}"
-        judged = [mutant for mutant in judged if not ledger.verdict(mutant.name)]
+        checked = [mutant for mutant in checked if not ledger.verdict(mutant.name)]
     open_ = []
     with RedisServer() as server:
         engine = Engine(Wire(server))
         for scenario, lines in zip(SCENARIOS, schedules, strict=True):
             engine.run(scenario, lines)
         engine.wire.close()
-        for mutant in judged:
+        for mutant in checked:
             how = killed(server, mutant, schedules)
             if not how:
                 open_.append(mutant)

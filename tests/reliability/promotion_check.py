@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import mqredis
 from mqredis import DurabilityNotReached, HistoryRolledBack, MqError, QueueManager, Settings
 from tests.reliability.check import Run, check
-from tests.support.relay import Compass, Relay
+from tests.support.relay import FakeSentinel, Relay
 from tests.support.server import RedisServer
 
 SETTINGS = Settings(
@@ -22,13 +22,13 @@ PARTS = 3
 _PAUSE = threading.Event()
 
 
-class Ring:
-    """Two servers, of which one follows the other through a relay; the compass names the primary."""
+class ServerPair:
+    """Two servers, of which one follows the other through a relay; the sentinel names the primary."""
 
-    def __init__(self, relay: Relay, compass: Compass) -> None:
+    def __init__(self, relay: Relay, sentinel: FakeSentinel) -> None:
         options = {"repl-diskless-sync-delay": "0", "repl-diskless-sync": "yes"}
         self.servers = [RedisServer(tcp=True, options=options).start() for _ in range(2)]
-        self.relay, self.compass = relay, compass
+        self.relay, self.sentinel = relay, sentinel
         self.first = 0
         self.follow()
 
@@ -38,12 +38,12 @@ class Ring:
 
     @property
     def url(self) -> str:
-        return f"redis+sentinel://127.0.0.1:{self.compass.port}/shop/0"
+        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/shop/0"
 
     def follow(self) -> None:
         """The other server becomes a replica of the primary, and is in step."""
         self.relay.thaw()
-        self.relay.upstream = self.compass.primary = self.primary.port
+        self.relay.upstream = self.sentinel.primary = self.primary.port
         with self.servers[1 - self.first].client() as replica:
             replica.execute_command("REPLICAOF", "127.0.0.1", self.relay.port)
         self.in_step()
@@ -72,7 +72,7 @@ class Ring:
         self.first = 1 - self.first
         with self.primary.client() as promoted:
             promoted.execute_command("REPLICAOF", "NO", "ONE")
-        self.compass.primary = self.primary.port
+        self.sentinel.primary = self.primary.port
 
     def rejoin(self) -> None:
         """Restart the killed server empty, as a replica."""
@@ -85,13 +85,13 @@ class Ring:
 
 
 @contextlib.contextmanager
-def ring_of_two() -> Iterator[Ring]:
-    with Relay() as relay, Compass() as compass:
-        ring = Ring(relay, compass)
+def server_pair() -> Iterator[ServerPair]:
+    with Relay() as relay, FakeSentinel() as sentinel:
+        servers = ServerPair(relay, sentinel)
         try:
-            yield ring
+            yield servers
         finally:
-            ring.close()
+            servers.close()
 
 
 class Writer:
@@ -144,31 +144,31 @@ def promotion(run: Run) -> None:
     """Freeze the link at any byte, go on for a while, kill the primary, promote the replica."""
     rounds, dice = run.size(300, 2), run.dice("promotion")
     ids: set[int] = set()
-    with ring_of_two() as ring:
-        with mqredis.connect(ring.url, settings=SETTINGS) as qm:
+    with server_pair() as servers:
+        with mqredis.connect(servers.url, settings=SETTINGS) as qm:
             for name in ("t", "u"):
                 qm.create_queue(name, transactional=True)
-        ring.in_step()  # what is frozen below is units of work, not the manager itself: that would just be gone
+        servers.in_step()  # what is frozen below is units of work, not the manager itself: that would just be gone
         for number in range(rounds):
             level = ("memory", "replica")[number % 2]
             with (
-                mqredis.connect(ring.url, settings=SETTINGS if level == "memory" else SURE) as qm,
-                mqredis.connect(ring.url, settings=SETTINGS) as other,
+                mqredis.connect(servers.url, settings=SETTINGS if level == "memory" else SURE) as qm,
+                mqredis.connect(servers.url, settings=SETTINGS) as other,
             ):
                 writer = Writer(qm, level, ids)
                 for _ in range(dice.randint(1, 10)):
                     writer.commit()
-                ring.relay.freeze(dice.choice((0, dice.randint(0, 4000))))
+                servers.relay.freeze(dice.choice((0, dice.randint(0, 4000))))
                 for _ in range(dice.randint(1, 12)):
                     writer.commit()
                 other.info()
-                ring.fail_over()
-                _judge(run, writer, other)
-            ring.rejoin()
+                servers.fail_over()
+                _check(run, writer, other)
+            servers.rejoin()
         run.counts.update({"promotions": rounds, "ids issued": len(ids)})
 
 
-def _judge(run: Run, writer: Writer, other: QueueManager) -> None:
+def _check(run: Run, writer: Writer, other: QueueManager) -> None:
     """Check the data of the promoted server, and that both clients learned of what is missing."""
     reports = [told(manager) for manager in (writer.qm, other)]
     report = other.doctor()

@@ -47,7 +47,7 @@ def spoil(dice: random.Random, payload: Payload) -> Payload:
 def replies(run: Run) -> None:
     """Every public call, with answers that are cut, longer, of other types or changed in a byte.
 
-    What becomes of the store is not judged: who believes lies asks for odd things.
+    What becomes of the store is not checked: who believes lies asks for odd things.
     """
     laps, dice, accept = run.size(300, 1), run.dice("replies"), Core.accept
     spoilt: list[Payload] = []

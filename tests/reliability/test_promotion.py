@@ -10,25 +10,25 @@ import mqredis
 from mqredis import ManagerNotFound
 from tests.reliability import promotion_check
 from tests.reliability.check import CHECKS, play
-from tests.reliability.promotion_check import SETTINGS, Ring
+from tests.reliability.promotion_check import SETTINGS, ServerPair
 from tests.support.relay import Relay
 from tests.support.server import RedisServer
 
 
 def test_promotion_check_waits_for_replication_of_the_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a slow link the creation of the manager may not be replicated yet when the check begins."""
-    in_step, follow = Ring.in_step, Ring.follow
+    in_step, follow = ServerPair.in_step, ServerPair.follow
 
-    def slow(ring: Ring) -> None:
-        follow(ring)
-        ring.relay.hold()
+    def slow(servers: ServerPair) -> None:
+        follow(servers)
+        servers.relay.hold()
 
-    def flow_then_wait(ring: Ring) -> None:
-        ring.relay.flow()
-        in_step(ring)
+    def flow_then_wait(servers: ServerPair) -> None:
+        servers.relay.flow()
+        in_step(servers)
 
-    monkeypatch.setattr(Ring, "follow", slow)
-    monkeypatch.setattr(Ring, "in_step", flow_then_wait)
+    monkeypatch.setattr(ServerPair, "follow", slow)
+    monkeypatch.setattr(ServerPair, "in_step", flow_then_wait)
     line = play(CHECKS["promotion"], 4340118, 0.001, output=None)
     assert line["verdict"] == "pass", line.get("why")
 
@@ -64,13 +64,13 @@ def test_relay_sends_nothing_after_a_gap() -> None:
 
 
 def test_promoted_replica_without_the_manager_raises_and_creates_none() -> None:
-    with promotion_check.ring_of_two() as ring:
-        ring.relay.freeze(0)
-        with mqredis.connect(ring.url, settings=SETTINGS) as qm:
+    with promotion_check.server_pair() as servers:
+        servers.relay.freeze(0)
+        with mqredis.connect(servers.url, settings=SETTINGS) as qm:
             qm.create_queue("q")
-            ring.fail_over()
+            servers.fail_over()
             for _ in range(2):
                 with pytest.raises(ManagerNotFound, match="has changed its incarnation"):
                     qm.queues()
-            with ring.primary.client() as promoted:
+            with servers.primary.client() as promoted:
                 assert promoted.keys("*") == [b"sign"]

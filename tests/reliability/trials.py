@@ -29,20 +29,20 @@ from _pytest.runner import runtestprotocol
 from mqredis import functions, scripts
 from mqredis.drivers.attempt import Attempt
 from tests.property import fixed_clock
-from tests.property.matching import MatchingWalker
+from tests.property.matching import RandomMatchingSteps
+from tests.property.random_steps import RandomSteps
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
-from tests.property.walk import Walker
 from tests.reliability.ledger import Ledger
 from tests.reliability.mutants import users
-from tests.reliability.walks import STEPS
+from tests.reliability.random_runs import STEPS
 from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
 # They notice most, so they go first.
-WALKS = "tests/reliability/walks.py"
+RANDOM_RUNS = "tests/reliability/random_runs.py"
 FOLDERS = (
-    WALKS,
+    RANDOM_RUNS,
     "tests/conformance",
     "tests/msmq",
     "tests/matching",
@@ -73,7 +73,7 @@ PATIENCE, LONGEST = 15.0, 60.0
 
 # File, number of the line, the line instead.
 Change = tuple[str, int, str]
-# So many tests judge every mutant before the others judge those that are left: they take a hundred times as long.
+# So many tests check every mutant before the others check those that are left: they take a hundred times as long.
 FIRST = 40
 
 
@@ -141,8 +141,8 @@ class Trials:
         for name in scripts.names():
             scripts.get(name).function()
         with RedisServer() as server:
-            for pair, walker in ((Pair, Walker), (MatchingPair, MatchingWalker)):
-                assert not pair(server.url).walk(walker(0).steps(STEPS))
+            for pair, random_steps in ((Pair, RandomSteps), (MatchingPair, RandomMatchingSteps)):
+                assert not pair(server.url).run_steps(random_steps(0).steps(STEPS))
         gc.collect()
         gc.freeze()
 
@@ -161,7 +161,7 @@ class Trials:
         return ""
 
     def _in_order(self, mutant: str, change: Change) -> list[str]:
-        """First what noticed it once, then what noticed its neighbours, then what noticed most, then the walks."""
+        """First what noticed it once, then what noticed its neighbours, what noticed most, then the random runs."""
         among = users(*change[:2])
         tests = [
             test
@@ -172,7 +172,9 @@ class Trials:
         ]
         hint, near = self.ledger.hints.get(mutant), self.ledger.kills.get(mutant.partition("|")[0], Counter())
         total = sum(self.ledger.kills.values(), Counter())
-        return sorted(tests, key=lambda t: (t != hint, -near[t], -total[t], WALKS not in t, self.seconds[t]))
+        return sorted(
+            tests, key=lambda t: (t != hint, -near[t], -total[t], RANDOM_RUNS not in t, self.seconds[t])
+        )
 
     def _hangs(self, test: str, change: Change) -> bool:
         """Does it take for ever on the mutant alone? One that fails in the end has noticed it as well."""

@@ -20,7 +20,7 @@ MOST, ROOM = 32, 512
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedLock:
     """The packed lock of one call: an entry in the queue header, or a field of its own (``beside``).
 
     ``total``: bytes of all messages; ``size``: bytes of each message, 0 if they differ.
@@ -54,7 +54,7 @@ class Packed:
 
 
 @dataclass
-class Line:
+class Header:
     """The parsed header of a queue."""
 
     config: bytes
@@ -62,7 +62,7 @@ class Line:
     locks: list[bytes]
 
     @classmethod
-    def parse(cls, text: bytes) -> Line:
+    def parse(cls, text: bytes) -> Header:
         match = _HEADER.fullmatch(text)
         assert match, text
         return cls(match[1], match[2].split(b" "), match[3].split(b" ")[1:])
@@ -74,17 +74,17 @@ class Line:
         """Return whether the header has room for one more lock."""
         return sum(len(lock) + 1 for lock in self.locks) < ROOM
 
-    def packed(self, texts: Mapping[bytes, bytes]) -> list[Packed]:
+    def packed(self, texts: Mapping[bytes, bytes]) -> list[PackedLock]:
         """Return its locks; the texts of locks outside the header are looked up in the given fields of ``meta``."""
         found = []
         for lock in self.locks:
             if b"," in lock:
                 fence, size, deadline, slot, lid = lock.split(b",")
-                found.append(Packed(fence, deadline, int(size), int(size), slot, (lid,), False))
+                found.append(PackedLock(fence, deadline, int(size), int(size), slot, (lid,), False))
             else:
                 deadline, total, size, slot, ids = texts[_LOCK + lock].split(b" ")
                 lids = tuple(ids[at : at + 16] for at in range(0, len(ids), 16))
-                found.append(Packed(lock, deadline, int(total), int(size), slot, lids, True))
+                found.append(PackedLock(lock, deadline, int(total), int(size), slot, lids, True))
         return found
 
 
@@ -100,28 +100,28 @@ def meta_of(key: str) -> str:
     return f"{tag}}}:meta"
 
 
-def line(raw: Any, key: str) -> Line:
+def header(raw: Any, key: str) -> Header:
     """Return the header of a queue, found by its first key."""
     text = raw.hget(meta_of(key), key)
     assert text is not None, key
-    return Line.parse(text)
+    return Header.parse(text)
 
 
-def set_line(raw: Any, key: str, changed: Line) -> None:
+def set_header(raw: Any, key: str, changed: Header) -> None:
     """Write the header of a queue."""
     raw.hset(meta_of(key), key, changed.text())
 
 
 def set_config(raw: Any, key: str, config: bytes) -> None:
     """Replace the configuration text in the header of a queue."""
-    changed = line(raw, key)
+    changed = header(raw, key)
     changed.config = config
-    set_line(raw, key, changed)
+    set_header(raw, key, changed)
 
 
 def set_reach(raw: Any, key: str, upto: bytes) -> None:
     """Write into the header of a queue how far its index reaches."""
-    stem = line(raw, key).config.split(b"|")[:5]
+    stem = header(raw, key).config.split(b"|")[:5]
     set_config(raw, key, b"|".join([*stem, upto]))
 
 
@@ -129,7 +129,7 @@ def counts(raw: Any, key: str) -> list[bytes]:
     """Return all counters of a hash."""
     if key.endswith(":meta"):
         return list(raw.hget(key, "counters").split(b" "))
-    return line(raw, key).counts
+    return header(raw, key).counts
 
 
 def count(raw: Any, key: str, name: str) -> int:
@@ -144,9 +144,9 @@ def set_count(raw: Any, key: str, name: str, value: object) -> None:
     if key.endswith(":meta"):
         raw.hset(key, "counters", b" ".join(numbers))
     else:
-        changed = line(raw, key)
+        changed = header(raw, key)
         changed.counts = numbers
-        set_line(raw, key, changed)
+        set_header(raw, key, changed)
 
 
 def lock_texts(raw: Any, key: str) -> dict[bytes, bytes]:
@@ -154,9 +154,9 @@ def lock_texts(raw: Any, key: str) -> dict[bytes, bytes]:
     return {name: text for name, text in raw.hgetall(meta_of(key)).items() if name.startswith(_LOCK)}
 
 
-def packed_locks(raw: Any, key: str) -> list[Packed]:
+def packed_locks(raw: Any, key: str) -> list[PackedLock]:
     """Return the packed locks of a queue, found by its first key, in the order of locking."""
-    found = line(raw, key).packed(lock_texts(raw, key))
+    found = header(raw, key).packed(lock_texts(raw, key))
     return sorted(found, key=lambda lock: int(lock.fence))
 
 

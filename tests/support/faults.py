@@ -53,7 +53,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Drip:
+class SlowReply:
     """Give the client the answer ``size`` bytes at a time, with ``pause`` seconds in between."""
 
     size: int = 1
@@ -96,7 +96,7 @@ class DropPush:
     """
 
 
-Fault = CutRequest | CutReply | Hold | Drip | BlackHole | Duplicate | Refuse | DropPush
+Fault = CutRequest | CutReply | Hold | SlowReply | BlackHole | Duplicate | Refuse | DropPush
 
 
 @dataclass(eq=False)

@@ -28,7 +28,6 @@ from tests.support.faults import (
     BlackHole,
     CutReply,
     CutRequest,
-    Drip,
     DropPush,
     Duplicate,
     Fault,
@@ -36,6 +35,7 @@ from tests.support.faults import (
     Refuse,
     Request,
     Rule,
+    SlowReply,
 )
 from tests.support.resp import SUBSCRIBERS, is_message, is_push, read_frame, strings
 
@@ -317,7 +317,7 @@ class _Link:
             case CutReply(after):
                 await send(self.to_client, frame[:after])
                 self.cut()
-            case Drip(size, pause):
+            case SlowReply(size, pause):
                 for at in range(0, len(frame), size):
                     await send(self.to_client, frame[at : at + size])
                     await asyncio.sleep(pause)  # noqa: TID251 (being slow is the fault)

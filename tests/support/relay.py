@@ -105,7 +105,7 @@ def _shut(one: socket.socket) -> None:
     one.close()
 
 
-class Compass:
+class FakeSentinel:
     """Answers what clients ask a Sentinel: where the primary is. Who that is the test decides, at once."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class Compass:
         """Stop answering."""
         _shut(self._server)
 
-    def __enter__(self) -> Compass:
+    def __enter__(self) -> FakeSentinel:
         return self
 
     def __exit__(self, *_: object) -> None:

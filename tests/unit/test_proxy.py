@@ -18,12 +18,12 @@ from tests.support.faults import (
     BlackHole,
     CutReply,
     CutRequest,
-    Drip,
     DropPush,
     Duplicate,
     Hold,
     Refuse,
     Request,
+    SlowReply,
 )
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -177,7 +177,7 @@ def test_clear_releases_held_requests(proxy):
 
 
 def test_drip_delivers_in_small_pieces(proxy):
-    rule = proxy.add(Drip(size=2), command="PING")
+    rule = proxy.add(SlowReply(size=2), command="PING")
     with dial(proxy) as connection:
         connection.sendall(PING)
         pieces = [connection.recv(100)]

@@ -24,7 +24,7 @@ DOC = Path(__file__).parents[2] / "docs" / "architecture.md"
 MOST_LINES, MOST_FILES = 150, 5
 
 
-def walk(
+def run_traced(
     name: str, keys: list[bytes], calls: list[list[bytes]], raw: Any
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Call a script as a function library does, once with each list of arguments.
@@ -89,20 +89,20 @@ def plain_send(redis_server: RedisServer) -> tuple[list[tuple[str, int]], list[s
     settings = Settings(functions="off")
     with (
         redis_server.client() as raw,
-        mqredis.connect(redis_server.url, manager="walk", settings=settings) as qm,
+        mqredis.connect(redis_server.url, manager="path", settings=settings) as qm,
     ):
         qm.create_queue("tea")
         qm.open("tea").send(b"before")
         for command in ("TIME", "HMGET", "HSET", "ZADD"):
             raw.response_callbacks.pop(command, None)
-        meta = raw.hgetall(b"mq:{walk}:meta")
+        meta = raw.hgetall(b"mq:{path}:meta")
         slot = next(name for name in meta if b"." in name)
         sequence = int(meta[slot].split(b" ")[0]) + 1
-        generation = raw.hget("mq:{walk}:q:tea:q", "generation")
-        parts = [f"mq:{{walk}}:q:tea:{part}".encode() for part in "qalmstwi"]
-        keys = [b"mq:{walk}:meta", b"mq:{walk}:txs", *parts]
+        generation = raw.hget("mq:{path}:q:tea:q", "generation")
+        parts = [f"mq:{{path}}:q:tea:{part}".encode() for part in "qalmstwi"]
+        keys = [b"mq:{path}:meta", b"mq:{path}:txs", *parts]
         calls = [[slot, b"%d" % (sequence + n), generation, b"", b"", b"3", b"0\0hello"] for n in range(2)]
-        found = walk("send", keys, calls, raw)
+        found = run_traced("send", keys, calls, raw)
         assert raw.zcard(keys[3]) == 3
         return found
 
@@ -119,7 +119,7 @@ def test_plain_send_stays_within_the_line_and_file_limits(
 def test_plain_send_enters_the_documented_functions(
     plain_send: tuple[list[tuple[str, int]], list[str]],
 ) -> None:
-    told = re.search(r"<!-- walk of a plain send -->(.*?)\n\n", DOC.read_text(), re.DOTALL)
+    told = re.search(r"<!-- functions of a plain send -->(.*?)\n\n", DOC.read_text(), re.DOTALL)
     assert told is not None
     named = re.findall(r"`((?:context|queue|enqueue|store)\.\w+|finish)`", told[1])
     assert plain_send[1] == named

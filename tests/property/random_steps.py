@@ -1,6 +1,6 @@
 """Long random runs from a seed, with a shrinker: faster and longer than the runs of hypothesis.
 
-Hypothesis finds the small odd value; a walk of hundreds of steps finds what needs a history: a message that was
+Hypothesis finds the small odd value; a run of hundreds of steps finds what needs a history: a message that was
 received, aborted, moved, locked and purged before the step that goes wrong.
 """
 
@@ -25,7 +25,7 @@ _FAMILIES = (("plain", "plain;s"), ("plain;s", "plain"), ("units", "units;s"), (
 )  # fmt: skip
 
 
-class Walker:
+class RandomSteps:
     """Draws steps from a seed."""
 
     mains: ClassVar[tuple[str, ...]] = _MAIN
