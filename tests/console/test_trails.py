@@ -94,7 +94,7 @@ async def test_missing_trail_says_how_to_enable_trails(browser: Browser, manager
     page = await browser.get(TRAIL, 404, queue="orders", id="0x0400ffffffffffff")
     assert "keeps none" not in page.text
     page = await browser.get(TRAIL, 404, queue="absent", id="0x0400ffffffffffff")
-    assert "there is no queue" in page.text
+    assert "There is no queue absent any more." in page.text
     assert "queue is missing" in (await browser.get(TRAIL, 400, id="1")).text
     assert "id is missing" in (await browser.get(TRAIL, 400, queue="orders")).text
 

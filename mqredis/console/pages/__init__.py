@@ -8,6 +8,7 @@ from starlette.responses import Response
 from mqredis.console.pages import (
     action,
     failures,
+    find,
     holders,
     log,
     messages,
@@ -60,6 +61,7 @@ PAGES: dict[str, Endpoint] = {
     "/messages": messages.messages,
     "/message": messages.message,
     "/body": messages.body,
+    "/find": find.find,
     "/trail": trails.trail,
     "/failures": failures.failures,
     "/scheduled": scheduled.scheduled,

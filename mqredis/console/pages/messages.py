@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
-from mqredis.console import bodies
+from mqredis.console import bodies, columns
 from mqredis.console.actions.base import lookup_id, needed, whole
 from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
@@ -27,9 +27,10 @@ _IDS = ("message_id", "correlation_id", "group_id")
 async def messages(visit: Visit) -> Response:
     """A page of messages behind ``after``, those that the selector and the identifiers choose.
 
-    ``trail`` has the positions of the earlier pages, for the links back. A page begins where the page before ended,
-    whatever has arrived and left meanwhile. With JavaScript, a page whose search has not ended requests the rest:
-    ``start`` is then where the page began, and ``had`` the number of messages that it already shows.
+    ``columns`` and ``order`` say what is shown of them, and in which order. ``trail`` has the positions of the earlier
+    pages, for the links back. A page begins where the page before ended, whatever has arrived and left meanwhile. With
+    JavaScript, a page whose search has not ended requests the rest: ``start`` is then where the page began, and ``had``
+    the number of messages that it already shows.
     """
     name = needed(visit.query, "queue")
     given = visit.query.get("message_id", "").strip()
@@ -39,10 +40,11 @@ async def messages(visit: Visit) -> Response:
     start = visit.query.get("start") or visit.query.get("after") or "0"
     had = min(max(whole(visit.query, "had") or 0, 0), ROWS - 1)
     found: list[StoredMessage] = []
-    place, wrong = None, None
+    place, wrong, shown = None, None, columns.chosen("", name)
     try:
+        shown = columns.chosen(visit.query.get("columns", ""), name)
         found, place = await _page(await visit.manager(), name, visit.query, ROWS - had)
-    except InvalidArgument as error:  # a wrong selector or identifier
+    except InvalidArgument as error:  # a wrong selector, identifier or column
         wrong = error
     unfinished = place is not None and had + len(found) < ROWS
     following = rest = None
@@ -68,6 +70,9 @@ async def messages(visit: Visit) -> Response:
         following=following,
         before=before,
         searched=any(visit.query.get(name) for name in ("selector", *_IDS)),
+        columns=shown,
+        names=columns.NAMES,
+        usual=", ".join(columns.default(name)),
         bodies=bodies,
         hidden=hidden(visit),
     )
@@ -78,11 +83,12 @@ async def _page(
 ) -> tuple[list[StoredMessage], str | None]:
     """The messages of a page, and the place where the next one begins. Raises InvalidArgument, QueueNotFound."""
     match, selector = _match(query), query.get("selector") or None
+    reverse = query.get("order") == "newest"
     found: list[StoredMessage] = []
     place = query.get("after") or None
     for _ in range(CALLS):
         page = await manager.messages(
-            name, match=match, selector=selector, after=place, limit=most - len(found)
+            name, match=match, selector=selector, after=place, limit=most - len(found), reverse=reverse
         )
         found += page.items
         place = page.next

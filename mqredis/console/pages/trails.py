@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 
 from starlette.responses import Response
@@ -10,15 +9,12 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console.actions.base import needed
 from mqredis.console.formats import hex_id
+from mqredis.console.pages.find import LOOKUP_ID
 from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
-from mqredis.keys import ACTIONS
 from mqredis.models.inspection import TrailEntry
 from mqredis.models.text import identifier_of
-from mqredis.operations import inspection
-
-# A message id that the broker has made from a lookup id, or a lookup id as the console shows it.
-_LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
+from mqredis.operations import inspection, queue
 
 
 async def trail(visit: Visit) -> Response:
@@ -27,7 +23,7 @@ async def trail(visit: Visit) -> Response:
     ``id`` is a lookup id or a message id. One that no trail has leads to a search.
     """
     name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
-    match = _LOOKUP_ID.fullmatch(given)
+    match = LOOKUP_ID.fullmatch(given)
     if match is not None:
         lookup_id = int(match[1], 16)
     else:
@@ -50,7 +46,8 @@ async def left(visit: Visit, name: str, lookup_id: int) -> Response:
     except QueueNotFound:
         share, exists = 0.0, False
     # The trail of a message that has left is found through any queue.
-    found = await manager.trail(name if exists else ACTIONS, lookup_id)
+    names = [name] if exists else await manager.run(queue.names(manager.context, None))
+    found = await manager.trail(names[0], lookup_id) if names else []
     return visit.page(
         "trail.html",
         200 if found else 404,

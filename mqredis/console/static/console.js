@@ -64,7 +64,8 @@
 
   // "/" leads to the search field.
   document.addEventListener("keydown", (event) => {
-    const field = document.querySelector("[role=search] input:not([type=hidden])");
+    const fields = (part) => document.querySelector(`${part} [role=search] input:not([type=hidden])`);
+    const field = fields("main") || fields(".side");
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
     if (event.key === "/" && field && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
       event.preventDefault();

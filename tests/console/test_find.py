@@ -1,0 +1,109 @@
+"""A message by its id in all queues."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mqredis import Journal, Outgoing, Settings
+from mqredis.asyncio import QueueManager, connect
+from mqredis.console import app, everyone
+from mqredis.console.formats import hex_id
+from mqredis.console.pages import find
+from tests.console.browser import Browser, Page
+from tests.console.test_pages import fill
+
+PAGE = "/m/main/find"
+
+
+def ids(page: Page) -> list[str]:
+    """The lookup ids in the rows of a page."""
+    return re.findall("0x[0-9a-f]{16}", page.text)
+
+
+async def test_lookup_id_leads_to_its_message_in_any_queue_and_state(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.create_queue("invoices")
+    (delayed,) = await fill(manager, [Outgoing("later", delay=3600.0)], "invoices")
+    (ready,) = await fill(manager, ["now"], "invoices")
+    for number in (delayed, ready):
+        for given in (hex_id(number), f" {hex_id(number)} ", f"mq-{number:016x}"):
+            page = await browser.get(PAGE, id=given)
+            assert f"invoices / Messages Message {hex_id(number)}" in page.text
+    async with await manager.open("invoices") as queue, await queue.lock(timeout=0) as locked:
+        assert f"Message {hex_id(ready)} locked" in (await browser.get(PAGE, id=hex_id(ready))).text
+        await locked.commit()
+    assert "0 messages found." in (await browser.get(PAGE, id=hex_id(ready))).text
+
+
+async def test_message_id_is_found_in_all_queues(browser: Browser, manager: QueueManager) -> None:
+    await manager.create_queue("invoices")
+    wanted = [Outgoing("a", message_id="order 1"), Outgoing("b", message_id="order 1", delay=60.0)]
+    numbers = await fill(manager, [*wanted, Outgoing("c", message_id="order 2")])
+    numbers += await fill(manager, [Outgoing("d", message_id="order 1")], "invoices")
+    page = await browser.get(PAGE, id="order 1")
+    assert sorted(ids(page)) == sorted(hex_id(numbers[n]) for n in (0, 1, 3))
+    assert "3 messages found." in page.text
+    assert "No message was found." in (await browser.get(PAGE, id="order 3")).text
+    raw = await fill(manager, [Outgoing("e", message_id=b"\x01\x02")])
+    assert ids(await browser.get(PAGE, id="0x0102")) == [hex_id(raw[0])]
+
+
+async def test_dead_letter_is_found_by_the_id_that_the_broker_made(
+    browser: Browser, manager: QueueManager
+) -> None:
+    (number,) = await fill(manager, [Outgoing("x", journal=Journal.DEAD_LETTER)])
+    async with await manager.open("orders") as queue:
+        await (await queue.lock(timeout=0)).reject()
+    page = await browser.get(PAGE, id=f"mq-{number:016x}")
+    assert "system$;deadletter" in page.text
+    assert ids(page) != [hex_id(number)]
+    assert "1 message found." in page.text
+
+
+async def test_search_in_many_queues_continues_where_it_stopped(
+    browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "CALLS", 3)
+    for number in range(4):
+        await manager.create_queue(f"queue-{number}")
+        await fill(manager, [Outgoing("x", message_id="same")], f"queue-{number}")
+    page = await browser.get(PAGE, id="same")
+    seen, pages = ids(page), 1
+    assert "The search stopped after many messages with other ids." in page.text
+    while rest := [each for each in page.addresses if "part=" in each]:
+        await manager.create_queue(f"a-{pages}")  # before the place where the search goes on
+        page = await browser.get(rest[0])
+        seen += ids(page)
+        pages += 1
+    assert len(seen) == len(set(seen)) == 4
+    assert "4 messages found." in page.text
+
+
+async def test_message_that_left_leads_to_its_trail(browser: Browser, manager: QueueManager) -> None:
+    await manager.update_queue("orders", trail=True)
+    (number,) = await fill(manager, ["x"])
+    async with await manager.open("orders") as queue:
+        await queue.receive(timeout=0)
+    assert "It is not in orders" in (await browser.get(PAGE, id=hex_id(number))).text
+
+
+async def test_rest_of_a_search_leads_to_the_message(browser: Browser, manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["x"])
+    answer = await browser.client.get(PAGE, params={"id": hex_id(number)}, headers={"hx-request": "true"})
+    assert answer.headers["hx-redirect"].endswith(f"/m/main/message?queue=orders&id={hex_id(number)}")
+
+
+async def test_reader_without_rights_can_find(url: str, manager: QueueManager) -> None:
+    (number,) = await fill(manager, [Outgoing("x", message_id="order 1")])
+    async with connect(url, settings=Settings(read_only=True)) as reader:
+        browser = Browser(app({"main": reader}, access=everyone, read_only=True))
+        assert ids(await browser.get(PAGE, id="order 1")) == [hex_id(number)]
+        assert hex_id(number) in (await browser.get(PAGE, id=hex_id(number))).text
+        await browser.close()
+
+
+async def test_id_is_needed(browser: Browser) -> None:
+    assert "id is missing" in (await browser.get(PAGE, 400)).text
