@@ -11,8 +11,9 @@
 --   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
 --
 -- The key of a token is a hash with one field: "reply", the reply of the action (context.format_reply). A second call
--- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes the
--- name of the key from the token and everything that the action depends on, so that another action with this token runs.
+-- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes
+-- the name of the key from the token and everything that the action depends on, so that another action with this token
+-- runs.
 --
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
 local operator = { remembered = 86400000, most = 10000 }
@@ -37,9 +38,9 @@ function operator.plan()
   other_queues.find(queue.log, true)
 end
 
--- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action has changed, and "finished", whether it
--- goes on with further calls. Returns the lookup id of the entry. It replaces `earlier`, the entry of the call before of
--- the same action, if that is still there.
+-- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action
+-- has changed, and "finished", whether it goes on with further calls. Returns the lookup id of the entry. It replaces
+-- `earlier`, the entry of the call before of the same action, if that is still there.
 function operator.log(changed, finished, earlier)
   if ARGV[4] == "" then return end
   copy.load()
@@ -54,7 +55,7 @@ function operator.log(changed, finished, earlier)
   local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
     .. (finished and "t" or "f")
   -- Also in a manager that is full: what makes room is logged, too, and the log is bounded.
-  return copy.insert(log, head, string.sub(ARGV[4], stop), "", string.sub(ARGV[4], 1, 1) + 0, nil, true)
+  return copy.insert(log, string.sub(ARGV[4], 1, 1) + 0, head, string.sub(ARGV[4], stop), "")
 end
 
 -- Keeps a reply under the token: a repeated call gets it.

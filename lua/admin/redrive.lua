@@ -1,27 +1,32 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/queue"
+--- require "core/record"
 --- require lazy "features/copy"
+--- require lazy "features/failure"
 --- require lazy "features/other_queues"
 --- require lazy "features/trace"
+--- require lazy "features/trail"
 --- used by bulk, redrive
--- Dead letters, journal copies and poison messages go back to the queue they came from, as new messages. What a message
--- asked for is in force again, and its times count anew; only its dedup key is not taken a second time.
-local redrive = {}
+-- Sends dead letters, journal copies and poison messages back to the queue that they came from, as new messages. What a
+-- message asked for is in force again, and its times count anew; only its dedup key is not taken a second time.
+--
+-- former: what a worker of the release before added to its copies; read for one release.
+local redrive = { former = { "reason", "queue", "message_id", "deliveries" } }
 
--- Decide: the queue that each of these available messages goes to, by place; false for one that stays. `name`: the encoded
--- name of another queue than the original ones, "" none. context.missing names queues that KEYS must bring as well.
+-- Decides where these available messages go: returns the queue of each, by place; false for one that stays. `name`: the
+-- encoded name of the queue that all go to, "" if each goes to its own. context.missing may name queues then.
 function redrive.plan(q, entries, name)
   local targets = {}
   copy.load()
   other_queues.load()
   trace.load()
   for n = 1, #entries do
-    local origin = copy.origin(q, entries[n])
+    local origin = redrive.origin(q, entries[n])
     local wanted = name ~= "" and name or origin and other_queues.encode(string.match(origin, "^[^;]*"))
     local to = wanted and other_queues.find(wanted)
     if to then -- one that expires at once leaves traces there
-      local rec = context.now_text .. "1" .. (copy.original(to, entries[n])) .. "\0"
+      local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0"
       trace.expiring(to, { { lid = entries[n].lid, rec = rec } })
     end
     targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false
@@ -29,19 +34,20 @@ function redrive.plan(q, entries, name)
   return targets
 end
 
--- Apply: sends them there. Returns how many went; one for which its queue has no room stays.
+-- Sends the messages to `targets`, as redrive.plan returned them. Returns how many went; one for which its queue has no
+-- room stays.
 function redrive.apply(q, entries, targets)
   local went = 0
   for n = 1, #entries do
     local to = targets[n]
     if to then
-      -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that of
-      -- its parent, too.
+      -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that
+      -- of its parent, too.
       local size, home = position.size(q, entries[n]), q.parent == to and not q.apart and to or {}
       if home == to then queue.read_subqueue_totals(to) end
       context.messages, context.bytes = context.messages - 1, context.bytes - size
       home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size
-      local lid = copy.revive(q, to, entries[n])
+      local lid = redrive.send(q, to, entries[n])
       context.messages, context.bytes = context.messages + 1, context.bytes + size
       home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
       if lid then
@@ -51,4 +57,52 @@ function redrive.apply(q, entries, targets)
     end
   end
   return went
+end
+
+-- Returns the name of the queue that a failed message came from: that of which it is a copy; that whose ;poison it is
+-- in; or, of a copy that a worker of the release before made, what its property says. nil if the message does not tell.
+function redrive.origin(q, e)
+  local origin = record.field(e.rec, "original_queue")
+  if origin then return origin end
+  local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
+  if name then return other_queues.decode(name) end
+  local head = string.sub(e.rec, 15, string.find(e.rec, "\0", 15, true) - 1)
+  return string.match(head, "\1dead_letter_queue\2s([^\1\3]+)")
+end
+
+-- Returns head and body of the message that e is a copy of, as a new message for `to`: what the copy tells of itself
+-- goes, and what the message asked for counts again.
+function redrive.original(to, e)
+  failure.load()
+  local rec = failure.remove(e.rec)
+  local stop = string.find(rec, "\0", 15, true)
+  local head = record.without(record.without(string.sub(rec, 15, stop - 1), copy.about), { "message_class" })
+  -- Of a copy, this is its own time (copy.expiry).
+  if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
+  head = record.resume(head, copy.requests)
+  if string.find(head, "\1dead_letter_queue\2", 1, true) then
+    for n = 1, #redrive.former do
+      head = string.gsub(head, "\1dead_letter_" .. redrive.former[n] .. "\2[^\1\3]*", "")
+    end
+  end
+  if not to.options.transactional then
+    head = record.without(head, { "transaction_id" })
+  elseif not record.field(e.rec, "transaction_id") then
+    head = head .. record.fields.transaction_id .. "redrive"
+  end
+  return head, string.sub(rec, stop)
+end
+
+-- Puts the message that e is a copy of into `to`. Returns its lookup id; nil if there is no room for it.
+function redrive.send(q, to, e)
+  local head, body = redrive.original(to, e)
+  local large = record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
+  local trailed = record.field(e.rec, "trail")
+  if trailed then
+    trail.load()
+    head = trail.carry(head, trail.number(e.lid, e.rec))
+  end
+  local lid = copy.insert_if_room(to, copy.flag(e.rec), head, body, large)
+  if lid and trailed then trail.copied(q, to, e, lid, "redriven", "") end
+  return lid
 end

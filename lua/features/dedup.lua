@@ -3,12 +3,13 @@
 --- require "core/record"
 --- require "core/timers"
 --- used by claims/publish, features/features
--- Refuses duplicates. A sender may give a message a dedup key and a window in ms, from its arrival on (fields dedup_key and
--- dedup_window of the head). The queue holds the key while the message is in it, and until the window ends. A message with a key
--- that is held is refused.
+-- Refuses duplicates. A sender may give a message a dedup key and a window in ms, from its arrival on (fields dedup_key
+-- and dedup_window of the head). The queue holds the key while the message is in it, and until the window ends. A
+-- message with a key that is held is refused.
 --
--- A held key is a timer `dedup_key` in q.timers, of the parent for a subqueue. Its score is `never` while the message is in the
--- queue, and the end of the window afterwards. never is above queue.claimed, so such a timer does not come due.
+-- A held key is a timer `dedup_key` in q.timers, of the parent for a subqueue. Its score is `never` while the message
+-- is in the queue, and the end of the window afterwards. never is above queue.claimed, so such a timer does not come
+-- due.
 local dedup = { never = 9e15 }
 
 -- Returns the member of q.timers for the key of this message, which has one.
@@ -51,8 +52,8 @@ function dedup.accept(q, batch, places)
   end
 end
 
--- Removes the key of a message that left, or keeps it until its window ends. The key of an aborted send is removed at once;
--- that of a locked or moved message is kept.
+-- Removes the key of a message that left, or keeps it until its window ends. The key of an aborted send is removed at
+-- once; that of a locked or moved message is kept.
 function dedup.leave(q, batch, places)
   if not batch.reason then return end
   local owner = q.parent or q

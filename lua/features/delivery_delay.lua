@@ -5,8 +5,8 @@
 --- require "core/timers"
 --- require lazy "features/trace"
 --- used by features/features
--- Messages that the broker holds back, for as many ms as the field `delay` of the head says. Until then such a message is in no
--- list: it has its record, and its timer `delay` in q.timers.
+-- Messages that the broker holds back, for as many ms as the field `delay` of the head says. Until then such a message
+-- is in no list: it has its record, and its timer `delay` in q.timers.
 local delivery_delay = {}
 
 function delivery_delay.arrive(q, batch, places)

@@ -5,9 +5,9 @@
 --- require "core/record"
 --- require "core/timers"
 --- used by features/features
--- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head). While such a
--- message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does not expire: its timer is
--- removed with the lock, and set again, or found to be over, when it comes back.
+-- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
+-- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does
+-- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back.
 local expiry = {}
 
 function expiry.arrive(q, batch, places)

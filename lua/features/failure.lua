@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/record"
---- used by core/transfer, features/copy, features/retry
+--- used by admin/redrive, core/transfer, features/copy, features/retry
 -- What a message that has failed for good tells of its failure: properties whose names begin with failure_, and the field
 -- that Message.reason shows. They stand in front of everything else in its head.
 local failure = {}

@@ -11,12 +11,13 @@
 --- require lazy "features/trace"
 --- require lazy "features/trail"
 --- require lazy "features/trash"
---- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release and others
--- Calls the features of messages: what a message asks for with a field of its head, or a queue with an option for all of its
--- messages. Plain messages, which ask for nothing, never come here.
+--- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release and 3 more
+-- Calls the features of messages: what a message asks for with a field of its head, or a queue with an option for all
+-- of its messages. Plain messages, which ask for nothing, never come here.
 --
--- A feature is a module with a table `hooks` of the functions that it needs, which features.run calls as hook(q, batch, places).
--- `places` are the places in the batch of the messages that ask for the feature. A hook is called when the messages
+-- A feature is a module with a table `hooks` of the functions that it needs, which features.run calls as hook(q, batch,
+-- places). `places` are the places in the batch of the messages that ask for the feature. A hook is called when the
+-- messages
 --
 --   plan    are about to be sent, before the first write: it returns the status that refuses them, or nil, or asks for queues
 --           (context.require)
@@ -28,7 +29,8 @@
 --   unlock  are not locked any more, and not available yet (batch.entries)
 --   move    are about to arrive in batch.target, a queue of the same family (batch.entries)
 --
--- A feature with timers has two more hooks (core/lapse): entries = plan_due(q, ids, letter), and due(q, entries, letter).
+-- A feature with timers has two more hooks (core/lapse): entries = plan_due(q, ids, letter), and due(q, entries,
+-- letter).
 local features = { list = { nil } }
 
 -- To add a feature, add a line here, and its module above.
@@ -57,7 +59,8 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 
 -- Messages and batches ------------------------------------------------------------------------------------------------
 
--- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does, and
+-- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does,
+-- and
 --
 --   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
@@ -83,10 +86,10 @@ function features.wants(rec)
   return cache.keep(cache.special, keys, wants)
 end
 
--- Returns the batch that hooks take. ids, records: columns (core/position); places: of the messages that ask for something;
--- wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. locked, holder: the messages are
--- locked now, `holder` by this slot; reason, held, entries: they are deleted, those in the set `held` were locked before;
--- target: the queue that they move to.
+-- Returns the batch that hooks take. ids, records: columns (core/position); places: of the messages that ask for
+-- something; wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. locked,
+-- holder: the messages are locked now, `holder` by this slot; reason, held, entries: they are deleted, those in the set
+-- `held` were locked before; target: the queue that they move to.
 function features.batch(ids, recs, places, wants)
   if not wants then
     wants = {}
@@ -96,7 +99,8 @@ function features.batch(ids, recs, places, wants)
     held = false, holder = false, entries = false, target = false }
 end
 
--- Calls this hook of each feature that a message of the batch asks for. Returns the first status that a hook returns, or nil.
+-- Calls this hook of each feature that a message of the batch asks for. Returns the first status that a hook returns,
+-- or nil.
 function features.run(hook, q, batch)
   local wants = batch.wants
   for n = 1, #features.list do
@@ -126,9 +130,9 @@ end
 
 -- Sending -------------------------------------------------------------------------------------------------------------
 
--- Decides for messages that are about to be sent. Returns the status that refuses them, or nil; context.missing may name queues
--- then. `wants`: by place, what the messages ask for, nil for plain ones. `transactional`: they are sent in a transaction, whose
--- commit plans their arrival.
+-- Decides for messages that are about to be sent. Returns the status that refuses them, or nil; context.missing may
+-- name queues then. `wants`: by place, what the messages ask for, nil for plain ones. `transactional`: they are sent in
+-- a transaction, whose commit plans their arrival.
 function features.plan(q, recs, wants, transactional)
   local places = features.places(recs, wants)
   local code = features.run("plan", q, features.batch(nil, recs, places, wants))
@@ -140,7 +144,7 @@ function features.plan(q, recs, wants, transactional)
   end
   if traced[1] or expired[1] then
     trace.load()
-    trace.accepted(q, traced, false)
+    trace.plan_accepted(traced)
     trace.plan(q, expired, "receive_timeout")
   end
 end
@@ -152,7 +156,7 @@ function features.accept(q, ids, recs, wants, transactional)
   local traced = not transactional and features.entries(ids, recs, places, wants) or {}
   if traced[1] then
     trace.load()
-    trace.accepted(q, traced, true)
+    trace.accepted(q, traced)
   end
 end
 
@@ -177,8 +181,8 @@ end
 
 -- Availability --------------------------------------------------------------------------------------------------------
 
--- Tells the features that messages become available; `places`: of those that ask for something. Returns true if this has
--- made the messages available, or has done with them what their fates say; false if that is left to the caller.
+-- Tells the features that messages become available; `places`: of those that ask for something. Returns true if this
+-- has made the messages available, or has done with them what their fates say; false if that is left to the caller.
 function features.arrive(q, ids, recs, places)
   local batch = features.batch(ids, recs, places)
   features.run("arrive", q, batch)
@@ -208,8 +212,8 @@ function features.arrive_by_fate(q, ids, fates)
   position.delete(q, position.read(q, gone), "receive_timeout")
 end
 
--- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves them. Returns,
--- by place, what the messages ask for.
+-- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves
+-- them. Returns, by place, what the messages ask for.
 function features.lock(q, ids, recs, places, holder)
   local batch = features.batch(ids, recs, places)
   batch.locked, batch.holder = true, holder
@@ -217,15 +221,16 @@ function features.lock(q, ids, recs, places, holder)
   return batch.wants
 end
 
--- Tells the features that messages are deleted. `reason`: why; false if they go to another queue of the family. `held`: the set of
--- the places of those that were locked. `entries`: the same messages (core/position).
+-- Tells the features that messages are deleted. `reason`: why; false if they go to another queue of the family. `held`:
+-- the set of the places of those that were locked. `entries`: the same messages (core/position).
 function features.delete(q, ids, recs, places, reason, held, entries)
   local batch = features.batch(ids, recs, places)
   batch.reason, batch.held, batch.entries = reason, held, entries
   features.run("leave", q, batch)
 end
 
--- Calls the hook "unlock" or "move" for those of these entries that ask for something. `target`: the queue that they move to.
+-- Calls the hook "unlock" or "move" for those of these entries that ask for something. `target`: the queue that they
+-- move to.
 function features.pass(hook, q, entries, target)
   local ids, recs, places = { nil }, { nil }, { nil }
   for n = 1, #entries do

@@ -10,8 +10,8 @@
 --- used by core/release, features/features, features/trash
 -- Carries out what the retry policy of a queue decides (features/retry_policy), and serves the timers that come of it.
 --
--- retry.plan runs before a script's first write, and asks for the queues that the decision needs. retry.apply decides again,
--- with these queues at hand, and writes.
+-- retry.plan runs before a script's first write, and asks for the queues that the decision needs. retry.apply decides
+-- again, with these queues at hand, and writes.
 --
 -- A message in a subqueue of the policy has one of these timers in q.timers of the parent (letters: core/timers):
 --
@@ -31,8 +31,8 @@ local retry = {
 
 -- The fate of released messages -----------------------------------------------------------------------------------------
 
--- Asks for the queues that the fates of these entries need (context.missing). Where a message may find its target full, also
--- for the queue that it goes to then.
+-- Asks for the queues that the fates of these entries need (context.missing). Where a message may find its target full,
+-- also for the queue that it goes to then.
 function retry.plan(q, entries)
   for n = 1, #entries do
     local fate = retry_policy.decide(q, entries[n])
@@ -56,8 +56,8 @@ function retry.plan(q, entries)
   end
 end
 
--- Decides the fates of these entries, which are locked no more and not available yet, and carries them out. e.retried: the
--- entry counts in n_retried, unless the policy ends.
+-- Decides the fates of these entries, which are locked no more and not available yet, and carries them out. e.retried:
+-- the entry counts in n_retried, unless the policy ends.
 function retry.apply(q, entries)
   local retried = 0
   for n = 1, #entries do
@@ -135,8 +135,8 @@ function retry.subqueue_of(q, letter)
   return retry_policy.subqueue(q, name)
 end
 
--- Decides for timers with this letter that are due (hook of features/features): returns the entries that are still in their
--- subqueue, available.
+-- Decides for timers with this letter that are due (hook of features/features): returns the entries that are still in
+-- their subqueue, available.
 function retry.plan_due(q, ids, letter)
   local from, entries = retry.subqueue_of(q, letter), {}
   if from then
@@ -166,8 +166,8 @@ function retry.due(q, entries, letter)
   end
 end
 
--- Sets the timers of entries that are back in q, one of the policy's subqueues, from ;trash (features/trash). Timers go on
--- while a message is in ;trash; a message whose timer was due there gets another, so that it does not stay for ever.
+-- Sets the timers of entries that are back in q, one of the policy's subqueues, from ;trash (features/trash). Timers go
+-- on while a message is in ;trash; a message whose timer was due there gets another, so that it does not stay for ever.
 function retry.renew_timers(q, entries)
   local home, name, letters = retry_policy.home(q), string.match(queue.name(q), "%%3B(.*)$"), timers.letters
   local kept = name == "poison" and retry_policy.read(q).kept

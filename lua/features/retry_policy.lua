@@ -9,8 +9,8 @@
 -- The retry policy of a queue: decides what happens to a message that a reader gave back, or whose lease lapsed
 -- (docs/decisions/attempts.md). features/retry carries the decision out.
 --
--- A round is one attempt and the immediate retries. Between two rounds the message rests in the subqueue ;retry. After the
--- last round the policy ends. Rounds are not stored: the number of attempts tells which one it is.
+-- A round is one attempt and the immediate retries. Between two rounds the message rests in the subqueue ;retry. After
+-- the last round the policy ends. Rounds are not stored: the number of attempts tells which one it is.
 --
 -- Only this module parses the policy, which is field "retry" of the queue's hash, "" if there is none:
 --
@@ -42,8 +42,8 @@ function retry_policy.home(q)
   return q.parent or q
 end
 
--- Returns the policy as a table, read once in a call. round: attempts of a round; messages, bytes: the quota of ;poison, nil
--- if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
+-- Returns the policy as a table, read once in a call. round: attempts of a round; messages, bytes: the quota of
+-- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
   if not home.retry then
@@ -66,8 +66,9 @@ function retry_policy.attempts(e)
   return e.st.deliveries - e.st.uncounted
 end
 
--- Returns the fate of an entry. e.verdict and e.rest are what its reader said (core/release); e.lapsed: its lease lapsed. Sets
--- e.letters, the queue for its dead letter, where the fate is dead_letter; and e.rest where there is no room for poison.
+-- Returns the fate of an entry. e.verdict and e.rest are what its reader said (core/release); e.lapsed: its lease
+-- lapsed. Sets e.letters, the queue for its dead letter, where the fate is dead_letter; and e.rest where there is no
+-- room for poison.
 function retry_policy.decide(q, e)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(e)
   if record.is_expired(e.rec, context.now) then return "again" end
@@ -79,8 +80,8 @@ function retry_policy.decide(q, e)
   return attempts % policy.round == 0 and "retry" or "again"
 end
 
--- Returns the fate with which the policy ends. A message that finds no room among the dead letters becomes poison; one that
--- finds none in ;poison rests again: neither is lost. A message that is in ;poison already stays there.
+-- Returns the fate with which the policy ends. A message that finds no room among the dead letters becomes poison; one
+-- that finds none in ;poison rests again: neither is lost. A message that is in ;poison already stays there.
 function retry_policy.last(q, e, policy)
   local final, bytes = policy.final, position.size(q, e) + retry_policy.margin + #(e.report or "")
   if final == "dead_letter" then
@@ -98,8 +99,8 @@ function retry_policy.last(q, e, policy)
   return final
 end
 
--- Returns how long an entry rests before the next round, in ms. Messages that fail together do not come back together: the
--- jitter of each is a hash of its id.
+-- Returns how long an entry rests before the next round, in ms. Messages that fail together do not come back together:
+-- the jitter of each is a hash of its id.
 function retry_policy.rest(q, e)
   local policy = retry_policy.read(q)
   local rounds = math.max(retry_policy.attempts(e) / policy.round, 1)
@@ -108,8 +109,8 @@ function retry_policy.rest(q, e)
   return math.floor(rest * (1 + policy.jitter * part))
 end
 
--- Does a queue for failed messages have a quota of its own, and no room in it for one message of so many bytes? The manager's
--- quota does not keep failed messages out.
+-- Does a queue for failed messages have a quota of its own, and no room in it for one message of so many bytes? The
+-- manager's quota does not keep failed messages out.
 function retry_policy.is_full(to, bytes)
   return to.quota_messages and to.messages + 1 > to.quota_messages
     or to.quota_bytes and to.bytes + bytes > to.quota_bytes
@@ -125,7 +126,8 @@ function retry_policy.letters(q, e)
   return to and not to.options.topic and to or nil
 end
 
--- Returns the subqueue ;<name> of the queue whose policy counts; nil, and context.missing asks for it, if KEYS lacks it.
+-- Returns the subqueue ;<name> of the queue whose policy counts; nil, and context.missing asks for it, if KEYS lacks
+-- it.
 function retry_policy.subqueue(q, name)
   other_queues.load()
   local home = retry_policy.home(q)

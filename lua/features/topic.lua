@@ -35,7 +35,7 @@ function topic.plan(q, entries, t)
         q.plans[#q.plans + 1] = { to = to, entries = picked }
         if not t and topic.hooked(picked) then
           trace.load()
-          trace.accepted(to, picked, false)
+          trace.plan_accepted(picked)
           trace.expiring(to, picked)
         end
       end

@@ -1,43 +1,98 @@
 --- require "core/context"
---- require lazy "core/record"
+--- require "core/record"
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "features/copy"
---- used by admin/redrive, core/position, core/release, features/delivery_delay, features/features and others
--- What a message leaves behind: journal copies, dead letters and acknowledgements (docs/semantics.md).
--- Classes are those of MQMQ 2.2.18.1.6.
+--- used by admin/redrive, core/position, core/release, features/delivery_delay, features/features and 5 more
+-- What a message leaves behind in other queues when it arrives in its queue, or departs from it: an acknowledgement for
+-- its sender, a copy in a journal, a dead letter (docs/semantics.md). features/copy makes the copies.
+--
+-- Which of them, say the fields acknowledge, administration_queue, journal and dead_letter_queue of its head, the
+-- option `journaling` of its queue, and the reason of a departure.
+--
+-- trace.plan... runs before a script's first write and asks for the other queues (context.missing). trace.leave and
+-- trace.accepted write. Where a queue is gone, full or of the wrong kind, nothing is written there, and the message
+-- arrives or departs all the same. In this module a trace is a table:
+--
+--   queue         encoded name of the queue that it goes to
+--   acknowledges  true: an acknowledgement; false: a copy
+--   class         of the message that is written; nil for a journal copy, which keeps its own
+--   make          the client may create the queue
 local trace = {}
+
+-- Bits of the field acknowledge (mqredis/models/enums.py).
+trace.bits = { reached = 1, received = 2, not_reached = 4, not_received = 8, pass_correlation_id = 64,
+  pass_message_id = 128 }
+
+-- Classes of messages (MQMQ 2.2.18.1.6): of positive acknowledgements; and by reason those of negative ones, which dead
+-- letters have, too. From 0x8000 on they are negative; from 0xC000 on the message had reached its queue.
+trace.positive = { reached = 0x0002, received = 0x4000 }
 trace.class = {
   receive_timeout = 0xC002, queue_purged = 0xC001, queue_deleted = 0xC000, receive_rejected = 0xC004, poison = 0xC004,
   reach_queue_timeout = 0x8002, queue_exceed_quota = 0x8003, not_transactional_queue = 0x8009,
   not_transactional_message = 0x800A,
 }
 
--- The traces of one departure for `reason`: {name of the queue, "copy" or "ack", class, can the queue be created}.
-function trace.of(q, e, reason)
-  local found, rec, class = {}, e.rec, trace.class[reason]
-  if not class and reason ~= "receive" then return found end
-  local function add(name, kind, number, make) found[#found + 1] = { name, kind, number, make } end
-  if reason == "receive" and q.options.journaling then
-    add((string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)) .. "%3Bjournal", "copy", 0, true)
-  end
-  local wants = tonumber(record.field(rec, "acknowledge") or 0)
-  local source = tonumber(record.field(rec, "journal") or 0)
-  local asked = class and math.floor(wants / (class < 0xC000 and 4 or 8)) or math.floor(wants / 2)
+-- Which traces ----------------------------------------------------------------------------------------------------------
+
+-- Does the message ask for this (trace.bits)?
+function trace.asks(rec, bit)
+  return math.floor(tonumber(record.field(rec, "acknowledge") or 0) / bit) % 2 == 1
+end
+
+-- Appends a trace to a list, which is made if it is nil. Returns the list.
+function trace.append(found, name, acknowledges, class, make)
+  found = found or {}
+  found[#found + 1] = { queue = name, acknowledges = acknowledges, class = class, make = make }
+  return found
+end
+
+-- Appends a copy in the journal with this encoded name.
+function trace.append_journal(found, name)
+  return trace.append(found, name, false, nil, true)
+end
+
+-- Appends the acknowledgement of this class, if the message asks for it.
+function trace.append_acknowledgement(found, rec, bit, class)
   local to = record.field(rec, "administration_queue")
-  if to and asked % 2 == 1 then add(other_queues.encode(to), "ack", class or 0x4000) end
-  local own = record.field(rec, "transaction_id")
-  if not class then
-    if own and source >= 2 then add("system%24%3Bjournal", "copy", 0, true) end
-  elseif reason == "poison" or (source % 2 == 1 and trace.dead(reason, own)) then
-    local letters, make = trace.letters(e)
-    add(letters, "copy", class, make)
+  if not to or not trace.asks(rec, bit) then return found end
+  return trace.append(found, other_queues.encode(to), true, class)
+end
+
+-- Returns the traces of an entry that leaves q for this reason; nil if there are none.
+function trace.of_departure(q, e, reason)
+  local rec, class, bits, found = e.rec, trace.class[reason], trace.bits, nil
+  local journal, transaction = tonumber(record.field(rec, "journal") or 0), record.field(rec, "transaction_id")
+  if reason == "receive" then
+    if q.options.journaling then
+      found = trace.append_journal(found, (string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)) .. "%3Bjournal")
+    end
+    found = trace.append_acknowledgement(found, rec, bits.received, trace.positive.received)
+    if transaction and journal >= 2 then found = trace.append_journal(found, "system%24%3Bjournal") end
+  elseif class then
+    found = trace.append_acknowledgement(found, rec, class < 0xC000 and bits.not_reached or bits.not_received, class)
+    if reason == "poison" or journal % 2 == 1 and trace.makes_dead_letter(reason, transaction) then
+      local letters, make = trace.letters(e)
+      found = trace.append(found, letters, false, class, make)
+    end
   end
   return found
 end
 
--- The queue that a dead letter of this entry goes to, and whether the broker creates it: the retry policy's (e.letters), the
--- one that the sender named, or that of the system.
+-- Returns the traces of an entry that a queue accepts; nil if there are none. Of a message that is sent in a
+-- transaction, the copy in the system's journal is made when it is received.
+function trace.of_arrival(e)
+  local rec = e.rec
+  if not record.is_special(rec) then return end
+  local found = trace.append_acknowledgement(nil, rec, trace.bits.reached, trace.positive.reached)
+  if tonumber(record.field(rec, "journal") or 0) >= 2 and not record.field(rec, "transaction_id") then
+    found = trace.append_journal(found, "system%24%3Bjournal")
+  end
+  return found
+end
+
+-- Returns the encoded name of the queue for the dead letter of an entry, and whether the client may create it. The
+-- retry policy's queue (e.letters) comes before that of the sender, and this before that of the system.
 function trace.letters(e)
   if e.letters then return e.letters end
   local named = record.field(e.rec, "dead_letter_queue")
@@ -45,64 +100,88 @@ function trace.letters(e)
   return record.field(e.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
 end
 
--- Does this reason make a dead letter? Of a message sent in a transaction every failure does; purge and deletion do
--- not for the others.
-function trace.dead(reason, own)
+-- Does a departure for this reason make a dead letter? Purges and deletions do for messages sent in a transaction only.
+function trace.makes_dead_letter(reason, transaction)
   if reason == "not_transactional_queue" or reason == "not_transactional_message" then return false end
-  return own or (reason ~= "queue_purged" and reason ~= "queue_deleted")
+  return transaction or (reason ~= "queue_purged" and reason ~= "queue_deleted")
 end
 
--- Decide: are all the queues at hand that departures for `reason` write to?
+-- Decide and apply ------------------------------------------------------------------------------------------------------
+
+-- Asks for the queues of these traces; nil: there are none.
+function trace.find(found)
+  for n = 1, #(found or "") do other_queues.find(found[n].queue, found[n].make) end
+end
+
+-- Writes these traces of an entry of q; nil: there are none.
+function trace.write(q, e, found, reason)
+  if not found then return end
+  copy.load()
+  for n = 1, #found do
+    local to = other_queues.find(found[n].queue, found[n].make)
+    if to and to.options.topic then to = nil end -- a topic keeps nothing
+    if to and found[n].acknowledges then
+      trace.acknowledge(q, to, e, found[n].class)
+    elseif to then
+      copy.put(q, to, e, found[n].class, reason)
+    end
+  end
+end
+
+-- Plans the traces of entries that are to leave q for this reason.
 function trace.plan(q, entries, reason)
   other_queues.load()
-  for n = 1, #entries do
-    local found = trace.of(q, entries[n], reason)
-    for k = 1, #found do other_queues.find(found[k][1], found[k][4]) end
-  end
+  for n = 1, #entries do trace.find(trace.of_departure(q, entries[n], reason)) end
 end
 
--- Apply: write them. Where a queue is gone, full or of the wrong kind the copy is discarded, the departure goes on.
+-- Writes the traces of entries that leave q for this reason.
 function trace.leave(q, entries, reason)
-  for n = 1, #entries do
-    local found = trace.of(q, entries[n], reason)
-    for k = 1, #found do
-      other_queues.load()
-      copy.load()
-      local to = other_queues.find(found[k][1], found[k][4])
-      if to and to.options.topic then to = nil end -- a topic keeps nothing
-      if to and found[k][2] == "ack" then
-        copy.acknowledge(q, to, entries[n], found[k][3])
-      elseif to then
-        copy.put(q, to, entries[n], found[k][3], reason)
-      end
-    end
-  end
-end
-
--- Decide and apply for messages that have just been accepted: {positive arrival, positive source journaling}.
-function trace.accepted(q, entries, apply)
   other_queues.load()
-  copy.load()
-  for n = 1, #entries do
-    local rec = entries[n].rec
-    local to = record.is_special(rec) and record.field(rec, "administration_queue")
-    if to and tonumber(record.field(rec, "acknowledge") or 0) % 2 == 1 then
-      local target = other_queues.find(other_queues.encode(to))
-      if apply and target and not target.options.topic then copy.acknowledge(q, target, entries[n], 0x0002) end
-    end
-    local journal = record.is_special(rec) and record.field(rec, "journal") or 0
-    if tonumber(journal) >= 2 and not record.field(rec, "transaction_id") then
-      local target = other_queues.find("system%24%3Bjournal", true)
-      if apply and target then copy.put(q, target, entries[n], 0, "sent") end
-    end
-  end
+  for n = 1, #entries do trace.write(q, entries[n], trace.of_departure(q, entries[n], reason), reason) end
 end
 
--- Decide: those that have expired leave as soon as they would become available.
+-- Plans the traces of entries that are to be accepted.
+function trace.plan_accepted(entries)
+  other_queues.load()
+  for n = 1, #entries do trace.find(trace.of_arrival(entries[n])) end
+end
+
+-- Writes the traces of entries that q has accepted.
+function trace.accepted(q, entries)
+  other_queues.load()
+  for n = 1, #entries do trace.write(q, entries[n], trace.of_arrival(entries[n]), "sent") end
+end
+
+-- Plans for those of these entries that have expired: they leave q as soon as they would become available.
 function trace.expiring(q, entries)
   local gone = {}
   for n = 1, #entries do
     if record.is_expired(entries[n].rec, context.now) then gone[#gone + 1] = entries[n] end
   end
   trace.plan(q, gone, "receive_timeout")
+end
+
+-- Puts an acknowledgement of this class about an entry of q into `to`, if the quota of `to` admits it (MS-MQDMPR
+-- 3.1.7.2.1). A negative one carries the body.
+function trace.acknowledge(q, to, e, class)
+  if to.options.transactional or to.options.put_inhibited then return end
+  local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
+  local fields, id = record.fields, copy.identity(e)
+  local head = fields.message_class .. class .. fields.response_queue .. other_queues.decode(home)
+  if id and trace.asks(e.rec, trace.bits.pass_message_id) then head = head .. fields.message_id .. id end
+  if trace.asks(e.rec, trace.bits.pass_correlation_id) then id = record.field(e.rec, "correlation_id") end
+  if id then head = head .. fields.correlation_id .. id end
+  if record.field(e.rec, "recoverable") then head = head .. fields.recoverable .. "0" end
+  local flag, body, large = record.bits.special, "\0", ""
+  if class >= 0x8000 then
+    if e.why then head = head .. fields.reason .. e.why end
+    local kind = record.field(e.rec, "content_type")
+    if kind then head = head .. fields.content_type .. kind end
+    if record.has_large_body(e.rec) then
+      flag, large = flag + record.bits.large, e.large or redis.call("HGET", q.records, "^" .. e.lid) or ""
+    else
+      body = string.sub(e.rec, string.find(e.rec, "\0", 15, true), -1)
+    end
+  end
+  copy.insert_if_room(to, flag, head, body, large)
 end

@@ -4,7 +4,7 @@
 --- require "core/record"
 --- require lazy "features/other_queues"
 --- require lazy "matching/index"
---- used by core/enqueue, features/copy, features/features, trail_read
+--- used by admin/redrive, core/enqueue, features/copy, features/features, trail_read
 -- The trail of a message: what has happened to it, when, and by whom. A queue with the property `trail` (flag l, and field
 -- "trail" of its hash: the share of its messages, more than 0 and at most 1) marks messages when they come with key L of
 -- the head, and what happens to a marked message is noted wherever it goes within the manager.

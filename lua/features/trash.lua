@@ -6,11 +6,11 @@
 --- require lazy "features/other_queues"
 --- require lazy "features/retry"
 --- used by bulk, core/transfer, features/features
--- Messages that an operator has moved to the subqueue ;trash, from where they can be restored for a time. Such a message has the
--- timer `trash` in q.timers; when it is due the message leaves as a purged one does.
+-- Messages that an operator has moved to the subqueue ;trash, from where they can be restored for a time. Such a
+-- message has the timer `trash` in q.timers; when it is due the message leaves as a purged one does.
 --
--- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time, and the
--- encoded name of the subqueue that the message was in if it was not in the queue itself.
+-- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time,
+-- and the encoded name of the subqueue that the message was in if it was not in the queue itself.
 local trash = {}
 
 function trash.format(ends, subqueue)
@@ -28,7 +28,8 @@ function trash.value(q, ms)
   return trash.format(context.now + ms, string.match(queue.name(q), "%%3B(.*)$"))
 end
 
--- The encoded name of the subqueue that a message in ;trash was in; nothing if it was in the queue itself, or does not tell.
+-- The encoded name of the subqueue that a message in ;trash was in; nothing if it was in the queue itself, or does not
+-- tell.
 function trash.origin(rec)
   local text = record.is_special(rec) and record.field(rec, "trash")
   if not text then return end

@@ -177,7 +177,7 @@ function commit.plan_entries(part, aborting)
     release.plan(q, entries.X)
   else
     trace.load()
-    trace.accepted(q, entries.S, false)
+    trace.plan_accepted(entries.S)
     trace.expiring(q, entries.S)
     position.may_leave(q, entries.R, "receive")
     position.may_leave(q, entries.X, "receive_rejected")
@@ -222,7 +222,7 @@ function commit.apply(parts, queues)
     if part.leave then position.drop(q, part.leave, part.bytes) end
     if part.back then commit.appear(part, {}, part.back) end
     if entries then
-      for _, e in ipairs(entries.S) do trace.accepted(q, { e }, true) end
+      trace.accepted(q, entries.S)
       release.unlock(q, entries.S, false)
       commit.order(part)
       position.finish(q, entries.R, "receive")
