@@ -14,6 +14,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiters"
+--- require "waiting/waiter_text"
 --- require "waiting/notify"
 local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
@@ -22,11 +23,11 @@ local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
 for n = 1, #waiting do
-  local slot, mode, tag = string.match(waiting[n], "^(%S+) %S (%S+) ([^ ,]+)")
-  if tag == wanted_tag then
+  if waiter_text.tag(waiting[n]) == wanted_tag then
+    local slot, _, mode = waiter_text.parse(waiting[n])
     context.mark_changed()
     redis.call("ZREM", q.waiters, waiting[n])
-    redis.call("HSET", KEYS[1], slot .. "!", "c " .. code)
+    waiter_text.cancel(slot, code)
     reply = context.close({ status.OK })
     notify.one(slot, mode)
     return reply

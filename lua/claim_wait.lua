@@ -19,6 +19,7 @@
 --- require "core/timers"
 --- require "claims/claim"
 --- require "waiting/waiters"
+--- require "waiting/waiter_text"
 local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local registers = registration ~= ""
 local reply = context.open(registers)
@@ -29,7 +30,7 @@ queue.open_parent(q, 2)
 local more = timers.serve(q, true)
 reply = context.missing
 if not reply then
-  local member, notified = waiters.member(registration, ""), registers and waiters.take_handed() ~= nil
+  local member, notified = waiter_text.member(registration, ""), registers and waiter_text.take() ~= nil
   local turns = after == "" and claim.turns(q, "")
   -- In a queue with one active message for each group a waiter may be notified of a message that only a peek may have.
   if not turns and notified and old_ticket ~= "" or (turns or #claim.ids(q, 1, after, "")) > 0 then

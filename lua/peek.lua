@@ -31,6 +31,7 @@
 --- require "core/message"
 --- require "core/record"
 --- require "waiting/waiters"
+--- require "waiting/waiter_text"
 --- require lazy "matching/search"
 local generation, count, at, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
 local member, ticket, match = ARGV[7], ARGV[8], ARGV[9]
@@ -48,19 +49,19 @@ local cursor, from = string.sub(at, 1, 1), string.sub(at, 2)
 if cursor == "U" and step == "next" and ticket == "" then return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION) end
 reply = { status.OK, "", 0, context.now }
 
-local waiter, entries = waiters.member(member, match), {}
+local waiter, entries = waiter_text.member(member, match), {}
 local hint, place
 if waits then
-  local kind, rest = waiters.take_handed()
-  if ticket ~= "" and kind == "c" then return waiters.finish(q, tonumber(rest)) end
-  if ticket ~= "" and kind == "m" then
-    local lid, state, rec = string.match(rest, "^(%x+) ([%d ]*)\n(.*)$")
+  local kind, rest = waiter_text.take()
+  if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
+  if ticket ~= "" and kind == "copy" then
+    local lid, state, rec = waiter_text.parse_copy(rest)
     reply[5], reply[6], reply[7] = lid, state, rec
     if record.has_large_body(rec) then reply[8] = "" end -- its body is with it already
     waiters.drop(q, waiter, match)
     return waiters.finish(q, reply)
   end
-  if kind == "h" then hint = rest end
+  if kind == "notified" then hint = rest end
 end
 
 if cursor == "R" and step == "current" then

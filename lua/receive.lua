@@ -38,6 +38,7 @@
 --- require "core/settle"
 --- require "core/timers"
 --- require "waiting/waiters"
+--- require "waiting/waiter_text"
 --- require lazy "features/group_lock"
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
@@ -66,7 +67,7 @@ timers.serve(q)
 -- Ends the script: counters, kept reply, wakes of readers for what settlements and timers made available.
 local function finish(code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
-  if context.missing and string.find(member, ",", 1, true) then waiters.drop(q, waiters.member(member, ""), "") end
+  if context.missing and string.find(member, ",", 1, true) then waiters.drop(q, waiter_text.member(member, ""), "") end
   return waiters.finish(q, code, upto, ids)
 end
 
@@ -85,10 +86,10 @@ if mode == "tx" then
 end
 local hint, waiter
 if waits then
-  waiter = waiters.member(member, match)
-  local kind, rest = waiters.take_handed()
-  if ticket ~= "" and kind == "c" then return finish(rest + 0) end
-  if ticket ~= "" and kind == "h" then hint = rest end
+  waiter = waiter_text.member(member, match)
+  local kind, rest = waiter_text.take()
+  if ticket ~= "" and kind == "cancelled" then return finish(rest + 0) end
+  if ticket ~= "" and kind == "notified" then hint = rest end
 end
 local cursor, from = "", ""
 if at ~= "" then cursor, from = string.sub(at, 1, 1), string.sub(at, 2) end

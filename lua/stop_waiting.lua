@@ -12,6 +12,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiters"
+--- require "waiting/waiter_text"
 --- require lazy "waiting/handoff"
 --- require lazy "waiting/notify"
 local registration, filter_text = ARGV[3], ARGV[4]
@@ -19,12 +20,12 @@ local reply = context.open(true)
 if reply then return reply end
 local q = queue.open(1, 2)
 if q then
-  waiters.take_handed()
+  waiter_text.take()
   if context.handover then
     handoff.load()
     if handoff.held(q) then handoff.back(q) end
   end
-  if waiters.drop(q, waiters.member(registration, filter_text), filter_text) == 0 and not q.arrived then
+  if waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0 and not q.arrived then
     notify.load()
     q.arrived = notify.left(q)
   end

@@ -1,98 +1,110 @@
 --- require "core/context"
 --- require lazy "matching/index"
 --- used by matching/candidates, matching/search, waiting/match_waiters
--- Groups and segments (IBM MQ: message groups, MQGMO_ALL_MSGS_AVAILABLE and its kin), from the index alone: members
--- "n" id NUL sequence(9) offset(9) lid(16) flags(1) [body length], see matching/index.
+-- Groups of messages, and messages in segments, as IBM MQ has them (MQGMO_ALL_MSGS_AVAILABLE and its kin). Tells from the
+-- index alone, without reading a record, which messages a group has and whether one is missing.
 --
--- context.groups: whole groups that this call knows; context.group_members: how many members it has looked at, since a
--- search ends its call when they are too many (matching/search).
-local group = {}
+-- A message of a group has a sequence number from 1 on; the last one is flagged. A message may come in segments, which
+-- have its sequence number and an offset: the sum of the lengths of the segments before. The last segment is flagged. If
+-- two messages have the same place in a group, the first one in delivery order counts.
+--
+-- context.groups: by group id, what group.whole has found in this call. context.group_members: how many members of the
+-- index this call has read; a search ends its call when they are too many (matching/search).
+local group = { page = 500, most = 1000 }
 
-function group.digits(number)
-  return string.format("%09d", number)
-end
-
--- The first message in delivery order of a place in a group, or nothing.
+-- Returns the lookup id of the message at a place in a group; nil if it is not there.
 function group.at(q, id, sequence, offset)
-  local stem = "n" .. id .. "\0" .. group.digits(sequence) .. group.digits(offset)
-  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
-  return found and string.sub(found, #stem + 1, #stem + 16)
+  local place = index.place(id, sequence, offset)
+  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+  if not found then return end
+  local _, _, lid = index.parse_member(found, id)
+  return lid
 end
 
--- Ids of all messages with this sequence (and offset), in delivery order.
+-- Returns the lookup ids of all messages with this sequence, and this offset if it is given, in delivery order; no more than
+-- `most`.
 function group.members(q, id, sequence, offset)
-  local stem = "n" .. id .. "\0" .. group.digits(sequence) .. (offset and group.digits(offset) or "")
-  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1000)
-  local from = #id + 21
-  for n = 1, #found do found[n] = string.sub(found[n], from, from + 15) end
+  local place = index.place(id, sequence, offset)
+  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, group.most)
+  for n = 1, #found do
+    local _, _, lid = index.parse_member(found[n], id)
+    found[n] = lid
+  end
   table.sort(found)
   return found
 end
 
--- Walks a group from (sequence, 0) on: ids of its messages in logical order if nothing is missing, else nothing.
--- `one`: only the logical message with this sequence.
-function group.walk(q, id, sequence, one)
-  local base = "n" .. id .. "\0"
-  local from = "[" .. base .. group.digits(sequence)
-  local stop = "(" .. base .. (one and group.digits(sequence) or "") .. "\255"
+-- Returns the lookup ids of a group from this sequence on, in logical order; with `only`, those of the message with this
+-- sequence. nil if one is missing.
+function group.collect(q, id, sequence, only)
+  local from = "[" .. index.place(id, sequence)
+  local stop = "(" .. index.place(id, only and sequence or nil) .. "\255"
   local ids, offset, last = {}, 0, false
   while true do
-    local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, 500)
+    local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, group.page)
     context.group_members = context.group_members + #page
     for n = 1, #page do
-      local member, at = page[n], #base + 1
-      local s, o = tonumber(string.sub(member, at, at + 8)), tonumber(string.sub(member, at + 9, at + 17))
-      local flags, size = tonumber(string.sub(member, at + 34, at + 34)), tonumber(string.sub(member, at + 35))
+      local s, o, lid, flags, length = index.parse_member(page[n], id)
       if s == sequence and o == offset then
-        ids[#ids + 1] = string.sub(member, at + 18, at + 33)
-        last = last or flags % 2 == 1
-        if flags < 2 or flags >= 4 then
-          if one or last then return ids end
+        ids[#ids + 1] = lid
+        last = last or index.is_last_in_group(flags)
+        if index.ends_message(flags) then
+          if only or last then return ids end
           sequence, offset = sequence + 1, 0
         else
-          offset = offset + size
+          offset = offset + length
         end
       elseif s > sequence or (s == sequence and o > offset) then
-        return
+        return -- what comes next in the index is not what comes next in the group
       end
     end
-    if #page < 500 then return end
+    if #page < group.page then return end
     from = "(" .. page[#page]
   end
 end
 
--- The whole group: its ids in logical order, or nothing while one is missing. What ends it is said by its last place,
--- where of two messages the first one counts.
+-- Returns the lookup ids of the message with this sequence, one for each segment, in order; nil if a segment is missing.
+function group.message(q, id, sequence)
+  return group.collect(q, id, sequence, true)
+end
+
+-- Returns the lookup ids of a group in logical order; nil while a message is missing. Asks the index once in a call.
 function group.whole(q, id)
   context.groups = context.groups or {}
   if context.groups[id] == nil then
-    local newest = redis.call("ZREVRANGEBYLEX", q.index, "(n" .. id .. "\1", "[n" .. id .. "\0", "LIMIT", 0, 1)[1]
-    if newest and not group.ends(newest, id) then
-      local place = string.sub(newest, 1, #id + 20)
-      newest = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
-    end
-    context.groups[id] = newest and group.ends(newest, id) and group.walk(q, id, 1) or false
+    context.groups[id] = group.has_end(q, id) and group.collect(q, id, 1) or false
   end
   return context.groups[id] or nil
 end
 
--- Is this member flagged as the last of its group?
-function group.ends(member, id)
-  return tonumber(string.sub(member, #id + 37, #id + 37)) % 2 == 1
+-- Is the message at the last place of the group flagged as its end? Without one the group need not be read.
+function group.has_end(q, id)
+  local place = index.place(id)
+  local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 1)[1]
+  if not newest then return false end
+  local sequence, offset, _, flags = index.parse_member(newest, id)
+  if index.is_last_in_group(flags) then return true end
+  -- Another message may have the same place, and come before in delivery order.
+  place = index.place(id, sequence, offset)
+  local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+  local _, _, _, other = index.parse_member(first, id)
+  return index.is_last_in_group(other)
 end
 
--- May a message of a group be taken under the options of this filter? r: its fields (matching/index).
-function group.admits(q, f, r)
-  if (f.logical_order or f.whole_group) and (r.sequence ~= 1 or r.offset ~= 0) then return false end
-  if f.complete_message and r.offset ~= 0 then return false end
-  if (f.all_messages or f.whole_group) and not group.whole(q, r.group_id) then return false end
-  if not (f.all_segments or f.complete_message) or r.group_flags < 2 then return true end
-  return group.walk(q, r.group_id, r.sequence, true) ~= nil
+-- May a message of a group be taken under the options of this filter (matching/filter)? `fields`: index.fields of it.
+function group.admits(q, f, fields)
+  if (f.logical_order or f.whole_group) and (fields.sequence ~= 1 or fields.offset ~= 0) then return false end
+  if f.complete_message and fields.offset ~= 0 then return false end
+  if (f.all_messages or f.whole_group) and not group.whole(q, fields.group_id) then return false end
+  if not (f.all_segments or f.complete_message) or not index.is_segment(fields.group_flags) then return true end
+  return group.message(q, fields.group_id, fields.sequence) ~= nil
 end
 
--- The ids that are taken together with this one.
-function group.together(q, f, r)
-  if not r.group_id then return end
-  if f.whole_group then return group.whole(q, r.group_id) end
-  if f.complete_message and r.group_flags > 1 then return group.walk(q, r.group_id, r.sequence, true) end
+-- Returns the lookup ids that are taken together with a message; nil if it is taken alone. `fields` as of group.admits.
+function group.together(q, f, fields)
+  if not fields.group_id then return end
+  if f.whole_group then return group.whole(q, fields.group_id) end
+  if f.complete_message and index.is_segment(fields.group_flags) then
+    return group.message(q, fields.group_id, fields.sequence)
+  end
 end

@@ -1,21 +1,33 @@
 --- require "core/context"
 --- require "core/record"
---- used by admin/audit, claims/claim, core/position, core/seek, features/group, features/group_lock and others
--- The index of identifiers: members of q.index, all with score 0, of available messages only. Used by matching/candidates and
--- matching/search, and by all scripts that make a message available or take it away. Ids are as in a record: "s" and text
--- or "x" and hex digits, here without trailing zero bytes (IBM MQ fills short ids with them). Message and correlation ids
--- are in it up to q.indexed; a search for one brings the index up to date first (matching/index_build).
+--- used by admin/audit, claims/claim, core/position, core/seek, features/group, features/group_lock and 6 more
+-- The index of identifiers: finds the available messages of a queue by message id, correlation id or group id. This module
+-- writes and reads its part of the zset q.index, whose members all have score 0:
 --
---   "m"id NUL lid, "c"id NUL lid, "g"id NUL lid     message, correlation and group id, in delivery order
---   "n"id NUL sequence(9) offset(9) lid flags(1)    a group in its logical order; flags: 1 last in group, 2 segment,
---      [length of the body]                         4 last segment; the length only of segments
+--   "m" <id> NUL <lookup id>       message id
+--   "c" <id> NUL <lookup id>       correlation id; core/record makes the only member of a message that is named
+--   "g" <id> NUL <lookup id>       group id. In a queue that locks groups, <id> is empty for a message without a group
+--   "n" <id> NUL <sequence> <offset> <lookup id> <flags> [<length>]     group id, in the logical order of the group:
+--                sequence and offset with 9 digits each; flags: a digit, the sum of index.flags; length: of the body in
+--                bytes, of segments only. No spaces.
 --
--- Others in q.index: "v" visible to peeks though locked (core/seek), "w" waiting readers by identifier (waiting/match_waiters),
--- "l" what arrived while others wait (matching/arrivals),
--- "y", "z" browse marks (matching/mark), "b", "h" groups with one active message (features/group_lock).
-local index = {}
+-- An id is that of the record, "s" and text or "x" and hex digits, without zero bytes at its end (IBM MQ fills short ids
+-- with them). Message and correlation ids are in the index up to q.indexed; a search for one brings the index up to date
+-- first (matching/index_build). Only available messages are in it: locking one takes it out.
+--
+-- Other members of q.index, by their first letter: "v" locked, but visible to peeks (core/seek); "w" readers that wait for
+-- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"
+-- and "h" groups with one active message (features/group_lock).
+--
+-- letters: the first letter of a member, by the identifier. flags: those of a message in a group.
+local index = {
+  letters = { message_id = "m", correlation_id = "c", group_id = "g", member = "n" },
+  flags = { last_in_group = 1, segment = 2, last_segment = 4 },
+}
 
--- An identifier as it is compared; nothing if it is the none value, which is no identifier.
+-- Identifiers of a message ----------------------------------------------------------------------------------------------
+
+-- Returns an identifier as the index has it; nil for the none value, which is no identifier.
 function index.id(text)
   if text and string.sub(text, 1, 1) == "x" then
     while string.sub(text, -2) == "00" do text = string.sub(text, 1, -3) end
@@ -23,8 +35,8 @@ function index.id(text)
   if text and #text > 1 then return text end
 end
 
--- The fields of a head that identify its message, and the length of its body. group_flags: the sum of 1 last in the group,
--- 2 segment, 4 last segment.
+-- Returns the fields of a head that identify its message, as a table; and the length of its body in the record. The ids are nil
+-- if the message has none; group_flags is the sum of index.flags.
 function index.fields(rec)
   local stop, found = string.find(rec, "\0", 15, true), {}
   for key, value in string.gmatch(string.sub(rec, 15, stop - 1), "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
@@ -33,75 +45,112 @@ function index.fields(rec)
     body_bytes = #rec - stop }
 end
 
+-- Returns the identifier that a record has in the index under this letter; nil or false if it has none.
+function index.id_of(rec, letter)
+  local fields, letters = index.fields(rec), index.letters
+  return letter == letters.message_id and fields.message_id
+    or letter == letters.correlation_id and fields.correlation_id
+    or letter == letters.group_id and fields.group_id
+end
+
+-- Adding and removing ---------------------------------------------------------------------------------------------------
+
+-- Appends to `elements`, for a ZADD of the caller, a score and a member for each member of the message. `keys`: those of its
+-- head (record.keys), nil if they are not known.
+function index.add(q, lid, rec, keys, elements)
+  local members = index.members(q, lid, rec, keys)
+  for n = 1, #members do
+    elements[#elements + 1] = "0"
+    elements[#elements + 1] = members[n]
+  end
+end
+
+-- Appends to `list`, for a ZREM of the caller, the members of the message. `keys` as of index.add.
+function index.drop(q, lid, rec, keys, list)
+  local members = index.members(q, lid, rec, keys)
+  for n = 1, #members do list[#list + 1] = members[n] end
+end
+
+-- Returns the members of a message. Of q only `indexed`, `locks_groups` and `records` are needed.
 function index.members(q, lid, rec, keys)
   keys = keys or record.keys(rec)
   local reached = lid <= q.indexed
   if not record.has_key(keys, "group_id") and not q.locks_groups then
-    return reached and index.ids(lid, rec, keys) or {}
+    return reached and index.members_without_group(lid, rec, keys) or {}
   end
-  local f, members = index.fields(rec), {}
-  if f.message_id and reached then members[1] = "m" .. f.message_id .. "\0" .. lid end
-  if f.correlation_id and reached then members[#members + 1] = "c" .. f.correlation_id .. "\0" .. lid end
+  local f, letters, members = index.fields(rec), index.letters, {}
+  if f.message_id and reached then members[1] = letters.message_id .. f.message_id .. "\0" .. lid end
+  if f.correlation_id and reached then
+    members[#members + 1] = letters.correlation_id .. f.correlation_id .. "\0" .. lid
+  end
   if f.group_id then
-    members[#members + 1] = "g" .. f.group_id .. "\0" .. lid
-    local member = "n" .. f.group_id .. "\0" .. string.format("%09d%09d", f.sequence, f.offset) .. lid .. f.group_flags
-    if f.group_flags > 1 then
-      local size = record.has_large_body(rec) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes
-      member = member .. size
+    members[#members + 1] = letters.group_id .. f.group_id .. "\0" .. lid
+    local member = index.place(f.group_id, f.sequence, f.offset) .. lid .. f.group_flags
+    if index.is_segment(f.group_flags) then
+      member = member .. (record.has_large_body(rec) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes)
     end
     members[#members + 1] = member
   elseif q.locks_groups then
-    members[#members + 1] = "g\0" .. lid
+    members[#members + 1] = letters.group_id .. "\0" .. lid
   end
   return members
 end
 
--- The members of a message without a group, as most are.
-function index.ids(lid, rec, keys)
-  local members = {}
+-- Returns the members of a message that the index reaches, and that has no group, as most have none.
+function index.members_without_group(lid, rec, keys)
+  local letters, members = index.letters, {}
   local id = record.has_key(keys, "message_id") and index.id(record.field(rec, "message_id"))
-  if id then members[1] = "m" .. id .. "\0" .. lid end
+  if id then members[1] = letters.message_id .. id .. "\0" .. lid end
   id = record.has_key(keys, "correlation_id") and index.id(record.field(rec, "correlation_id"))
-  if id then members[#members + 1] = "c" .. id .. "\0" .. lid end
+  if id then members[#members + 1] = letters.correlation_id .. id .. "\0" .. lid end
   return members
 end
 
--- Adds a message to the index. With `later`, scores and members are appended to this list, for a ZADD of the caller.
-function index.add(q, lid, rec, keys, later)
-  local members, args = index.members(q, lid, rec, keys), later or {}
-  for n = 1, #members do
-    args[#args + 1] = "0"
-    args[#args + 1] = members[n]
-  end
-  if not later and #args > 0 then redis.call("ZADD", q.index, unpack(args)) end
+-- Searching -------------------------------------------------------------------------------------------------------------
+
+-- Returns letter and id of a filter that names one identifier and nothing else, as most do. Nothing for any other filter, which
+-- takes matching/search; nor for a message id that was made from a lookup id, which is not in the index.
+function index.direct(q, filter_text)
+  local letter, id = string.match(filter_text, "^\3([mcg])([^%z\3]+)%z$")
+  if letter and not string.find(id, "^smq%-") and not q.options.group_exclusive then return letter, id end
 end
 
--- Removes a message from the index. With `later`, members are appended to this list, for a ZREM of the caller.
-function index.drop(q, lid, rec, keys, later)
-  local members = index.members(q, lid, rec, keys)
-  if later then
-    for n = 1, #members do later[#later + 1] = members[n] end
-  elseif #members > 0 then
-    redis.call("ZREM", q.index, unpack(members))
-  end
-end
-
--- Key and id of a filter that names one identifier and nothing else, as most do. Nothing for any other (matching/search).
-function index.direct(q, text)
-  local key, id = string.match(text, "^\3([mcg])([^%z\3]+)%z$")
-  if key and not string.find(id, "^smq%-") and not q.options.group_exclusive then return key, id end
-end
-
--- The identifier of a record that is in the index under a key.
-function index.id_of(rec, key)
-  local fields = index.fields(rec)
-  return key == "m" and fields.message_id or key == "c" and fields.correlation_id or key == "g" and fields.group_id
-end
-
--- Ids of available messages that carry this identifier (key m, c or g), behind `after`, in delivery order.
-function index.range(q, key, id, after, count)
-  local stem = key .. id .. "\0"
-  local found = redis.call("ZRANGEBYLEX", q.index, "(" .. stem .. after, "(" .. key .. id .. "\1", "LIMIT", 0, count)
+-- Returns up to `count` lookup ids of available messages that have this identifier under this letter, those behind the
+-- lookup id `after` ("" for all), in delivery order.
+function index.range(q, letter, id, after, count)
+  local stem = letter .. id .. "\0"
+  local found = redis.call("ZRANGEBYLEX", q.index, "(" .. stem .. after, "(" .. letter .. id .. "\1", "LIMIT", 0, count)
   for n = 1, #found do found[n] = string.sub(found[n], -16) end
   return found
+end
+
+-- Groups ----------------------------------------------------------------------------------------------------------------
+
+-- Returns the text with which the members of a group in logical order begin: all, or those with this sequence, or those with
+-- this sequence and offset. No member goes on with the byte 255, so with that behind it the text is their upper limit.
+function index.place(group_id, sequence, offset)
+  return index.letters.member .. group_id .. "\0" .. (sequence and string.format("%09d", sequence) or "")
+    .. (offset and string.format("%09d", offset) or "")
+end
+
+-- Returns sequence, offset, lookup id, flags and length of a member of this group; the length is nil if it is no segment.
+function index.parse_member(member, group_id)
+  local at, sub = #group_id + 3, string.sub
+  return tonumber(sub(member, at, at + 8)), tonumber(sub(member, at + 9, at + 17)), sub(member, at + 18, at + 33),
+    tonumber(sub(member, at + 34, at + 34)), tonumber(sub(member, at + 35))
+end
+
+-- Is a message with these flags the last of its group?
+function index.is_last_in_group(flags)
+  return flags % 2 == 1
+end
+
+-- Is it a segment of a message?
+function index.is_segment(flags)
+  return flags >= index.flags.segment
+end
+
+-- Does a message end with it: is it a whole message, or the last segment of one?
+function index.ends_message(flags)
+  return flags < index.flags.segment or flags >= index.flags.last_segment
 end

@@ -1,68 +1,81 @@
 --- require "core/context"
 --- require "core/message"
+--- require "core/message_state"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "core/release"
 --- require "core/store"
 --- require "waiting/notify"
+--- require "waiting/waiter_text"
 --- used by receive, send, stop_waiting
--- A reader that waits for one lock leaves a call open: its member in q.waiters says with which lease it would lock (",<ms>"
--- behind the tag). A call that sends one plain message makes that call for the reader, under the token that the reader's next
--- call will carry, and publishes the reply (docs/decisions/waiting.md). If the publication is lost, or the wait is over, the next
--- call gets the kept reply, as any repeated call does.
+-- Hands a lock over to a reader that waits for one, so that it gets its message without another call
+-- (docs/decisions/waiting.md). The script that makes a message available, one that sends a single plain message, makes the
+-- reader's next call for it: it locks the message in the name of the reader's slot, and keeps the reply there under the
+-- sequence that the next call will have. Then it publishes the reply:
+--
+--   "lock <slot> <sequence> <incarnation> <fence> <deadline ms> <now ms> <lookup id> <first key of the queue>" LF <record>
+--
+-- If the publication is lost, the next call gets the kept reply, as any repeated call does (context.handover). If the reader
+-- has given up, its next call gives the lock back.
 local handoff = {}
 
--- What it takes to answer the first reader that waits: slot, wake key, channel, lease in ms, sequence of its next call, what
--- its slot keeps. Nothing if it does not want a lock, no client is subscribed to its channel, or its slot was used since.
-function handoff.reader(waiter)
-  local match = string.match
-  local slot, database, lease = match(waiter, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")
+-- The sender's side -----------------------------------------------------------------------------------------------------
+
+-- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes,
+-- as a list; nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
+-- lock, nobody listens on its channel, or its slot was used since it began to wait. For scripts that have marked a change.
+function handoff.offer(q, lid, rec)
+  if not handoff.is_plain(q, rec) or not q.arrived or #q.arrived ~= 1 then return end
+  local member = redis.call("ZRANGE", q.waiters, "0", "0")[1]
+  local slot, database, lease = waiter_text.parse_lock(member or "")
   if not slot or slot == ARGV[1] then return end
-  local kept = redis.call("HGET", KEYS[1], slot) or ""
-  if kept == "" or context.reply_ids(kept) ~= "-" or context.reply_status(kept) ~= status.WAITING then return end
+  local kept = handoff.kept_wait(slot)
+  if not kept then return end
   local key, channel = notify.channel(slot, database)
   if (notify.listeners(channel) or 0) == 0 then return end
-  return slot, key, channel, lease, string.format("%d", context.reply_sequence(kept) + 1), kept
+  local sequence = string.format("%d", context.reply_sequence(kept) + 1)
+  local fence, deadline = context.history_text, string.format("%d", context.now + lease)
+  position.lock(q, { lid }, { rec }, { false }, "L", slot, fence, deadline)
+  q.arrived = false
+  redis.call("ZREM", q.waiters, member)
+  local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
+  context.write(slot, context.format_reply(sequence, "!" .. lid, reply) .. "\n" .. kept)
+  return { channel, key, slot, sequence, lid, fence, deadline, rec }
 end
 
--- Publishes the reply to the reader, protected as a notification is. Where it may not be published the reader is notified
--- alone, and its next call finds what is kept.
-function handoff.publish(channel, key, slot, sequence, lid, number, deadline, rec)
-  -- A record may hold a zero, at which format would end it.
+-- Do neither the message nor its queue ask for anything but a trail?
+function handoff.is_plain(q, rec)
+  return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, 14)]
+end
+
+-- Returns the reply that a slot keeps, if it is that of a call which began to wait; else nil.
+function handoff.kept_wait(slot)
+  local kept = redis.call("HGET", KEYS[1], slot) or ""
+  if kept ~= "" and context.reply_ids(kept) == "-" and context.reply_status(kept) == status.WAITING then return kept end
+end
+
+-- Publishes the reply. Where that is not allowed the reader is notified alone, and its next call finds what is kept.
+function handoff.publish(channel, key, slot, sequence, lid, fence, deadline, rec)
+  -- A record may hold a zero byte, at which format would end it.
   local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
-    slot, sequence, context.incarnation, number, deadline, context.now_text, lid, KEYS[3])
+    slot, sequence, context.incarnation, fence, deadline, context.now_text, lid, KEYS[3])
     .. (context.lead > 0 and record.shown(rec, context.lead) or rec))
   if type(said) ~= "number" then notify.wake(key) end
 end
 
--- Offers the one message that became available in this call to the reader that waits first. It is handed over if it asks
--- for nothing, in a queue that asks for nothing of all its messages. Returns what handoff.publish takes. For scripts that have marked a change.
-function handoff.offer(q, lid, rec)
-  if q.flags ~= "" and q.flags ~= "l" or q.parent or not q.arrived or #q.arrived ~= 1 then return end
-  if not record.free[string.byte(rec, 14)] then return end
-  local waiter = redis.call("ZRANGE", q.waiters, "0", "0")[1]
-  local slot, key, channel, lease, sequence, before = handoff.reader(waiter or "")
-  if not slot then return end
-  local number, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { lid }, { rec }, { false }, "L", slot, number, deadline)
-  q.arrived = false
-  redis.call("ZREM", q.waiters, waiter)
-  local reply = { status.OK, "", context.history, number, deadline, context.now_text, 0 }
-  local text = context.format_reply(sequence, "!" .. lid, reply)
-  context.write(slot, text .. "\n" .. before)
-  return { channel, key, slot, sequence, lid, number, deadline, rec }
-end
+-- The reader's side, in a call whose context.handover is set --------------------------------------------------------------
 
--- Does this queue still hold the lock that this call's slot was handed (context.handover)?
+-- Does this queue still hold the lock that was handed over?
 function handoff.held(q)
   local reply = context.handover.reply
   if reply[5] + 0 <= context.now then return false end
   local text = redis.call("HGET", q.states, context.handover.lid)
-  return text and string.match(text, " L%S* (%S+ %d+)$") == ARGV[1] .. " " .. reply[4]
+  local st = text and message_state.parse(text)
+  return st and message_state.is_reader_lock(st) and st.owner == ARGV[1] and st.fence == reply[4]
 end
 
--- The reply for a reader that asks for the lock: it is told how late it is, and what its slot keeps is now the reply of
--- this call.
+-- Returns the reply for a reader that asks for the lock, with the present time. Its slot keeps the reply of this call from
+-- now on.
 function handoff.confirm(q)
   local reply, lid = context.handover.reply, context.handover.lid
   reply[3], reply[6] = context.history, context.now_text
@@ -71,8 +84,8 @@ function handoff.confirm(q)
   return reply
 end
 
--- The lock goes back, since its reader gives up: as if it had never been handed over, so no delivery is counted. Where
--- that takes queues which the script does not have, its lease ends it.
+-- Gives the lock back for a reader that gives up. No delivery is counted, since the reader never saw the message. Where the
+-- release takes queues that the script does not have, the lock stays until its lease ends.
 function handoff.back(q)
   release.load()
   local entries = position.read(q, { context.handover.lid })

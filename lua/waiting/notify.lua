@@ -3,31 +3,39 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
+--- require "waiting/waiter_text"
 --- used by cancel, queue_delete, queue_update, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/waiters
--- Notification of waiting readers (waiting/waiters describes a waiter). Loaded only if readers wait.
-local notify = {}
+-- Notifies readers that wait (waiting/waiters), and offers them the messages that became available. Loaded only if readers
+-- wait.
+--
+-- Notifications are the last writes of a script, and may fail: a reader that misses one asks again some seconds later
+-- (docs/decisions/waiting.md).
+--
+-- page: readers that one command reads; most: readers that one call notifies at most.
+local notify = { page = 64, most = 1000 }
 
--- The wake key of a slot, "mq:{manager}:wake:<slot>", and its channel. The key is computed, not declared: it never exists
--- between two commands.
+-- One reader ------------------------------------------------------------------------------------------------------------
+
+-- Returns the wake key of a slot, "mq:{manager}:wake:<slot>", and its channel in this database. The key is computed, not
+-- declared in KEYS: it never exists between two commands.
 function notify.channel(slot, database)
   local key = string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
   return key, "__keyspace@" .. database .. "__:" .. key
 end
 
--- How many clients are subscribed to a channel; nothing if this user may not ask.
+-- Returns how many clients are subscribed to a channel; nil if this user may not ask.
 function notify.listeners(channel)
   local reply = redis.pcall("PUBSUB", "NUMSUB", channel)
   return reply[2] and tonumber(reply[2])
 end
 
--- Adds and deletes a wake key, which the server publishes on its channel. The calls are protected: these are the last writes
--- of a script, and a notification may fail (docs/decisions/waiting.md).
+-- Adds and deletes a wake key, which the server publishes on its channel.
 function notify.wake(key)
   redis.pcall("SADD", key, "1")
   redis.pcall("DEL", key)
 end
 
--- Notifies one reader; false if no client is subscribed to its channel any more.
+-- Notifies one reader in its mode (waiting/waiter_text). Returns false if no client is subscribed to its channel any more.
 function notify.one(slot, mode)
   local key, channel = notify.channel(slot, string.sub(mode, 2))
   if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
@@ -36,61 +44,60 @@ function notify.one(slot, mode)
   return true
 end
 
--- Serves the readers that wait on a queue in which q.arrived became available (3.1.7.2.2): peek readers before the
--- first destructive one are handed a copy; each destructive one uses up one message. Of q.shown peek readers alone.
+-- Notifies all readers, since the queue goes away or may not be read any more.
+function notify.all(q)
+  local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
+  for n = 1, #waiting do
+    local slot, _, mode = waiter_text.parse(waiting[n])
+    notify.one(slot, mode)
+  end
+end
+
+-- Messages --------------------------------------------------------------------------------------------------------------
+
+-- Offers what became available in this call: q.arrived to all readers, q.shown, which nobody may take yet, to peeks alone.
 function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
   q.arrived, q.shown = false, false
-  if #ids > 0 then notify.offer(q, ids, false) end
-  if shown then notify.offer(q, shown, true) end
+  if #ids > 0 then notify.offer(q, ids) end
+  if shown then notify.offer(q, shown, waiter_text.peeks) end
 end
 
--- Notifies readers of these messages. `peeks`: only readers that take nothing; `behind`: only readers behind this member of
--- q.waiters, which wants a particular message.
-function notify.offer(q, ids, peeks, behind)
+-- Offers these messages to readers in the order in which they wait (3.1.7.2.2). Peeks get a copy; each reader that takes
+-- messages uses one up. Readers of particular messages come first. `only`: the kind of readers that are asked, nil for all;
+-- `behind`: only readers behind this member of q.waiters are asked.
+function notify.offer(q, ids, only, behind)
   if #ids == 0 then return end
-  local first = redis.call("ZRANGE", q.waiters, 0, 63)
-  if first[1] and string.find(first[1], "^%S+ %S %S+ %S+ ") then -- readers of particular messages come first
+  local first = redis.call("ZRANGE", q.waiters, 0, notify.page - 1)
+  if first[1] and waiter_text.filter(first[1]) then
     match_waiters.load()
-    ids, first = match_waiters.notify_one(q, ids, peeks, behind), nil
+    ids, first = match_waiters.offer(q, ids, only, behind), nil
   end
-  notify.any(q, ids, first, peeks)
+  notify.offer_any(q, ids, first, only)
 end
 
--- A list of the message that this slot was notified of, or of the first one if that message is gone. Empty if no other
--- reader may have it now.
-function notify.left(q)
-  local lid = string.match(context.handed or "", "^[hn] (%x+)$")
-  if not lid or not redis.call("ZSCORE", q.available, lid) then lid = redis.call("ZRANGE", q.available, 0, 0)[1] end
-  if lid and q.locks_groups then
-    group_lock.load()
-    local rec = redis.call("HGET", q.records, lid)
-    if rec and group_lock.busy(q, rec) then return {} end
-  end
-  return { lid }
-end
-
--- Readers that take whatever comes. `first`: the first of them, if they are known; `peeks` as above.
-function notify.any(q, ids, first, peeks)
+-- Offers messages to the readers that take any. `first`: the first page of them, nil if it has to be read.
+function notify.offer_any(q, ids, first, only)
   local at, notified, from = 1, {}, 0
-  while at <= #ids and from < 1000 do
-    local waiting = first or redis.call("ZRANGEBYSCORE", q.waiters, 0, "+inf", "LIMIT", from, 64)
+  while at <= #ids and from < notify.most do
+    local waiting = first or redis.call("ZRANGEBYSCORE", q.waiters, 0, "+inf", "LIMIT", from, notify.page)
     first = nil
     for n = 1, #waiting do
-      local slot, kind, mode = string.match(waiting[n], "^(%S+) (%S) (%S+)")
-      if kind == "P" or not peeks then notified[#notified + 1] = waiting[n] end
-      if kind == "P" then
-        notify.hand(q, slot, ids[at])
+      local slot, kind, mode = waiter_text.parse(waiting[n])
+      local peeks = kind == waiter_text.peeks
+      if not only or kind == only then notified[#notified + 1] = waiting[n] end
+      if peeks then
+        notify.hand_copy(q, slot, ids[at])
         notify.one(slot, mode)
-      elseif not peeks and notify.one(slot, mode) then
+      elseif not only and notify.one(slot, mode) then
         -- Which message is meant: of two readers notified together, the one that waited longer gets the first.
-        redis.call("HSET", KEYS[1], slot .. "!", "h " .. ids[at])
+        waiter_text.hand_message(slot, ids[at])
         at = at + 1
         if at > #ids then break end
       end
     end
-    if #waiting < 64 then break end
-    from = from + 64
+    if #waiting < notify.page then break end
+    from = from + notify.page
   end
   if #notified > 0 then
     redis.call("ZREM", q.waiters, unpack(notified))
@@ -101,21 +108,25 @@ function notify.any(q, ids, first, peeks)
   end
 end
 
--- A copy of the message for a waiting peek, so that it sees what satisfied it.
-function notify.hand(q, slot, lid)
+-- Hands a peek a copy of the message that satisfied it, since another reader may take the message first.
+function notify.hand_copy(q, slot, lid)
   local rec = redis.call("HGET", q.records, lid)
   if not rec then return end
   local large = redis.call("HGET", q.records, "^" .. lid) or ""
   local state = redis.call("HGET", q.states, lid)
   local shown = state and message_state.shown(message_state.parse(state)) or ""
-  redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. shown .. "\n" .. rec .. large)
+  waiter_text.hand_copy(slot, lid, shown, rec, large)
 end
 
--- Notifies all readers, since the queue goes away or may not be read any more.
-function notify.all(q)
-  local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
-  for n = 1, #waiting do
-    local slot, mode = string.match(waiting[n], "^(%S+) %S (%S+)")
-    notify.one(slot, mode)
+-- Returns a list of the message that the reader of this call was notified of, or if that is gone of the first one in the
+-- queue; an empty list if no other reader may have it now.
+function notify.left(q)
+  local lid = waiter_text.notified_of()
+  if not lid or not redis.call("ZSCORE", q.available, lid) then lid = redis.call("ZRANGE", q.available, 0, 0)[1] end
+  if lid and q.locks_groups then
+    group_lock.load()
+    local rec = redis.call("HGET", q.records, lid)
+    if rec and group_lock.busy(q, rec) then return {} end
   end
+  return { lid }
 end

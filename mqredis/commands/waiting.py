@@ -8,13 +8,13 @@ from mqredis.commands.address import Address
 from mqredis.commands.replies import check
 from mqredis.steps import Call
 
-# What a waiting reader does (lua/waiting/waiters.lua): it takes a message, takes it at a cursor, or peeks.
+# What a waiting reader does (lua/waiting/waiter_text.lua): it takes a message, takes it at a cursor, or peeks.
 TAKES, TAKES_AT_CURSOR, PEEKS = "DCP"
 
 
 @dataclass(slots=True)
 class Waiter:
-    """How a read wants to wait: its member in the list of waiters (waiting/waiters.lua), and its ticket."""
+    """How a read wants to wait: its member in the list of waiters (waiting/waiter_text.lua), and its ticket."""
 
     member: str = ""
     ticket: str = ""
