@@ -49,12 +49,12 @@ local c, taken_over = claim.open(q, owner), false
 if not c then
   if seq ~= 1 and not takes_over then return lost("gap") end
   c = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
-    bytes = 0, sealed = "1", since = "0" }
+    bytes = 0, sealed = claim.complete, since = "0" }
 elseif c.lineage ~= lineage and takes_over and seq == c.committed + 1 then
   if claim.alive(c) then return lost("running") end
-  if c.sealed == "2" and claim_pages.held(q, c.number) > 0 then return lost("released") end
+  if c.sealed == claim.released and claim_pages.held(q, c.number) > 0 then return lost("released") end
   c.lineage, taken_over = lineage, true
-  if c.sealed == "2" then c.sealed = "1" end
+  if c.sealed == claim.released then c.sealed = claim.complete end
 end
 local why = claim.refuses(c, lineage, seq)
 if not why and seq > c.seq then
@@ -62,13 +62,13 @@ if not why and seq > c.seq then
 end
 if why then return lost(why) end
 if seq > c.seq and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
-if seq == c.seq and c.sealed ~= "0" then
+if seq == c.seq and c.sealed ~= claim.filling then
   if taken_over then claim.save(q, c) end
   return waiters.finish(q, { status.OK, "", 0, c.count, c.bytes })
 end
 local fresh = seq > c.seq
 if fresh then
-  c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, "0", context.now_text
+  c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, claim.filling, context.now_text
   c.number = claim.next_number(q)
 end
 local page = fill.plan(q, c, limits)
@@ -79,4 +79,4 @@ fill.apply(q, c, page)
 if fresh then claim.save_number(q, c.number) end
 claim.save(q, c)
 return waiters.finish(q,
-  { c.sealed == "0" and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })
+  { c.sealed == claim.filling and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })

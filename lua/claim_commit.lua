@@ -39,8 +39,8 @@ if context.missing then return finish() end
 local c = claim.open(q, owner)
 if not c then return finish(status.OK, 0) end
 local ahead = seq > c.committed
-local why = seq > 0 and c.lineage ~= lineage and "foreign" or ahead and c.sealed == "2" and "released"
-  or ahead and seq >= c.seq and c.sealed == "0" and "open"
+local why = seq > 0 and c.lineage ~= lineage and "foreign" or ahead and c.sealed == claim.released and "released"
+  or ahead and seq >= c.seq and c.sealed == claim.filling and "open"
 if why then return finish(status.LOCK_LOST, why) end
 local before = c.committed
 local function waits() return c.seq > c.committed and seq >= c.seq end

@@ -24,7 +24,8 @@ if reply then return reply end
 local q = queue.open(1, 2)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local c = claim.open(q, owner)
-local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap" or c.sealed == "0" and "open"
+local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap"
+  or c.sealed == claim.filling and "open"
 if why then return context.close({ status.LOCK_LOST, "", 0, why }) end
 local texts = claim_pages.read(q, c, offset, math.max(0, math.min(count, c.count - offset)))
 if not texts then return context.close({ status.LOCK_LOST, "", 0, "gap" }) end

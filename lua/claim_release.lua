@@ -47,7 +47,7 @@ local list, ids = claim_pages.list(q, c.number), claim_pages.front(q, c.number, 
 local entries = position.read(q, ids)
 if not context.missing and release.plan(q, entries) then
   if #entries > 0 then release.unlock(q, entries, false) end
-  c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, "2"
+  c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, claim.released
   claim.save(q, c)
   if list then claim_pages.trim(q, list) end
   if #ids < claim.page and forget then claim.forget(q, c.owner) end

@@ -14,13 +14,16 @@
 --   seq        the sequence number of the present claim; equal to committed if there is none
 --   number     names the claim's pages (claims/claim_pages) and makes its score (claim.score)
 --   wanted, count, bytes   how many messages it may take; how many it has, and of how many bytes
---   sealed     0 still filling, 1 complete, 2 released by an operator
+--   sealed     0 still filling, 1 complete, 2 released by an operator (claim.filling, claim.complete, claim.released)
 --   draining   number of a committed claim whose messages are not all removed yet (claims/drain); left out if there is none
 --
 -- Claimed messages are Locked with kind C; the owner and the fence of their states are the claim's owner and sequence.
 -- page: how many messages one call locks or receives if it has to read them; run: if it need not, in some 2 ms.
-local claim = { page = 256, run = 1000 }
+local claim = { page = 256, run = 1000, filling = "0", complete = "1", released = "2" }
 
+-- The stored text -------------------------------------------------------------------------------------------------------
+
+-- Returns a claim as a table with the parts of its text as fields.
 function claim.parse(owner, text)
   local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
     string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) ?(%d*)$")
@@ -29,43 +32,46 @@ function claim.parse(owner, text)
     draining = draining ~= "" and draining or nil }
 end
 
+-- Returns the text of a claim.
 function claim.format(c)
   return string.format("%s %.0f %.0f %s %.0f %.0f %.0f %s %s", c.lineage, c.committed, c.seq, c.number, c.wanted,
     c.count, c.bytes, c.sealed, c.since) .. (c.draining and " " .. c.draining or "")
 end
 
--- The claim of an owner; nothing if it never had one.
+-- Reads the claim of an owner, and the page lists of the queue with it. Returns nil if the owner never had a claim.
 function claim.open(q, owner)
   local texts = redis.call("HMGET", q.key, "claim:" .. owner, "pages")
   q.pages, q.altered = texts[2], true
   if texts[1] then return claim.parse(owner, texts[1]) end
 end
 
+-- Writes a claim.
 function claim.save(q, c)
   redis.call("HSET", q.key, "claim:" .. c.owner, claim.format(c))
   context.mark_changed()
 end
 
--- Removes what is known of an owner.
+-- Removes the claim of an owner.
 function claim.forget(q, owner)
   redis.call("HDEL", q.key, "claim:" .. owner)
 end
 
--- The number of the next claim on this queue; claim.save_number writes it down once the claim has taken something.
+-- Returns the number of the next claim on this queue. claim.save_number writes it once the claim has taken something.
 function claim.next_number(q)
   return string.format("%.0f", tonumber(redis.call("HGET", q.key, "claims") or 0) + 1)
 end
 
+-- Writes the number of the newest claim on this queue.
 function claim.save_number(q, number)
   redis.call("HSET", q.key, "claims", number)
 end
 
--- The score in q.locked of the messages of a claim with this number.
+-- Returns the score in q.locked of the messages of a claim with this number. No lock with such a score lapses.
 function claim.score(number)
   return string.format("%.0f", queue.claimed + tonumber(number))
 end
 
--- The names of consumers that have, or had, a claim on this queue.
+-- Returns the names of owners that have, or had, a claim on this queue.
 function claim.owners(q)
   local owners = {}
   for _, field in ipairs(redis.call("HKEYS", q.key)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
@@ -79,22 +85,24 @@ function claim.alive(c)
   return type(listeners) == "table" and tonumber(listeners[2] or 0) > 0
 end
 
--- Why this checkpoint may not use sequence `seq` of the claim, or nothing.
+-- Returns why this checkpoint may not use sequence `seq` of the claim, a word for the reply, or nil if it may.
 function claim.refuses(c, lineage, seq)
   if c.lineage ~= lineage then return "foreign" end
-  if c.sealed == "2" then return "released" end
+  if c.sealed == claim.released then return "released" end
   if seq <= c.committed then return "stale" end
   if seq < c.seq then return "fenced" end
 end
 
--- Ids of the first available messages between two SequentialIDs ("" no limit), in delivery order. Ids of one priority
--- stand together, so each of the eight is walked from the one to the other.
+-- What a claim may take -------------------------------------------------------------------------------------------------
+
+-- Returns up to `count` ids of available messages behind SequentialID `after` and up to `bound` ("" for no limit), in delivery
+-- order. An id is priority (2 digits) and SequentialID, so each of the eight priorities is one range.
 function claim.ids(q, count, after, bound)
   if after == "" and bound == "" then return redis.call("ZRANGE", q.available, 0, count - 1) end
   local ids = {}
-  for band = 0, 7 do
-    local from = string.format(after == "" and "[%02x%s" or "(%02x%s", band, after)
-    local to = bound == "" and string.format("(%02x", band + 1) or string.format("[%02x%s", band, bound)
+  for priority = 0, 7 do
+    local from = string.format(after == "" and "[%02x%s" or "(%02x%s", priority, after)
+    local to = bound == "" and string.format("(%02x", priority + 1) or string.format("[%02x%s", priority, bound)
     local some = redis.call("ZRANGEBYLEX", q.available, from, to, "LIMIT", 0, count - #ids)
     for n = 1, #some do ids[#ids + 1] = some[n] end
     if #ids == count then break end
@@ -102,8 +110,8 @@ function claim.ids(q, count, after, bound)
   return ids
 end
 
--- How many messages a claim would take of a queue with one active message for each group (features/group_lock): one of each
--- group that is free and whose first message is not behind `bound`. Nothing for any other queue.
+-- Returns how many messages a claim would take of a queue with one active message for each group (features/group_lock): one of
+-- each group that is free and whose first message is not behind `bound`. nil for any other queue.
 function claim.turns(q, bound)
   if not q.locks_groups then return end
   local count = redis.call("ZLEXCOUNT", q.index, "[h", "(i")
@@ -119,7 +127,7 @@ function claim.turns(q, bound)
   return count
 end
 
--- The entries that are between two SequentialIDs.
+-- Returns the entries that are behind SequentialID `after` and up to `bound` ("" for no limit).
 function claim.between(entries, after, bound)
   local found = {}
   for n = 1, #entries do

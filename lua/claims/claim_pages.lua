@@ -4,25 +4,33 @@
 --- require lazy "core/locks"
 --- require "core/message_state"
 --- require "core/store"
---- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_read, claim_release and others
--- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). This module alone
--- reads and writes the three texts below; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
+--- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_read, claim_release and 8 more
+-- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
+-- one call of claim.lua has locked.
 --
---   q.key  "pages"          a page list for each claim that has pages: "<number> <from> <upto> <packed> <loose> <step> <owner>
---                         <sequence>;". number: of the claim. from, upto: its pages are from..upto-1. packed, loose: how
---                         many messages its packed pages and its loose pages hold. step: messages of each page but the
---                         last, 0 if they differ. Example: 3 0 2 2000 0 1000 lake 7;
---   q.states  "b<number>:<k>"  the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
---        "c<number>:<k>"  its lookup ids, 16 digits each with nothing between them
+-- A page is packed or loose. A packed page replaces the states of its messages, which are Locked with kind C like any other,
+-- and delivered once: they have no state and no element of q.locked. Its ids ascend. A script that has to change one of them
+-- unpacks the page first: it becomes loose, each message gets its state and its element of q.locked, and the page keeps
+-- only their order. A claim of an older store has no pages, and all its messages are like those of loose pages.
 --
--- Packed: the page says all that there is to say of its messages, which are Locked with kind C like any other, delivered
--- once. They have no state and are not in q.locked; their ids ascend. A script that needs more than that (claim_pages.find)
--- unpacks the page first. Loose: each message has its state and its element of q.locked, and the page keeps only their order.
--- A claim of an older store has no pages, and all its messages are like loose ones.
--- In this module `list` is a parsed page list, a table {number, from, upto, packed, loose, step, owner, seq}.
+-- This module alone reads and writes three texts; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
+--
+--   field "pages" of q.key     for each claim with pages a page list, "<number> <from> <upto> <packed> <loose> <step> <owner>
+--                              <sequence>;". Example: 3 0 2 2000 0 1000 lake 7;
+--       number                 of the claim (claims/claim)
+--       from, upto             its pages are from to upto - 1
+--       packed, loose          how many messages its packed pages and its loose pages hold
+--       step                   messages of each page but the last, 0 if they differ
+--   "b<number>:<k>" in q.states   the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
+--   "c<number>:<k>" in q.states   its lookup ids, 16 digits each with nothing between them
+--
+-- In this module `list` is a page list, a table {number, from, upto, packed, loose, step, owner, seq}, and `page` is a table
+-- {first, last, count, bytes, packed}. some: pages that one command reads.
 local claim_pages = { some = 256 }
 
--- All page lists of a queue, from the text of its field.
+-- The stored texts ------------------------------------------------------------------------------------------------------
+
+-- Returns all page lists of a queue, from the text of the field.
 function claim_pages.parse_lists(text)
   local lists = {}
   for number, from, upto, packed, loose, step, owner, seq in
@@ -33,23 +41,67 @@ function claim_pages.parse_lists(text)
   return lists
 end
 
+-- Returns the text of a page list.
 function claim_pages.format_list(list)
   return string.format("%s %d %d %d %d %d %s %s;", list.number, list.from, list.upto, list.packed, list.loose,
     list.step, list.owner, list.seq)
 end
 
--- What is said of a page, as a table {first, last, count, bytes, packed}. A page whose text is lost holds no message.
+-- Returns a page from its text. A page whose text is lost holds no message.
 function claim_pages.parse_page(text)
   local first, last, count, bytes, packed = string.match(text or "", "^(%x+) (%x+) (%d+) (%d+) ([01])$")
   return { first = first or "", last = last or "", count = tonumber(count or 0), bytes = tonumber(bytes or 0),
     packed = packed == "1" }
 end
 
+-- Returns the text of a page.
 function claim_pages.format_page(page)
   return string.format("%s %s %d %d %d", page.first, page.last, page.count, page.bytes, page.packed and 1 or 0)
 end
 
--- The page lists of this queue; read once in a call.
+-- Returns the field of q.states with the text of the k-th page.
+function claim_pages.page_field(list, k)
+  return string.format("b%s:%d", list.number, k)
+end
+
+-- Returns the field of q.states with the ids of the k-th page.
+function claim_pages.ids_field(list, k)
+  return string.format("c%s:%d", list.number, k)
+end
+
+-- Returns the number of the claim, as text, and k of a field with the text of a page or its ids; nil for any other field.
+function claim_pages.parse_field(field)
+  local number, k = string.match(field, "^[bc](%d+):(%d+)$")
+  return number, tonumber(k)
+end
+
+-- Returns the ids of a page as one text; "" if it is lost.
+function claim_pages.text(q, list, k)
+  return redis.call("HGET", q.states, claim_pages.ids_field(list, k)) or ""
+end
+
+-- Returns the ids of such a text as a list.
+function claim_pages.split(text)
+  local ids, sub = { nil }, string.sub
+  for n = 1, #text / 16 do ids[n] = sub(text, n * 16 - 15, n * 16) end
+  return ids
+end
+
+-- Does such a text, of a packed page, hold the id?
+function claim_pages.has(text, lid)
+  local low, high, sub = 1, #text / 16, string.sub
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    local found = sub(text, middle * 16 - 15, middle * 16)
+    if found == lid then return true end
+    if found < lid then low = middle + 1 else high = middle - 1 end
+  end
+  return false
+end
+
+-- Page lists ------------------------------------------------------------------------------------------------------------
+
+-- Returns the page lists of this queue, read once in a call.
 function claim_pages.lists(q)
   if not q.page_lists then
     local text = q.pages
@@ -59,7 +111,7 @@ function claim_pages.lists(q)
   return q.page_lists
 end
 
--- The page list of the claim with this number; nothing if it has no pages.
+-- Returns the page list of the claim with this number; nil if it has no pages.
 function claim_pages.list(q, number)
   local lists = claim_pages.lists(q)
   for n = 1, #lists do
@@ -85,7 +137,7 @@ function claim_pages.save(q)
   context.mark_changed()
 end
 
--- How many messages are in packed pages, and how many fields of q.states are no states.
+-- Returns how many messages are in packed pages, and how many fields of q.states are no states.
 function claim_pages.packed(q)
   local packed, fields = 0, 0
   for _, list in ipairs(claim_pages.lists(q)) do
@@ -94,7 +146,7 @@ function claim_pages.packed(q)
   return packed, fields
 end
 
--- How many messages of this queue are locked.
+-- Returns how many messages of this queue are locked.
 function claim_pages.locked(q)
   local count = redis.call("ZCARD", q.locked) + claim_pages.packed(q)
   if q.locks == "" then return count end
@@ -102,13 +154,13 @@ function claim_pages.locked(q)
   return count + locks.count(q)
 end
 
--- Up to which sequence this owner has committed its claims, -1 if it has none.
+-- Returns up to which sequence this owner has committed its claims; -1 if it has none.
 function claim_pages.committed(q, owner)
   local c = claim.open(q, owner)
   return c and c.committed or -1
 end
 
--- How many messages are locked under the number of a claim. After a release there are some until all are given back.
+-- Returns how many messages are locked under the number of a claim. After a release there are some until all are given back.
 function claim_pages.held(q, number)
   local list, score = claim_pages.list(q, number), claim.score(number)
   return (list and list.packed or 0) + redis.call("ZCOUNT", q.locked, score, score)
@@ -119,7 +171,9 @@ function claim_pages.fits(q, c)
   return c.count == 0 or claim_pages.list(q, c.number) ~= nil
 end
 
--- Adds a page of these ids, which hold so many bytes, to a claim.
+-- Adding and reading pages ----------------------------------------------------------------------------------------------
+
+-- Adds a page of these ids to a claim. `bytes`: of the messages.
 function claim_pages.add(q, c, ids, bytes, packed)
   local list, count = claim_pages.list(q, c.number), #ids
   if not list then
@@ -127,25 +181,26 @@ function claim_pages.add(q, c, ids, bytes, packed)
       seq = string.format("%d", c.seq) }
     q.page_lists[#q.page_lists + 1] = list
   end
-  local name = claim_pages.name(list, list.upto)
   local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
-  redis.call("HSET", q.states, "c" .. name, table.concat(ids), "b" .. name, claim_pages.format_page(page))
+  redis.call("HSET", q.states, claim_pages.ids_field(list, list.upto), table.concat(ids),
+    claim_pages.page_field(list, list.upto), claim_pages.format_page(page))
   if list.packed + list.loose ~= list.upto * list.step or count > list.step then list.step = 0 end
   list.upto = list.upto + 1
   claim_pages.count(list, packed and count or 0, packed and 0 or count)
   claim_pages.save(q)
 end
 
+-- Counts messages of packed and of loose pages in (positive) or out (negative).
 function claim_pages.count(list, packed, loose)
   list.packed, list.loose = list.packed + packed, list.loose + loose
 end
 
--- Calls `visit(k, page)` for each page of a list (claim_pages.parse_page), until that returns true.
+-- Calls `visit(k, page)` for each page of a list, until that returns true. Returns true in this case.
 function claim_pages.each(q, list, visit)
   for from = list.from, list.upto - 1, claim_pages.some do
     local fields = {}
     for k = from, math.min(from + claim_pages.some, list.upto) - 1 do
-      fields[#fields + 1] = "b" .. claim_pages.name(list, k)
+      fields[#fields + 1] = claim_pages.page_field(list, k)
     end
     local texts = redis.call("HMGET", q.states, unpack(fields))
     for n = 1, #fields do
@@ -154,24 +209,7 @@ function claim_pages.each(q, list, visit)
   end
 end
 
--- The names of a page's fields, behind their first letter.
-function claim_pages.name(list, k)
-  return string.format("%s:%d", list.number, k)
-end
-
--- The ids of a page as one text, "" if it is lost.
-function claim_pages.text(q, list, k)
-  return redis.call("HGET", q.states, "c" .. claim_pages.name(list, k)) or ""
-end
-
--- The ids of such a text, in a list.
-function claim_pages.split(text)
-  local ids, sub = { nil }, string.sub
-  for n = 1, #text / 16 do ids[n] = sub(text, n * 16 - 15, n * 16) end
-  return ids
-end
-
--- `count` ids of a claim from `offset` on, as a list of texts; nothing if a page, or a message, of the claim is missing.
+-- Returns `count` ids of a claim from `offset` on, as a list of texts; nil if a page, or a message, of the claim is missing.
 function claim_pages.read(q, c, offset, count)
   local list, score = claim_pages.list(q, c.number), claim.score(c.number)
   local held = redis.call("ZCOUNT", q.locked, score, score)
@@ -181,7 +219,13 @@ function claim_pages.read(q, c, offset, count)
     return count > 0 and { table.concat(redis.call("ZRANGE", q.locked, base, base + count - 1)) } or {}
   end
   if list.packed + list.loose ~= c.count or held ~= list.loose then return end
+  return claim_pages.read_pages(q, c, list, offset, count)
+end
+
+-- As claim_pages.read, of a claim with this page list, whose counts are right.
+function claim_pages.read_pages(q, c, list, offset, count)
   local stop, parts = offset + count, {}
+  -- Appends what is wanted of the k-th page, of `size` ids, which stands behind `before` others. True if its text is lost.
   local function take(k, before, size)
     local from, upto = math.max(offset - before, 0), math.min(stop - before, size)
     if from >= upto then return end
@@ -205,19 +249,9 @@ function claim_pages.read(q, c, offset, count)
   return not lost and parts or nil
 end
 
--- Does this text of ascending ids hold the id?
-function claim_pages.has(text, lid)
-  local low, high, sub = 1, #text / 16, string.sub
-  while low <= high do
-    local middle = math.floor((low + high) / 2)
-    local found = sub(text, middle * 16 - 15, middle * 16)
-    if found == lid then return true end
-    if found < lid then low = middle + 1 else high = middle - 1 end
-  end
-  return false
-end
+-- Packed pages ----------------------------------------------------------------------------------------------------------
 
--- The page list of the claim in one of whose packed pages this message is; nothing if it is in none. For messages that
+-- Returns the page list of the claim in one of whose packed pages this message is; nil if it is in none. For messages that
 -- have a record and no state, and are not available.
 function claim_pages.find(q, lid)
   for _, list in ipairs(claim_pages.lists(q)) do
@@ -229,12 +263,12 @@ function claim_pages.find(q, lid)
   end
 end
 
--- The state of a message of a packed page.
+-- Returns the state that a message of a packed page would have.
 function claim_pages.state(list, kind, size)
   return message_state.first(size, kind, list.owner, list.seq)
 end
 
--- The number of the packed page with the lowest ids; nothing if none is packed, or if these are not before `below`.
+-- Returns the place of the packed page with the lowest ids; nil if none is packed, or if the ids are not below `below`.
 function claim_pages.lowest(q, list, below)
   local lowest
   if list and list.packed > 0 then
@@ -245,10 +279,10 @@ function claim_pages.lowest(q, list, below)
   return lowest
 end
 
--- Turns a packed page into a loose one: each message gets its state and its element of q.locked. Kind "CN", or "CP" if the
--- queue is being purged.
+-- Turns a packed page into a loose one. `kind`: that of the states (core/message_state), "CN", or "CP" if the queue is being
+-- purged.
 function claim_pages.unpack(q, list, k, kind)
-  local field, states = "b" .. claim_pages.name(list, k), { nil, nil }
+  local field, states = claim_pages.page_field(list, k), { nil, nil }
   local ids = claim_pages.split(claim_pages.text(q, list, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
@@ -261,7 +295,7 @@ function claim_pages.unpack(q, list, k, kind)
   claim_pages.save(q)
 end
 
--- All packed pages of a list.
+-- Turns all packed pages of a list into loose ones. `kind` as of claim_pages.unpack.
 function claim_pages.unpack_all(q, list, kind)
   local packed = {}
   claim_pages.each(q, list, function(k, page)
@@ -270,7 +304,7 @@ function claim_pages.unpack_all(q, list, kind)
   for n = 1, #packed do claim_pages.unpack(q, list, packed[n], kind) end
 end
 
--- Up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are unpacked.
+-- Returns up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are unpacked.
 function claim_pages.front(q, number, count)
   local list, score = claim_pages.list(q, number), claim.score(number)
   while true do
@@ -281,13 +315,14 @@ function claim_pages.front(q, number, count)
   end
 end
 
+-- Removing pages --------------------------------------------------------------------------------------------------------
+
 -- Removes the texts of the loose pages that a list begins with, whose order is of no use any more.
 function claim_pages.trim(q, list)
   local fields = {}
   claim_pages.each(q, list, function(k, page)
     if page.packed then return true end
-    local name = claim_pages.name(list, k)
-    fields[#fields + 1], fields[#fields + 2] = "c" .. name, "b" .. name
+    fields[#fields + 1], fields[#fields + 2] = claim_pages.ids_field(list, k), claim_pages.page_field(list, k)
   end)
   if #fields == 0 then return end
   for n = 1, #fields, 1000 do redis.call("HDEL", q.states, unpack(fields, n, math.min(n + 999, #fields))) end
@@ -295,28 +330,28 @@ function claim_pages.trim(q, list)
   claim_pages.save(q)
 end
 
--- Removes the messages of the first packed page of a list, which leave no trace. Returns how many.
+-- Removes the messages of the first packed page of a list, which ask for nothing when they end. Returns how many.
 function claim_pages.receive(q, list)
-  local page, name, text = claim_pages.first(q, list)
+  local page, text = claim_pages.first(q, list)
   if not page.packed then
     claim_pages.trim(q, list)
-    page, name, text = claim_pages.first(q, list)
+    page, text = claim_pages.first(q, list)
   end
   local ids = claim_pages.split(text)
   if ids[1] then
     store.count(q, -#ids, -page.bytes)
     store.remove(q, ids)
   end
-  redis.call("HDEL", q.states, "c" .. name, "b" .. name)
+  redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
   list.from = list.from + 1
   claim_pages.count(list, -page.count, 0)
   claim_pages.save(q)
   return #ids
 end
 
--- The first page of a list: what is said of it, its name, and the text of its ids.
+-- Returns the first page of a list, and the text of its ids.
 function claim_pages.first(q, list)
-  local name = claim_pages.name(list, list.from)
-  local texts = redis.call("HMGET", q.states, "c" .. name, "b" .. name)
-  return claim_pages.parse_page(texts[2]), name, texts[1] or ""
+  local texts = redis.call("HMGET", q.states, claim_pages.ids_field(list, list.from),
+    claim_pages.page_field(list, list.from))
+  return claim_pages.parse_page(texts[2]), texts[1] or ""
 end

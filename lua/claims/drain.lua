@@ -6,12 +6,12 @@
 --- require "core/position"
 --- require "core/queue"
 --- used by claim_commit, claim_release, queue_delete
--- Removes the messages of a claim that is committed. They count as received from the commit on and leave a page in each
--- call of claim_commit.lua, claim_release.lua or queue_delete.lua.
+-- Removes the messages of a claim that is committed, c.draining (claims/claim). They count as received from the commit on, but a
+-- call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
 local drain = {}
 
--- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nothing, and has
--- done nothing, if context.missing names queues that this takes.
+-- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nil, and has done
+-- nothing, if context.missing names queues that this takes.
 function drain.page(q, c)
   local list = claim_pages.list(q, c.draining)
   local count, last
@@ -29,8 +29,8 @@ function drain.page(q, c)
   return count
 end
 
--- Removes up to claim.run messages that have their own states, and of them up to claim.page that ask for something.
--- Returns how many, and whether these were the last ones.
+-- Removes up to claim.run messages that have their own states, of which no more than claim.page need a look at their records.
+-- Returns how many, and whether these were the last ones; nil if context.missing names queues that this takes.
 function drain.loose(q, number)
   local journal = q.options.journaling
   local most = journal and claim.page or claim.run
@@ -55,7 +55,8 @@ function drain.loose(q, number)
   return count, count == #ids and #ids < most
 end
 
--- Removes messages that ask for something. Those that were purged before the commit leave as purged.
+-- Removes messages that need a look at their records. Those that were purged before the commit leave as purged. Returns false,
+-- and has done nothing, if context.missing names queues that this takes.
 function drain.entries(q, ids)
   local entries, received, purged = position.read(q, ids), {}, {}
   for n = 1, #entries do

@@ -10,28 +10,38 @@
 --- require lazy "features/group_lock"
 --- require lazy "matching/search"
 --- used by claim
--- Fills a claim from the front of its queue, a page in each call of claim.lua: fill.plan decides what the page takes,
--- fill.apply locks it.
+-- Fills a claim from the front of its queue, one page in each call of claim.lua: fill.plan decides what the page takes,
+-- fill.apply locks it. `c` is the claim (claims/claim).
 --
--- A page is a table with these fields:
---   ids, records, sizes, states   columns, a row for each message. records: nil if none has to be read; sizes: bytes, nil
---                                 if the records tell; states: texts of messages that were locked before, nil if none was
---   entries                       by row: messages that ask for something (core/position)
---   expired                       entries whose time to live is over; they leave the queue instead
---   bytes                         of all rows
---   first                         are these the first messages of the queue
---   full, place                   is the claim complete with this page; where a search goes on
+-- Where possible no record is read: for most claims sizes and the absence of features tell all that is needed. Such a page is
+-- stored packed (claims/claim_pages).
+--
+-- A page, in this module, is a table with these fields:
+--
+--   ids       column: lookup ids in delivery order
+--   records   column; nil if no record has to be read
+--   sizes     column: bytes; nil if the records tell
+--   states    column: state texts of messages that were locked before, false or nil for others; nil if none was
+--   entries   by row, of messages that ask for something (core/position)
+--   expired   list of entries whose time to live is over: they leave the queue instead
+--   bytes     of all rows
+--   first     are these the first messages of the queue
+--   dry       is there nothing more that the claim could take
+--   full      is the claim complete with this page
+--   place     where a search goes on; nil without a filter
 local fill = {}
 
--- `limits`: max_bytes of the claim (nil: none), after and bound (SequentialIDs, "" none), filter ("" none) and the place
--- where the last call stopped. Nothing if context.missing names queues that this takes.
+-- Decide ----------------------------------------------------------------------------------------------------------------
+
+-- Returns the next page of a claim; nil if context.missing names queues that it takes. `limits`: a table of max_bytes of the
+-- claim (nil: none), after and bound (SequentialIDs, "": none), filter ("": none), and the place where the last call stopped.
 function fill.plan(q, c, limits)
   local page = fill.candidates(q, c, limits)
   fill.choose(q, c, page, limits.max_bytes)
   if position.may_leave(q, page.expired, "receive_timeout") then return page end
 end
 
--- A page of what the claim may take, in delivery order; page.dry: there is no more.
+-- Returns a page of what the claim may take.
 function fill.candidates(q, c, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
     first = nil, dry = nil, full = nil, place = nil }
@@ -52,7 +62,7 @@ function fill.candidates(q, c, limits)
   return page
 end
 
--- Candidates that a filter admits, or whose group has its turn.
+-- Fills a page with up to `count` messages that the filter admits, or of groups whose turn it is (`turns`).
 function fill.search(q, page, count, turns, limits)
   local entries
   if count > 0 and limits.filter ~= "" then
@@ -75,7 +85,8 @@ function fill.search(q, page, count, turns, limits)
   end
 end
 
--- As claim.ids; and whether these are the first ids of the queue.
+-- Returns ids as claim.ids does, and whether these are the first ids of the queue. Most claims need no look at each priority:
+-- the first ids of the queue are within the limits if they have one priority, and the first and the last one are.
 function fill.range(q, count, after, bound)
   if count == 0 then return {}, false end
   local ids = redis.call("ZRANGE", q.available, 0, count - 1)
@@ -88,8 +99,8 @@ function fill.range(q, count, after, bound)
   return claim.ids(q, count, after, bound), false
 end
 
--- The sizes of these messages, where no record has to be read for them: the queue never held a message that asks for
--- something, and holds no large body. Else nothing.
+-- Returns the sizes of these messages, if no record has to be read: the queue never held a message that asks for something, and
+-- holds no large body, as it has one field for each message. Else nil.
 function fill.sizes(q, ids)
   if q.has_special then return end
   if redis.call("HLEN", q.records) ~= q.messages + 0 then return end
@@ -102,15 +113,15 @@ function fill.sizes(q, ids)
   return sizes
 end
 
--- The states of those of these messages that were locked before; nothing if none was. Every locked message that is not in
--- a packed page has a state: if nothing else has one, none of these has.
+-- Returns the states of these messages; nil if none has one. Every locked message that is not in a packed page has a state: if
+-- there are no more states than that, none of these has one.
 function fill.states(q, ids)
   local _, fields = claim_pages.packed(q)
   if redis.call("HLEN", q.states) - fields == redis.call("ZCARD", q.locked) then return end
   return chunked.read(q.states, ids)
 end
 
--- Decides which rows the claim takes; the others are dropped from the columns.
+-- Takes rows until the claim is full, and drops the others from the columns. Expired messages go to page.expired.
 function fill.choose(q, c, page, max_bytes)
   local ids, records, sizes, free = page.ids, page.records, page.sizes, record.free
   local taken, count = 0, #ids
@@ -141,7 +152,7 @@ function fill.choose(q, c, page, max_bytes)
   for n = count, taken + 1, -1 do ids[n] = nil end
 end
 
--- Moves a row of the columns to the front.
+-- Moves a row of the columns to a free row before it.
 function fill.move_row(page, from, to)
   page.ids[to] = page.ids[from]
   if page.records then page.records[to] = page.records[from] end
@@ -149,7 +160,9 @@ function fill.move_row(page, from, to)
   if page.states then page.states[to] = page.states[from] end
 end
 
--- Locks the page, and deletes what has expired. The claim is sealed with its last page.
+-- Apply -----------------------------------------------------------------------------------------------------------------
+
+-- Locks a page that fill.plan returned, and deletes what has expired. The claim is sealed with its last page.
 function fill.apply(q, c, page)
   if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
   local ids = page.ids
@@ -160,11 +173,11 @@ function fill.apply(q, c, page)
     if paged then claim_pages.add(q, c, ids, page.bytes, packed) end
   end
   c.count, c.bytes = c.count + #ids, c.bytes + page.bytes
-  if page.full then c.sealed = "1" end
+  if page.full then c.sealed = claim.complete end
 end
 
--- Makes the rows unavailable. Fills `texts` with the new states of those rows that were locked before or ask for something.
--- True if a packed page can say all that the states of this page would say.
+-- Makes the rows unavailable. Fills `texts`, by row, with the new states of messages that were locked before or ask for something.
+-- Returns true if no message of the page needs a state.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq = c.owner, string.format("%d", c.seq)
@@ -183,7 +196,7 @@ function fill.withdraw(q, c, page, texts)
   return packed
 end
 
--- Pairs of ids and states of the page. `texts` as fill.withdraw has filled it.
+-- Returns pairs of ids and states of the page. `texts`: as fill.withdraw has filled it.
 function fill.states_of(c, page, texts)
   local found, owner, seq = { nil, nil }, c.owner, string.format("%d", c.seq)
   for n = 1, #page.ids do

@@ -6,8 +6,8 @@
 --- require lazy "features/dedup"
 --- require lazy "features/features"
 --- used by stage_publish
--- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments. Used by
--- stage_publish.lua, which decides with publish.refuses and publish.plan and writes with publish.put.
+-- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments.
+-- stage_publish.lua decides with publish.refuses and publish.plan, which write nothing, and writes with publish.put.
 --
 -- A part is what a call knows of a queue of its batch, beside the table `q` of the queue:
 --
@@ -15,79 +15,34 @@
 --   begun                 a message of this batch is in the queue already, or comes before in this call
 --   last_list, last_size  the list with the last message of the batch for this queue, and how many elements it has
 --   keys                  dedup keys of the messages that publish.plan has seen: a key belongs to a queue
---   resumed               an earlier call has published a part of the batch, so the rest is not refused any more: a message
---                         is left out if another sender has used its dedup key since, as a queue takes a key once
+--   resumed               an earlier call has published some messages of the batch, so the others are not refused any more
 --
--- page: messages that one step takes from a list if some of them ask for something, each of which gets tables of its own;
--- run: if none does. Longer steps are hardly faster, and take more memory at once.
+-- A stage has these fields beside those of sink.stage: `list`, the key of its messages, and `part`.
+--
+-- page: messages that one step takes from a list if some of them use features, each of which gets tables of its own; run: if
+-- none does. Longer steps are hardly faster, and take more memory at once.
 local publish = { page = 256, run = 1000 }
 
--- A batch (core/enqueue) of up to `most` elements of a stage's list from element `from` on; their priorities, a digit each;
--- and how many elements they are, since a large body is an element of its own.
-function publish.batch(stage, from, most)
-  local part = stage.part
-  local q, items = part.q, redis.call("LRANGE", stage.list, from, from + most - 1)
-  local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
-  local transactional, stamp, at = q.options.transactional, context.now_text, 1
-  local checks_keys = part.resumed and stage.special == "1"
-  if checks_keys then dedup.load() end
-  while at <= #items do
-    local text, large = stamp .. items[at], nil
-    if record.has_large_body(text) then
-      at = at + 1
-      large = items[at] or redis.call("LINDEX", stage.list, from + at - 1)
+-- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name.
+function publish.parts(count, resumed)
+  context.first_place, context.places = 2, {} -- for features/other_queues: behind these queues stand the keys of the sink
+  local found, by_name = {}, {}
+  for n = 1, count do
+    local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
+    context.places[name] = n
+    local q = queue.open(n, 2)
+    if q then
+      local part = { q = q, messages = 0, bytes = 0, begun = false, last_list = false, last_size = 0, keys = {},
+        resumed = resumed }
+      found[#found + 1], by_name[name] = part, part
     end
-    if not (checks_keys and record.field(text, "dedup_key") and dedup.is_held(q, dedup.member(text))) then
-      priorities[#priorities + 1] = record.priority(text)
-      if transactional then
-        -- The first and the last message of a unit of work are marked (3.1.4.3).
-        if not part.begun then text = record.set_flag(text, record.bits.first) end
-        local is_last = stage.list == part.last_list and from + at == part.last_size
-        if is_last then text = record.set_flag(text, record.bits.last) end
-      end
-      part.begun = true
-      enqueue.append(batch, text, large, q)
-    end
-    at = at + 1
   end
-  return batch, table.concat(priorities), at - 1
+  return found, by_name
 end
 
--- Decides for a stage whose messages ask for something: returns the status that refuses it, or nothing. context.missing may
--- name queues then.
-function publish.plan(stage)
-  local part, from = stage.part, 0
-  local begun = part.begun
-  features.load()
-  repeat
-    local batch, _, used = publish.batch(stage, from, publish.page)
-    from = from + used
-    for n, wants in pairs(batch.wants or {}) do
-      local key = wants.dedup and record.field(batch.records[n], "dedup_key")
-      if key and part.keys[key] then return status.DUPLICATE end
-      if key then part.keys[key] = true end
-    end
-    local refusal = batch.wants and features.plan(part.q, batch.records, batch.wants, false)
-    if refusal then return refusal end
-  until used == 0
-  part.begun = begun
-end
+-- Decide ----------------------------------------------------------------------------------------------------------------
 
--- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
-function publish.put(stage, most)
-  local q, taken, used = stage.part.q, 0, 0
-  local page = (stage.special == "1" or q.options.group_exclusive) and publish.page or publish.run
-  while taken < most do
-    local batch, priorities, elements = publish.batch(stage, used, math.min(page, most - taken))
-    if elements == 0 then break end
-    local count = #batch.records
-    if count > 0 then enqueue.put(q, enqueue.ids(priorities, count, q.options.transactional), batch) end
-    taken, used = taken + count, used + elements
-  end
-  return taken, used
-end
-
--- Why the queues refuse a batch of which nothing is published yet, or nothing: in the order of a send (send.lua).
+-- Returns the status with which the queues refuse a batch of which nothing is published yet, or nil. In the order of send.lua.
 function publish.refuses(parts)
   local messages, bytes = 0, 0
   for n = 1, #parts do
@@ -105,20 +60,80 @@ function publish.refuses(parts)
   end
 end
 
--- Parts for the first `count` queues of KEYS that exist, in this order and by encoded name; the keys behind them are those
--- of the sink.
-function publish.parts(count, resumed)
-  context.first_place, context.places = 2, {}
-  local found, by_name = {}, {}
-  for n = 1, count do
-    local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
-    context.places[name] = n
-    local q = queue.open(n, 2)
-    if q then
-      local part = { q = q, messages = 0, bytes = 0, begun = false, last_list = false, last_size = 0, keys = {},
-        resumed = resumed }
-      found[#found + 1], by_name[name] = part, part
+-- Plans a stage with messages that use features. Returns the status that refuses it, or nil; context.missing may name queues
+-- then.
+function publish.plan(stage)
+  local part, from = stage.part, 0
+  local begun = part.begun
+  features.load()
+  repeat
+    local batch, _, used = publish.read(stage, from, publish.page)
+    from = from + used
+    for n, wants in pairs(batch.wants or {}) do
+      local key = wants.dedup and record.field(batch.records[n], "dedup_key")
+      if key and part.keys[key] then return status.DUPLICATE end
+      if key then part.keys[key] = true end
     end
+    local refusal = batch.wants and features.plan(part.q, batch.records, batch.wants, false)
+    if refusal then return refusal end
+  until used == 0
+  part.begun = begun -- publish.read has set it
+end
+
+-- Apply -----------------------------------------------------------------------------------------------------------------
+
+-- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
+function publish.put(stage, most)
+  local q, taken, used = stage.part.q, 0, 0
+  local page = (stage.special == "1" or q.options.group_exclusive) and publish.page or publish.run
+  while taken < most do
+    local batch, priorities, elements = publish.read(stage, used, math.min(page, most - taken))
+    if elements == 0 then break end
+    local count = #batch.records
+    if count > 0 then enqueue.put(q, enqueue.ids(priorities, count, q.options.transactional), batch) end
+    taken, used = taken + count, used + elements
   end
-  return found, by_name
+  return taken, used
+end
+
+-- Reads up to `most` messages of a stage from element `from` of its list on. Returns them as a batch (core/enqueue), their
+-- priorities as a text of digits, and how many elements they are: a large body is an element of its own.
+function publish.read(stage, from, most)
+  local part = stage.part
+  local q, elements = part.q, redis.call("LRANGE", stage.list, from, from + most - 1)
+  local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
+  local transactional, stamp, at = q.options.transactional, context.now_text, 1
+  local may_leave_out = part.resumed and stage.special == "1"
+  while at <= #elements do
+    local rec, large = stamp .. elements[at], nil
+    if record.has_large_body(rec) then
+      at = at + 1
+      large = elements[at] or redis.call("LINDEX", stage.list, from + at - 1)
+    end
+    if not (may_leave_out and publish.is_duplicate(q, rec)) then
+      priorities[#priorities + 1] = record.priority(rec)
+      if transactional then
+        local is_last = stage.list == part.last_list and from + at == part.last_size
+        rec = publish.mark(rec, not part.begun, is_last)
+      end
+      part.begun = true
+      enqueue.append(batch, rec, large, q)
+    end
+    at = at + 1
+  end
+  return batch, table.concat(priorities), at - 1
+end
+
+-- Has another sender used the message's dedup key since the batch was begun? Then the message is left out, as a queue takes
+-- a key once.
+function publish.is_duplicate(q, rec)
+  dedup.load()
+  return record.field(rec, "dedup_key") and dedup.is_held(q, dedup.member(rec))
+end
+
+-- Returns a record that tells whether the message is the first or the last one of a unit of work (3.1.4.3).
+function publish.mark(rec, is_first, is_last)
+  if is_first then rec = record.set_flag(rec, record.bits.first) end
+  if is_last then rec = record.set_flag(rec, record.bits.last) end
+  return rec
 end

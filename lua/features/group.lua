@@ -64,7 +64,7 @@ function group.collect(q, id, sequence, only)
 end
 
 -- Returns the lookup ids of the message with this sequence, one for each segment, in order; nil if a segment is missing.
-function group.message(q, id, sequence)
+function group.logical_message(q, id, sequence)
   return group.collect(q, id, sequence, true)
 end
 
@@ -97,7 +97,7 @@ function group.admits(q, f, fields)
   if f.complete_message and fields.offset ~= 0 then return false end
   if (f.all_messages or f.whole_group) and not group.whole(q, fields.group_id) then return false end
   if not (f.all_segments or f.complete_message) or not index.is_segment(fields.group_flags) then return true end
-  return group.message(q, fields.group_id, fields.sequence) ~= nil
+  return group.logical_message(q, fields.group_id, fields.sequence) ~= nil
 end
 
 -- Returns the lookup ids that are taken together with a message; nil if it is taken alone. `fields` as of group.admits.
@@ -105,6 +105,6 @@ function group.together(q, f, fields)
   if not fields.group_id then return end
   if f.whole_group then return group.whole(q, fields.group_id) end
   if f.complete_message and index.is_segment(fields.group_flags) then
-    return group.message(q, fields.group_id, fields.sequence)
+    return group.logical_message(q, fields.group_id, fields.sequence)
   end
 end

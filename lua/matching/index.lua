@@ -124,6 +124,15 @@ function index.range(q, letter, id, after, count)
   return found
 end
 
+-- Returns the lookup id of a member; nil for a member of another kind.
+function index.lookup_id(member)
+  local letter = string.sub(member, 1, 1)
+  if not string.find(letter, "[mcgn]") then return end
+  local stop = string.find(member, "\0", 1, true) or 0
+  local from = letter == index.letters.member and stop + 19 or stop + 1 -- behind sequence and offset, of 9 digits each
+  return string.sub(member, from, from + 15)
+end
+
 -- Groups ----------------------------------------------------------------------------------------------------------------
 
 -- Returns the text with which the members of a group in logical order begin: all, or those with this sequence, or those with

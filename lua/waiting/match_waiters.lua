@@ -148,7 +148,7 @@ function match_waiters.suits_as_next(q, f, lid, rec)
   local next, found = lid, "this"
   if f.complete_message then
     -- Any of its segments may be the one that makes it whole.
-    if not group.message(q, fields.group_id, fields.sequence) then return end
+    if not group.logical_message(q, fields.group_id, fields.sequence) then return end
     next, found = group.at(q, fields.group_id, fields.sequence, f.next_offset), "part"
   elseif fields.offset ~= f.next_offset then
     return
@@ -172,7 +172,7 @@ function match_waiters.completes(q, f, rec)
   if whole then
     complete = group.whole(q, fields.group_id)
   else
-    complete = group.message(q, fields.group_id, fields.sequence)
+    complete = group.logical_message(q, fields.group_id, fields.sequence)
   end
   if not complete then return false end
   local ids
