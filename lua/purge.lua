@@ -50,8 +50,8 @@ if not context.missing then
   if ARGV[5] ~= "" then
     removed = some()
   else
-    if ARGV[4] == "" then sweep.pending(q) end
-    removed, more = sweep.clear(q, limit, "queue_purged")
+    if ARGV[4] == "" then sweep.mark_locked(q) end
+    removed, more = sweep.purge(q, limit, "queue_purged")
   end
 end
 return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })

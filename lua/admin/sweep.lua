@@ -5,22 +5,31 @@
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
 --- require "core/store"
+--- require "core/timers"
 --- require "core/message_state"
 --- used by purge, queue_delete
--- Removal of many messages at once, for purge and delete.
-local sweep = { page = 256 }
+-- Removes the messages of a whole queue, for a purge or a deletion, some in each call.
+--
+-- A purge removes what is available or delayed, and marks what is locked: a message with this mark leaves when its lock ends
+-- (D6 in docs/semantics.md). What an open transaction has sent survives a purge (D18). A deletion removes everything.
+--
+-- page: messages that one call removes; locked: those that one command reads while all locked ones are marked, which takes
+-- more of them, since it writes no more than their states. Both are well below what unpack can return.
+local sweep = { page = 256, locked = 500 }
 
--- Locked -> PurgePending for everything a reader holds; no peek sees it any more (D6 in docs/semantics.md). Uncommitted sends
--- survive a purge (D18); what a claim has received is only not removed yet.
-function sweep.pending(q)
-  local ids, known = redis.call("ZRANGE", q.locked, 0, -1), {}
-  for from = 1, #ids, 500 do
-    local entries = position.read(q, { unpack(ids, from, math.min(from + 499, #ids)) })
+-- Locked messages -------------------------------------------------------------------------------------------------------
+
+-- Marks all locked messages as purged, so that no peek sees them any more, but for those that a transaction has sent, and
+-- those of committed claims, which count as received already. Once, when a purge begins.
+function sweep.mark_locked(q)
+  local ids, committed = redis.call("ZRANGE", q.locked, 0, -1), {}
+  for from = 1, #ids, sweep.locked do
+    local entries = position.read(q, { unpack(ids, from, math.min(from + sweep.locked - 1, #ids)) })
     local states = {}
     for n = 1, #entries do
       local st = entries[n].st
       if not message_state.is_sent(st) and not message_state.is_purged(st)
-        and not sweep.received(q, st, known) then
+        and not sweep.is_received(q, st, committed) then
         if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
         message_state.purge(st)
         states[#states + 1] = entries[n].lid
@@ -34,61 +43,53 @@ function sweep.pending(q)
   end
   claim_pages.load()
   for _, list in ipairs(claim_pages.lists(q)) do
-    if tonumber(list.seq) > sweep.committed(q, list.owner, known) then
+    if tonumber(list.seq) > sweep.committed(q, list.owner, committed) then
       claim_pages.unpack_all(q, list, "CP")
     end
   end
 end
 
--- Is it a message of a claim that is committed? `known`: up to where each owner's are.
-function sweep.received(q, st, known)
-  return message_state.is_claimed(st) and tonumber(st.fence) <= sweep.committed(q, st.owner, known)
+-- Does a locked message belong to a claim that is committed? `committed`: by owner, what sweep.committed has found.
+function sweep.is_received(q, st, committed)
+  return message_state.is_claimed(st) and tonumber(st.fence) <= sweep.committed(q, st.owner, committed)
 end
 
--- Up to which sequence this owner has committed its claims.
-function sweep.committed(q, owner, known)
-  if not known[owner] then
+-- Returns up to which sequence an owner has committed its claims. Keeps it in `committed`.
+function sweep.committed(q, owner, committed)
+  if not committed[owner] then
     claim_pages.load()
-    known[owner] = claim_pages.committed(q, owner)
+    committed[owner] = claim_pages.committed(q, owner)
   end
-  return known[owner]
+  return committed[owner]
 end
 
--- Removes what is not locked and not newer than `limit` (14 hex digits). Returns how many, and whether to call again.
--- Where no message ever asked for anything and none rests in ;retry, all goes with a few UNLINKs: deleting 300,000
--- fields would stop the server for 91 ms.
-function sweep.clear(q, limit, reason)
+-- Purge -----------------------------------------------------------------------------------------------------------------
+
+-- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how many,
+-- and whether there may be more; nil if context.missing names queues that this takes.
+function sweep.purge(q, limit, reason)
   local locked = redis.call("ZRANGE", q.locked, 0, -1)
-  claim_pages.load()
-  if #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
-    and limit == string.format("%014x", tonumber(context.seq)) then
-    return sweep.unlink(q, locked), false
-  end
-  local old, from, ids = {}, 0
-  repeat
-    ids = redis.call("ZRANGE", q.available, from, from + sweep.page - 1)
-    from = from + sweep.page
-    for n = 1, #ids do
-      if string.sub(ids[n], 3) <= limit then old[#old + 1] = ids[n] end
-    end
-  until #ids == 0 or #old > 0
-  from = 0
-  repeat
-    local members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
-    from = from + sweep.page
-    for n = 1, #members do
-      local lid = string.sub(members[n], 2)
-      if string.sub(members[n], 1, 1) == "d" and string.sub(lid, 3) <= limit then old[#old + 1] = lid end
-    end
-  until #members == 0 or #old > 0
+  if sweep.may_unlink(q, locked, limit) then return sweep.unlink(q, locked), false end
+  local old = sweep.old_available(q, limit)
+  sweep.append_delayed(q, old, limit)
   local entries = position.read(q, old)
   if not position.may_leave(q, entries, reason) then return end
   position.delete(q, entries, reason)
   return #entries, #old > 0
 end
 
+-- May all messages but the locked ones go with one UNLINK of the queue's keys? If no message ever asked for anything, none
+-- rests in ;retry, no claim has pages, and none is newer than the purge. Deleting fields instead takes long in one command: 91 ms for
+-- 300,000 of them.
+function sweep.may_unlink(q, locked, limit)
+  claim_pages.load()
+  return #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
+    and limit == string.format("%014x", tonumber(context.seq))
+end
+
+-- Removes all messages but the locked ones. Returns how many.
 function sweep.unlink(q, locked)
-  local entries, bytes, fields, states, marks = position.read(q, locked), 0, {}, {}, {}
+  local entries, bytes, fields, states, members = position.read(q, locked), 0, {}, {}, {}
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + e.st.size
@@ -101,8 +102,8 @@ function sweep.unlink(q, locked)
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(e.st)
     if message_state.is_visible(e.st) then
-      marks[#marks + 1] = 0
-      marks[#marks + 1] = "v" .. e.lid
+      members[#members + 1] = 0
+      members[#members + 1] = "v" .. e.lid
     end
   end
   local removed = q.messages - #entries
@@ -110,34 +111,55 @@ function sweep.unlink(q, locked)
   -- Readers that wait for an identifier stay (waiting/match_waiters).
   local readers = q.waiting and redis.call("ZRANGEBYLEX", q.index, "[w", "(x") or {}
   for n = 1, #readers do
-    marks[#marks + 1] = 0
-    marks[#marks + 1] = readers[n]
+    members[#members + 1] = 0
+    members[#members + 1] = readers[n]
   end
   store.drop_all_but(q, fields, states)
-  if #marks > 0 then chunked.scores(q.index, marks) end
+  if #members > 0 then chunked.scores(q.index, members) end
   store.count(q, -removed, bytes - q.bytes)
   store.count_event(q, "n_queue_purged", removed)
   context.mark_changed()
   return removed
 end
 
--- Up to a page of a queue's messages, whatever their state, for its deletion. Those that an open transaction has sent
--- are left out: they were never there, and go without a trace.
-function sweep.doomed(q)
+-- Returns the ids of the first page of available messages with one whose SequentialID is not above `limit`: those of them that are
+-- not. Newer messages of a higher priority may stand before it.
+function sweep.old_available(q, limit)
+  local old, from = {}, 0
+  repeat
+    local ids = redis.call("ZRANGE", q.available, from, from + sweep.page - 1)
+    from = from + sweep.page
+    for n = 1, #ids do
+      if string.sub(ids[n], 3) <= limit then old[#old + 1] = ids[n] end
+    end
+  until #ids == 0 or #old > 0
+  return old
+end
+
+-- Appends to `ids` those of a page of timers that belong to delayed messages, whose SequentialID is not above `limit` if that is
+-- given. Reads on until `ids` has an element.
+function sweep.append_delayed(q, ids, limit)
+  local from = 0
+  repeat
+    local members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
+    from = from + sweep.page
+    for n = 1, #members do
+      local letter, lid = string.sub(members[n], 1, 1), string.sub(members[n], 2)
+      if letter == timers.letters.delay and (not limit or string.sub(lid, 3) <= limit) then ids[#ids + 1] = lid end
+    end
+  until #members == 0 or #ids > 0
+end
+
+-- Deletion --------------------------------------------------------------------------------------------------------------
+
+-- Returns up to a page of a queue's messages, whatever their state, as entries. Those that an open transaction has sent are
+-- left out: they were never there, and go without a trace.
+function sweep.some(q)
   local ids = redis.call("ZRANGE", q.available, 0, sweep.page - 1)
-  if #ids == 0 then
-    local from, members = 0
-    repeat
-      members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
-      from = from + sweep.page
-      for n = 1, #members do
-        if string.sub(members[n], 1, 1) == "d" then ids[#ids + 1] = string.sub(members[n], 2) end
-      end
-    until #members == 0 or #ids > 0
-  end
+  if #ids == 0 then sweep.append_delayed(q, ids) end
   local entries, locked = position.read(q, ids), {}
   if #entries > 0 then return entries end
-  sweep.unpack(q)
+  sweep.unpack_page(q)
   local from = 0
   repeat
     ids = redis.call("ZRANGE", q.locked, from, from + sweep.page - 1)
@@ -150,8 +172,8 @@ function sweep.doomed(q)
   return locked
 end
 
--- If there are packed pages, one becomes loose.
-function sweep.unpack(q)
+-- Turns a packed page of a claim into a loose one, if there is one (claims/claim_pages).
+function sweep.unpack_page(q)
   claim_pages.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     local lowest = claim_pages.lowest(q, list)

@@ -25,7 +25,8 @@ local publish = { page = 256, run = 1000 }
 
 -- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name.
 function publish.parts(count, resumed)
-  context.first_place, context.places = 2, {} -- for features/other_queues: behind these queues stand the keys of the sink
+  -- For features/other_queues, which would take the keys of the sink behind them for queues.
+  context.first_place, context.places = 2, {}
   local found, by_name = {}, {}
   for n = 1, count do
     local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
