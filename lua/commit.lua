@@ -37,7 +37,7 @@ if outcome == "prepare" and not late then return context.close({ status.OK }) en
 local aborting = outcome == "abort" or late
 -- A late prepare ends the transaction but leaves its messages to their queues (core/lapse).
 if outcome == "prepare" then parts = {} end
-local planned = commit.plan(commit.transaction(id, fence, late), parts, aborting)
+local planned = commit.plan(commit.transaction(id, fence, aborting, late), parts)
 if not planned then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------

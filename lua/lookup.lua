@@ -121,7 +121,7 @@ if mode == "lock" then
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
   position.lock_entries(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
-  tx.add(t, q, "R", ids)
+  tx.add(t, q, tx.received, ids)
 end
 message.all(q, reply, entries)
 if mode == "take" then position.delete(q, entries, "receive") end

@@ -71,7 +71,7 @@ if not redis.call("ZSCORE", q.available, e.lid) then return finish(status.MESSAG
 -- apply ------------------------------------------------------------------------------------------
 if t then
   position.lock_entries(q, { e }, "M", t.id, t.fence, t.deadline)
-  tx.add(t, q, "M", { e.lid }, queue.name(target))
+  tx.add(t, q, tx.moved, { e.lid }, queue.name(target))
 else
   transfer.move(q, target, { e })
 end

@@ -170,5 +170,5 @@ else
 end
 if match ~= "" then waiters.offer_again(q, ids) end
 if mode == "take" then return finish(reply) end
-if t then tx.add(t, q, "R", ids) end
+if t then tx.add(t, q, tx.received, ids) end
 return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

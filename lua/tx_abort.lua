@@ -34,7 +34,8 @@ local parts = commit.group(texts, count, queues, gone)
 operator.plan()
 if context.missing then return context.close(context.missing) end
 local late = deadline + 0 <= context.now
-if not commit.plan(commit.transaction(id, fence, late), parts, true) then return context.close(context.missing) end
+local planned = commit.plan(commit.transaction(id, fence, true, late), parts)
+if not planned then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 commit.abort(parts)

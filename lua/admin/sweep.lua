@@ -65,8 +65,8 @@ end
 
 -- Purge -----------------------------------------------------------------------------------------------------------------
 
--- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how many,
--- and whether there may be more; nil if context.missing names queues that this takes.
+-- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how
+-- many, and whether there may be more; nil if context.missing names queues that this takes.
 function sweep.purge(q, limit, reason)
   local locked = redis.call("ZRANGE", q.locked, 0, -1)
   if sweep.may_unlink(q, locked, limit) then return sweep.unlink(q, locked), false end
@@ -79,8 +79,8 @@ function sweep.purge(q, limit, reason)
 end
 
 -- May all messages but the locked ones go with one UNLINK of the queue's keys? If no message ever asked for anything, none
--- rests in ;retry, no claim has pages, and none is newer than the purge. Deleting fields instead takes long in one command: 91 ms for
--- 300,000 of them.
+-- rests in ;retry, no claim has pages, and none is newer than the purge. Deleting fields instead takes long in one command:
+-- 91 ms for 300,000 of them.
 function sweep.may_unlink(q, locked, limit)
   claim_pages.load()
   return #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
@@ -122,8 +122,8 @@ function sweep.unlink(q, locked)
   return removed
 end
 
--- Returns the ids of the first page of available messages with one whose SequentialID is not above `limit`: those of them that are
--- not. Newer messages of a higher priority may stand before it.
+-- Returns the ids of the first page of available messages with one whose SequentialID is not above `limit`: those of them
+-- that are not. Newer messages of a higher priority may stand before it.
 function sweep.old_available(q, limit)
   local old, from = {}, 0
   repeat
@@ -136,8 +136,8 @@ function sweep.old_available(q, limit)
   return old
 end
 
--- Appends to `ids` those of a page of timers that belong to delayed messages, whose SequentialID is not above `limit` if that is
--- given. Reads on until `ids` has an element.
+-- Appends to `ids` those of a page of timers that belong to delayed messages, whose SequentialID is not above `limit` if
+-- that is given. Reads on until `ids` has an element.
 function sweep.append_delayed(q, ids, limit)
   local from = 0
   repeat

@@ -6,8 +6,8 @@
 --- require "core/position"
 --- require "core/queue"
 --- used by claim_commit, claim_release, queue_delete
--- Removes the messages of a claim that is committed, c.draining (claims/claim). They count as received from the commit on, but a
--- call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
+-- Removes the messages of a claim that is committed, c.draining (claims/claim). They count as received from the commit on,
+-- but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
 local drain = {}
 
 -- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nil, and has done

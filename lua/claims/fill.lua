@@ -176,8 +176,8 @@ function fill.apply(q, c, page)
   if page.full then c.sealed = claim.complete end
 end
 
--- Makes the rows unavailable. Fills `texts`, by row, with the new states of messages that were locked before or ask for something.
--- Returns true if no message of the page needs a state.
+-- Makes the rows unavailable. Fills `texts`, by row, with the new states of messages that were locked before or ask for
+-- something. Returns true if no message of the page needs a state.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq = c.owner, string.format("%d", c.seq)

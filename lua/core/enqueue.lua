@@ -118,7 +118,7 @@ function enqueue.hold(q, ids, batch, transaction)
   end
   store.lock(q, ids, states, transaction.deadline)
   tx.load()
-  tx.add(transaction, q, "S", ids)
+  tx.add(transaction, q, tx.sent, ids)
 end
 
 -- Returns the messages of a batch as tables {rec, large, size, priority}, for senders that choose among them (features/topic,

@@ -130,6 +130,12 @@ function message_state.plain_lock(text, fence)
   return granted == fence and size
 end
 
+-- Returns with what the text of a message ends that is locked in this way, and whose end needs no look at its record. `letter`: the
+-- first one of the kind.
+function message_state.plain_end(letter, owner, fence)
+  return letter .. "N " .. owner .. " " .. fence
+end
+
 -- Returns the size in bytes.
 function message_state.size(text)
   return tonumber(string.match(text, "^%d+ %d+ %d+ %d+ (%d+)"))

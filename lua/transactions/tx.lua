@@ -19,49 +19,58 @@
 -- there or not. In this module `transaction` is a table {id, deadline, fence, count, session, since, stale}: `count` is the
 -- number of operations; `since` is when it began, in ms; `stale` is how many fields an ended transaction with this id has
 -- left behind, nil if none.
-local tx = { most = 1000 }
+--
+-- sent, received, rejected, moved: the kinds of operations. most: operations of a transaction. chunk: fields that one command
+-- reads or removes, well below what unpack can return.
+local tx = { most = 1000, chunk = 500, sent = "S", received = "R", rejected = "X", moved = "M" }
 
+-- The stored texts ------------------------------------------------------------------------------------------------------
+
+-- Returns the text of a transaction's record.
 function tx.format(deadline, fence, count, session, since)
   return deadline .. " " .. fence .. " " .. count .. " " .. session .. " " .. since
 end
 
--- Deadline, fence, number of operations, session and beginning, as texts; nothing if the text is not the record of a
--- transaction (an operation is not).
+-- Returns deadline, fence, number of operations, session and beginning, as texts; nil if the text is not the record of a
+-- transaction, as an operation is not.
 function tx.parse(text)
   return string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+)$")
 end
 
--- Everything of an operation's text that comes in front of the lookup id, so that it is put together once for many ids.
+-- Returns what comes in front of the lookup id in the text of an operation, so that it is put together once for many ids.
 function tx.format_operation(kind, name)
   return kind .. " " .. name .. " "
 end
 
--- Kind, encoded name of the queue and lookup id of an operation. Nearly all are sends and receives, which end with the id.
+-- Returns kind, encoded name of the queue and lookup id of an operation. Nearly all are sends and receives, which end with the
+-- id.
 function tx.parse_operation(text)
   local kind = string.sub(text, 1, 1)
-  if kind == "S" or kind == "R" then return kind, string.sub(text, 3, -18), string.sub(text, -16) end
+  if kind == tx.sent or kind == tx.received then return kind, string.sub(text, 3, -18), string.sub(text, -16) end
   local name, lid = string.match(text, "^%S (%S+) (%x+)")
   return kind, name, lid
 end
 
--- The encoded name of the queue that a move goes to, "" for an operation of another kind.
+-- Returns the encoded name of the queue that a move goes to; "" for an operation of another kind.
 function tx.target(text)
   return string.match(text, "^M %S+ %x+ (%S+)$") or ""
 end
 
--- The reason of a rejection; nothing if none was given.
+-- Returns the reason of a rejection; nil if none was given.
 function tx.reason(text)
   return string.match(text, "^X %S+ %x+  (.+)$")
 end
 
--- The transaction as a table; or nothing and TRANSACTION_SEQUENCE if none with this id and fence is open. A `fence` of
--- the form "+<lease ms>" begins a transaction: nothing is written before tx.save or tx.add is called.
+-- Open transactions -----------------------------------------------------------------------------------------------------
+
+-- Returns the transaction as a table; or nil and TRANSACTION_SEQUENCE if none with this id and fence is open. A `fence` of the
+-- form "+<lease ms>" begins a transaction, which is written when tx.save or tx.add is called.
 function tx.open(id, fence)
   local text = redis.call("HGET", KEYS[2], id)
   local deadline, granted, count, session, since
   if text then deadline, granted, count, session, since = tx.parse(text) end
   local open = deadline and deadline + 0 > context.now
-  if string.sub(fence, 1, 1) == "+" then -- "+"
+  if string.sub(fence, 1, 1) == "+" then
     if open then return nil, status.TRANSACTION_SEQUENCE end
     local until_ms, next_fence = string.format("%d", context.now + fence), string.format("%d", context.history + 1)
     return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
@@ -72,8 +81,8 @@ function tx.open(id, fence)
     stale = nil }
 end
 
--- Writes the record of the transaction, and with it more pairs of fields and values of the log. What an ended
--- transaction with the same id has left goes.
+-- Writes the record of the transaction, and with it more fields of the log, given as pairs of name and value. Removes what an
+-- ended transaction with the same id has left.
 function tx.save(transaction, ...)
   if transaction.stale then
     for k = transaction.count + 1, transaction.stale do redis.call("HDEL", KEYS[2], transaction.id .. ":" .. k) end
@@ -84,7 +93,8 @@ function tx.save(transaction, ...)
     tx.format(transaction.deadline, transaction.fence, count, transaction.session, transaction.since), ...)
 end
 
--- Appends an operation for each of these ids. The caller has checked that there is room. `target`: of a move.
+-- Appends an operation of this kind for each of these ids. The caller has checked that there is room (tx.most). `target`: the
+-- encoded name of the queue that a move goes to, else nil.
 function tx.add(transaction, q, kind, ids, target)
   local head, tail = tx.format_operation(kind, queue.name(q)), target and " " .. target or ""
   local stem, count = transaction.id .. ":", transaction.count
@@ -99,50 +109,54 @@ function tx.add(transaction, q, kind, ids, target)
   tx.save(transaction, unpack(fields))
 end
 
--- The names of a transaction's fields: its record, then each of its `count` operations.
+-- The whole log of a transaction ----------------------------------------------------------------------------------------
+
+-- Returns the names of a transaction's fields: its record, then each of its `count` operations.
 function tx.fields(id, count)
   local fields, stem = { id }, id .. ":"
   for k = 1, count do fields[k + 1] = stem .. string.format("%d", k) end
   return fields
 end
 
--- What is stored of a transaction: a list of its record and of each operation, false for one that is missing; then the
--- number of operations, the deadline and the fence. Nothing if there is no such transaction. Most have two operations,
--- which are read together with the record.
+-- Returns what is stored of a transaction: a list of the texts of its record and of each operation, false for one that is
+-- missing; then the number of operations, the deadline and the fence. nil if there is no such transaction. Most have two
+-- operations, which are read together with the record.
 function tx.read(id)
   local texts = redis.call("HMGET", KEYS[2], id, id .. ":1", id .. ":2")
   local deadline, fence, count = tx.parse(texts[1] or "")
   if not deadline then return end
   count = count + 0
   local fields = count > 2 and tx.fields(id, count)
-  for from = 4, count + 1, 500 do
-    local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + 499, count + 1)))
+  for from = 4, count + 1, tx.chunk do
+    local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + tx.chunk - 1, count + 1)))
     for k = 1, #more do texts[from + k - 1] = more[k] end
   end
   return texts, count, deadline, fence
 end
 
--- Rewrites a received message's operation as a rejected one. `texts` and `count` as tx.read returns them.
+-- Rewrites the operation of a received message as one of a rejected message. `texts` and `count` as tx.read returns them.
 function tx.reject(id, texts, count, name, lid, reason)
-  local rejected = tx.format_operation("X", name) .. lid .. (reason ~= "" and "  " .. reason or "")
+  local rejected = tx.format_operation(tx.rejected, name) .. lid .. (reason ~= "" and "  " .. reason or "")
   for k = 2, count + 1 do
     local _, other, own = tx.parse_operation(texts[k] or "")
     if own == lid and other == name then redis.call("HSET", KEYS[2], id .. ":" .. k - 1, rejected) end
   end
 end
 
--- Removes all fields of a transaction with so many operations.
+-- Removes all fields of a transaction that has `count` operations.
 function tx.forget(id, count)
   context.mark_changed()
   if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
   local fields = tx.fields(id, count)
-  for from = 1, #fields, 500 do
-    redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + 499, #fields)))
+  for from = 1, #fields, tx.chunk do
+    redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + tx.chunk - 1, #fields)))
   end
 end
 
--- The deadline of a transaction with this fence that is open, as text. One whose lease is over is forgotten, and nothing
--- is returned, nor for one with another fence: that was begun later under the same id.
+-- Leases ----------------------------------------------------------------------------------------------------------------
+
+-- Returns the deadline of a transaction with this fence that is open, as text. Otherwise nil, and if its lease is over it is
+-- forgotten. A transaction with this id and another fence was begun later, and stays.
 function tx.lease(id, fence)
   local text = redis.call("HGET", KEYS[2], id)
   if not text then return end
@@ -152,8 +166,8 @@ function tx.lease(id, fence)
   tx.forget(id, count + 0)
 end
 
--- Of some fields of the log with their values: ids and numbers of operations of up to `most` transactions whose lease is
--- over, and how many of the transactions are open.
+-- Returns up to `most` of the transactions whose lease is over, as tables {id, count}, and how many of the others are open.
+-- `fields`: fields of the log, as pairs of name and value.
 function tx.ended(fields, most)
   local ended, open = {}, 0
   for n = 1, #fields, 2 do
@@ -176,7 +190,8 @@ function tx.moves_to(name)
   return false
 end
 
--- Open transactions in one page of a scan of the log, as tables {id, count, session}, and the cursor of the next page.
+-- Returns the open transactions in one page of a scan of the log, as tables {id, count, session}, and the cursor of the next
+-- page.
 function tx.page(cursor)
   local page, found = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256), { nil }
   local fields = page[2]
@@ -189,7 +204,7 @@ function tx.page(cursor)
   return found, page[1]
 end
 
--- The record of a transaction and its first `most` operations.
+-- Returns the texts of the record of a transaction and of its first `most` operations.
 function tx.read_some(id, most)
   return redis.call("HMGET", KEYS[2], unpack(tx.fields(id, most)))
 end
