@@ -1,26 +1,30 @@
 --- require "selector/selector"
 --- used by features/topic, subscribe, subscriptions
--- Subscriptions of a topic. Used by subscribe.lua, subscriptions.lua and features/topic. This module alone knows how they are
--- stored: field "sub:<encoded name of the queue>" of the topic's hash q.key holds "<length>:<selector><program>", the length and
--- the text of the selector, then its program (selector/selector_program); "0:" selects every message. Python writes the text
--- in mqredis/codec/subscriptions.py.
+-- Subscriptions of a topic. This module alone knows where they are stored, in the topic's hash q.key:
+--
+--   field "sub:<queue>", its name encoded: "<length>:<selector><program>", the text of the selector with its length in bytes, then
+--   its program (selector/selector_program); "0:" selects every message
+--
+-- Python writes the text of a subscription (mqredis/codec/subscriptions.py), and it is stored as it comes.
 local subscription = {}
 
--- Selector and program of a subscription's text.
+-- Returns selector and program of a subscription's text.
 function subscription.parse(text)
   local size, rest = string.match(text, "^(%d+):(.*)$")
   return string.sub(rest, 1, size), string.sub(rest, size + 1)
 end
 
+-- Writes the subscription of the queue with this encoded name.
 function subscription.save(q, name, text)
   redis.call("HSET", q.key, "sub:" .. name, text)
 end
 
+-- Removes the subscription of a queue.
 function subscription.remove(q, name)
   redis.call("HDEL", q.key, "sub:" .. name)
 end
 
--- Encoded names of the subscribers in order, and the texts of their subscriptions by name.
+-- Returns the encoded names of the subscribers in order, and the texts of their subscriptions by name.
 function subscription.all(q)
   local fields, names, texts = redis.call("HGETALL", q.key), {}, {}
   for n = 1, #fields, 2 do
@@ -34,7 +38,7 @@ function subscription.all(q)
   return names, texts
 end
 
--- A function of a record that tells whether the subscriber wants the message.
+-- Returns a function that tells of a record whether a subscription with this text selects the message.
 function subscription.open(text)
   local _, compiled = subscription.parse(text)
   if compiled == "" then return subscription.select_all end
@@ -42,4 +46,5 @@ function subscription.open(text)
   return function(rec) return selector.test(program, rec, "") end
 end
 
+-- The function for a subscription without a selector.
 function subscription.select_all() return true end

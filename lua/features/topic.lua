@@ -8,16 +8,20 @@
 --- require "features/subscription"
 --- require lazy "features/trace"
 --- used by publish
--- Topics: a message sent to one is put into every queue that subscribed to it; the topic keeps none.
--- A subscription is a field of the topic's hash: "sub:" and the queue's encoded name (features/subscription).
+-- Publishes messages that are sent to a topic: a copy goes to every queue whose subscription selects it
+-- (features/subscription). The topic itself keeps no message. publish.lua calls topic.plan, which writes nothing, and then
+-- topic.deliver.
+--
+-- In this module `t` is the open transaction in which the messages are sent (transactions/tx), nil outside of one. Its kind
+-- decides which subscribers get the messages: transactional queues, or all others.
 local topic = {}
 
--- Decide: which messages go where. Returns a refusal if one of the queues refuses: a durable subscriber misses nothing,
--- so all get the messages or none does. A subscriber that was deleted, or that takes no messages of this kind, is
--- passed over.
+-- Decides which messages go where, and keeps that in q.plans, a list of {to, entries}. Returns a status if one of the queues
+-- refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was deleted, or that
+-- takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
 function topic.plan(q, entries, t)
   local names, texts = subscription.all(q)
-  local total, room = 0, 0
+  local total, total_bytes = 0, 0
   q.plans, q.altered = {}, true
   other_queues.load()
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
@@ -28,12 +32,12 @@ function topic.plan(q, entries, t)
       if #picked > 0 then
         if to.options.put_inhibited then return status.PUT_INHIBITED end
         if not bytes then return status.MESSAGE_TOO_LARGE end
-        total, room = total + #picked, room + bytes
-        local code = topic.refuses(to, #picked, bytes, total, room)
+        total, total_bytes = total + #picked, total_bytes + bytes
+        local code = topic.refuses(to, #picked, bytes, total, total_bytes)
         if code then return code end
         if t and t.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
         q.plans[#q.plans + 1] = { to = to, entries = picked }
-        if not t and topic.hooked(picked) then
+        if not t and topic.has_special(picked) then
           trace.load()
           trace.plan_accepted(picked)
           trace.expiring(to, picked)
@@ -43,16 +47,18 @@ function topic.plan(q, entries, t)
   end
 end
 
--- Does the quota of a subscriber refuse what it is to get, or that of the manager what all are to get?
-function topic.refuses(to, count, bytes, total, room)
+-- Returns the status with which a quota refuses, or nil. Of the subscriber's queue it has to admit `count` messages of `bytes`
+-- bytes, of the manager the `total` messages of `total_bytes` bytes that this and the subscribers before it get.
+function topic.refuses(to, count, bytes, total, total_bytes)
   local messages, held = context.messages, context.bytes
-  context.messages, context.bytes = messages + total - count, held + room - bytes
+  context.messages, context.bytes = messages + total - count, held + total_bytes - bytes
   local code = quota.refuses(to, count, bytes)
   context.messages, context.bytes = messages, held
   return code
 end
 
--- The messages that a subscription wants, as entries of their own, and their bytes; no bytes if one is too large.
+-- Returns the messages that a subscription selects, as entries of their own, whose field `of` is the published one; and their
+-- bytes, nil if one is too large for the queue `to`.
 function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
   local exclusive = to.options.group_exclusive
@@ -77,14 +83,16 @@ function topic.pick(entries, text, to)
   return picked, bytes
 end
 
-function topic.hooked(entries)
+-- Does one of these entries ask for something?
+function topic.has_special(entries)
   for n = 1, #entries do
     if record.is_special(entries[n].rec) then return true end
   end
   return false
 end
 
--- Apply. The copies have ids of their own, behind those that the publisher is told.
+-- Puts the messages into the queues, as topic.plan has decided. The copies have lookup ids of their own, and all the same
+-- message id: that which the publisher has chosen, or is told.
 function topic.deliver(q, t)
   if t and #q.plans == 0 then tx.save(t) end
   for n = 1, #q.plans do

@@ -2,17 +2,19 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/record"
+--- require lazy "core/release"
 --- require lazy "features/other_queues"
 --- require lazy "matching/index"
 --- used by admin/redrive, core/enqueue, features/copy, features/features, trail_read
--- The trail of a message: what has happened to it, when, and by whom. A queue with the property `trail` (flag l, and field
--- "trail" of its hash: the share of its messages, more than 0 and at most 1) marks messages when they come with key L of
--- the head, and what happens to a marked message is noted wherever it goes within the manager.
+-- Keeps the trails of messages: what has happened to a message, when, and by whom (docs/decisions/trails.md). It is an optional
+-- feature of queues. A queue with the property `trail` marks a share of the messages that come to it with the field `trail`
+-- of the head. What happens to a marked message is noted, wherever it goes within the manager.
 --
--- Key L holds the number of the trail; it is empty as long as that is the end of the lookup id, from its third digit on: of
--- all but dead letters and messages that were redriven, which have ids of their own.
+-- A trail has a number: the lookup id of its message without the priority, the first two digits. The field `trail` is empty as
+-- long as the message has this id. A dead letter or a redriven message has an id of its own, and the number in the field.
 --
--- Fields of meta, which this module alone writes:
+-- Field "trail" of a queue's hash: the share of its messages, a number above 0 and at most 1. Fields of meta, which this module
+-- alone writes and parses:
 --
 --   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
 --                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
@@ -26,26 +28,29 @@
 --   "trail:=<queue> <message id>"  the first lookup id of the last message with this id that was sent to the queue
 --   "trails"          how many trails have ended
 --
--- entries, bytes: what a trail holds at most. The entries behind the first one are dropped, the oldest first.
--- kept: so many trails of messages that are gone. detail: bytes of a detail.
+-- entries, bytes: what a trail holds at most: then the oldest entries behind the first one are dropped. kept: how many trails
+-- of messages that are gone are kept. detail: bytes of a detail at most.
 local trail = { entries = 32, bytes = 4096, kept = 1000, detail = 200 }
 
--- What is noted of a message that leaves for a reason.
+-- By the reason for which a message leaves, the event that is noted; false: copy.put notes another one. Other reasons are not
+-- noted here.
 trail.ends = { receive = "committed", receive_rejected = "rejected", receive_timeout = "expired",
   queue_purged = "purged", queue_deleted = "deleted", dropped = "dropped", poison = false }
 
--- `by`: "<session> <client>".
+-- The stored texts ------------------------------------------------------------------------------------------------------
+
+-- Returns the text of an entry, from texts as described above. `by`: "<session> <client>", as trail.by returns it.
 function trail.format(ms, event, name, by, target, id, detail)
   return table.concat({ ms, event, name, by, target, id, detail }, " ")
 end
 
--- End, number of omitted entries and message id, "" for none, as texts, and the entries as one text; nothing if the text is no
--- trail.
+-- Returns end, number of omitted entries, message id ("" for none) and the entries of a trail, all as texts; nil if the text is
+-- no trail.
 function trail.parse(text)
   return string.match(text, "^(%d+) (%d+) ?(%S*)(\n.+)$")
 end
 
--- The text of a trail with one entry more.
+-- Returns the text of a trail with one entry more.
 function trail.append(text, entry)
   local stop, omitted, message_id, entries = trail.parse(text)
   entries = entries .. "\n" .. entry
@@ -61,32 +66,34 @@ end
 
 -- Which messages --------------------------------------------------------------------------------------------------------
 
--- The share of a queue's messages that are marked, from 0 to 1.
+-- Returns the share of a queue's messages that are marked, from 0 to 1.
 function trail.share(q)
   return tonumber(redis.call("HGET", q.key, "trail") or "") or 0
 end
 
--- Is the `n`-th message of a call one of this share? Its SequentialID decides, so that it is decided once and for all.
+-- Is the `n`-th message that a call sends one of this share? A hash of its SequentialID decides, so that a repeated call
+-- decides the same.
 function trail.picks(share, n)
   return (context.seq + n) % 65536 * 40503 % 65536 / 65536 < share
 end
 
--- The record of a message whose trail is kept: it is longer by two bytes.
+-- Returns the record with the mark, which makes it two bytes longer.
 function trail.mark(rec)
   return record.set_flag(record.with(rec, "trail", ""), record.bits.special)
 end
 
+-- Returns the number of the trail of a marked message.
 function trail.number(lid, rec)
   local own = record.field(rec, "trail")
   return own ~= "" and own or string.sub(lid, 3)
 end
 
--- The field for a message id, by the encoded name of the queue or of one of its subqueues.
+-- Returns the field of meta for a message id in a queue. `name`: encoded, of the queue or of one of its subqueues.
 function trail.id_field(name, message_id)
   return "trail:=" .. (string.match(name, "^(.-)%%3B") or name) .. " " .. message_id
 end
 
--- The message id that the sender has chosen, encoded; nothing if it has chosen none.
+-- Returns the message id that the sender has chosen, encoded; nil if it has chosen none.
 function trail.message_id(rec)
   local id = record.field(rec, "message_id")
   if not id then return end
@@ -99,7 +106,7 @@ end
 
 -- What is noted -----------------------------------------------------------------------------------------------------------
 
--- Who did something, by the slot of its session: number of the session and name of its client. Without a slot the broker did.
+-- Returns who did something, as "<session> <client>". `slot`: of its session; nil if the broker did it.
 function trail.by(slot)
   local session = string.match(slot or "", "^(%d+)%.%d+$")
   if not session then return "- -" end
@@ -110,17 +117,19 @@ function trail.by(slot)
   return session .. " " .. other_queues.encode(name)
 end
 
--- An entry of now. `by`: what trail.by says. `e` may have a target, an id and a detail.
-function trail.entry(q, event, by, e)
-  local detail = string.gsub(e.detail or "", "[%z\1-\31]", " ")
+-- Returns the text of an entry of now about a message of q. `by`: as trail.by returns it; `more`: may have a target (a
+-- queue), an id (the message's lookup id there) and a detail.
+function trail.entry(q, event, by, more)
+  local detail = string.gsub(more.detail or "", "[%z\1-\31]", " ")
   if #detail > trail.detail then
+    -- No half of a UTF-8 character at the end.
     detail = string.gsub(string.sub(detail, 1, trail.detail), "[\192-\255][\128-\191]*$", "")
   end
-  local target = e.target and queue.name(e.target) or "-"
-  return trail.format(context.now_text, event, queue.name(q), by, target, e.id or "-", detail)
+  local target = more.target and queue.name(more.target) or "-"
+  return trail.format(context.now_text, event, queue.name(q), by, target, more.id or "-", detail)
 end
 
--- Adds an entry to each of these trails; one that does not exist is left out. `entries`: one text for all, or one for each.
+-- Adds an entry to each of these trails, if it exists. `entries`: one text for all, or a list with a text for each.
 function trail.note(numbers, entries)
   local fields, changed = trail.fields(numbers), { nil, nil }
   local texts = chunked.read(KEYS[1], fields)
@@ -133,20 +142,24 @@ function trail.note(numbers, entries)
   if changed[1] then chunked.fields(KEYS[1], changed) end
 end
 
+-- Returns the fields of meta with these trails.
 function trail.fields(numbers)
   local fields = { nil }
   for n = 1, #numbers do fields[n] = "trail:" .. numbers[n] end
   return fields
 end
 
+-- Returns the numbers of the trails of these messages of a batch.
 function trail.numbers(batch, places)
   local numbers = { nil }
   for k = 1, #places do numbers[k] = trail.number(batch.ids[places[k]], batch.records[places[k]]) end
   return numbers
 end
 
--- A trail begins when its message becomes part of a queue: at the end of the transaction that sends it. One whose message had
--- left goes on if a copy of it arrives.
+-- Hooks (features/features) ---------------------------------------------------------------------------------------------
+
+-- Begins the trails of messages that become available for the first time, in a transaction at its commit. A trail that had
+-- ended goes on if a copy of its message arrives.
 function trail.arrive(q, batch, places)
   local fields, changed, sent = trail.fields(trail.numbers(batch, places)), { nil, nil }, nil
   local texts = chunked.read(KEYS[1], fields)
@@ -168,7 +181,7 @@ function trail.arrive(q, batch, places)
   if changed[1] then chunked.fields(KEYS[1], changed) end
 end
 
--- They are locked, or they are gone. A move is noted by trail.move, what comes of a redrive by trail.copied.
+-- Notes that messages are locked, or deleted. A move is noted by trail.move, a redrive by trail.copied.
 function trail.leave(q, batch, places)
   local numbers, event = trail.numbers(batch, places), trail.ends[batch.reason]
   if batch.locked then
@@ -187,7 +200,8 @@ function trail.leave(q, batch, places)
   trail.finish(numbers)
 end
 
--- Removes a trail whose place another one takes, unless it went on: then it has its place elsewhere, or none.
+-- Removes a trail whose place among the last `kept` another one takes, the `ended`-th that has ended. A trail that went on
+-- after its end stays: it has another place by now, or none.
 function trail.forget(number, ended)
   local stop, _, message_id, entries = trail.parse(redis.call("HGET", KEYS[1], "trail:" .. number) or "")
   if not stop or stop == "0" or stop % trail.kept ~= ended % trail.kept then return end
@@ -197,7 +211,7 @@ function trail.forget(number, ended)
   if string.sub(redis.call("HGET", KEYS[1], field) or "", 3) == number then redis.call("HDEL", KEYS[1], field) end
 end
 
--- Their messages are gone: they are kept as long as they are among the last `kept`.
+-- Ends the trails with these numbers, whose messages are gone. They are kept as long as they are among the last `kept`.
 function trail.finish(numbers)
   local ended = redis.call("HINCRBY", KEYS[1], "trails", #numbers) - #numbers
   for n = 1, #numbers do
@@ -212,12 +226,12 @@ function trail.finish(numbers)
   end
 end
 
--- Locked messages come back. Entries as core/release has them; e.holder: who had the lock.
+-- Notes that locked messages come back. e.holder: the slot that had the lock, false or nil if no reader did (core/release).
 function trail.unlock(q, batch, places)
   local numbers, entries, caller = { nil }, { nil }, trail.by(ARGV[1])
   for k = 1, #places do
     local e = batch.entries[places[k]]
-    local event = e.lapsed and "lapsed" or e.verdict == "b" and "returned" or "aborted"
+    local event = e.lapsed and "lapsed" or e.verdict == release.verdicts.returned and "returned" or "aborted"
     if e.holder then
       numbers[#numbers + 1] = trail.number(e.lid, e.rec)
       entries[#entries + 1] = trail.entry(q, event, e.lapsed and trail.by(e.holder) or caller, { detail = e.why })
@@ -226,7 +240,7 @@ function trail.unlock(q, batch, places)
   if numbers[1] then trail.note(numbers, entries) end
 end
 
--- They go to batch.target. An entry's `event` says why, if the broker decided that (features/retry).
+-- Notes that messages go to batch.target. An entry's `event` says why, if the broker decided that (features/retry).
 function trail.move(q, batch, places)
   local entries, caller = { nil }, trail.by(ARGV[1])
   for k = 1, #places do
@@ -236,12 +250,14 @@ function trail.move(q, batch, places)
   trail.note(trail.numbers(batch, places), entries)
 end
 
--- Copies: dead letters, and messages that are redriven. The head of a copy with the number of the trail, or without one.
+-- Copies: dead letters, and messages that are redriven ------------------------------------------------------------------
+
+-- Returns the head of a copy with this number in the field `trail`; without the field if `number` is false or nil.
 function trail.carry(head, number)
   return (string.gsub(head, record.fields.trail .. "[^\1\3]*", number and record.fields.trail .. number or ""))
 end
 
--- A copy of entry e with the lookup id `id` is in another queue now.
+-- Notes that a copy of entry e of q, with the lookup id `id`, is in the queue `target` now.
 function trail.copied(q, target, e, id, event, detail)
   local by = trail.by(event == "redriven" and ARGV[1] or nil)
   local entry = trail.entry(q, event, by, { target = target, id = id, detail = detail })

@@ -3,12 +3,15 @@
 --- require lazy "matching/filter"
 --- require lazy "matching/search"
 --- used by matching/search, waiting/match_waiters, waiting/waiters
--- The messages that became available while readers wait whose filters name no identifier. A reader that searched the
--- whole queue when it registered needs to search only these later on. Used by waiting/waiters, waiting/match_waiters and
--- matching/search.
--- Stored as members "l" number(14) lid of q.index, the last `arrivals.most` of them, numbered by field "arrivals" of q.key, as
--- long as such a reader is registered.
+-- Notes which messages became available last, so that a reader which has searched the whole queue needs to search only
+-- these when it looks again. Only while a reader waits whose filter names no identifier (waiting/match_waiters): all other
+-- readers are found by what arrives.
+--
+-- Stored in q.index as members "l" <number, 14 digits> <lookup id>, the last `most` of them. Field "arrivals" of q.key counts
+-- them. A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
 local arrivals = { most = 500 }
+
+-- Notes that these messages arrived.
 
 function arrivals.note(q, ids)
   local newest = redis.call("HINCRBY", q.key, "arrivals", #ids)
@@ -21,24 +24,26 @@ function arrivals.note(q, ids)
   redis.call("ZREMRANGEBYLEX", q.index, "[l", string.format("(l%014d", math.max(0, newest - arrivals.most + 1)))
 end
 
+-- Returns the number of the last arrival, 0 if there was none.
 function arrivals.newest(q)
   return tonumber(redis.call("HGET", q.key, "arrivals") or 0)
 end
 
--- Removes them, since the last reader that needs them is gone.
+-- Removes all arrivals, since the last reader that needs them is gone.
 function arrivals.forget(q)
   redis.call("ZREMRANGEBYLEX", q.index, "[l", "(m")
 end
 
--- Do the arrivals behind number `seen` contain every message that a filter may admit now? Not if the passing of time, or a
--- message that the filter does not admit, may change that: co-operative marks, the rest of a group, the lock of a group.
+-- May a reader that has seen the arrivals up to number `seen` look at the later ones only? Not if some of these are not
+-- kept any more; nor if a message that came before may be admitted now: because a co-operative mark has ended, another
+-- message has made its group whole, or its group is not locked any more.
 function arrivals.suffice(q, f, seen)
   if f.grouped or q.options.group_exclusive or f.unmarked then return false end
   return arrivals.newest(q) - seen <= arrivals.most
 end
 
--- Up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order; and the place to go on
--- from, if there was no time for all.
+-- Returns up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order; and if there was no
+-- time for all and none was found, the id behind which the next call goes on, else nil.
 function arrivals.look(q, f, seen, count)
   local members = redis.call("ZRANGEBYLEX", q.index, string.format("[l%014d", seen + 1), "(m")
   local ids, found, known = {}, {}, {}

@@ -1,11 +1,15 @@
 --- require lazy "features/group"
 --- require lazy "matching/index"
 --- used by matching/search
--- Selects the messages that a search has to test: a range of the index of identifiers if the filter has an identifier, else
--- all available messages. Used by matching/search. `f` is a parsed filter (matching/filter has its fields).
+-- Selects the messages that a search has to test, a page at a time: by the index of identifiers if the filter has an identifier
+-- (matching/index), else all available messages. Whether they match is for matching/search to test.
+--
+-- `f` is a parsed filter (matching/filter). Pages are in delivery order, and a page begins behind the id `from`, "" for the
+-- first one.
 local candidates = {}
 
--- Does candidates.ids read the index of message and correlation ids? That of group ids does not count.
+-- Does candidates.ids read the index of message or correlation ids, which has to be brought up to date first? That of group
+-- ids always is.
 function candidates.needs_index(f)
   if f.lookup_id then return false end
   if f.message_id or f.correlation_id then return true end
@@ -16,10 +20,39 @@ function candidates.needs_index(f)
   return false
 end
 
--- The message with this lookup id, which the filter names itself or by a generated message id, and if a message id is named
--- those that the index has under it.
+-- Returns a page of about `count` lookup ids of available messages that may match, and whether there may be more.
+function candidates.ids(q, f, from, count)
+  local letters, ids = index.letters
+  local lookup_id = f.lookup_id or candidates.generated_from(f.message_id)
+  if lookup_id then return candidates.by_lookup_id(q, f, lookup_id, from, count) end
+  if f.message_id then
+    ids = index.range(q, letters.message_id, f.message_id, from, count)
+  elseif f.correlation_id then
+    ids = index.range(q, letters.correlation_id, f.correlation_id, from, count)
+  elseif f.group_id and f.sequence then
+    return candidates.by_sequence(q, f, from), false
+  elseif f.group_id then
+    ids = index.range(q, letters.group_id, f.group_id, from, count)
+  elseif #f.any > 0 then
+    return candidates.by_any(q, f, from, count)
+  elseif from == "" then
+    ids = redis.call("ZRANGE", q.available, 0, count - 1)
+  else
+    ids = redis.call("ZRANGEBYLEX", q.available, "(" .. from, "+", "LIMIT", 0, count)
+  end
+  return ids, #ids == count
+end
+
+-- Returns the lookup id that a message id was made from, "smq-<lookup id>" (features/copy); nil for any other message id, and
+-- for nil.
+function candidates.generated_from(message_id)
+  return message_id and #message_id == 20 and string.match(message_id, "^smq%-(%x+)$") or nil
+end
+
+-- As candidates.ids, of a filter that names a lookup id, or a message id made from one: then senders may have used the same
+-- message id, so the index may have more.
 function candidates.by_lookup_id(q, f, lookup_id, from, count)
-  local ids = f.lookup_id and {} or index.range(q, "m", f.message_id, from, count)
+  local ids = f.lookup_id and {} or index.range(q, index.letters.message_id, f.message_id, from, count)
   local more, found = #ids == count, false
   -- A sender may have set a message id equal to the generated one; then the index has returned this message already.
   for n = 1, #ids do found = found or ids[n] == lookup_id end
@@ -31,31 +64,8 @@ function candidates.by_lookup_id(q, f, lookup_id, from, count)
   return ids, more
 end
 
--- About `count` ids of available messages after `from` that may match, in delivery order; and whether there may be more.
-function candidates.ids(q, f, from, count)
-  local lookup_id = f.lookup_id or (f.message_id and #f.message_id == 20 and string.match(f.message_id, "^smq%-(%x+)$"))
-  if lookup_id then return candidates.by_lookup_id(q, f, lookup_id, from, count) end
-  local ids
-  if f.message_id then
-    ids = index.range(q, "m", f.message_id, from, count)
-  elseif f.correlation_id then
-    ids = index.range(q, "c", f.correlation_id, from, count)
-  elseif f.group_id and f.sequence then
-    return candidates.members(q, f, from), false
-  elseif f.group_id then
-    ids = index.range(q, "g", f.group_id, from, count)
-  elseif #f.any > 0 then
-    return candidates.merge(q, f, from, count)
-  elseif from == "" then
-    ids = redis.call("ZRANGE", q.available, 0, count - 1)
-  else
-    ids = redis.call("ZRANGEBYLEX", q.available, "(" .. from, "+", "LIMIT", 0, count)
-  end
-  return ids, #ids == count
-end
-
--- All messages with this sequence number (and offset) in a group, after `from`, in delivery order. They are few.
-function candidates.members(q, f, from)
+-- Returns all messages of a group with the sequence, and the offset, that the filter names. They are few.
+function candidates.by_sequence(q, f, from)
   group.load()
   local all, ids = group.members(q, f.group_id, f.sequence, f.offset), {}
   for n = 1, #all do
@@ -64,8 +74,9 @@ function candidates.members(q, f, from)
   return ids
 end
 
--- Merges several ranges of the index; every match is in at least one of them.
-function candidates.merge(q, f, from, count)
+-- As candidates.ids, of a filter each of whose matches has one of the identifiers f.any: merges their ranges of the index. An
+-- element is the letter of the index (index.letters) and the identifier.
+function candidates.by_any(q, f, from, count)
   local seen, ids, complete_to = {}, {}, nil
   local per_range = math.max(1, math.floor(count / #f.any))
   for n = 1, #f.any do

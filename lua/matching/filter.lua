@@ -1,15 +1,15 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
 --- used by admin/scheduled, matching/arrivals, matching/search, message_list, waiting/match_waiters
--- A filter: which messages a reader wants, as one text, which mqredis/commands/filters.py writes and this module alone
--- reads. Used by matching/search, and by waiting/match_waiters for readers that wait. The text is a list of fields "\3<key>
--- <value>" (without the space), a NUL, then selector programs, each "<length>:<program>". A message must agree with all of it.
+-- A filter: which messages a reader wants. mqredis/commands/filters.py writes it as one text, and this module alone reads it: a
+-- list of fields, each "\3", a letter and a value, then a NUL, then selector programs, each "<length>:<program>". A message
+-- must agree with all of it. Fields stand in this order:
 --
 --   i  lookup_id
 --   m c g  message_id, correlation_id, group_id, as in the index (matching/index)
 --   n  sequence in the group
 --   o  offset in the message of segments
---   h  index key and id; repeated: every match has one of these ids (`any`)
+--   h  a letter of the index and an identifier; repeated: every match has one of these (`any`)
 --   @  after: lookup id behind which the search begins
 --   G N O  next_group, next_sequence, next_offset: the next member of the group that the handle is in
 --   y  browser whose marks count
@@ -33,8 +33,14 @@ filter.options = {
   U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order",
 }
 
--- A parsed filter has these fields and options, and further: `named`, it names an identifier or a place in a group;
--- `needs_group`, the rest of the group decides; `grouped`, that or logical order; `marks`, it changes marks.
+-- Returns the filter as a table with its fields by the names above, and these:
+--
+--   any          list of the values of "h"
+--   programs     list of compiled selectors (selector/selector)
+--   named        it names an identifier or a place in a group
+--   needs_group  the rest of a message's group decides, too
+--   grouped      that, or it asks for logical order
+--   marks        it changes marks
 function filter.parse(text)
   local stop = string.find(text, "\0", 1, true)
   local f = { any = {}, programs = {} }
@@ -90,8 +96,8 @@ function filter.test(f, lid, rec)
   return true
 end
 
--- The index key and id under which arriving messages find a waiting reader: the most selective identifier of its filter.
--- Nothing if the filter names none, or depends on more than the message. Works on the text, whose fields have this order.
+-- Returns the identifier under which arriving messages find a waiting reader, behind its letter ("i": lookup id): the first
+-- one in the text, which is the most selective one. nil if the filter names none, or depends on more than the message.
 function filter.key(text)
   local head = string.sub(text, 1, string.find(text, "\0", 1, true))
   if string.find(head, "\3[Gf]") then return end

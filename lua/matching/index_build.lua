@@ -2,16 +2,19 @@
 --- require "core/position"
 --- require "core/queue"
 --- used by core/seek, matching/search
--- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders
--- add only messages in front of the last one that is in it (docs/decisions/identifiers.md). Used by matching/search and core/seek.
+-- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders add
+-- only messages in front of the last one that is in it, so a queue that is never searched has none
+-- (docs/decisions/identifiers.md).
+--
 -- Field "index" of the queue's hash says up to which id, in delivery order, the index reaches (core/queue). The doctor
 -- writes "part" where it cannot tell: then every message that arrives is added, and searches add the others from the first
 -- one on; field "index_at" keeps the id up to which they got.
 --
--- One call adds at most `most` messages, or some `bytes` of records. No search uses the index before it is complete.
+-- One call adds at most `most` messages, `page` at a time, or about `bytes` of records. No search uses the index before it is
+-- complete. q.behind: this call has added what one call adds, and there is more.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }
 
--- Adds the next messages. Is the index complete now?
+-- Adds the next messages. Returns whether the index is complete now.
 function index_build.some(q)
   if q.behind then return false end  -- this call has done its part
   local part = q.indexed == queue.always

@@ -1,26 +1,26 @@
 --- require "core/context"
 --- require "core/chunked"
 --- used by matching/search, unmark
--- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. Used by matching/search
--- and unmark.lua. The marks are the last members of q.index, all with score 0, and only this module writes and reads them:
+-- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. The marks are the last
+-- members of q.index, all with score 0, and only this module writes and reads them:
 --
 --   "y"<browser> NUL <lookup id>      seen by this browser, "<session>-<number>"
 --   "z"<lookup id> NUL <until>        seen by a co-operating browser, until this moment (ms, 13 digits) or "-" for ever
 --   examples: y12-3 NUL 040000000000002a          z040000000000002a NUL 1764000060000
 local mark = {}
 
--- The member of a browser's mark.
+-- Returns the member of a browser's mark.
 function mark.member(browser, lid)
   return "y" .. browser .. "\0" .. lid
 end
 
--- The co-operative mark on a message, and until when it counts; nothing if there is none.
+-- Returns the member of the co-operative mark on a message, and until when it counts; nil if there is none.
 function mark.coop(q, lid)
   local found = redis.call("ZRANGEBYLEX", q.index, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
   return found, found and string.sub(found, 19)
 end
 
--- Is the message marked for this reader?
+-- Is the message marked for this reader: by its own browser, or, if the filter asks for these (mark_ms), by another one?
 function mark.seen(q, f, lid)
   if redis.call("ZSCORE", q.index, mark.member(f.browser, lid)) then return true end
   if not f.mark_ms then return false end
@@ -28,7 +28,7 @@ function mark.seen(q, f, lid)
   return over ~= nil and (over == "-" or tonumber(over) > context.now)
 end
 
--- Sets and removes the marks that the filter asks for.
+-- Sets and removes the marks on a message, as the filter asks for it.
 function mark.apply(q, f, lid)
   local own = mark.member(f.browser, lid)
   if f.mark then redis.call("ZADD", q.index, 0, own) end
@@ -52,9 +52,10 @@ function mark.forget(q, browser, most)
   return #marks
 end
 
--- Removes a few marks of messages and of sessions that do not exist any more. `count`: how many messages were marked now.
+-- Removes some marks of messages and of sessions that do not exist any more, so that marks do not pile up. `count`: how many
+-- messages were marked in this call.
 function mark.sweep(q, count)
-  mark.gone(q, 8 * count)
+  mark.sweep_messages(q, 8 * count)
   local from = "[y"
   for _ = 1, 4 do
     local first = redis.call("ZRANGEBYLEX", q.index, from, "(z", "LIMIT", 0, 1)[1]
@@ -68,22 +69,22 @@ function mark.sweep(q, count)
   end
 end
 
--- A number from 0 to 1 that is made from this call's number: a square modulo a prime, small enough that a double holds the
--- square. It is evenly spread, whatever number of other calls lies in between. (math.random gives every script the same.)
-function mark.place()
+-- Returns a number from 0 to 1 that is made from the history number: a square modulo a prime, small enough that a double holds
+-- the square. It is evenly spread, however many other calls lie in between. (math.random gives every script the same.)
+function mark.random()
   local x = context.history % 67108864 * 58655287 % 94906249
   return x * x % 94906249 / 94906249
 end
 
--- Looks at `some` marks in a row, and removes those whose messages are gone. Messages that stay keep their marks in front of
--- all others, so each call looks at another place. A call adds one mark for eight that it looks at, so about an eighth of
--- all marks are of messages that are gone.
-function mark.gone(q, some)
+-- Looks at `some` marks in a row, and removes those whose messages are gone. Each call looks at another place, since
+-- messages that stay keep their marks in front of all others. A call adds one mark for eight that it looks at, so about an
+-- eighth of all marks are of messages that are gone.
+function mark.sweep_messages(q, some)
   local first = redis.call("ZLEXCOUNT", q.index, "-", "(y")
   local count = redis.call("ZCARD", q.index) - first
   -- All marks, if there are no more than that. Else a row may begin in front of the first mark and end behind the last one,
   -- so that these are looked at as often as any other.
-  local from = count <= some and first or first - some + 1 + math.floor(mark.place() * (count + some - 1))
+  local from = count <= some and first or first - some + 1 + math.floor(mark.random() * (count + some - 1))
   local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
     local own = string.sub(marks[n], 1, 1) == "y"

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/queue"
 --- require "core/record"
 --- require lazy "matching/filter"
 --- require lazy "features/group"
@@ -11,15 +12,24 @@
 --- require lazy "matching/arrivals"
 --- require "core/message_state"
 --- used by bulk, claim_match, claims/fill, matching/arrivals, peek, purge, receive, waiting/match_waiters
--- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message"): by the index of
--- identifiers if the filter names one, else by a scan. Used by receive.lua, peek.lua, purge.lua and the claims. One call
--- looks at no more than `search.most` records.
-local search = { most = 1000 }
+-- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message").
+--
+-- A call looks at no more than `most` records, and does not outlast the time for selectors (selector/selector). If it has found
+-- nothing by then it returns the id behind which the client's next call goes on.
+--
+-- In this module `f` is a parsed filter (matching/filter). It has the field `taken_groups`, a set of the groups that this
+-- search has taken a message of, if messages are to be taken from a queue that locks groups (features/group_lock). page,
+-- next_page: candidates that are read at first, and then.
+local search = { most = 1000, page = 64, next_page = 250 }
 
--- Up to `count` entries for a filter. `from`: the place where an earlier call stopped, "" at first. `hint`: the id of a
--- message that probably matches. `taking`: the messages are to be locked or removed, not only read. `seen`: a waiting reader
--- that has searched the queue needs to search only what arrived behind this number (waiters.seen). Returns the entries; the
--- place to go on from, nil if the search is complete; and a status that ends the call.
+-- Returns up to `count` entries for a filter; the place to go on from, nil if the search is complete; and a status if one ends
+-- the call.
+--
+--   text    the filter
+--   from    the place where an earlier call stopped, "" at first
+--   hint    the id of a message that probably matches, or nil
+--   taking  true if the messages are to be locked or removed, not only read
+--   seen    number of the last arrival that a waiting reader has seen (waiters.seen), or nil: only later ones are searched
 function search.look(q, text, from, count, hint, taking, seen)
   index.load()
   filter.load()
@@ -33,8 +43,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   candidates.load()
   if candidates.needs_index(f) then
     index_build.load()
-    -- Before its first id no id stands.
-    if not index_build.some(q) then return {}, from ~= "" and from or f.after or "0" end
+    if not index_build.some(q) then return {}, from ~= "" and from or f.after or queue.never end
   end
   local found, place = {}, nil
   if hint and count == 1 and redis.call("ZSCORE", q.available, hint) then
@@ -53,8 +62,8 @@ function search.look(q, text, from, count, hint, taking, seen)
   return search.taken(q, f, found)
 end
 
--- The status that refuses a call with this filter, or nothing. For calls that change something before they search: a
--- message that this makes available may be passed over, but refuses nothing any more.
+-- Returns the status that refuses a call with this filter, or nil. For calls that change something before they search: what
+-- they change may make a message available, which the search passes over then instead of refusing the call.
 function search.refuses(q, text)
   filter.load()
   index.load()
@@ -68,8 +77,8 @@ function search.refuses(q, text)
   end
 end
 
--- Inside a group only its next member may be read, and a filter that does not admit it is an error. The selector was
--- applied to the first member.
+-- As search.look, for a filter that names the next member of a group: only that one may be read, and it is an error if the
+-- filter does not admit it. The selector was applied to the first member.
 function search.next(q, f)
   local lid = group.at(q, f.next_group, f.next_sequence, f.next_offset)
   local rec = lid and redis.call("HGET", q.records, lid)
@@ -80,7 +89,8 @@ function search.next(q, f)
   return search.taken(q, f, { { lid = lid, rec = rec } })
 end
 
--- Completes the entries with their states, and with the rest of a message of segments or of a group.
+-- Returns these entries with their states; or, if the filter asks for it, all segments of the message or all messages of
+-- the group, as a list with `whole` set. Sets the marks that the filter asks for.
 function search.taken(q, f, found)
   if f.complete_message or f.whole_group then
     local ids = group.together(q, f, index.fields(found[1].rec))
@@ -99,6 +109,7 @@ function search.taken(q, f, found)
   return found
 end
 
+-- Sets and removes browse marks on these entries, as the filter asks for it.
 function search.mark(q, f, found)
   if not f.marks then return end
   mark.load()
@@ -106,7 +117,7 @@ function search.mark(q, f, found)
   mark.sweep(q, #found)
 end
 
--- May this available message be read? Expired messages are left to the timers of the queue.
+-- May this available message be read? An expired one may not; the timers of the queue remove it.
 function search.admits(q, f, lid, rec)
   if not filter.test(f, lid, rec) or record.is_expired(rec, context.now) then return false end
   if f.grouped then
@@ -117,11 +128,11 @@ function search.admits(q, f, lid, rec)
     mark.load()
     if mark.seen(q, f, lid) then return false end
   end
-  return not f.taken_groups or search.turn(q, f, rec)
+  return not f.taken_groups or search.take_group(q, f, rec)
 end
 
--- Is the message's group free? A call takes one message of each group.
-function search.turn(q, f, rec)
+-- Is the message's group free? Then it is taken by this search, which takes one message of each group.
+function search.take_group(q, f, rec)
   local id = group_lock.group(rec)
   if id == "" then return true end
   if f.taken_groups[id] or group_lock.holder(q, id) then return false end
@@ -129,11 +140,13 @@ function search.turn(q, f, rec)
   return true
 end
 
+-- Tests candidates behind `from`. Returns up to `count` entries without states, and the place to go on from if there was no
+-- time for all.
 function search.scan(q, f, from, count)
   -- Where every candidate matches, no more are read than are wanted.
-  local sure = #f.programs == 0 and not f.grouped
+  local all_match = #f.programs == 0 and not f.grouped
     and (f.lookup_id or f.message_id or f.correlation_id or f.group_id or not f.named)
-  local found, left, page = {}, search.most, sure and count or 64
+  local found, left, page = {}, search.most, all_match and count or search.page
   while left > 0 do
     page = math.min(page, left)
     local ids, more = candidates.ids(q, f, from, page)
@@ -148,7 +161,7 @@ function search.scan(q, f, from, count)
       if filter.spent(f) or f.grouped and context.group_members > search.most then return found, from end
     end
     if not more then return found end
-    left, page = left - #ids, 250
+    left, page = left - #ids, search.next_page
   end
   return found, from
 end
