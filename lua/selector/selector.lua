@@ -1,29 +1,34 @@
 --- require "selector/selector_like"
 --- require "selector/selector_program"
 --- used by features/subscription, matching/filter
--- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages. Used by
--- matching/filter and features/subscription, so by every script that searches or publishes.
--- The client parses a selector; mqredis/selector/encode.py writes the tree as a program, which becomes closures here, never
--- Lua source. A condition is a function of (record, stop, lid), where `stop` is the place of the NUL in front of the body;
--- it returns true, false, or nil for unknown. In a program a letter begins each condition:
+-- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages.
 --
---   &  AND     |  OR     !  NOT     c  comparison     b  BETWEEN     B  NOT BETWEEN     n  IN     k  LIKE
---   z  IS NULL     v  an operand as a condition     T F U  true, false, unknown
-local selector = {}
+-- The client parses a selector, and mqredis/selector/encode.py writes the tree as a program, which selector.compile turns into
+-- closures, never into Lua source. A condition is a function of (record, stop, lid), where `stop` is the place of the NUL in
+-- front of the body; it returns true, false, or nil for unknown. An operand is a function of the same arguments that returns a
+-- kind and a value (selector/selector_value).
+--
+-- In a program a letter begins each condition; the table `make` in selector.compile says what they stand for. Letters of
+-- operands are those of selector/selector_program, letters of header fields those of selector/selector_field.
+--
+-- allowed: microseconds that one script may spend on a selector. What it spends is estimated, rather too high, from the
+-- numbers of operands and of bytes, with the time to read the record (program.fixed, program.by_size).
+local selector = { allowed = 4000 }
 
--- Compiles a program. Of the result, `left` is how many microseconds a script may still spend on it, by a rough rule that
--- includes reading the record and rather overestimates; a scan ends its call when nothing is left (filter.spent).
+-- Compiles a program. Returns it as a table for selector.test. Its field `left` is how many microseconds the script may
+-- still spend on it: a search ends its call when nothing is left (filter.spent).
 function selector.compile(text)
-  local reader, program = selector_program.new(text), { left = 4000 }
+  local reader, program = selector_program.new(text), { left = selector.allowed }
   local letter, count, chunk, operand = reader.letter, reader.count, reader.chunk, reader.operand
   local find, byte, value, compare = string.find, string.byte, reader.value, reader.value.compare
-  local budget, condition = count(), nil
+  local budget = count() -- of the LIKE conditions (selector/selector_like)
 
-  -- Makers of conditions, by letter. `plain`: it matters only whether the condition is true, not whether it is false or
-  -- unknown. That holds from the root down through AND and OR, where faster closures will do.
-  local make = {}
+  -- Makers of conditions. Each reads what follows the letter in the program, and returns the condition. `plain`: it matters
+  -- only whether the condition is true, not whether it is false or unknown. That holds from the root down through AND and OR,
+  -- where faster closures will do.
+  local condition
 
-  make["&"] = function(plain)
+  local function all(plain)
     local length, items = count(), {}
     for n = 1, length do items[n] = condition(plain) end
     if plain and length == 2 then
@@ -41,7 +46,7 @@ function selector.compile(text)
     end
   end
 
-  make["|"] = function(plain)
+  local function any(plain)
     local length, items = count(), {}
     for n = 1, length do items[n] = condition(plain) end
     return function(rec, stop, lid)
@@ -55,7 +60,7 @@ function selector.compile(text)
     end
   end
 
-  make["!"] = function()
+  local function negation()
     local item = condition(false)
     return function(rec, stop, lid)
       local found = item(rec, stop, lid)
@@ -73,7 +78,7 @@ function selector.compile(text)
     end
   end
 
-  function make.c(plain)
+  local function comparison(plain)
     local op = letter()
     local left, about_left = operand()
     local right, about_right = operand()
@@ -94,7 +99,8 @@ function selector.compile(text)
     end
   end
 
-  local function between(low_op, high_op, negated)
+  -- `low_op`, `high_op`: how the value is compared with the bounds; `negated`: the result as soon as one comparison has it.
+  local function range(low_op, high_op, negated)
     local item = operand()
     local low = operand()
     local high = operand()
@@ -109,10 +115,10 @@ function selector.compile(text)
     end
   end
 
-  function make.b() return between("g", "l", false) end
-  function make.B() return between("<", ">", true) end
+  local function between() return range("g", "l", false) end
+  local function not_between() return range("<", ">", true) end
 
-  function make.n()
+  local function one_of()
     local item, set = (operand()), {}
     for _ = 1, count() do set[chunk()] = true end
     return function(rec, stop, lid)
@@ -122,26 +128,27 @@ function selector.compile(text)
     end
   end
 
-  function make.k()
+  local function like()
     local item, segments = (operand()), {}
     for n = 1, count() do segments[n] = chunk() end
-    local like = selector_like.new(segments, budget)
+    local matches = selector_like.new(segments, budget)
+    -- Bytes that separate the fields of a head are escaped in a text.
     local function original(_, escaped) return string.char(byte(escaped) - 64) end
     return function(rec, stop, lid)
       local kind, found = item(rec, stop, lid)
       if kind ~= "s" then return nil end
       program.left = program.left - #found / 5
       if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
-      return like(found)
+      return matches(found)
     end
   end
 
-  function make.z()
+  local function is_null()
     local item = operand()
     return function(rec, stop, lid) return item(rec, stop, lid) == nil end
   end
 
-  function make.v()
+  local function boolean_operand()
     local item = operand()
     return function(rec, stop, lid)
       local kind, found = item(rec, stop, lid)
@@ -149,9 +156,12 @@ function selector.compile(text)
     end
   end
 
-  function make.T() return function() return true end end
-  function make.F() return function() return false end end
-  function make.U() return function() return nil end end
+  local function always() return function() return true end end
+  local function never() return function() return false end end
+  local function unknown() return function() return nil end end
+
+  local make = { ["&"] = all, ["|"] = any, ["!"] = negation, c = comparison, b = between, B = not_between, n = one_of,
+    k = like, z = is_null, v = boolean_operand, T = always, F = never, U = unknown }
 
   function condition(plain)
     return make[letter()](plain)

@@ -1,23 +1,20 @@
 --- require "core/record"
 --- used by selector/selector_program
--- The operands of a selector that read a message: its properties and header fields. Used by selector/selector_program.
+-- The operands of a selector that read a message: its properties and header fields. Each function here makes an operand
+-- (selector/selector), which reads the record itself: no table of its fields is made.
 --
--- Each function here makes an operand: a function of (record, stop, lid) that returns a kind and a value
--- (selector/selector_value). `stop` is the place of the NUL in front of the record's body. Header fields are seen through
--- one of these views (mqredis/selector/names.py chooses):
---
---   N  identifier            J  identifier as JMS shows it ("ID:" and hex)     T  text, with a default
---   I  integer               G  integer that only members of a group have      A  time of arrival, ms
---   S  time of sending, ms   L  a lookup id as an integer                      B  is a bit of an integer set
---   Y  kind of message: 4 report, 1 request, 8 datagram (MQMT)                 E  one of two literals, by delivery mode
+-- A header field is seen through a view, which mqredis/selector/names.py chooses by a letter in the program; the table `views`
+-- in selector_field.new says which.
 local selector_field = {}
 
+-- Returns the table of the functions that make operands. `value`: of selector_value.new; `number`: of selector_number.new.
 function selector_field.new(value, number)
   local fields, typed, integer = {}, value.typed, value.integer
   local find, sub = string.find, string.sub
   local FIELD_END = "[%z\1\3]"
 
-  -- A property. Bytes 1 to 3 separate the fields of a head and text never holds them, so the first hit is the property.
+  -- Returns the operand of a property. Bytes 1 to 3 separate the fields of a head and text never holds them, so the first
+  -- hit is the property.
   function fields.property(name)
     local key = "\1" .. name .. "\2"
     return function(rec, stop)
@@ -27,18 +24,17 @@ function selector_field.new(value, number)
     end
   end
 
-  -- A system field of the head as text, or nothing.
+  -- Returns a system field of the head as text; nil if it is not there.
   local function field(rec, stop, key)
     local from = find(rec, key, 15, true)
     if not from or from > stop then return nil end
     return sub(rec, from + 2, find(rec, FIELD_END, from + 2) - 1)
   end
 
-  -- Makers of operands by view. Their arguments are the field's key and what followed it in the program.
-  local view = {}
+  -- Makers of operands. Their arguments are the field's key and what followed it in the program.
 
-  -- A message without an identifier from its sender has one made from its lookup id (codec.generated_id).
-  function view.N(key)
+  -- Message, correlation or group id. A message without an id from its sender has one made from its lookup id (features/copy).
+  local function identifier(key)
     return function(rec, stop, lid)
       local text = field(rec, stop, key)
       if text then return sub(text, 1, 1), sub(text, 2) end
@@ -46,8 +42,9 @@ function selector_field.new(value, number)
     end
   end
 
-  function view.J(key)
-    local natural = view.N(key)
+  -- An identifier as JMS shows it, "ID:" and hex digits if it is no text.
+  local function jms_identifier(key)
+    local natural = identifier(key)
     return function(rec, stop, lid)
       local kind, text = natural(rec, stop, lid)
       if kind == "x" then return "s", "ID:" .. text end
@@ -55,7 +52,7 @@ function selector_field.new(value, number)
     end
   end
 
-  function view.T(key, default)
+  local function text_field(key, default)
     if default == "" then default = nil end
     return function(rec, stop)
       local text = field(rec, stop, key)
@@ -64,38 +61,43 @@ function selector_field.new(value, number)
     end
   end
 
-  function view.I(key, default)
+  local function integer_field(key, default)
     return function(rec, stop)
       local text = field(rec, stop, key) or default
       if text ~= "" then return integer(number.parse(text)) end
     end
   end
 
-  function view.G(key)
+  -- An integer that only members of a group have.
+  local function group_field(key)
     return function(rec, stop)
       if not field(rec, stop, record.fields.group_id) then return nil end
       return integer(number.parse(field(rec, stop, key) or "1"))
     end
   end
 
-  function view.A()
+  -- The time of arrival, in ms.
+  local function arrived()
     return function(rec) return "i", tonumber(sub(rec, 1, 13)) end
   end
 
-  function view.S(key)
+  -- The time of sending, in ms. The field holds how long before its arrival that was.
+  local function sent(key)
     return function(rec, stop)
       return integer(number.subtract(tonumber(sub(rec, 1, 13)), number.parse(field(rec, stop, key) or "0")))
     end
   end
 
-  function view.L(key)
+  -- A lookup id as an integer: that of the message, or that in a field.
+  local function lookup_id(key)
     return function(rec, stop, lid)
       if key ~= "\3" then lid = field(rec, stop, key) end
       if lid then return integer(number.hex(lid)) end
     end
   end
 
-  function view.B(key, modulus, least)
+  -- Is a bit with a value from `least` on and below `modulus` set in an integer? Both are literals.
+  local function bit_field(key, modulus, least)
     local _, most = modulus()
     local _, enough = least()
     return function(rec, stop)
@@ -103,22 +105,27 @@ function selector_field.new(value, number)
     end
   end
 
-  function view.Y(key)
+  -- The kind of message: 4 report, 1 request, 8 datagram (MQMT).
+  local function message_type(key)
     return function(rec, stop)
       if (field(rec, stop, key) or "0") ~= "0" then return "i", 4 end
       return "i", field(rec, stop, record.fields.response_queue) and 1 or 8
     end
   end
 
-  -- `express` and `recoverable` are literals.
-  function view.E(key, express, recoverable)
+  -- One of two literals, by the delivery mode.
+  local function delivery_mode(key, express, recoverable)
     return function(rec, stop, lid)
       return (field(rec, stop, key) == "0" and express or recoverable)(rec, stop, lid)
     end
   end
 
+  local views = { N = identifier, J = jms_identifier, T = text_field, I = integer_field, G = group_field, A = arrived,
+    S = sent, L = lookup_id, B = bit_field, Y = message_type, E = delivery_mode }
+
+  -- Returns the operand of a header field, seen through the view with this letter.
   function fields.header(letter, key, ...)
-    return view[letter]("\3" .. key, ...)
+    return views[letter]("\3" .. key, ...)
   end
 
   return fields

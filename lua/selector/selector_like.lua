@@ -1,18 +1,20 @@
 --- used by selector/selector
--- The LIKE of selectors, on characters of UTF-8. User text never becomes a Lua pattern, and there is no backtracking over
--- more than one segment. Used by selector/selector; mqredis/selector/like.py does the same in Python, budgets included.
+-- The LIKE of selectors, on characters of UTF-8. A pattern is split at its percent signs into segments, each of which is looked
+-- for behind the one before; so a pattern takes no more than (characters of text) * (characters of pattern) steps. User text
+-- never becomes a Lua pattern. mqredis/selector/like.py does the same in Python, budgets included.
 local selector_like = {}
 
--- Makes a matcher of texts. `segments` is the pattern split at its percent signs; \255 in it stands for an underscore.
--- The matcher returns true or false; or nil if the work would exceed `budget`, in characters of the text (four times as many
--- if string.find searches, and four comparisons for each character otherwise).
+-- Returns a function that tells of a text whether it matches. `segments`: texts, in which \255 stands for an underscore. The
+-- function returns true or false; or nil if the work would exceed `budget`, in characters of the text (four times as many if
+-- string.find searches, and four comparisons for each character otherwise).
 function selector_like.new(segments, budget)
   local find, sub = string.find, string.sub
   local first, last, middle = segments[1], segments[#segments], {}
   for n = 2, #segments - 1 do middle[n - 1] = segments[n] end
   local wild = find(table.concat(segments), "\255", 1, true)
 
-  -- Without underscores it compares bytes: a UTF-8 text is found in another one only at borders of characters.
+  -- Matches a pattern without underscores. It compares bytes: a UTF-8 text is found in another one only at borders of
+  -- characters.
   local function plain(text)
     if #segments == 1 then return text == first end
     if #middle > 0 and #text > budget * 4 then
@@ -30,7 +32,7 @@ function selector_like.new(segments, budget)
   end
   if not wild then return plain end
 
-  -- The characters of a text, at most `most` of them.
+  -- Returns the characters of a text as a list; nil if they are more than `most`.
   local function characters(text, most)
     local out, count = {}, 0
     for char in string.gmatch(text, "[%z\1-\127\192-\255][\128-\191]*") do
@@ -41,6 +43,7 @@ function selector_like.new(segments, budget)
     return out
   end
 
+  -- Does a segment match the characters from place `at` on? There are enough of them.
   local function fits(segment, chars, at)
     for n = 1, #segment do
       if segment[n] ~= "\255" and segment[n] ~= chars[at + n - 1] then return false end
@@ -48,7 +51,7 @@ function selector_like.new(segments, budget)
     return true
   end
 
-  -- Finds each segment in turn at its leftmost place between `at` and `stop`.
+  -- Finds each of the middle segments in turn, at its leftmost place between `at` and `stop`.
   local function seek_in(chars, at, stop)
     local steps = 0
     for n = 1, #middle do

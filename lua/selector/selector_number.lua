@@ -1,15 +1,15 @@
 --- used by selector/selector_program
--- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53: an integer below that is a number, a
--- larger one canonical decimal text. A result outside 64 bits is nil, and so is a division by zero. Used by
--- selector/selector_program; mqredis/selector/values.py does the same in Python.
+-- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53. An integer below that is a number, a
+-- larger one its decimal text, without a plus sign or zeros in front. A result outside 64 bits is nil, and so is a division by
+-- zero. mqredis/selector/values.py does the same in Python.
 local selector_number = {}
 
--- Makes the functions at the first selector, so that a call without one pays nothing for them.
+-- Returns a table with the functions. They are made at the first selector, so that a call without one pays nothing for them.
 function selector_number.new()
   local number, LIMIT, BASE = {}, 9007199254740992, 10000000
   local sub, format, fmod, floor = string.sub, string.format, math.fmod, math.floor
 
-  -- Decimal text to an integer.
+  -- Returns the integer of a decimal text.
   function number.parse(text)
     if #text <= 15 then return tonumber(text) end
     local minus = sub(text, 1, 1) == "-"
@@ -21,7 +21,7 @@ function selector_number.new()
     return text
   end
 
-  -- Sign and magnitude, the latter as limbs of seven digits, the least first.
+  -- Returns whether an integer is negative, and its magnitude as limbs of seven digits, the least first.
   local function limbs(value)
     local text = type(value) == "number" and format("%.0f", value) or value
     local minus = sub(text, 1, 1) == "-"
@@ -31,6 +31,7 @@ function selector_number.new()
     return minus, out
   end
 
+  -- Returns the integer of sign and limbs.
   local function whole(minus, parts)
     local text = {}
     for n = #parts, 1, -1 do text[#text + 1] = format("%07.0f", parts[n]) end
@@ -39,6 +40,7 @@ function selector_number.new()
     return number.parse(minus and "-" .. text or text)
   end
 
+  -- Compares magnitudes: returns -1, 0 or 1.
   local function order(a, b)
     for n = #a > #b and #a or #b, 1, -1 do
       local x, y = a[n] or 0, b[n] or 0
@@ -47,7 +49,7 @@ function selector_number.new()
     return 0
   end
 
-  -- a + sign * b for magnitudes, a not below b where sign is -1.
+  -- Returns a + sign * b for magnitudes; a is not below b if sign is -1.
   local function sum(a, b, sign)
     local out, carry = {}, 0
     for n = 1, (#a > #b and #a or #b) + 1 do
@@ -58,6 +60,7 @@ function selector_number.new()
     return out
   end
 
+  -- Compares integers: returns -1, 0 or 1.
   function number.compare(a, b)
     if type(a) == "number" and type(b) == "number" then return a < b and -1 or a > b and 1 or 0 end
     local a_minus, x = limbs(a)
@@ -83,7 +86,7 @@ function selector_number.new()
     return whole(a_minus, sum(x, y, -1))
   end
 
-  -- Not by negate and add, since -(-2^63) does not fit into 64 bits where x - (-2^63) may.
+  -- Does not negate and add, since -(-2^63) does not fit into 64 bits where x - (-2^63) may.
   function number.subtract(a, b)
     local minus, y = limbs(b)
     if type(a) == "number" and type(b) == "number" then return number.add(a, 0 - b) end
@@ -114,7 +117,7 @@ function selector_number.new()
     return whole(a_minus ~= b_minus, out)
   end
 
-  -- Towards zero, as Java does.
+  -- Rounds towards zero, as Java does.
   function number.divide(a, b)
     if b == 0 then return nil end
     if type(a) == "number" and type(b) == "number" then return (a - fmod(a, b)) / b + 0 end
@@ -141,7 +144,7 @@ function selector_number.new()
     return number.parse(a_minus ~= b_minus and "-" .. text or text)
   end
 
-  -- 16 hexadecimal digits (a lookup id) to an integer.
+  -- Returns the integer of 16 hexadecimal digits, a lookup id; nil if the text is no such.
   function number.hex(text)
     local high, low = tonumber(sub(text, 1, 8), 16), tonumber(sub(text, 9), 16)
     if not high or not low then return nil end

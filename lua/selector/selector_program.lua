@@ -2,11 +2,19 @@
 --- require "selector/selector_number"
 --- require "selector/selector_value"
 --- used by selector/selector
--- Reads a selector's program from left to right and makes its operands. Used by selector/selector, which reads the
--- conditions. mqredis/selector/encode.py writes programs: letters, counts "<number>:" and texts "<length>:<text>".
+-- Reads a selector's program from left to right, and makes its operands; selector/selector makes the conditions.
+--
+-- A program consists of letters, counts "<number>:" and texts "<length>:<text>" (mqredis/selector/encode.py). In front of
+-- an operand stands one of these letters:
+--
+--   p      property: its name           h      header field: letter of the view, key, more (selector/selector_field)
+--   C      sum or product: number of operators, operand, then operator and operand in turn
+--   - +    sign: operand                ?      condition as an operand
+--   t f e  true, false, no value        s x i d   literal of this kind (selector/selector_value): its text
 local selector_program = {}
 
--- Makes a reader of `text`. The caller adds reader.condition(plain), which reads a condition inside an operand.
+-- Returns a reader of a program. Its functions letter, count, chunk and operand read on; `operands` counts the operands
+-- read. The caller adds reader.condition(plain), which reads a condition inside an operand.
 function selector_program.new(text)
   local number = selector_number.new()
   local value = selector_value.new(number)
@@ -14,11 +22,13 @@ function selector_program.new(text)
   local find, sub = string.find, string.sub
   local reader, at, operand = { value = value, operands = 0 }, 1, nil
 
+  -- Reads a letter.
   function reader.letter()
     at = at + 1
     return sub(text, at - 1, at - 1)
   end
 
+  -- Reads a count, as a number.
   function reader.count()
     local colon = find(text, ":", at, true)
     local found = tonumber(sub(text, at, colon - 1))
@@ -26,6 +36,7 @@ function selector_program.new(text)
     return found
   end
 
+  -- Reads a text.
   function reader.chunk()
     local size = reader.count()
     at = at + size
@@ -33,7 +44,8 @@ function selector_program.new(text)
   end
   local letter, count, chunk = reader.letter, reader.count, reader.chunk
 
-  -- Makers of operands. Each returns a function and, for literals and properties, what is known before a message is read.
+  -- Makers of operands. Each returns the operand and, for literals and properties, what is known before a message is read: kind
+  -- and value of a literal, the name of a property.
   local function literal(kind)
     local known_kind, known
     if kind == "t" or kind == "f" or kind == "e" then
@@ -69,6 +81,7 @@ function selector_program.new(text)
     end
   end
 
+  -- Reads an operand.
   function operand()
     local op = letter()
     reader.operands = reader.operands + 1

@@ -1,15 +1,20 @@
 --- used by selector/selector_program
--- Values of selectors: types, comparison and arithmetic. Used by selector/selector_program; mqredis/selector/values.py
--- does the same in Python.
+-- Values of selectors: types, comparison and arithmetic. mqredis/selector/values.py does the same in Python.
 --
--- A value is a kind and its content in Lua. Kinds: nil NULL; s text, escaped as in records; x bytes as hex; b boolean;
--- i integer below 2^53; I larger integer as text; d double; e no value (a string in a sum, 1/0, more than 64 bits).
+-- A value is two values of Lua: a kind, and the content. Kinds:
+--
+--   nil  NULL                            b  true or false
+--   s    text, escaped as in records     i  integer below 2^53, a number
+--   x    bytes, as hex digits            I  larger integer, decimal text (selector/selector_number)
+--   d    double                          e  no value: a text in a sum, 1/0, more than 64 bits
 local selector_value = {}
 
+-- Returns a table with the functions. `number`: of selector_number.new.
 function selector_value.new(number)
   local value = {}
   local SPECIAL = { inf = 1 / 0, ["-inf"] = -1 / 0, nan = 0 / 0 }
 
+  -- Returns kind and content of an integer as selector_number has it.
   function value.integer(found)
     if not found then return "e" end
     return type(found) == "number" and "i" or "I", found
@@ -17,7 +22,7 @@ function selector_value.new(number)
 
   local integer = value.integer
 
-  -- Kind and value from a type letter (those of properties in records) and a text.
+  -- Returns kind and content from the type letter of a property (core/record) and a text.
   function value.typed(letter, text)
     if letter == "s" or letter == "x" then return letter, text end
     if letter == "i" then return integer(number.parse(text)) end
@@ -32,7 +37,7 @@ function selector_value.new(number)
     return nil
   end
 
-  -- Comparisons that Lua does by itself, by operator as encode.py writes it: l <=, g >=, # <>.
+  -- By operator as encode.py writes it, l for <=, g for >=, # for <>: comparisons that Lua does by itself.
   value.test = {
     ["="] = function(a, b) return a == b end,
     ["#"] = function(a, b) return a ~= b end,
@@ -43,7 +48,7 @@ function selector_value.new(number)
   }
   local NUMERIC = { i = true, I = true, d = true }
 
-  -- true, false, or nil for unknown.
+  -- Compares two values. Returns true, false, or nil for unknown.
   function value.compare(op, a_kind, a, b_kind, b)
     if not a_kind or not b_kind then return nil end
     if NUMERIC[a_kind] and NUMERIC[b_kind] then
@@ -62,6 +67,7 @@ function selector_value.new(number)
     ["/"] = function(a, b) return a / b end,
   }
 
+  -- Returns kind and content of a sum, difference, product or quotient.
   function value.calculate(op, a_kind, a, b_kind, b)
     if not a_kind or not b_kind then return nil end
     if not NUMERIC[a_kind] or not NUMERIC[b_kind] then return "e" end
@@ -69,6 +75,7 @@ function selector_value.new(number)
     return integer(exact[op](a, b))
   end
 
+  -- Returns kind and content of a value with this sign in front.
   function value.sign(op, kind, found)
     if not kind then return nil end
     if not NUMERIC[kind] then return "e" end
