@@ -4,7 +4,7 @@
 --- require lazy "core/locks"
 --- require "core/message_state"
 --- require "core/store"
---- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_read, claim_release and 8 more
+--- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_read, claim_release and others
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
 -- one call of claim.lua has locked.
 --

@@ -7,7 +7,7 @@
 --- require lazy "features/trace"
 --- require "core/message_state"
 --- require "core/store"
---- used by claim_release, core/lapse, core/settle, features/retry_policy, transactions/commit, waiting/handoff
+--- used by claim_release, core/lapse, core/settle, features/retry_policy, features/trail and others
 -- Unlocks messages that were not committed: they become available again, or the retry policy of the queue decides where they
 -- go (features/retry), or they are deleted if the queue was purged meanwhile. release.plan comes first, and release.unlock
 -- only if it found all queues at hand.

@@ -1,5 +1,5 @@
 --- require "core/context"
---- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters and 2 more
+--- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters and others
 -- The two texts that are stored for a reader that waits. This module alone writes and reads them.
 --
 -- A member of q.waiters: "<slot> <kind> <mode> <tag>[,<lease>][ <filter>]", for example "12.3 D k0 -,30000".

@@ -4,7 +4,7 @@
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
---- used by bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit and 19 more
+--- used by bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit and others
 -- Registers readers that wait on a queue, and ends the scripts after which readers may have to be notified.
 --
 -- A reader that finds nothing becomes a member of q.waiters (waiting/waiter_text). Its score is its ticket's number, so the
