@@ -28,9 +28,9 @@ def library(name: str, lines: list[str], entries: list[Entry]) -> tuple[str, str
     """Hash and text of the library of a bundle, with a function ``mqredis_<hash>_<script>`` for each entry.
 
     ``lines`` is the bundle, its first line spare. No line is added before the last one, so that the line map of the
-    bundle holds here too.
+    bundle holds here too. Indentation is left out, which is a sixteenth of the text.
     """
-    body = [line.replace("redis.call(", "call(") for line in lines]
+    body = [line.lstrip().replace("redis.call(", "call(") for line in lines]
     for entry in entries:
         body[entry.first] = f"local function call_{entry.name}() {body[entry.first]}"
         body[entry.last] += " end"

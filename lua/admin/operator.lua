@@ -4,8 +4,8 @@
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
 --- used by bulk, operator_record, schedule_write, tx_abort, unlock, worker_order
--- Actions of operators: a token that lets an action run once, and the log of actions. A script of an operator has these
--- arguments first:
+-- What all actions of operators have in common: a token, with which an action runs once however often it is called, and the log
+-- of actions. A script of an operator has these arguments first:
 --
 --   ARGV[3] token  "", or anything else if the last of KEYS is the key of a token
 --   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
@@ -18,12 +18,12 @@
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
 local operator = { remembered = 86400000, most = 10000 }
 
--- The place in KEYS of the last key before that of the token.
+-- Returns the place in KEYS of the last key before that of the token.
 function operator.last_key()
   return ARGV[3] ~= "" and #KEYS - 1 or #KEYS
 end
 
--- The reply of an earlier call with this token; nothing if there was none.
+-- Returns the reply of an earlier call with this token; nil if there was none.
 function operator.repeated()
   if ARGV[3] == "" then return end
   local text = redis.call("HGET", KEYS[#KEYS], "reply")
@@ -31,16 +31,17 @@ function operator.repeated()
   return context.close(context.parse_reply(text))
 end
 
--- Decide: is the log at hand? Else context.missing names it.
+-- Asks for the queue of the log, if the action is logged (context.missing).
 function operator.plan()
   if ARGV[4] == "" then return end
   other_queues.load()
   other_queues.find(queue.log, true)
 end
 
--- Apply: writes the entry, with the properties "changed", how many messages or operations of a transaction the action
--- has changed, and "finished", whether it goes on with further calls. Returns the lookup id of the entry. It replaces
--- `earlier`, the entry of the call before of the same action, if that is still there.
+-- Writes the entry into the log, with two properties more. Returns its lookup id, nil if the action is not logged.
+-- `changed`: how many messages, or operations of a transaction, the action has changed so far; `finished`: false if it goes
+-- on with further calls; `earlier`: lookup id of the entry that the call before of the same action has written, which is
+-- replaced.
 function operator.log(changed, finished, earlier)
   if ARGV[4] == "" then return end
   copy.load()
@@ -58,7 +59,7 @@ function operator.log(changed, finished, earlier)
   return copy.insert(log, string.sub(ARGV[4], 1, 1) + 0, head, string.sub(ARGV[4], stop), "")
 end
 
--- Keeps a reply under the token: a repeated call gets it.
+-- Keeps a reply under the token, for repeated calls.
 function operator.keep(reply)
   redis.call("HSET", KEYS[#KEYS], "reply", context.format_reply("0", "-", reply))
   redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)

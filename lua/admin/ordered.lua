@@ -1,9 +1,10 @@
 --- used by admin/scheduled, lock_list, message_list, session_list
--- Pages of a sorted set in its own order, by score and then by member. The next page begins behind a pair of score and
--- member, whether that pair is still in the set or not, so that elements which come and go move no others to another page.
+-- Reads a sorted set page by page in its own order, by score and then by member. The next page begins behind a pair of
+-- score and member, whether that pair is still in the set or not. So an element that comes or goes shifts no other one to
+-- another page.
 local ordered = {}
 
--- The rank of the first element behind this score and member; both are "" for the first page. O(log n) reads.
+-- Returns the rank of the first element behind this score and member; both are "" for the first page. Takes O(log n) reads.
 function ordered.rank(key, score, member)
   if score == "" then return 0 end
   local low = redis.call("ZCOUNT", key, "-inf", "(" .. score)
@@ -15,7 +16,7 @@ function ordered.rank(key, score, member)
   return low
 end
 
--- Members and scores, one after the other, of up to `count` elements behind this score and member.
+-- Returns members and scores, in turn, of up to `count` elements behind this score and member.
 function ordered.page(key, score, member, count)
   local rank = ordered.rank(key, score, member)
   return redis.call("ZRANGE", key, rank, rank + count - 1, "WITHSCORES")

@@ -5,18 +5,18 @@
 --- require "core/store"
 --- require lazy "features/copy"
 --- used by bulk
--- Changes of messages that wait, available or delayed: another time, or another priority. Such a message leaves its place,
--- and arrives again with a new record and a new id.
+-- Changes messages that are available or delayed: they get another time, or another priority. Such a message leaves its
+-- place, and arrives again with a new record, and with a new lookup id if its priority changes.
 local rewrite = {}
 
--- The record of an entry that is to become available at `due`, in ms of broker time.
+-- Returns the record of an entry that is to become available at `due`, in ms of broker time.
 function rewrite.due(e, due)
   local delay = due - string.sub(e.rec, 1, 13)
   return record.set_flag(record.with(e.rec, "delay", string.format("%.0f", math.max(delay, 0))), record.bits.special)
 end
 
--- The record of an entry with this priority, a digit. A message id that was made from the lookup id is written down, since
--- the lookup id changes.
+-- Returns the record of an entry with this priority, a digit. A message id that was made from the lookup id is written into it,
+-- since the lookup id changes.
 function rewrite.priority(e, priority)
   local rec = record.with(e.rec, "priority", priority)
   if record.field(rec, "message_id") then return rec end
@@ -24,12 +24,12 @@ function rewrite.priority(e, priority)
   return record.set_flag(record.with(rec, "message_id", copy.identity(e)), record.bits.special)
 end
 
--- The lookup id of an entry with this priority.
+-- Returns the lookup id of an entry with this priority.
 function rewrite.id(e, priority)
   return string.format("%02x", 7 - priority) .. string.sub(e.lid, 3)
 end
 
--- Entries become those with these records and ids, which are columns.
+-- Gives entries of q these records and lookup ids, by place.
 function rewrite.apply(q, entries, recs, ids)
   local old, old_recs = position.columns_of(entries)
   position.take_apart(q, old, old_recs)

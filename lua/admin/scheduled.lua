@@ -1,33 +1,38 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/timers"
 --- require "admin/ordered"
 --- require lazy "matching/filter"
 --- used by bulk
--- The delayed messages of a queue, in the order in which they become available: the timers "d"id of q.timers.
+-- Searches the delayed messages of a queue, in the order in which they become available (features/delivery_delay).
+--
+-- A place is "<ms><member of q.timers>": the search goes on behind this timer; "" for the beginning.
+-- most: timers that one call looks at; page: those that one command reads.
 local scheduled = { most = 1000, page = 100 }
 
--- Up to `count` entries that a filter admits, the place to go on from (nil if the search is complete), and the times of the
--- entries in ms, as texts. A place is "<ms>d<id>", "" for the beginning. One call looks at no more than `most` timers.
+-- Returns up to `count` entries that a filter admits, the place to go on from (nil if the search is complete), and the times of
+-- the entries, in ms as texts. `text`: of the filter.
 function scheduled.look(q, text, place, count)
   filter.load()
   local f = filter.parse(text)
-  local found, times, left = { nil }, { nil }, scheduled.most
+  local found, times, left, letter = { nil }, { nil }, scheduled.most, timers.letters.delay
   local score, member = string.match(place, "^(%d+)(%a.*)$")
   score, member = score or "", member or ""
   while left > 0 do
     local rows = ordered.page(q.timers, score, member, scheduled.page)
     local ids, dues = { nil }, { nil }
     for n = 1, #rows, 2 do
-      if string.sub(rows[n], 1, 1) == "d" then ids[#ids + 1], dues[rows[n]] = string.sub(rows[n], 2), rows[n + 1] end
+      local lid = string.sub(rows[n], 2)
+      if string.sub(rows[n], 1, 1) == letter then ids[#ids + 1], dues[lid] = lid, rows[n + 1] end
     end
     local entries = position.read(q, ids)
     for n = 1, #entries do
-      local due = dues["d" .. entries[n].lid]
+      local due = dues[entries[n].lid]
       if filter.test(f, entries[n].lid, entries[n].rec) then
         found[#found + 1], times[#times + 1] = entries[n], due
-        if #found == count then return found, due .. "d" .. entries[n].lid, times end
+        if #found == count then return found, due .. letter .. entries[n].lid, times end
       end
-      if filter.spent(f) then return found, due .. "d" .. entries[n].lid, times end
+      if filter.spent(f) then return found, due .. letter .. entries[n].lid, times end
     end
     if #rows < scheduled.page * 2 then return found, nil, times end
     member, score = rows[#rows - 1], rows[#rows]

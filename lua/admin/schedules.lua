@@ -5,7 +5,7 @@
 --- require lazy "features/features"
 --- require lazy "features/other_queues"
 --- used by schedule_write
--- The schedules of a queue manager. A script is given two keys for them behind those of the queues:
+-- Sends the messages of schedules. A script is given two keys for them behind those of the queues:
 --
 --   schedules           hash  "<name>": "<next ms> <JSON>" (mqredis/codec/schedules.py); 0: the schedule is paused
 --   schedules:messages  hash  "<name>": the message that the schedule sends: a digit for its priority, then as send.lua
@@ -14,8 +14,9 @@
 -- Times are as users are shown them (context.shown), since a schedule follows the clock on the wall.
 local schedules = { most = 1000 }
 
--- Decide: the batch with which a message goes to the queue of this encoded name, or nothing and the status that refuses it.
--- context.missing names queues that KEYS must bring as well. `slot`: in seconds, the property "scheduled_for".
+-- Decides about a message of a schedule, as it is stored. Returns the batch (core/enqueue) with which it goes to the queue
+-- of this encoded name, with that queue and the priority; or nil and the status that refuses it. context.missing may name
+-- queues then. `slot`: the time in seconds for which the message is sent, which it gets as property "scheduled_for".
 function schedules.plan(name, message, slot)
   if not string.find(message, "^[0-7][0-9a-v][^%z]*%z") then return nil, status.SCHEDULE_DAMAGED end
   other_queues.load()
@@ -42,7 +43,7 @@ function schedules.plan(name, message, slot)
   return batch
 end
 
--- Apply: puts the message into its queue.
+-- Puts the message into its queue. `batch`: as schedules.plan returned it.
 function schedules.send(batch)
   local q = batch.queue
   enqueue.put(q, enqueue.ids(batch.priority, 1, q.options.transactional), batch)

@@ -16,7 +16,7 @@ function workers.is_alive(key, id)
   return until_ms and until_ms + 0 > context.now
 end
 
--- Forgets workers whose time is over, with their orders.
+-- Removes up to 500 workers whose time is over, with their orders.
 function workers.sweep(key)
   local fields, gone = redis.call("HGETALL", key), {}
   for n = 1, #fields, 2 do

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- require lazy "matching/index"
+--- require lazy "features/group_lock"
 --- used by admin/audit, claim, claim_backlog, claim_commit, claim_list, claim_match, claim_read and others
 -- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse
 -- (docs/decisions/pipelines.md). Called by the claim_*.lua scripts. This module alone reads and writes a claim's text, the
@@ -114,17 +114,9 @@ end
 -- each group that is free and whose first message is not behind `bound`. nil for any other queue.
 function claim.turns(q, bound)
   if not q.locks_groups then return end
-  local count = redis.call("ZLEXCOUNT", q.index, "[h", "(i")
-  if bound == "" or count == 0 then return count end
-  index.load()
+  group_lock.load()
   -- Where there are more groups than one call may look at, the rest counts.
-  local heads = redis.call("ZRANGEBYLEX", q.index, "[h", "(i", "LIMIT", 0, claim.run)
-  count = count - #heads
-  for n = 1, #heads do
-    local first = index.range(q, "g", string.sub(heads[n], 4), "", 1)[1]
-    if first and string.sub(first, 3) <= bound then count = count + 1 end
-  end
-  return count
+  return group_lock.count_ready(q, bound, claim.run)
 end
 
 -- Returns the entries that are behind SequentialID `after` and up to `bound` ("" for no limit).

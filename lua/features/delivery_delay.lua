@@ -9,6 +9,8 @@
 -- is in no list: it has its record, and its timer `delay` in q.timers.
 local delivery_delay = {}
 
+-- Holds messages back whose delay is not over, and sets their timers.
+
 function delivery_delay.arrive(q, batch, places)
   for k = 1, #places do
     local n = places[k]
@@ -21,10 +23,12 @@ function delivery_delay.arrive(q, batch, places)
   end
 end
 
+-- Removes the timers of messages that leave before they are due.
 function delivery_delay.leave(q, batch, places)
   timers.remove(q, timers.letters.delay, batch, places)
 end
 
+-- Returns the messages of timers that are due, and plans the traces of those that have expired.
 function delivery_delay.plan_due(q, ids)
   local entries = position.read(q, ids)
   trace.load()
@@ -32,6 +36,7 @@ function delivery_delay.plan_due(q, ids)
   return entries
 end
 
+-- Makes them available.
 function delivery_delay.due(q, entries)
   position.arrive_entries(q, entries)
 end

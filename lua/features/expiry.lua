@@ -10,6 +10,8 @@
 -- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back.
 local expiry = {}
 
+-- Sets the timers of messages that become available; those that have expired do not become available.
+
 function expiry.arrive(q, batch, places)
   local elements, soonest = { nil, nil }, nil
   for k = 1, #places do
@@ -29,16 +31,19 @@ function expiry.arrive(q, batch, places)
   end
 end
 
+-- Removes the timers of messages that leave.
 function expiry.leave(q, batch, places)
   timers.remove(q, timers.letters.expiry, batch, places)
 end
 
+-- Returns the messages of timers that are due, and plans their traces.
 function expiry.plan_due(q, ids)
   local entries = position.read(q, ids)
   position.may_leave(q, entries, "receive_timeout")
   return entries
 end
 
+-- Deletes them.
 function expiry.due(q, entries)
   position.delete(q, entries, "receive_timeout")
 end

@@ -1,19 +1,20 @@
 --- require "core/context"
 --- require "core/record"
 --- used by admin/redrive, core/transfer, features/copy, features/retry
--- What a message that has failed for good tells of its failure: properties whose names begin with failure_, and the field
--- that Message.reason shows. They stand in front of everything else in its head.
-local failure = {}
+-- The report of a failure that a message carries once it has failed for good: properties whose names begin with failure_, and
+-- the field `reason`, which Message.reason shows. It stands in front of everything else in the head.
+--
+-- names: the properties, without failure_, that failure.report writes, or the message's reader
+-- (mqredis/operations/giveback.py).
+local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }
 
--- The properties that failure.report and the reader of the message write (mqredis/operations/giveback.py).
-failure.names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" }
-
--- Why an entry failed, as its reader said (release.given), or as the broker knows.
+-- Returns why an entry failed, as its reader said (release.given), or as the broker knows; nil if nobody said so.
 function failure.why(e)
   return e.why or e.lapsed and "the lease lapsed" or nil
 end
 
--- Sets the entry's `report`: the properties, and with `reason` also the field, unless the message has one from before.
+-- Sets e.report, a part of a head, to the whole report; it held what the reader has added, or nil. `attempts`: how many
+-- there were; `reason`: for the field, nil to leave it out. A field that the message has from before is kept.
 function failure.report(e, attempts, reason)
   local why = failure.why(e)
   local text = string.format("\1failure_attempts\2i%.0f\1failure_time\2d%.3f\1failure_reason\2s", attempts,
@@ -24,13 +25,13 @@ function failure.report(e, attempts, reason)
   e.report = text
 end
 
--- A record with the entry's report in place of any older one.
+-- Returns a record with this report in place of any older one.
 function failure.add(rec, report)
   local bare = failure.remove(rec)
   return string.sub(bare, 1, 14) .. report .. string.sub(bare, 15)
 end
 
--- A record without a report: that of a message that begins anew.
+-- Returns a record without a report, for a message that begins anew.
 function failure.remove(rec)
   local stop = string.find(rec, "\0", 15, true)
   local head = string.sub(rec, 15, stop - 1)

@@ -2,68 +2,86 @@
 --- require "core/record"
 --- require "core/position"
 --- require lazy "matching/index"
---- used by claims/fill, features/features, lookup, matching/search, receive, waiting/notify
--- Queues with one active message per group and fair turns between groups (option group_exclusive; q.locks_groups). In q.index:
---   "b"id NUL lid       the group is busy: this message of it is locked
---   "h"class id         the group could go on: something is available and nothing active; class: the first byte of its
---                       first lid, so that priorities come first
--- Within a class the groups take turns in the order of their ids, from field "turn"class of q.key on. What has no group
--- counts as one group, id "", that is never busy. Subqueues have no turns.
+--- used by claims/claim, claims/fill, features/features, lookup, matching/search, receive, waiting/notify
+-- Queues with one active message of each group at a time, and fair turns between the groups (option group_exclusive;
+-- q.locks_groups). A group is busy while a message of it is locked: no other one may be taken. Messages without a group count
+-- as one group, with the id "", that is never busy. Subqueues have no turns.
+--
+-- Members of q.index, all with score 0, which this module alone writes and reads:
+--
+--   "b" <group id> NUL <lookup id>   this message of the group is locked: the group is busy
+--   "h" <priority> <group id>        the group is ready: it is not busy, and its first message, whose lookup id begins with these
+--                                    two digits of the priority, is available
+--
+-- Of groups with the same priority the turn goes round in the order of their ids: field "turnh<priority>" of q.key holds the id
+-- of the group that had it last.
 local group_lock = {}
 
+-- Returns the group id of a record, "" if it has none.
 function group_lock.group(rec)
   index.load()
   return index.fields(rec).group_id or ""
 end
 
+-- Returns the member for a locked message of a group.
+function group_lock.busy_member(id, lid)
+  return "b" .. id .. "\0" .. lid
+end
+
+-- Returns the lookup id of a locked message of this group; nil if the group is not busy.
 function group_lock.holder(q, id)
   local found = redis.call("ZRANGEBYLEX", q.index, "[b" .. id .. "\0", "(b" .. id .. "\1", "LIMIT", 0, 1)[1]
   return found and string.sub(found, -16)
 end
 
+-- Is the group of this message busy?
 function group_lock.busy(q, rec)
   local id = group_lock.group(rec)
   return id ~= "" and group_lock.holder(q, id) ~= nil
 end
 
--- Puts the group among those that could go on, or takes it away. Returns its first id.
-function group_lock.ready(q, id, busy)
-  local stale = {}
-  for class = 0, 7 do stale[class + 1] = string.format("h%02x", class) .. id end
-  redis.call("ZREM", q.index, unpack(stale))
-  local first = not busy and index.range(q, "g", id, "", 1)[1]
+-- Notes that a group is ready, if it is not busy and has an available message. Returns the lookup id of that message, nil if
+-- there is none.
+function group_lock.set_ready(q, id, is_busy)
+  local members = {}
+  for priority = 0, 7 do members[priority + 1] = string.format("h%02x", priority) .. id end
+  redis.call("ZREM", q.index, unpack(members))
+  local first = not is_busy and index.range(q, index.letters.group_id, id, "", 1)[1]
   if first then redis.call("ZADD", q.index, 0, "h" .. string.sub(first, 1, 2) .. id) end
   return first
 end
 
--- A message whose group is busy is available, but no reader may have it yet.
+-- Hooks (features/features) ---------------------------------------------------------------------------------------------
+
+-- Keeps messages of busy groups from readers although they are available.
 function group_lock.arrive(q, batch, places)
   for k = 1, #places do
     local n = places[k]
     if not batch.fates[n] then
       local id = group_lock.group(batch.records[n])
       -- Segments of one message are locked together: the group is free when the last of them is back.
-      redis.call("ZREM", q.index, "b" .. id .. "\0" .. batch.ids[n])
+      redis.call("ZREM", q.index, group_lock.busy_member(id, batch.ids[n]))
       if id ~= "" and group_lock.holder(q, id) then
         batch.fates[n] = "busy"
       else
-        group_lock.ready(q, id)
+        group_lock.set_ready(q, id)
       end
     end
   end
 end
 
--- A locked message makes its group busy. The next one of the group has its turn when the message is gone for good.
+-- Makes the groups of messages that are locked busy. Where a locked message is deleted its group is ready again, and
+-- readers are notified of its next message.
 function group_lock.leave(q, batch, places)
   for k = 1, #places do
     local lid, id = batch.ids[places[k]], group_lock.group(batch.records[places[k]])
     if batch.locked and id ~= "" then
-      redis.call("ZADD", q.index, 0, "b" .. id .. "\0" .. lid)
-      group_lock.ready(q, id, true)
+      redis.call("ZADD", q.index, 0, group_lock.busy_member(id, lid))
+      group_lock.set_ready(q, id, true)
     else
-      local freed = redis.call("ZREM", q.index, "b" .. id .. "\0" .. lid) == 1
-      local first = group_lock.ready(q, id, group_lock.holder(q, id) ~= nil)
-      if freed and first then
+      local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(id, lid)) == 1
+      local first = group_lock.set_ready(q, id, group_lock.holder(q, id) ~= nil)
+      if was_busy and first then
         q.arrived = q.arrived or {}
         q.arrived[#q.arrived + 1] = first
       end
@@ -71,32 +89,55 @@ function group_lock.leave(q, batch, places)
   end
 end
 
--- Up to `count` entries, one of each group whose turn it is.
+-- Ready groups ----------------------------------------------------------------------------------------------------------
+
+-- Returns up to `count` entries, the first message of each group whose turn it is.
 function group_lock.take(q, count)
   index.load()
   local found, from = {}, "[h"
   while #found < count do
-    local first = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
-    if not first then return found end
-    local stem = string.sub(first, 1, 3)
-    local last = redis.call("HGET", q.key, "turn" .. stem)
-    local heads = redis.call("ZRANGEBYLEX", q.index, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
-      "LIMIT", 0, count)
-    if last then
-      local rest = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "[" .. stem .. last, "LIMIT", 0, count - #heads)
-      for n = 1, #rest do heads[#heads + 1] = rest[n] end
-    end
-    for n = 1, #heads do
-      local id = string.sub(heads[n], 4)
-      local e = position.read(q, index.range(q, "g", id, "", 1))[1]
-      if e and #found < count and not record.is_expired(e.rec, context.now) then
-        found[#found + 1] = e
-        redis.call("HSET", q.key, "turn" .. stem, id)
-      end
-    end
+    local next_ready = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
+    if not next_ready then return found end
+    local stem = string.sub(next_ready, 1, 3) -- letter and priority
+    group_lock.take_priority(q, stem, count, found)
     from = "(" .. stem .. "\255"
   end
   return found
+end
+
+-- Appends to `found`, up to `count` elements in all, the first messages of ready groups whose members begin with `stem`: those
+-- behind the group that had the turn last, and then the others.
+function group_lock.take_priority(q, stem, count, found)
+  local last = redis.call("HGET", q.key, "turn" .. stem)
+  local ready = redis.call("ZRANGEBYLEX", q.index, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
+    "LIMIT", 0, count)
+  if last then
+    local rest = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "[" .. stem .. last, "LIMIT", 0, count - #ready)
+    for n = 1, #rest do ready[#ready + 1] = rest[n] end
+  end
+  for n = 1, #ready do
+    local id = string.sub(ready[n], 4)
+    local e = position.read(q, index.range(q, index.letters.group_id, id, "", 1))[1]
+    if e and #found < count and not record.is_expired(e.rec, context.now) then
+      found[#found + 1] = e
+      redis.call("HSET", q.key, "turn" .. stem, id)
+    end
+  end
+end
+
+-- Returns how many groups are ready whose first message has a SequentialID not above `bound` ("" for any). Looks at no more
+-- than `most` groups; those behind count.
+function group_lock.count_ready(q, bound, most)
+  local count = redis.call("ZLEXCOUNT", q.index, "[h", "(i")
+  if bound == "" or count == 0 then return count end
+  index.load()
+  local ready = redis.call("ZRANGEBYLEX", q.index, "[h", "(i", "LIMIT", 0, most)
+  count = count - #ready
+  for n = 1, #ready do
+    local first = index.range(q, index.letters.group_id, string.sub(ready[n], 4), "", 1)[1]
+    if first and string.sub(first, 3) <= bound then count = count + 1 end
+  end
+  return count
 end
 
 group_lock.hooks = { arrive = group_lock.arrive, leave = group_lock.leave }

@@ -1,9 +1,11 @@
 --- require "core/chunked"
 --- require lazy "matching/index"
 --- used by features/features
--- Messages that can be found by their identifiers: their elements in the index (matching/index). Plain messages with a
--- correlation id alone do not come here, since core/position knows their only element.
+-- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages whose
+-- only field of this kind is a correlation id do not come here: core/position does the same for them.
 local identifiers = {}
+
+-- Adds messages that become available.
 
 function identifiers.arrive(q, batch, places)
   local elements = { nil, nil }
@@ -15,6 +17,7 @@ function identifiers.arrive(q, batch, places)
   if elements[1] then chunked.scores(q.index, elements) end
 end
 
+-- Removes messages, but for those that were locked, which are not in the index.
 function identifiers.leave(q, batch, places)
   local members = { nil }
   index.load()

@@ -1,21 +1,26 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by admin/operator, admin/redrive, admin/schedules, bulk, features/copy, features/retry_policy and others
--- Queues beside the one a script works on: journals, dead letters, administration queues, subscribers. A script may touch
--- only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
+-- Finds queues beside the one that a script works on: journals, dead letters, administration queues, subscribers. A script may
+-- touch only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.
+--
+-- context.places: by encoded name, the numbers of the queues in KEYS; context.sides: the queues that were found, whose counters
+-- are written, and whose readers are notified, when the script ends.
 local other_queues = {}
 
--- A queue's name as it stands in keys (mqredis/keys.py), and back.
+-- Returns a queue's name as it stands in keys (mqredis/keys.py).
 function other_queues.encode(name)
   return (string.gsub(name, "[^A-Za-z0-9._-]", function(c) return string.format("%%%02X", string.byte(c)) end))
 end
 
+-- Returns the name of a queue that stands so in keys.
 function other_queues.decode(name)
   return (string.gsub(name, "%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
--- The queue of this encoded name; nothing if it does not exist. With `make` the client is asked to create it.
+-- Returns the queue with this encoded name. nil if it does not exist, or if KEYS lacks it and the client is asked for it.
+-- With `make` the client is also asked for a queue that does not exist, and creates it.
 function other_queues.find(name, make)
   if not context.places then
     context.first_place = string.sub(KEYS[3] or "", -7) == ":queues" and 5 or 2

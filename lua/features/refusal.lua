@@ -2,9 +2,11 @@
 --- require lazy "core/record"
 --- require lazy "features/trace"
 --- used by send
--- What a message that is refused at its arrival leaves behind: the sender is told by the status, its
--- administration queue by a negative arrival acknowledgement. A message over the manager's quota leaves nothing: its sender tries again.
+-- What messages leave behind that a send refuses: the sender is told by the status, its administration queue by a negative
+-- arrival acknowledgement. A message over the manager's quota leaves nothing, since its sender tries again.
 local refusal = {}
+
+-- Returns the reason (features/trace) for a status; nil if messages that are refused with it leave nothing.
 
 function refusal.reason(code, transactional)
   if code == status.ENQUEUE_TIMED_OUT then return "reach_queue_timeout" end
@@ -13,7 +15,8 @@ function refusal.reason(code, transactional)
   return transactional and "not_transactional_queue" or "not_transactional_message"
 end
 
--- Decides and, if no queue is missing, applies. The messages stand in ARGV from place `at` on.
+-- Writes what the messages leave behind that are refused with this status; or names in context.missing the queues that this
+-- takes. The messages stand in ARGV from place `at` on.
 function refusal.trace(q, code, at, transactional)
   local reason, entries = refusal.reason(code, transactional), {}
   if not reason then return end

@@ -13,6 +13,7 @@
 -- and the encoded name of the subqueue that the message was in if it was not in the queue itself.
 local trash = {}
 
+-- Returns the text of the field. `subqueue`: an encoded name, or nil.
 function trash.format(ends, subqueue)
   return string.format("%.0f", ends) .. (subqueue and " " .. subqueue or "")
 end
@@ -23,12 +24,12 @@ function trash.parse(text)
   return ends, subqueue ~= "" and subqueue or nil
 end
 
--- The value of key Z for messages of q that are kept in ;trash for so many ms.
+-- Returns the text of the field for messages of q that are to be kept in ;trash for so many ms.
 function trash.value(q, ms)
   return trash.format(context.now + ms, string.match(queue.name(q), "%%3B(.*)$"))
 end
 
--- The encoded name of the subqueue that a message in ;trash was in; nothing if it was in the queue itself, or does not
+-- Returns the encoded name of the subqueue that a message in ;trash was in; nil if it was in the queue itself, or does not
 -- tell.
 function trash.origin(rec)
   local text = record.is_special(rec) and record.field(rec, "trash")
@@ -37,7 +38,8 @@ function trash.origin(rec)
   return subqueue
 end
 
--- Decide: the queues that these entries of the subqueue ;trash of `home` were in, as pairs of a queue and its entries.
+-- Decides where these entries of the subqueue ;trash of `home` go back to: returns a list of tables {target, entries}. The
+-- target is nil, and context.missing names it, if KEYS lacks it.
 function trash.plan(home, entries)
   local groups, at = { nil }, {}
   other_queues.load()
@@ -55,7 +57,7 @@ function trash.plan(home, entries)
   return groups
 end
 
--- Apply: moves them there. The retry policy's timers went on, so a message may be without one by now.
+-- Moves them there. `groups`: as trash.plan returned them.
 function trash.restore(q, groups)
   transfer.load()
   for n = 1, #groups do
@@ -66,6 +68,7 @@ function trash.restore(q, groups)
   end
 end
 
+-- Sets the timers of messages that arrive in ;trash.
 function trash.arrive(q, batch, places)
   for k = 1, #places do
     local at = trash.parse(record.field(batch.records[places[k]], "trash"))
@@ -74,16 +77,19 @@ function trash.arrive(q, batch, places)
   end
 end
 
+-- Removes the timers of messages that leave.
 function trash.leave(q, batch, places)
   timers.remove(q, timers.letters.trash, batch, places)
 end
 
+-- Returns the messages of timers that are due, and plans their traces.
 function trash.plan_due(q, ids)
   local entries = position.read(q, ids)
   position.may_leave(q, entries, "queue_purged")
   return entries
 end
 
+-- Deletes them.
 function trash.due(q, entries)
   for n = 1, #entries do entries[n].event = "expired" end -- features/trail
   position.delete(q, entries, "queue_purged")

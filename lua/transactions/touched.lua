@@ -1,11 +1,11 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by commit, move, transactions/commit, tx_abort
--- The queues that a whole transaction works on, as KEYS brings them. Used by commit.lua and move.lua.
+-- Opens the queues that a whole transaction works on, all those in KEYS.
 local touched = {}
 
--- The queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first` and `second`:
--- what was already read of the first two queues' headers.
+-- Returns the queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first`,
+-- `second`: the headers of the first two queues, nil if they were not read yet.
 function touched.queues(first, second)
   local found, gone, subqueues = {}, {}, false
   for n = 1, (#KEYS - 2) / 8 do
@@ -26,7 +26,8 @@ function touched.queues(first, second)
   return found, gone
 end
 
--- Has a queue with this encoded name been brought, or is it known to be gone? Else the client is asked to bring it.
+-- Asks the client for the queue with this encoded name (context.missing), if it is neither in `queues` nor in `gone`, as
+-- touched.queues returned them. "" is no name.
 function touched.need(name, queues, gone)
   if name ~= "" and not queues[name] and not gone[name] then context.require(name) end
 end
