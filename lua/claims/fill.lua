@@ -13,8 +13,8 @@
 -- Fills a claim from the front of its queue, one page in each call of claim.lua: fill.plan decides what the page takes,
 -- fill.apply locks it. `c` is the claim (claims/claim).
 --
--- Where possible no record is read: for most claims sizes and the absence of features tell all that is needed. Such a page is
--- stored packed (claims/claim_pages).
+-- Records are read only if they have to be: in most queues the sizes of messages are all that a claim needs. If no message of a
+-- page needs a state, the page is stored packed (claims/claim_pages).
 --
 -- A page, in this module, is a table with these fields:
 --

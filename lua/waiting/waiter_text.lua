@@ -18,7 +18,7 @@
 --   "m <id> <state>" LF <record> <large body>     copy      of a message, for a peek; state: as message_state.shown, may be empty
 --   "c <status>"         cancelled   its wait was ended with this status
 local waiter_text = {
-  takes = "D", peeks = "P",
+  peeks = "P",
   handed = { h = "notified", n = "part", m = "copy", c = "cancelled" },
 }
 
