@@ -378,6 +378,7 @@ class Queue:
     async def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
         """A new cursor at the start of the queue (3.1.7.1.1), over the messages that match.
 
+        A cursor has a place in the delivery order, in which a delayed message has none before its time: see ``browse``.
         Raises QueueNotAvailable if the queue is gone, MatchOptionsError, SelectorSyntaxError.
         """
         from mqredis.asyncio.cursor import Cursor

@@ -372,6 +372,7 @@ class Queue:
     def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
         """A new cursor at the start of the queue (3.1.7.1.1), over the messages that match.
 
+        A cursor has a place in the delivery order, in which a delayed message has none before its time: see ``browse``.
         Raises QueueNotAvailable if the queue is gone, MatchOptionsError, SelectorSyntaxError.
         """
         from mqredis.client.cursor import Cursor

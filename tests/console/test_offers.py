@@ -1,0 +1,89 @@
+"""What pages offer: the actions of a message in each state, the rows of the overview, the files of the package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mqredis.console
+from mqredis import Outgoing, RetryPolicy
+from mqredis.asyncio import QueueManager
+from mqredis.console import Visitor, app
+from mqredis.console.formats import hex_id
+from mqredis.console.pages import overview
+from tests.console.browser import Browser, Page
+from tests.console.test_failures import poison
+from tests.console.test_pages import fill
+
+VENDOR = Path(mqredis.console.__file__).parent / "static" / "vendor"
+
+
+def offered(page: Page) -> set[str]:
+    """The actions whose forms a page leads to."""
+    return {match[1] for each in page.addresses if (match := re.search(r"/act/([a-z-]+)", each))}
+
+
+async def shown(browser: Browser, queue: str, lookup_id: int, state: str) -> Page:
+    """The page of a message, which must be in this state."""
+    page = await browser.get("/m/main/message", queue=queue, id=hex_id(lookup_id))
+    assert re.search(rf"Message {hex_id(lookup_id)} {state}\b", page.text), page.text[:300]
+    return page
+
+
+async def test_message_offers_the_actions_of_its_state(browser: Browser, manager: QueueManager) -> None:
+    ready, delayed = await fill(manager, ["a", Outgoing("b", delay=3600.0)])
+    assert offered(await shown(browser, "orders", ready, "ready")) == {"move", "delete"}
+    assert offered(await shown(browser, "orders", delayed, "delayed")) == {"run-now", "reschedule", "delete"}
+    async with await manager.open("orders") as queue:
+        locked = await queue.lock(timeout=0)
+        assert offered(await shown(browser, "orders", ready, "locked")) == {"release", "reject"}
+        await manager.update_queue("orders", retry=RetryPolicy(immediate=0, cycles=1, delay=3600.0))
+        await locked.abort()
+    # One that rests is a message of ;retry; to move it back ends its rest.
+    assert offered(await shown(browser, "orders;retry", ready, "ready")) == {"move", "delete"}
+
+
+async def test_failed_message_offers_to_be_put_back_and_edited(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await poison(manager, "ValueError: no card")
+    (stored,) = (await manager.messages("orders;poison")).items
+    page = await shown(browser, "orders;poison", stored.message.lookup_id, "ready")
+    assert offered(page) == {"redrive", "send-again", "move", "delete"}
+
+
+async def test_message_offers_nothing_to_a_reader(manager: QueueManager) -> None:
+    (ready,) = await fill(manager, ["a"])
+    browser = Browser(app({"main": manager}, access=lambda _: Visitor("ann")))
+    assert offered(await shown(browser, "orders", ready, "ready")) == set()
+    await browser.close()
+
+
+async def test_overview_shows_a_limited_number_of_queues(
+    browser: Browser, manager: QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert overview.ROWS == 200
+    monkeypatch.setattr(overview, "ROWS", 3)
+    for number in range(5):
+        await manager.create_queue(f"queue-{number}")
+    page = await browser.get("/m/main/")
+    assert "3 of 6 queues are shown. Filter by name to find the others." in page.text
+    assert "queue-1" in page.text
+    assert "queue-2" not in page.text
+    page = await browser.get("/m/main/", q="queue-4")
+    assert "queue-4" in page.text
+    assert "are shown" not in page.text
+
+
+def test_bundled_htmx_is_the_version_of_its_name_with_its_licence() -> None:
+    (script,) = VENDOR.glob("htmx-*.min.js")
+    (licence,) = VENDOR.glob("htmx-*.LICENSE")
+    version = re.search(r'version:"([^"]+)"', script.read_text())
+    assert version is not None
+    assert (script.name, licence.name) == (f"htmx-{version[1]}.min.js", f"htmx-{version[1]}.LICENSE")
+    assert licence.read_text().startswith("Zero-Clause BSD")
+    assert {each.name for each in VENDOR.iterdir()} == {script.name, licence.name}
+    base = VENDOR.parents[1] / "templates" / "base.html"
+    assert f"/static/vendor/{script.name}" in base.read_text()
