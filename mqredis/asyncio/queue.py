@@ -1,4 +1,4 @@
-"""An open queue."""
+"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``."""
 
 from __future__ import annotations
 

@@ -7,20 +7,13 @@ import argparse
 from mqredis import embedded
 from mqredis.cli import acl
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    command,
-    counted,
-    number,
-    open_manager,
-    with_pauses,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager, with_pauses
 from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
+from mqredis.cli.output import Output, counted
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
+from mqredis.cli.values import number
 from mqredis.drivers.net.urls import parse
 from mqredis.errors import InvalidArgument
 from mqredis.reports import Finding

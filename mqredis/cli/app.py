@@ -29,8 +29,9 @@ from mqredis.cli import (
     watch,
     work,
 )
-from mqredis.cli.common import Output, Parser, common_options
+from mqredis.cli.common import Parser, common_options
 from mqredis.cli.exits import EXITS, Exit, exit_of
+from mqredis.cli.output import Output
 from mqredis.errors import InvalidArgument, MqError, complaint
 
 # Each adds its subcommands with ``register(subparsers)``.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from mqredis.cli.common import Arguments, Output, Subparsers
+from mqredis.cli.common import Arguments, Subparsers
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output
 
 SHELLS = ("bash", "zsh", "fish")
 

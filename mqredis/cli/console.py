@@ -6,8 +6,10 @@ import ipaddress
 import os
 import sys
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, given_settings, port
+from mqredis.cli.common import Arguments, Subparsers, command, given_settings
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output
+from mqredis.cli.values import port
 from mqredis.errors import InvalidArgument
 from mqredis.settings import Settings
 

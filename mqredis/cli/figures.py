@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mqredis.cli.common import shown
+from mqredis.cli.output import shown
 
 
 def figure(name: str, value: Any) -> str:

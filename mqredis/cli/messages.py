@@ -11,21 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    amount,
-    chosen,
-    command,
-    existing,
-    lookup_id,
-    match_options,
-    open_manager,
-    wait_seconds,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
+from mqredis.cli.output import Output
+from mqredis.cli.values import amount, chosen, lookup_id, match_options, wait_seconds
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue

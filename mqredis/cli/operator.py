@@ -9,19 +9,11 @@ from functools import partial
 from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    chosen,
-    command,
-    counted,
-    lookup_id,
-    match_options,
-    open_manager,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output, counted
 from mqredis.cli.show import pages
+from mqredis.cli.values import chosen, lookup_id, match_options
 from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models.operator import BulkResult

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mqredis.cli.common import Output, common_options
+from mqredis.cli.common import common_options
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -9,23 +9,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    asked,
-    chosen,
-    command,
-    counted,
-    existing,
-    match_options,
-    number,
-    open_manager,
-    saying,
-    with_pauses,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, saying, with_pauses
 from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
+from mqredis.cli.output import Output, counted
+from mqredis.cli.values import asked, chosen, match_options, number
 from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.keys import ACTIONS
 from mqredis.models import Access, QueueProperties

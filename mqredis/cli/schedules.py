@@ -6,10 +6,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, saying
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager, saying
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import to_json
 from mqredis.cli.messages import message_fields, message_options
+from mqredis.cli.output import Output
 from mqredis.errors import ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 

@@ -6,8 +6,9 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, counted, given_settings
+from mqredis.cli.common import Arguments, Subparsers, command, given_settings
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output, counted
 from mqredis.drivers import deploy
 from mqredis.errors import AccessDenied
 from mqredis.operations.context import prepared

@@ -13,19 +13,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    chosen,
-    command,
-    match_options,
-    open_manager,
-    with_pauses,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager, with_pauses
 from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.form import hex_id, to_json
+from mqredis.cli.output import Output
+from mqredis.cli.values import chosen, match_options
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, wait_seconds
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.messages import show
+from mqredis.cli.output import Output
+from mqredis.cli.values import wait_seconds
 from mqredis.models import Access
 
 COLUMNS = ("topic", "queue", "selector")

@@ -11,22 +11,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import (
-    Arguments,
-    Output,
-    Subparsers,
-    amount,
-    asked,
-    chosen,
-    command,
-    counted,
-    existing,
-    match_options,
-    open_manager,
-)
+from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
+from mqredis.cli.output import Output, counted
+from mqredis.cli.values import amount, asked, chosen, match_options
 from mqredis.client import LockedMessage, Queue
 from mqredis.errors import InvalidArgument, IoTimeout, QueueNotFound
 from mqredis.keys import DEAD_LETTER

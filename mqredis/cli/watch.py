@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
+from mqredis.cli.output import Output
 from mqredis.client import QueueManager
 from mqredis.errors import QueueNotFound
 from mqredis.models import QueueStatistics

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from mqredis.cli.common import Arguments, Output, Subparsers, command, open_manager, port
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
+from mqredis.cli.output import Output
 from mqredis.cli.terminal import Formatter
+from mqredis.cli.values import port
 
 
 def register(subparsers: Subparsers) -> None:

@@ -29,7 +29,18 @@ from mqredis.models import (
 )
 from mqredis.models.header import MessageFields
 from mqredis.models.queue import QueueFields
-from mqredis.operations import failed, handle, manager, queue, redrive, request, shutdown, topics, transaction
+from mqredis.operations import (
+    failed,
+    handle,
+    manager,
+    queue,
+    redrive,
+    request,
+    shutdown,
+    statistics,
+    topics,
+    transaction,
+)
 from mqredis.operations.context import Context, handle_of
 from mqredis.operations.matching import Selection
 from mqredis.steps import Operation
@@ -135,7 +146,7 @@ class QueueManager(Inspection):
 
     def statistics(self, name: str) -> QueueStatistics:
         """Statistics of a queue: counts, ages, rates, warnings. Raises QueueNotFound."""
-        return self._run(redrive.statistics(self._context, name))
+        return self._run(statistics.statistics(self._context, name))
 
     def failed_messages(self) -> list[FailedMessages]:
         """How many messages each ``;poison`` and each queue of dead letters holds, with a warning if there are many."""

@@ -1,5 +1,5 @@
 # Generated from mqredis/asyncio/queue.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""An open queue."""
+"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``."""
 
 from __future__ import annotations
 

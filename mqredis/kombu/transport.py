@@ -1,4 +1,4 @@
-"""The transport: connections, and the delivery of messages to consumers."""
+"""The transport, which kombu and Celery load for ``mqredis://``: connections, and the delivery to consumers."""
 
 from __future__ import annotations
 

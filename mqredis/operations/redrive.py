@@ -1,4 +1,4 @@
-"""Sends dead letters and journal copies back to their queues; and the statistics of a queue."""
+"""Sends dead letters and journal copies back to their queues: ``QueueManager.redrive``."""
 
 from __future__ import annotations
 
@@ -6,37 +6,19 @@ from collections.abc import Callable
 
 from mqredis import keys
 from mqredis.commands import features
-from mqredis.commands import queues as queue_commands
 from mqredis.errors import InvalidArgument
-from mqredis.keys import path_of
-from mqredis.models import Access, Match, Message, QueueStatistics, Share
+from mqredis.models import Access, Match, Message, Share
 from mqredis.models.lookup_ids import format_id
-from mqredis.operations import checks, failed, matching, peek
+from mqredis.operations import checks, matching, peek
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.handle import close_handle, open_handle
 from mqredis.operations.matching import Selection
-from mqredis.operations.queue import info, serve
+from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
-from mqredis.steps import Steps, Wait, perform, procedure
+from mqredis.steps import Steps, Wait, procedure
 
 # The part of a lookup id that counts up.
 SEQUENCE = (1 << 56) - 1
-
-
-@procedure
-def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
-    """The statistics of a queue."""
-    path = path_of(name)
-    bound, reading = context.settings.failed_messages_warning, context.settings.read_only
-    if keys.is_system_queue(path) and not reading:
-        yield from perform(queue_commands.ensure(context.keys, (path,)))
-    found, sample_due = yield from perform(features.statistics(context.keys, path))
-    if found.overdue and not reading:
-        yield from serve(context, path)
-        found, sample_due = yield from perform(features.statistics(context.keys, path))
-    if sample_due and not reading:
-        yield from perform(features.sample(context.keys, path))
-    return failed.with_warning(found, bound)
 
 
 @procedure
@@ -61,7 +43,9 @@ def redrive(
         yield from info(context, target)
     handle = yield from open_handle(context, source, Access.RECEIVE, Share.DENY_NONE)
     try:
-        went = yield from _redrive(handle, where, target, most, pace, match, selector)
+        went = yield from _redrive(
+            handle, where=where, target=target, most=most, pace=pace, match=match, selector=selector
+        )
     except GeneratorExit:
         raise
     except BaseException:
@@ -73,6 +57,7 @@ def redrive(
 
 def _redrive(
     handle: Handle,
+    *,
     where: Callable[[Message], bool] | None,
     target: str,
     most: int | None,
@@ -80,9 +65,11 @@ def _redrive(
     match: Match | None,
     selector: Selection,
 ) -> Steps[int]:
-    # A peek finds the messages by match and selector, and redrive.lua takes those that are still available. Messages
-    # never change, so each of them still matches. A paced redrive goes a tenth of a second at a time, at least one
-    # message.
+    """Send at most ``most`` messages to ``target`` ("": where they came from), ``pace`` of them in a second.
+
+    A peek finds the messages by match and selector, and redrive.lua takes those that are still available. Messages
+    never change, so each of them still matches. With ``pace`` one call sends what a tenth of a second allows.
+    """
     batch = peek.PAGE if pace is None else max(1, min(peek.PAGE, int(pace / 10)))
     clock = handle.context.clock
     start = clock()

@@ -1,4 +1,7 @@
-"""Spans and metrics of one call or one handler, by the semantic conventions for messaging."""
+"""Spans and metrics of one call or one handler, by the semantic conventions for messaging.
+
+``patches`` has the calls of clients and the handlers of workers recorded; ``process`` is for readers of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate limit of a consumer."""
+"""The rate limit of a consumer, which its loops ask before they read (``mqredis.worker.run``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One run of a worker in one process: starts its threads and its event loop, and shuts them down."""
+"""One run of a worker in one process: starts its threads and its event loop, and shuts them down.
+
+``Worker.run`` makes a ``Running``. The loops, the heartbeat and the scheduler use it from their threads.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ log = logging.getLogger("mqredis.worker")
 # Seconds that a read waits if readers cannot be notified, so that health checks see that the worker lives. If readers
 # can be notified, the driver's poll for all waits shows it.
 POLL_READ_SECONDS = 5.0
+# The longest pause in seconds between two tries to read after errors of the broker; the first one lasts 0.1.
 _PAUSE_MAX = 5.0
 # Seconds between two checks whether a pause that an operator has set is over.
 _PAUSED_SECONDS = 0.2

@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
+from mqredis.commands.replies import OK
 from mqredis.drivers.session import Core, Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.steps import Call, Reply
@@ -40,10 +41,12 @@ def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) ->
     # The notification may be meant for an earlier wait, or for an earlier use of this slot.
     if addressee != (run.slot.name, run.slot.last + 1, call.keys.keys[MESSAGE_SCRIPT_PARTS]):
         return None
-    # The history was right when the notification came. Other calls of this process may have been answered since. And
-    # the nodes of a cluster pass notifications on.
-    reply = core.accept(
-        [0, incarnation, fence, fence, deadline, now, b"0", lookup_id, b"1 0 0 0", record], 0, False
-    )
+    # As lua/receive.lua answers a lock of one message: the fence is the history number, no earlier lock was lost, and
+    # the state is that of a first delivery.
+    history, lost, state = fence, b"0", b"1 0 0 0"
+    made = [OK, incarnation, history, fence, deadline, now, lost, lookup_id, state, record]
+    # The history was right when the notification came. It is not compared: other calls of this process may have been
+    # answered since, and the nodes of a cluster pass notifications on.
+    reply = core.accept(made, 0, remember=False)
     run.slot.last += 1
     return reply

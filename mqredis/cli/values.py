@@ -1,0 +1,93 @@
+"""Types of options that several commands have, and the options that choose messages."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from typing import Any
+
+from mqredis.models import Match
+from mqredis.models.text import identifier_of
+
+
+def match_options(parser: argparse.ArgumentParser) -> None:
+    """Options that choose messages."""
+    group = parser.add_argument_group("which messages")
+    for name in ("message", "correlation", "group"):
+        group.add_argument(
+            f"--{name}-id", metavar="ID", help=f"only this {name} id; 0x... gives bytes in hex"
+        )
+    group.add_argument(
+        "--selector", metavar="TEXT", help="only messages for which this is true: region = 'EU'"
+    )
+
+
+def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
+    """``match=`` and ``selector=`` of a read, from the options; nothing if none was given."""
+    ids: dict[str, Any] = {
+        name: identifier_of(getattr(arguments, name))
+        for name in ("message_id", "correlation_id", "group_id")
+        if getattr(arguments, name, None)
+    }
+    how: dict[str, Any] = {"match": Match(**ids)} if ids else {}
+    if arguments.selector:
+        how["selector"] = arguments.selector
+    return how
+
+
+def asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The values of ``match_options``, for the log of actions."""
+    names = ("message_id", "correlation_id", "group_id", "selector")
+    return {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+
+
+def lookup_id(text: str) -> int:
+    """A lookup id from an option: decimal, or hex with 0x in front (as all commands print it)."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a lookup id") from None
+    if not 0 <= value < 1 << 64:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a lookup id")
+    return value
+
+
+def amount(text: str) -> int:
+    """How many, from an option: 0 or more."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is less than 0")
+    return value
+
+
+def port(text: str) -> int:
+    """A port from an option: 0 to 65535; 0 is any free one."""
+    value = amount(text)
+    if value > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a port: ports go from 0 to 65535")
+    return value
+
+
+def wait_seconds(text: str) -> float:
+    """The longest time to wait, from an option: 0 or more seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time of 0 or more seconds")
+    return value
+
+
+def number(text: str) -> int | float | str:
+    """A number from an option, or "none" for no limit."""
+    if text.lower() == "none":
+        return "none"
+    try:
+        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is neither a number nor 'none'") from None

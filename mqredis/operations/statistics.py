@@ -1,0 +1,29 @@
+"""The statistics of a queue: ``QueueManager.statistics``."""
+
+from __future__ import annotations
+
+from mqredis import keys
+from mqredis.commands import features
+from mqredis.commands import queues as queue_commands
+from mqredis.keys import path_of
+from mqredis.models import QueueStatistics
+from mqredis.operations import failed
+from mqredis.operations.context import Context
+from mqredis.operations.queue import serve
+from mqredis.steps import Steps, perform, procedure
+
+
+@procedure
+def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
+    """The statistics of a queue."""
+    path = path_of(name)
+    bound, reading = context.settings.failed_messages_warning, context.settings.read_only
+    if keys.is_system_queue(path) and not reading:
+        yield from perform(queue_commands.ensure(context.keys, (path,)))
+    found, sample_due = yield from perform(features.statistics(context.keys, path))
+    if found.overdue and not reading:
+        yield from serve(context, path)
+        found, sample_due = yield from perform(features.statistics(context.keys, path))
+    if sample_due and not reading:
+        yield from perform(features.sample(context.keys, path))
+    return failed.with_warning(found, bound)
