@@ -71,6 +71,7 @@ function publish.plan(stage)
     local batch, _, used = publish.read(stage, from, publish.page)
     from = from + used
     for n, wants in pairs(batch.wants or {}) do
+      if wants.late and enqueue.is_late(batch.records[n]) then return status.ENQUEUE_TIMED_OUT end
       local key = wants.dedup and record.field(batch.records[n], "dedup_key")
       if key and part.keys[key] then return status.DUPLICATE end
       if key then part.keys[key] = true end

@@ -12,7 +12,7 @@ from mqredis.commands.address import Address
 from mqredis.commands.read import Found
 from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.commands.waiting import Waiter
-from mqredis.errors import ClaimLost
+from mqredis.errors import ClaimLost, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import ClaimInfo, ClaimState
 from mqredis.models.lookup_ids import split_ids
@@ -302,7 +302,7 @@ def publish(
     stages: Sequence[Stage],
     beside: Sequence[str] = (),
 ) -> Call[Published]:
-    """Publish a batch, or continue with it."""
+    """Publish a batch, or continue with it. Raises QueueNotAvailable if a queue of it was deleted."""
 
     def parse(status: int, payload: Payload) -> Published:
         if status == Status.KEYS_CHANGED:
@@ -311,6 +311,12 @@ def publish(
             names, queues = text(payload[2]).split(","), text(payload[3]).split(",")
             pending = tuple(Stage(n, keys.decode(q)) for n, q in zip(names, queues, strict=True))
             return Published(pending_batch=number(payload[1]), pending=pending)
+        if status == Status.QUEUE_NOT_AVAILABLE:
+            raise error_for(
+                status,
+                f"publication {sink!r} writes to {', '.join(paths)}, and a queue of these was deleted: create it again "
+                f"and repeat the call, or discard the rest with mqredis.spark.withdraw(manager, {sink!r})",
+            )
         if status != Status.CONTINUE:
             _check(status, payload)
         return Published(number(payload[0]), status == Status.CONTINUE)

@@ -25,12 +25,14 @@ ROWS = 450
 NAMED: dict[str, Any] = {"txnAppId": "load", "txnVersion": "1"}
 
 
-def write(options: dict[str, str], rows: int = ROWS, **more: str) -> None:
-    """A batch write, without a session."""
+def write(
+    options: dict[str, str], rows: int = ROWS, columns: dict[str, list[Any]] | None = None, **more: str
+) -> None:
+    """A batch write, without a session. ``columns``: of the rows, beside their bodies."""
     given = parsing.parse({**options, "queue": "target", "atomicPublishLimit": "100", **more})
     writer = BatchWriter(given)
-    bodies = [b"%d" % n for n in range(rows)]
-    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict({"body": bodies})]))])
+    values = {"body": [b"%d" % n for n in range(rows)], **(columns or {})}
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict(values)]))])
 
 
 @pytest.fixture
@@ -41,11 +43,11 @@ def broken_off(qm: mqredis.QueueManager, options: dict[str, str], monkeypatch: p
         if place == "mid-publish":
             raise RuntimeError("the driver is gone")
 
-    def make(**more: str) -> None:
+    def make(columns: dict[str, list[Any]] | None = None, **more: str) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(sink, "kill_point", dies)
             with pytest.raises(RuntimeError, match="the driver is gone"):
-                write(options, ROWS, **more)
+                write(options, ROWS, columns, **more)
 
     qm.create_queue("target")
     monkeypatch.setattr("mqredis.operations.publications.ABANDONED_SECONDS", -10.0)
@@ -170,6 +172,59 @@ def test_publication_expires_with_its_stage(qm, options, broken_off, redis_serve
     assert len(bodies(qm)) == 201
     assert withdraw(qm, "app-load") == 0
     assert publications(qm) == []
+
+
+def test_rest_is_published_if_the_queue_of_its_dead_letters_was_deleted(qm, options, broken_off):
+    expired = ROWS - 200
+    columns: dict[str, list[Any]] = {
+        "time_to_be_received": [1000.0] * ROWS,
+        "sent_seconds_ago": [0.0] * 200 + [2000.0] * expired,
+        "journal": [1] * ROWS,  # a dead letter of each message that expires
+        "dead_letter_queue": ["dead"] * ROWS,
+    }
+    qm.create_queue("dead")
+    broken_off(columns, **NAMED)
+    qm.delete_queue("dead")
+    write(options, ROWS, columns, **NAMED)
+    assert bodies(qm) == list(range(200))
+    assert publications(qm) == []
+    assert "dead" not in {info.name for info in qm.queues()}
+    assert qm.doctor().findings == ()
+
+
+def test_publication_to_a_deleted_queue_says_what_to_do(qm, options, broken_off):
+    broken_off(**NAMED)
+    qm.delete_queue("target")
+    with pytest.raises(mqredis.QueueNotAvailable, match=r"'app-load' writes to target, .*withdraw\(manager"):
+        recover(qm, "app-load")
+    qm.create_queue("target")
+    assert recover(qm, "app-load") == ROWS - 100
+    assert bodies(qm) == list(range(100, ROWS))
+
+
+def test_unit_whose_last_message_is_left_out_has_no_message_marked_as_last(qm, options, broken_off):
+    qm.delete_queue("target")
+    qm.create_queue("target", transactional=True)
+    columns = {"dedup_key": [f"key {n}" for n in range(ROWS)]}
+    broken_off(columns, **NAMED)
+    with qm.transaction() as transaction:
+        qm.open("target").send(b"-1", dedup_key=f"key {ROWS - 1}", transaction=transaction)
+    write(options, ROWS, columns, **NAMED)
+    found = [*qm.open("target").browse()]
+    assert sorted(int(each.body) for each in found) == [*range(-1, ROWS - 1)]
+    assert [int(each.body) for each in found if each.first_in_transaction] == [0, -1]
+    assert [int(each.body) for each in found if each.last_in_transaction] == [-1]
+
+
+def test_unit_with_a_message_that_is_late_is_refused_as_a_whole(qm, options):
+    qm.create_queue("target")
+    columns = {"time_to_reach_queue": [5.0] * ROWS, "sent_seconds_ago": [0.0] * (ROWS - 1) + [9.0]}
+    with pytest.raises(Exception, match="time to reach the queue had passed"):
+        write(options, ROWS, columns)
+    assert bodies(qm) == []
+    assert publications(qm) == []
+    write(options, ROWS, {**columns, "sent_seconds_ago": [5.0] * ROWS})
+    assert bodies(qm) == list(range(ROWS))
 
 
 def test_publication_of_a_stream_does_not_expire(qm, options, redis_server, monkeypatch):
