@@ -38,6 +38,7 @@ TRIGGER = 100_000
 READ_WARM, STREAM_WARM = 4, 3
 COLUMNS = "lookup_id BIGINT, queue STRING, label STRING, body BINARY, priority INT"
 READ, MANY = "batch read, five columns", "batch read, five columns, minPartitions=16"
+IDLE_MANY = "API ceiling, read, minPartitions=16"
 WRITE, KEYED = "DataFrame to queue", "DataFrame to queue, priority and correlation id"
 STREAM = "queue to Parquet, exactly once"
 # The same work by the plain source.
@@ -54,10 +55,11 @@ GOALS = (
     (KEYED, PLAIN[KEYED], 1.2),
     (STREAM, PLAIN[STREAM], 1.2),
     (MANY, READ, 1 / 1.5),
+    (IDLE_MANY, "API ceiling, read", 1 / 1.5),  # what of that is Spark's own
 )
 
 
-def idle_source(rows: int) -> Any:
+def idle_source(name: str, rows: int, partitions: int) -> Any:
     """A source and a sink that do nothing: the price of the API. A closure, so that workers get it by value."""
     import pyarrow as pa
     from pyspark.sql.datasource import (
@@ -102,10 +104,10 @@ def idle_source(rows: int) -> Any:
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
-            return [InputPartition(n) for n in range(2)]
+            return [InputPartition(n) for n in range(partitions)]
 
         def read(self, partition: Any) -> Iterator[Any]:  # noqa: ARG002
-            return batches(rows // 2)
+            return batches(rows // partitions)
 
     class Writer(DataSourceArrowWriter):
         def write(self, iterator: Any) -> Any:
@@ -116,7 +118,7 @@ def idle_source(rows: int) -> Any:
     class Done(WriterCommitMessage):
         pass
 
-    return spark_plain.data_source("idle", Reader, StreamReader, Writer)
+    return spark_plain.data_source(name, Reader, StreamReader, Writer)
 
 
 @dataclass
@@ -161,7 +163,8 @@ class Bench:
             "concat('order-', id) AS correlation_id",
         )
         self.input.persist().count()
-        spark.dataSource.register(idle_source(rows))
+        spark.dataSource.register(idle_source("idle", rows, 2))
+        spark.dataSource.register(idle_source("idle16", rows, 16))
         spark.dataSource.register(spark_plain.source(server.url, TRIGGER))
 
     def empty(self) -> None:
@@ -236,6 +239,7 @@ class Bench:
         return self.turns(
             {
                 "API ceiling, read": lambda: self.noop(spark.read.format("idle").load()),
+                IDLE_MANY: lambda: self.noop(spark.read.format("idle16").load()),
                 READ: lambda: read(COLUMNS),
                 PLAIN[READ]: lambda: self.noop(spark.read.format("plain").load()),
                 MANY: lambda: read(COLUMNS, minPartitions=16),
@@ -316,7 +320,7 @@ def ceiling_of(name: str) -> str:
     if "to Parquet" in name:
         return "API ceiling, stream to Parquet"
     if "to queue" not in name and "write" not in name:
-        return "API ceiling, read"
+        return IDLE_MANY if name == MANY else "API ceiling, read"
     return "API ceiling, write" + (", priority and correlation id" if "priority" in name else "")
 
 
