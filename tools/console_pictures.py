@@ -114,14 +114,15 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
         ann.redrive("bookings;poison", limit=2)
         (left,) = queues["gates"].receive_many(1, 0)
         manager.update_queue("catering", put_inhibited=True)
-        unit = stack.enter_context(manager.transaction())
+        unit = stack.enter_context(manager.transaction(lease=10 * MINUTE))
         queues["ledger"].send("a fare", transaction=unit)
         locks = queues["departures"].lock_many(6, timeout=0, lease=10 * MINUTE)
         poison = stack.enter_context(manager.open("bookings;poison")).peek(timeout=0).lookup_id
         yield {
             "overview": "/",
             "queue": "/queue?name=departures",
-            "messages": "/messages?queue=departures&selector=carrier+%3D+%27UA%27+AND+delay+%3E+60",
+            "messages": "/messages?queue=departures&selector=carrier+%3D+%27UA%27+AND+delay+%3E+60"
+            "&columns=priority,arrived_at,prop:carrier,prop:delay,prop:route,correlation_id,size",
             "message": f"/message?queue=bookings%3Bpoison&id={poison}",
             "failures": "/failures",
             "in-flight": "/in-flight",

@@ -54,6 +54,8 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return "0 s" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
     rest = round(seconds)
+    if rest >= 600:
+        rest = round(rest / 60) * 60  # 59 min 40 s are an hour
     at = next(at for at, (length, _) in enumerate(UNITS) if rest >= length)
     length, unit = UNITS[at]
     if rest >= 10 * length or at == len(UNITS) - 1:

@@ -158,6 +158,7 @@ def test_interval_is_shown_exactly(seconds: float, text: str) -> None:
         (59.7, "1 min"),
         (90.0, "1 min 30 s"),
         (629.0, "10 min"),
+        (3579.4, "1 h"),
         (3599.9, "1 h"),
         (5000.0, "1 h 23 min"),
         (129_600.0, "1 d 12 h"),

@@ -138,7 +138,16 @@ async def message(visit: Visit) -> Response:
 
 def _fields(found: Message) -> dict[str, Any]:
     """The fields that are not at their default, without those that the page shows elsewhere."""
-    elsewhere = {"lookup_id", "queue", "body", "properties", "message_id", "correlation_id", "group_id"}
+    elsewhere = {
+        "lookup_id",
+        "queue",
+        "body",
+        "properties",
+        "message_id",
+        "correlation_id",
+        "group_id",
+        "reason",
+    }
     return {
         name: getattr(found, name)
         for name, default in Message.FIELDS.items()
