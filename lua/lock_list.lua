@@ -56,7 +56,8 @@ for n = 1, size do
   local lock = found[n]
   local state = not lock.fence and redis.call("HGET", q.states, lock.id)
   local st = state and message_state.parse(state)
-    or { deliveries = 1, uncounted = 0, kind = "L", owner = lock.slot or "-", fence = lock.fence or "0" }
+    or { deliveries = 1, uncounted = 0, kind = message_state.by_reader, owner = lock.slot or "-",
+      fence = lock.fence or "0" }
   local session, at = string.match(st.owner, "^(%d+)%.%d+$"), #reply
   if not message_state.is_reader_lock(st) then
     session = units[st.owner]

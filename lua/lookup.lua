@@ -117,10 +117,10 @@ if mode == "lock" then
   context.mark_changed()
   reply[4] = string.format("%.0f", context.history)
   reply[5] = string.format("%.0f", context.now + tonumber(grant))
-  position.lock_entries(q, entries, "L" .. visible, ARGV[1], reply[4], reply[5])
+  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], reply[4], reply[5])
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
-  position.lock_entries(q, entries, "R" .. visible, t.id, t.fence, t.deadline)
+  position.lock_entries(q, entries, message_state.received .. visible, t.id, t.fence, t.deadline)
   tx.add(t, q, tx.received, ids)
 end
 message.all(q, reply, entries)

@@ -22,6 +22,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
+--- require "core/message_state"
 --- require "core/position"
 --- require "core/seek"
 --- require lazy "transactions/tx"
@@ -70,7 +71,7 @@ if not redis.call("ZSCORE", q.available, e.lid) then return finish(status.MESSAG
 
 -- apply ------------------------------------------------------------------------------------------
 if t then
-  position.lock_entries(q, { e }, "M", t.id, t.fence, t.deadline)
+  position.lock_entries(q, { e }, message_state.moved, t.id, t.fence, t.deadline)
   tx.add(t, q, tx.moved, { e.lid }, queue.name(target))
 else
   transfer.move(q, target, { e })

@@ -32,6 +32,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/message"
+--- require "core/message_state"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/seek"
@@ -153,10 +154,10 @@ if waits then waiters.drop(q, waiter, match) end
 context.mark_changed()
 local kind, fence, deadline = "", "", ""
 if mode == "lock" then
-  kind, owner = "L", ARGV[1]
+  kind, owner = message_state.by_reader, ARGV[1]
   fence, deadline = context.history_text, string.format("%d", context.now + grant)
 elseif t then
-  kind, owner, fence, deadline = "R", t.id, t.fence, t.deadline
+  kind, owner, fence, deadline = message_state.received, t.id, t.fence, t.deadline
 end
 reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end

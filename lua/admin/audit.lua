@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "matching/index"
+--- require "core/message_state"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
@@ -257,7 +258,7 @@ function audit.packed(q, lid, size)
     local page = pages[high]
     page.text = page.text or claim_pages.text(q, page.list, page.k)
     if claim_pages.has(page.text, lid) then
-      return claim.score(page.list.number), claim_pages.state(page.list, "CN", size)
+      return claim.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
     end
     high = high - 1
   end

@@ -44,7 +44,7 @@ function sweep.mark_locked(q)
   claim_pages.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     if tonumber(list.seq) > sweep.committed(q, list.owner, committed) then
-      claim_pages.unpack_all(q, list, "CP")
+      claim_pages.unpack_all(q, list, message_state.purged_claim)
     end
   end
 end
@@ -177,6 +177,6 @@ function sweep.unpack_page(q)
   claim_pages.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     local lowest = claim_pages.lowest(q, list)
-    if lowest then return claim_pages.unpack(q, list, lowest, "CN") end
+    if lowest then return claim_pages.unpack(q, list, lowest, message_state.plain_claim) end
   end
 end

@@ -279,8 +279,8 @@ function claim_pages.lowest(q, list, below)
   return lowest
 end
 
--- Turns a packed page into a loose one. `kind`: that of the states (core/message_state), "CN", or "CP" if the queue is being
--- purged.
+-- Turns a packed page into a loose one. `kind`: that of the states, message_state.plain_claim or, if the queue is
+-- being purged, message_state.purged_claim.
 function claim_pages.unpack(q, list, k, kind)
   local field, states = claim_pages.page_field(list, k), { nil, nil }
   local ids = claim_pages.split(claim_pages.text(q, list, k))
@@ -311,7 +311,7 @@ function claim_pages.front(q, number, count)
     local ids = redis.call("ZRANGEBYSCORE", q.locked, score, score, "LIMIT", 0, count)
     local lower = claim_pages.lowest(q, list, ids[count])
     if not lower then return ids end
-    claim_pages.unpack(q, list, lower, "CN")
+    claim_pages.unpack(q, list, lower, message_state.plain_claim)
   end
 end
 

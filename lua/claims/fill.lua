@@ -180,17 +180,17 @@ end
 -- something. Returns true if no message of the page needs a state.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
-  local owner, seq = c.owner, string.format("%d", c.seq)
-  local asking = records and position.depart(q, ids, records, "C", owner)
+  local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim
+  local asking = records and position.depart(q, ids, records, message_state.claimed, owner)
   for n = 1, (records or page.states) and #ids or 0 do
     local e, state = page.entries[n], page.states and page.states[n]
-    local kind = asking and asking[n] and "C" or "CN"
+    local kind = asking and asking[n] and message_state.claimed or plain_claim
     if state then
       texts[n] = message_state.again(state, kind, owner, seq)
     elseif e then
       texts[n] = message_state.first(position.size(q, e), kind, owner, seq)
     end
-    packed = packed and not state and kind == "CN"
+    packed = packed and not state and kind == plain_claim
   end
   if page.first then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
   return packed
@@ -202,7 +202,7 @@ function fill.states_of(c, page, texts)
   for n = 1, #page.ids do
     local size = page.sizes and page.sizes[n] or #page.records[n]
     found[n * 2 - 1] = page.ids[n]
-    found[n * 2] = texts[n] or message_state.first(size, "CN", owner, seq)
+    found[n * 2] = texts[n] or message_state.first(size, message_state.plain_claim, owner, seq)
   end
   return found
 end

@@ -113,7 +113,8 @@ function enqueue.hold(q, ids, batch, transaction)
   local states, larges = { nil, nil }, batch.larges
   for n = 1, #ids do
     local rec, large = batch.records[n], larges and larges[n]
-    local size, kind = large and #rec + #large or #rec, record.free[string.byte(rec, 14)] and "SN" or "S"
+    local size, kind = large and #rec + #large or #rec, record.free[string.byte(rec, 14)] and message_state.plain_send
+      or message_state.sent
     states[n * 2 - 1], states[n * 2] = ids[n], message_state.first(size, kind, transaction.id, transaction.fence)
   end
   store.lock(q, ids, states, transaction.deadline)

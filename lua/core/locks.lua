@@ -97,7 +97,7 @@ function locks.expand(q)
     if fence then
       local last = #leases
       leases[last + 1], leases[last + 2] = deadline, id
-      states[last + 1], states[last + 2] = id, message_state.first(size, "LN", slot, fence)
+      states[last + 1], states[last + 2] = id, message_state.first(size, message_state.plain_reader, slot, fence)
     else
       locks.unpack(q, entry, redis.call("HGET", KEYS[1], "lock:" .. entry))
     end
@@ -115,11 +115,12 @@ function locks.unpack(q, fence, text)
   local deadline, size, slot, joined = string.match(text or "", "^(%d+) %d+ (%d+) (%S+) (%x+)$")
   if not joined then return false end
   local leases, states, ids = { nil, nil }, { nil, nil }, locks.ids(joined)
-  local state = size ~= "0" and message_state.first(size, "LN", slot, fence)
+  local state = size ~= "0" and message_state.first(size, message_state.plain_reader, slot, fence)
   for n = 1, #ids do
     local id = ids[n]
     leases[n * 2 - 1], leases[n * 2], states[n * 2 - 1] = deadline, id, id
-    states[n * 2] = state or message_state.first(redis.call("HSTRLEN", q.records, id), "LN", slot, fence)
+    states[n * 2] = state
+      or message_state.first(redis.call("HSTRLEN", q.records, id), message_state.plain_reader, slot, fence)
   end
   chunked.scores(q.locked, leases)
   chunked.fields(q.states, states)

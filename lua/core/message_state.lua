@@ -1,16 +1,24 @@
---- used by admin/rewrite, admin/sweep, claims/claim_pages, claims/drain, claims/fill, core/enqueue and others
+--- used by admin/audit, admin/rewrite, admin/sweep, claims/claim_pages, claims/drain, claims/fill and others
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
 -- is kept in the queue's header (core/locks), and keeps it when it comes back. In Python mqredis/codec/states.py names the
 -- kinds, and mqredis/operations/doctor/stored.py reads the text.
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
---   kind   - not locked; L locked by a reader, R received, S sent or M moved in a transaction, C claimed by a pipeline;
---          then V visible to peeks, N its end needs no look at what the record asks for, P purge pending
+--   kind   a letter: by whom the message is locked, "-" if it is not locked; then letters of flags. Both are named below
 --   owner  the reader's slot, the transaction's id or the claim's owner; "-" if not locked
 --   fence  the number of the call that locked it; 0 if not locked
 --   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
-local message_state = {}
+--
+-- by_reader to claimed: locked by a reader outside of a transaction; received from the queue, sent to it, or moved to
+-- another one in a transaction; claimed by a pipeline (claims/claim). visible, plain, purged: flags. Peeks see the message;
+-- its end needs no look at what the record asks for; the queue was purged. plain_reader, plain_send, plain_claim,
+-- purged_claim: kinds with a flag that are used often.
+local message_state = {
+  by_reader = "L", received = "R", sent = "S", moved = "M", claimed = "C",
+  visible = "V", plain = "N", purged = "P",
+  plain_reader = "LN", plain_send = "SN", plain_claim = "CN", purged_claim = "CP",
+}
 
 -- Returns a state as a table with the parts of its text as fields.
 function message_state.parse(text)
@@ -26,12 +34,12 @@ end
 
 -- Is the message locked by a reader outside a transaction?
 function message_state.is_reader_lock(st)
-  return string.sub(st.kind, 1, 1) == "L"
+  return string.sub(st.kind, 1, 1) == message_state.by_reader
 end
 
 -- Was the message received in a transaction that is open?
 function message_state.is_received(st)
-  return string.sub(st.kind, 1, 1) == "R"
+  return string.sub(st.kind, 1, 1) == message_state.received
 end
 
 -- Is the message locked by a reader, in a transaction or not?
@@ -46,27 +54,27 @@ end
 
 -- Was the message sent in a transaction that is open?
 function message_state.is_sent(st)
-  return string.sub(st.kind, 1, 1) == "S"
+  return string.sub(st.kind, 1, 1) == message_state.sent
 end
 
 -- Is the message claimed by a pipeline (claims/claim)?
 function message_state.is_claimed(st)
-  return string.sub(st.kind, 1, 1) == "C"
+  return string.sub(st.kind, 1, 1) == message_state.claimed
 end
 
 -- Was the queue purged while the message was locked? It goes when its lock ends.
 function message_state.is_purged(st)
-  return string.find(st.kind, "P", 2, true) ~= nil
+  return string.find(st.kind, message_state.purged, 2, true) ~= nil
 end
 
 -- May peeks see the message although it is locked?
 function message_state.is_visible(st)
-  return string.find(st.kind, "V", 2, true) ~= nil
+  return string.find(st.kind, message_state.visible, 2, true) ~= nil
 end
 
 -- Marks a locked message as purged: no peek sees it any more, and its end needs a look at it.
 function message_state.purge(st)
-  st.kind = string.sub(st.kind, 1, 1) .. "P"
+  st.kind = string.sub(st.kind, 1, 1) .. message_state.purged
 end
 
 -- Takes the lock out of a state.
@@ -113,7 +121,7 @@ end
 -- is no delivery.
 function message_state.first(size, kind, owner, fence)
   local letter = string.sub(kind, 1, 1)
-  local delivered = (letter == "S" or letter == "M") and "0 0 0 0 " or "1 0 0 0 "
+  local delivered = (letter == message_state.sent or letter == message_state.moved) and "0 0 0 0 " or "1 0 0 0 "
   return delivered .. string.format("%d ", size) .. kind .. " " .. owner .. " " .. fence
 end
 
@@ -130,10 +138,10 @@ function message_state.plain_lock(text, fence)
   return granted == fence and size
 end
 
--- Returns with what the text of a message ends that is locked in this way, and whose end needs no look at its record. `letter`: the
--- first one of the kind.
+-- Returns with what the text of a message ends that is locked in this way, and whose end needs no look at its record.
+-- `letter`: the first one of the kind.
 function message_state.plain_end(letter, owner, fence)
-  return letter .. "N " .. owner .. " " .. fence
+  return letter .. message_state.plain .. " " .. owner .. " " .. fence
 end
 
 -- Returns the size in bytes.

@@ -238,7 +238,8 @@ function position.depart(q, ids, recs, kind, owner)
   if special then
     features.load()
     local letter = string.sub(kind, 1, 1)
-    local wants = features.lock(q, ids, recs, special, letter == "L" and owner or letter ~= "M" and ARGV[1])
+    local wants = features.lock(q, ids, recs, special, letter == message_state.by_reader and owner
+      or letter ~= message_state.moved and ARGV[1])
     for k = 1, #special do
       if not wants[special[k]].plain_end then
         asking = asking or {}
@@ -268,12 +269,12 @@ function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
     bytes = bytes + size
     old = old or states[n]
   end
-  if string.find(kind, "V", 1, true) then
+  if string.find(kind, message_state.visible, 1, true) then
     for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
   end
   store.withdraw(q, ids)
   context.mark_changed()
-  if kind == "L" and not asking and not old then
+  if kind == message_state.by_reader and not asking and not old then
     locks.load()
     if locks.take(q, ids, bytes, each, owner, fence, deadline) then return "1 0 0 0" end
   end
@@ -285,11 +286,11 @@ end
 -- Returns the states of messages that get locked, as pairs, and what readers are shown of them, as a list.
 function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
   local pairs, told, made = { nil, nil }, { nil }, {}
-  local delivered = kind ~= "M"
+  local delivered = kind ~= message_state.moved
   local first = delivered and "1 0 0 0" or "0 0 0 0"
   for n = 1, #ids do
     local st, rec, plain = states[n], recs[n], not (asking and asking[n])
-    local kept = plain and kind .. "N" or kind
+    local kept = plain and kind .. message_state.plain or kind
     pairs[n * 2 - 1] = ids[n]
     if st then
       if delivered then st.deliveries = st.deliveries + 1 end

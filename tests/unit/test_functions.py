@@ -51,6 +51,28 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(LUA)).removesuffix(".lua") for path in LUA.rglob("*/*.lua"))
 
 
+def fields_of(module: str, code: str) -> set[str]:
+    """The fields that the table of a module has when it is loaded, without those of the tables inside it."""
+    word = module.rpartition("/")[2]
+    fields = set(re.findall(rf"^{word}\.([a-z_]+) = ", code, re.MULTILINE))
+    table = re.search(rf"^local {word} = \{{(.*?\}})$", code, re.MULTILINE | re.DOTALL)
+    if table is None:
+        return fields
+    text = re.sub(r'"[^"]*"', "", table[1])
+    while (flat := re.sub(r"\{[^{}]*\}", "", text)) != text:
+        text = flat
+    return fields | set(re.findall(r"\b([a-z_]+) = ", text))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_no_function_replaces_a_field_of_its_module(module: str) -> None:
+    code = code_of(module)
+    names = sorted(fields_of(module, code)) + re.findall(
+        r"^function [a-z_]+\.([a-z_]+)\(", code, re.MULTILINE
+    )
+    assert [name for name in names if names.count(name) > 1] == []
+
+
 @pytest.mark.parametrize("module", modules())
 def test_only_listed_modules_keep_state(module: str) -> None:
     """A function library keeps the tables of its modules from call to call."""
