@@ -10,10 +10,13 @@
 --   fence  the number of the call that locked it; 0 if not locked
 --   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
 --
--- by_reader to claimed: locked by a reader outside of a transaction; received from the queue, sent to it, or moved to
--- another one in a transaction; claimed by a pipeline (claims/claim). visible, plain, purged: flags. Peeks see the message;
--- its end needs no look at what the record asks for; the queue was purged. plain_reader, plain_send, plain_claim,
--- purged_claim: kinds with a flag that are used often.
+--   by_reader             letter: locked by a reader outside of a transaction
+--   received, sent, moved   letters: received from the queue, sent to it, or moved to another one, in an open transaction
+--   claimed               letter: claimed by a pipeline (claims/claim)
+--   visible               flag: peeks see the message although it is locked
+--   plain                 flag: its end needs no look at what the record asks for
+--   purged                flag: the queue was purged, so that the message goes when its lock ends
+--   plain_reader, plain_send, plain_claim, purged_claim   kinds of a letter and a flag
 local message_state = {
   by_reader = "L", received = "R", sent = "S", moved = "M", claimed = "C",
   visible = "V", plain = "N", purged = "P",
