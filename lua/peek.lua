@@ -33,8 +33,8 @@
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 --- require lazy "matching/search"
-local generation, count, at, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
-local member, ticket, match = ARGV[7], ARGV[8], ARGV[9]
+local generation, count, cursor_text, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
+local member, ticket, filter_text = ARGV[7], ARGV[8], ARGV[9]
 local waits = member ~= ""
 local reply = context.open(waits)
 if reply then return reply end
@@ -45,12 +45,14 @@ timers.serve(q)
 
 if context.missing then return waiters.finish(q, context.missing) end
 if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
-local cursor, from = string.sub(at, 1, 1), string.sub(at, 2)
-if cursor == "U" and step == "next" and ticket == "" then return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION) end
+local cursor_kind, search_from = string.sub(cursor_text, 1, 1), string.sub(cursor_text, 2)
+if cursor_kind == "U" and step == "next" and ticket == "" then
+  return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION)
+end
 reply = { status.OK, "", 0, context.now }
 
-local waiter, entries = waiter_text.member(member, match), {}
-local hint, place
+local waiter, entries = waiter_text.member(member, filter_text), {}
+local notified_id, continue_from
 if waits then
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
@@ -58,41 +60,42 @@ if waits then
     local lid, state, rec = waiter_text.parse_copy(rest)
     reply[5], reply[6], reply[7] = lid, state, rec
     if record.has_large_body(rec) then reply[8] = "" end -- its body is with it already
-    waiters.drop(q, waiter, match)
+    waiters.drop(q, waiter, filter_text)
     return waiters.finish(q, reply)
   end
-  if kind == "notified" then hint = rest end
+  if kind == "notified" then notified_id = rest end
 end
 
-if cursor == "R" and step == "current" then
-  if redis.call("ZSCORE", q.available, from) then entries = position.read(q, { from }) end
+if cursor_kind == "R" and step == "current" then
+  if redis.call("ZSCORE", q.available, search_from) then entries = position.read(q, { search_from }) end
   if #entries == 0 or seek.expired(entries[1]) then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
-elseif match ~= "" then
-  entries = seek.direct(q, match, from, count, hint)
+elseif filter_text ~= "" then
+  entries = seek.direct(q, filter_text, search_from, count, notified_id)
   if not entries then
     search.load()
-    local found, stopped, code = search.look(q, match, from, count, hint, false,
-      at == "" and waiters.seen(q, waiter, ticket))
+    local found, stopped, code = search.look(q, filter_text, search_from, count, notified_id, false,
+      cursor_text == "" and waiters.seen(q, waiter, ticket))
     if code then return waiters.finish(q, code) end
-    entries, place = found, stopped
+    entries, continue_from = found, stopped
   end
-elseif from ~= "end" then
+elseif search_from ~= "end" then
   if count > 1 then
-    entries = position.entries(seek.available(q, from, count))
+    entries = position.entries(seek.available(q, search_from, count))
   else
-    entries[1] = seek.visible(q, from, false)
+    entries[1] = seek.visible(q, search_from, false)
   end
 end
 if #entries > 0 then
-  if waits then waiters.drop(q, waiter, match) end
+  if waits then waiters.drop(q, waiter, filter_text) end
   seek.fit(q, entries)
   message.all(q, reply, entries)
   return waiters.finish(q, reply)
 end
 
 if waiters.is_last_look(ticket) then
-  if not place then waiters.drop(q, waiter, match) end
+  if not continue_from then waiters.drop(q, waiter, filter_text) end
 elseif waits then
-  ticket = waiters.wait(q, waiter, ticket, match, from)
+  ticket = waiters.wait(q, waiter, ticket, filter_text, search_from)
 end
-return waiters.finish(q, { place and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), place })
+return waiters.finish(q,
+  { continue_from and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), continue_from })

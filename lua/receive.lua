@@ -11,8 +11,10 @@
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
 -- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
--- ARGV[9] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters, waiting/handoff)
--- ARGV[10] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
+-- ARGV[9] waiter  "<kind> <mode> <tag>" to register when nothing is found (waiting/waiters), with ",<lease in ms>" behind it if a
+--   lock may be handed over (waiting/handoff); "" to register nothing
+-- ARGV[10] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on;
+--   "nowait" without a waiter: a cursor behind which nothing is gets MESSAGE_NOT_FOUND
 -- ARGV[11] filter  which messages match, "" all (matching/filter)
 -- ARGV[12] settlements  how many runs of them follow; 0 unless mode is lock
 -- ARGV[13+] settlement  three for each run: action, fence, ids (core/settle)
@@ -45,7 +47,8 @@
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local at, member, ticket, match, runs = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or "", { nil }
+local cursor_text, member, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
+local runs = { nil }
 if ARGV[13] then runs = { unpack(ARGV, 13) } end
 local waits = member ~= ""
 
@@ -85,46 +88,48 @@ if mode == "tx" then
   count = math.min(count, tx.most - t.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local hint, waiter
+local notified_id, waiter
 if waits then
-  waiter = waiter_text.member(member, match)
+  waiter = waiter_text.member(member, filter_text)
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return finish(rest + 0) end
-  if ticket ~= "" and kind == "notified" then hint = rest end
+  if ticket ~= "" and kind == "notified" then notified_id = rest end
 end
-local cursor, from = "", ""
-if at ~= "" then cursor, from = string.sub(at, 1, 1), string.sub(at, 2) end
-local exclusive, entries, place = q.locks_groups, nil, nil
+local cursor_kind, search_from = "", ""
+if cursor_text ~= "" then cursor_kind, search_from = string.sub(cursor_text, 1, 1), string.sub(cursor_text, 2) end
+local exclusive, entries, continue_from = q.locks_groups, nil, nil
 local ids, recs, states
 if exclusive then group_lock.load() end
-if cursor == "R" then
-  entries = redis.call("ZSCORE", q.available, from) and position.read(q, { from }) or {}
+if cursor_kind == "R" then
+  entries = redis.call("ZSCORE", q.available, search_from) and position.read(q, { search_from }) or {}
   if #entries == 0 or seek.expired(entries[1]) or exclusive and group_lock.busy(q, entries[1].rec) then
     return finish(status.MESSAGE_ALREADY_RECEIVED)
   end
 end
-if runs[1] and string.find(match, "\3G", 1, true) then
+if runs[1] and string.find(filter_text, "\3G", 1, true) then
   search.load()
-  code = search.refuses(q, match)
+  code = search.refuses(q, filter_text)
   if code then return finish(code) end
 end
 local lost = settle.all(q, runs, 0)
 if not lost then return finish(context.missing) end
 if entries then -- luacheck: ignore 542
-elseif match ~= "" then
-  entries = seek.direct(q, match, from, count, hint)
+elseif filter_text ~= "" then
+  entries = seek.direct(q, filter_text, search_from, count, notified_id)
   if not entries then
     search.load()
-    entries, place, code = search.look(q, match, from, count, hint, true, at == "" and waiters.seen(q, waiter, ticket))
+    entries, continue_from, code = search.look(q, filter_text, search_from, count, notified_id, true,
+      cursor_text == "" and waiters.seen(q, waiter, ticket))
     if code then return finish(code) end
   end
-elseif hint and (cursor ~= "" or count == 1 and not exclusive) and redis.call("ZSCORE", q.available, hint) then
-  entries = position.read(q, { hint })
-elseif from == "end" then -- luacheck: ignore 542
-elseif cursor == "" and exclusive then
+elseif notified_id and (cursor_kind ~= "" or count == 1 and not exclusive)
+  and redis.call("ZSCORE", q.available, notified_id) then
+  entries = position.read(q, { notified_id })
+elseif search_from == "end" then -- luacheck: ignore 542
+elseif cursor_kind == "" and exclusive then
   entries = group_lock.take(q, count)
 else
-  ids, recs, states = seek.available(q, from, count)
+  ids, recs, states = seek.available(q, search_from, count)
 end
 if entries then ids, recs, states = position.columns_of(entries) end
 ids = ids or {}
@@ -132,15 +137,17 @@ ids = ids or {}
 if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end -- of a group all come
 
 if not ids[1] then
-  if not waits and cursor == "U" and ticket == "nowait" and not place then return finish(status.MESSAGE_NOT_FOUND) end
+  if not waits and cursor_kind == "U" and ticket == "nowait" and not continue_from then
+    return finish(status.MESSAGE_NOT_FOUND)
+  end
   if waiters.is_last_look(ticket) then
-    if not place then waiters.drop(q, waiter, match) end
+    if not continue_from then waiters.drop(q, waiter, filter_text) end
   elseif waits then
-    ticket = waiters.wait(q, waiter, ticket, match, from)
+    ticket = waiters.wait(q, waiter, ticket, filter_text, search_from)
   end
   reply = { status.WAITING, "", 0, ticket, timers.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
-  if place then reply[1], reply[#reply + 1] = status.CONTINUE, place end
+  if continue_from then reply[1], reply[#reply + 1] = status.CONTINUE, continue_from end
   return finish(reply)
 end
 
@@ -150,7 +157,7 @@ if mode == "take" then
   entries = position.entries(ids, recs, states)
   if not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 end
-if waits then waiters.drop(q, waiter, match) end
+if waits then waiters.drop(q, waiter, filter_text) end
 context.mark_changed()
 local kind, fence, deadline = "", "", ""
 if mode == "lock" then
@@ -169,7 +176,7 @@ else
   local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   message.add(q, reply, ids, recs, told)
 end
-if match ~= "" then waiters.offer_again(q, ids) end
+if filter_text ~= "" then waiters.offer_again(q, ids) end
 if mode == "take" then return finish(reply) end
 if t then tx.add(t, q, tx.received, ids) end
 return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

@@ -25,6 +25,7 @@ local locks = { texts = 32, room = 512 }
 -- Locks messages that are in no list, of `bytes` bytes in all, `size` each (0 if they differ). Returns false, and does nothing,
 -- if there is no room: then the messages need states.
 function locks.take(q, ids, bytes, size, slot, fence, deadline)
+  if not q.messages then return false end -- the header is lost (core/queue), and would not be written
   local format = string.format
   if #ids == 1 and #q.locks < locks.room then
     q.locks = q.locks .. " " .. fence .. format(",%d,", size) .. deadline .. "," .. slot .. "," .. ids[1]
@@ -160,16 +161,16 @@ function locks.page(q, deadline, id, count)
   local from = tonumber(deadline) or -1
   table.sort(list, function(left, right) return left.deadline < right.deadline end)
   for n = 1, #list do
-    local entry, left = list[n], count
+    local entry, left, own = list[n], count, { nil }
     if #found >= count and entry.deadline > last then break end
-    local at = entry.deadline < from and #entry.text + 1 or 1
-    while at <= #entry.text and left > 0 do
-      local own = string.sub(entry.text, at, at + 15)
-      if entry.deadline > from or own > id then
-        found[#found + 1] = { id = own, deadline = entry.deadline, fence = entry.fence, slot = entry.slot }
+    local size = entry.deadline < from and 0 or #entry.text
+    for at = 1, size, 16 do own[#own + 1] = string.sub(entry.text, at, at + 15) end
+    table.sort(own) -- segments that were locked together stand in their own order
+    for k = 1, #own do
+      if left > 0 and (entry.deadline > from or own[k] > id) then
+        found[#found + 1] = { id = own[k], deadline = entry.deadline, fence = entry.fence, slot = entry.slot }
         left, last = left - 1, entry.deadline
       end
-      at = at + 16
     end
   end
   return found

@@ -421,6 +421,22 @@ def test_segmented_message_is_locked_and_settled_as_one(broker):
     assert q.lock_many(1, 0, settle=[first])[0].body == b"last"
 
 
+def test_locked_segments_that_came_out_of_order_are_all_listed(broker):
+    q = broker.queue()
+    segments(q, 30, 0, 15)
+    lock = q.lock(0, grouping=COMPLETE)
+    listed, after = [], None
+    while True:
+        page = broker.qm.locks(q.name, after=after, limit=1)
+        listed += [info.lookup_id for info in page.items]
+        after = page.next
+        if after is None:
+            break
+    assert listed == sorted(listed)
+    assert len(set(listed)) == 3
+    lock.commit()
+
+
 def test_invalid_group_arguments_are_refused(broker):
     q = broker.queue()
     for call in (

@@ -90,6 +90,23 @@ def test_run_now_keeps_the_place_of_the_message(qm: QueueManager, operator: Oper
     assert bodies(qm) == [b"a", b"b"]
 
 
+def test_message_named_twice_counts_once(qm: QueueManager, operator: Operator) -> None:
+    first, _ = send(qm, "1", "2")
+    assert operator.delete("orders", lookup_ids=[first, first]).changed == 1
+    assert counts(qm) == (1, 0, 0)
+    assert qm.doctor().findings == ()
+
+
+@pytest.mark.parametrize("name", ["inf", "-5"])
+def test_move_to_a_queue_whose_name_is_a_number(qm: QueueManager, operator: Operator, name: str) -> None:
+    qm.create_queue(name)
+    with qm.open(name) as queue:
+        queue.send_many([b"x"] * 260)
+    operator.move(name, f"{name};side")
+    assert operator.move(f"{name};side", name).changed == 260
+    assert counts(qm, name) == (260, 0, 0)
+
+
 def test_run_now_wakes_a_waiting_reader(qm: QueueManager, operator: Operator, backend: Backend) -> None:
     send(qm, "a", delay=3600)
     reader = mqredis.connect(backend.client(), settings=SETTINGS)
