@@ -30,7 +30,7 @@
   document.addEventListener("htmx:beforeSwap", () => {
     for (const table of document.querySelectorAll("#live .table[id]")) places.set(table.id, table.scrollLeft);
   });
-  document.addEventListener("htmx:afterSettle", () => {
+  document.addEventListener("htmx:afterSwap", () => {
     for (const table of document.querySelectorAll("#live .table[id]")) table.scrollLeft = places.get(table.id) || 0;
   });
 
