@@ -34,7 +34,7 @@ def examine(repair: bool) -> Steps[list[Finding]]:
             left.append(name)
     repaired = repair and not left
     text = (
-        f"{len(old)} libraries of functions of other releases; a client that still needs one loads it again"
+        f"function libraries of other releases: {len(old)}; a client that still needs one loads it again"
     )
     return [
         Finding(code="server.libraries", severity="notice", where=old[0], text=text, repaired=repaired,

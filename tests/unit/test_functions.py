@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,16 @@ def test_no_function_replaces_a_field_of_its_module(module: str) -> None:
         r"^function [a-z_]+\.([a-z_]+)\(", code, re.MULTILINE
     )
     assert [name for name in names if names.count(name) > 1] == []
+
+
+@pytest.mark.parametrize("path", sorted(LUA.rglob("*.lua")), ids=lambda path: path.stem)
+def test_no_local_hides_the_names_of_a_library(path: Path) -> None:
+    """In a function library ``call``, KEYS and ARGV are locals around the scripts (mqredis/functions.py)."""
+    code = re.sub(r"--[^\n]*", "", path.read_text("utf-8"))
+    declared = re.findall(r"\blocal ([\w, ]+)", code) + re.findall(r"\bfunction[ \w.]*\(([\w, ]*)\)", code)
+    declared += re.findall(r"\bfor ([\w, ]+) (?:=|in)", code)
+    names = {name.strip() for names in declared for name in names.split(",")}
+    assert not names & {"call", "register", "KEYS", "ARGV"}
 
 
 @pytest.mark.parametrize("module", modules())
