@@ -6,7 +6,8 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue
--- ARGV[4] after  14 hex digits: only a message with a later SequentialID counts, "" any message
+-- ARGV[4] after  14 hex digits: only a message with a later SequentialID counts, or one that came since the ticket was given;
+--   "" any message
 -- ARGV[5] waiter  kind, mode, tag to register when there is nothing (waiting/waiters), "" to register nothing
 -- ARGV[6] ticket  "" first registration; its ticket on later polls
 -- RETURNS OK there is such a message
@@ -31,9 +32,15 @@ local more = timers.serve(q, true)
 reply = context.missing
 if not reply then
   local member, notified = waiter_text.member(registration, ""), registers and waiter_text.take() ~= nil
-  local turns = after == "" and claim.turns(q, "")
-  -- In a queue with one active message for each group a waiter may be notified of a message that only a peek may have.
-  if not turns and notified and old_ticket ~= "" or (turns or #claim.ids(q, 1, after, "")) > 0 then
+  -- In a queue with one active message of each group a waiter may be notified of a message that only a peek may have. So the
+  -- ready groups are counted, unless a message has to be newer than `after`, which they do not tell.
+  local ready_groups, found = after == "" and claim.turns(q, "")
+  if ready_groups then
+    found = ready_groups > 0
+  else
+    found = notified and old_ticket ~= "" or #claim.ids(q, 1, after, "") > 0
+  end
+  if found then
     if registers then waiters.drop(q, member, "") end
     reply = { status.OK, "", 0 }
   else

@@ -27,6 +27,7 @@
 --- require "core/position"
 --- require "core/record"
 --- require "admin/ordered"
+--- require lazy "claims/claim_pages"
 --- require lazy "matching/filter"
 local which, count, score, place, upto, wanted = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local whole = ARGV[9] == "1"
@@ -45,16 +46,23 @@ if score ~= "" then score = string.format("%.0f", score + context.lead) end
 upto = upto and upto + context.lead
 reply = { status.OK, "", 0, context.shown(context.now), "0", score, place }
 
--- Tells of a message, if it is there and matches. True if the page is full.
-local function tell(from, id, state, due)
+-- Is this message, which has no state and is not available, in a packed page of a claim?
+local function in_packed_page(id)
+  claim_pages.load()
+  return claim_pages.find(q, id) ~= nil
+end
+
+-- Appends a message to the reply, if it is there and matches. Returns true if the call is to end: the page is full, or the
+-- filter has done as much work as one call may.
+local function append(from, id, state, due)
   local rec = redis.call("HGET", from.records, id)
-  if not rec or f and not filter.test(f, id, rec) then return count == 0 or f and filter.spent(f) end
+  if not rec or f and not filter.test(f, id, rec) then return f and filter.spent(f) end
   local text, at = redis.call("HGET", from.states, id), #reply
   local st = text and message_state.parse(text)
   if not state then
     local delay = redis.call("ZSCORE", q.timers, "d" .. id)
     state = redis.call("ZSCORE", q.available, id) and "ready" or delay and "delayed" or "locked"
-    if state == "locked" and (st and message_state.is_claimed(st) or not st and q.locks == "") then
+    if state == "locked" and (st and message_state.is_claimed(st) or not st and in_packed_page(id)) then
       state = "claimed"
     end
     due = delay
@@ -87,22 +95,22 @@ while which ~= "one" and not full and not done and looks > 0 do
     looks = looks - 1
     if which ~= "scheduled" then
       place = page[n]
-      full = tell(q, place, "ready", nil)
+      full = append(q, place, "ready", nil)
     else
       local at, letter, id = tonumber(page[n + 1]), string.sub(page[n], 1, 1), string.sub(page[n], 2)
       done = upto and at > upto
       if done then break end
       score, place = string.format("%.0f", at), page[n]
       if letter == "d" then
-        full = tell(q, id, "delayed", at)
+        full = append(q, id, "delayed", at)
       elseif resting and (letter == "b" or letter == "s") then
-        full = tell(resting, id, "retry", at)
+        full = append(resting, id, "retry", at)
       end
     end
     if full then break end
   end
 end
-if which == "one" then tell(q, place, nil, nil) end
+if which == "one" then append(q, place, nil, nil) end
 if score ~= "" then score = string.format("%.0f", context.shown(score)) end
 reply[5], reply[6], reply[7] = not done and which ~= "one" and "1" or "0", score, place
 return context.close(reply)

@@ -75,7 +75,8 @@ function sweep.purge(q, limit, reason)
   local entries = position.read(q, old)
   if not position.may_leave(q, entries, reason) then return end
   position.delete(q, entries, reason)
-  return #entries, #old > 0
+  -- An id without a record, which the doctor removes, must not make the client call again for ever.
+  return #entries, #entries > 0
 end
 
 -- May all messages but the locked ones go with one UNLINK of the queue's keys? If no message ever asked for anything, none
@@ -122,8 +123,8 @@ function sweep.unlink(q, locked)
   return removed
 end
 
--- Returns the ids of the first page of available messages with one whose SequentialID is not above `limit`: those of them
--- that are not. Newer messages of a higher priority may stand before it.
+-- Reads available messages page by page until a page has ids whose SequentialIDs are not above `limit`, and returns these.
+-- Newer messages of a higher priority may stand before them.
 function sweep.old_available(q, limit)
   local old, from = {}, 0
   repeat

@@ -470,3 +470,17 @@ def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
         owner = qm.run(pipelines.look(qm.context, "turns", "lake"))
         assert (all_readers.available, all_readers.turns) == (5, False)
         assert (owner.available, owner.turns) == (2, True)
+
+
+def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline) -> None:
+    pipeline.fill(1001)
+    pipeline.claim(1, 1000, first=True)
+    with pipeline.qm.open("orders") as queue:
+        locked = queue.lock(0)
+        claimed = locked.message.lookup_id - 1
+        states = [
+            pipeline.qm.message("orders", lookup_id).state
+            for lookup_id in (claimed, locked.message.lookup_id)
+        ]
+        assert states == ["claimed", "locked"]
+        locked.commit()

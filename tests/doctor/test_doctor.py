@@ -266,3 +266,13 @@ def test_readers_skip_index_entries_without_a_message(store: Store, lost: int) -
     assert [lock.message.body for lock in queue.lock_many(2, 0)] == [b"%d" % lost, b"%d" % (lost + 1)]
     assert queue.receive(0).body == b"%d" % (lost + 2)
     assert "stray.a" in store.codes()
+
+
+def test_purge_ends_at_an_id_without_a_message(store: Store) -> None:
+    store.qm.create_queue("q")
+    with store.qm.open("q") as queue:
+        queue.send(b"x", time_to_be_received=60)
+        store.raw.zadd(store.key("q.a"), {"0400000000000000": 0})
+        queue.purge()
+        assert store.qm.queue_info("q").messages == 0
+    assert store.codes() == {"stray.a"}
