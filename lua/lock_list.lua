@@ -7,7 +7,7 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] count  locks at most
--- ARGV[4] deadline  in ms, and ARGV[5] the id, of the last lock of the page before; "" for the first page
+-- ARGV[4] deadline  in ms as it was shown, and ARGV[5] the id, of the last lock of the page before; "" for the first page
 -- ARGV[5] id  lookup id
 -- RETURNS OK now in ms, number of locks, then of each: lookup id, end of the lease in ms, when it was locked in ms or "" if that
 --   is not known, kind and owner as in core/message_state, fence, deliveries, deliveries that are not attempts, message id and
@@ -28,6 +28,8 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+
+if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end
 
 -- Locks of the queue's header, then those that are elements of q.locked.
 local found = locks.page(q, deadline, id, count)

@@ -44,7 +44,8 @@ def library(name: str, lines: list[str], entries: list[Entry]) -> tuple[str, str
         "end",
     ]
     text = "\n".join(body[1:])
-    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+    content = text + "".join(f"\n{entry.name} {entry.flag}" for entry in entries)
+    digest = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:12]
     for entry in entries:
         flags = f"'{entry.flag}'" if entry.flag else ""
         text += f"\nregister('{title(digest, entry.name)}', call_{entry.name}, {{{flags}}})"

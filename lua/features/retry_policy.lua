@@ -104,6 +104,7 @@ end
 function retry_policy.rest(q, e)
   local policy = retry_policy.read(q)
   local rounds = math.max(retry_policy.attempts(e) / policy.round, 1)
+  if policy.delay == 0 then return 0 end -- 0 times a factor that has grown beyond all numbers is no number
   local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
   local part = tonumber(string.sub(e.lid, -4), 16) * 40503 % 65536 / 65536
   return math.floor(rest * (1 + policy.jitter * part))

@@ -24,7 +24,7 @@ class Declared:
     """The declared arguments of a queue. None: not declared."""
 
     expires_ms: int | None = None
-    """x-expires: seconds without use after which the queue is deleted."""
+    """x-expires: milliseconds without use after which the queue is deleted."""
     ttl_ms: int | None = None
     """x-message-ttl."""
     dead_exchange: str | None = None

@@ -188,20 +188,22 @@ class Writing:
     sequence: int = 1
     offset: int = 0
     segmenting: bool = False
+    last: bool = False
+    """Was a part of the present message sent as part of the last message of the group?"""
     complete: bool = False
     in_unit: bool | None = None
     recoverable: bool | None = None
-    """Results of the sends outside of a transaction."""
+    """Whether the messages that were sent outside of a transaction are recoverable; None before the first."""
 
-    def state(self) -> tuple[int, int, bool, bool, bool | None]:
+    def state(self) -> tuple[int, int, bool, bool, bool, bool | None]:
         """The state that an abort restores."""
-        return self.sequence, self.offset, self.segmenting, self.complete, self.in_unit
+        return self.sequence, self.offset, self.segmenting, self.last, self.complete, self.in_unit
 
-    def restore(self, state: tuple[int, int, bool, bool, bool | None]) -> Callable[[], None]:
-        """A function that restores the present state."""
+    def restore(self, state: tuple[int, int, bool, bool, bool, bool | None]) -> Callable[[], None]:
+        """A function that sets the state back to ``state``."""
 
         def back() -> None:
-            self.sequence, self.offset, self.segmenting, self.complete, self.in_unit = state
+            self.sequence, self.offset, self.segmenting, self.last, self.complete, self.in_unit = state
 
         return back
 
@@ -234,7 +236,8 @@ def write(
 ) -> Steps[Sent]:
     """Send the next message of a group, or with ``segment`` the next part of a message that is not its last part.
 
-    After parts sent with ``segment`` the next call without it sends the last part.
+    After parts sent with ``segment`` the next call without it sends the last part. If a part is sent with ``last``, all
+    later parts of the message are, too.
     """
     checks.flag(last, "last")
     checks.flag(segment, "segment")
@@ -253,6 +256,7 @@ def write(
     if segment and not message.body:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
     place = {"group_id": writing.group_id, "sequence": writing.sequence, "offset": writing.offset}
+    last = last or writing.last
     flags = {"last_in_group": last, "segment": segment or writing.segmenting}
     flags["last_segment"] = writing.segmenting and not segment
     before = writing.state()
@@ -262,6 +266,7 @@ def write(
         writing.recoverable = message.recoverable
     if segment:
         writing.segmenting, writing.offset = True, writing.offset + len(message.body)
+        writing.last = last
     else:
         writing.segmenting, writing.offset, writing.sequence = False, 0, writing.sequence + 1
         writing.complete = last

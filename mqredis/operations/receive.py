@@ -225,8 +225,6 @@ class Lock(Operation[Locks]):
         self._pending = 0
         runs: Sequence[str] = ()
         if earlier is not None:
-            if handle.parts:
-                earlier.whole(handle)
             self._pending = earlier.pending()
             if self._pending > read.BATCH:
                 return None

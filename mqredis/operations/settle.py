@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -46,22 +46,20 @@ from mqredis.steps import (
 class Settling:
     """Earlier locks that a call commits on its way, by their fences and ids.
 
-    ``done`` once the script has, but for those in ``lost``.
+    A message that was joined from segments has a lock for each of them. The first ``done`` locks are committed, but for
+    those in ``lost``.
     """
 
     fences: Sequence[str] = ()
     keys: Sequence[str] = ()
+    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The locks of each message that was joined, by that of its first segment."""
     done: int = 0
     lost: frozenset[str] = frozenset()
 
     def pending(self) -> int:
         """How many are still to be committed."""
         return len(self.keys) - self.done
-
-    def whole(self, handle: Handle) -> None:
-        """With every segment of the messages that were joined."""
-        every = whole(handle, [*zip(repeat(COMMIT), self.fences, self.keys)])
-        self.fences, self.keys = [fence for _, fence, _ in every], [key for _, _, key in every]
 
     def runs(self) -> Sequence[str]:
         """Those that are pending, as the scripts take them (:func:`mqredis.commands.read.runs`)."""
@@ -93,7 +91,7 @@ class Settling:
         """Settle as many as one call takes. Answers those of them that were lost."""
         stop = self.done + read.BATCH
         batch = [*zip(repeat(COMMIT), self.fences[self.done : stop], self.keys[self.done : stop])]
-        settled = yield from settle(handle, batch)
+        settled = yield from settle_segments(handle, batch)
         self.take(handle, len(batch), settled.lost)
         return settled.lost
 
@@ -132,7 +130,11 @@ def settling(handle: Handle, locks: Sequence[Any], name: str = "settle") -> Sett
             fences.append(fence)
         except AttributeError:
             raise _foreign(lock, handle, name) from None
-    return Settling(fences, keys)
+    if not handle.parts:
+        return Settling(fences, keys)
+    segments = {key: handle.parts[key] for key in keys if key in handle.parts}
+    every = whole(handle, [*zip(repeat(COMMIT), fences, keys)])
+    return Settling([fence for _, fence, _ in every], [key for _, _, key in every], segments)
 
 
 def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
@@ -159,7 +161,13 @@ def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
 def settled(settling: Settling, locks: Sequence[Any]) -> None:
     """Note on these locks, which a call was to commit on its way, what it has done."""
     lost, ended = settling.lost, locks[: settling.done]
-    if lost:
+    if settling.segments:
+        committed = set(settling.keys[: settling.done])
+        for lock in locks:
+            own = settling.segments.get(lock._key, (lock._key,))
+            if committed.issuperset(own):
+                lock._settled = lost.isdisjoint(own)
+    elif lost:
         for lock in ended:
             lock._settled = lock._key not in lost
     else:
@@ -174,6 +182,14 @@ def settle(
     """Commit, abort, reject or renew locks (3.1.7.1.12)."""
     if handle.parts:
         settlements = whole(handle, settlements)
+    return (yield from settle_segments(handle, settlements, lease))
+
+
+@procedure
+def settle_segments(
+    handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
+) -> Steps[settlement.Settled]:
+    """Settle locks, each of which is that of one stored message."""
     call = settlement.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from QueueCall(handle.address, call)
     _forget_all(handle, settlements)

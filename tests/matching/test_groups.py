@@ -10,6 +10,7 @@ from mqredis import (
     Grouping,
     InvalidArgument,
     IoTimeout,
+    LockLost,
     Match,
     MatchOptionsError,
     Outgoing,
@@ -17,6 +18,7 @@ from mqredis import (
 from tests.matching.kit import Pending, bodies, drain, in_group, put
 
 ibm = pytest.mark.ibm
+blocking = pytest.mark.parametrize("broker", ["real-sync", "fake-sync"], indirect=True)
 LOGICAL = Grouping.LOGICAL_ORDER
 ALL = Grouping.ALL_MESSAGES_AVAILABLE
 COMPLETE = Grouping.COMPLETE_MESSAGE
@@ -419,6 +421,44 @@ def test_segmented_message_is_locked_and_settled_as_one(broker):
     first = q.lock(0, grouping=COMPLETE)
     q.send("last")
     assert q.lock_many(1, 0, settle=[first])[0].body == b"last"
+
+
+def test_last_message_of_a_group_may_be_sent_in_parts(broker):
+    q = broker.queue()
+    with q.group() as group:
+        group.send(b"a")
+        group.send(b"b", last=True, segment=True)
+        group.send(b"c")
+    assert [(m.body, m.last_in_group) for m in q.browse()] == [(b"a", False), (b"b", True), (b"c", True)]
+
+
+@blocking
+def test_joined_messages_are_settled_on_the_way_in_several_calls(broker):
+    q = broker.queue()
+    for n in range(90):
+        q.send_group([b"%03d" % n], segment_bytes=1)
+    q.send("last")
+    locks = [q.lock(0, grouping=COMPLETE) for _ in range(90)]
+    assert broker.qm.queue_info(q.name).locked == 270
+    (last,) = q.lock_many(1, 0, settle=locks)
+    assert last.body == b"last"
+    assert all(lock.settled for lock in locks)
+    assert broker.qm.queue_info(q.name).messages == 1
+    last.commit()
+
+
+@blocking
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_joined_message_with_a_lost_segment_is_not_settled(broker, lost):
+    q = broker.queue()
+    q.send_group([b"abc"], segment_bytes=1)
+    lock = q.lock(0, grouping=COMPLETE)
+    ids = sorted(info.lookup_id for info in broker.qm.locks(q.name).items)
+    broker.qm.operator("o").release(q.name, lookup_ids=[ids[lost]])
+    with pytest.raises(LockLost):
+        q.commit_many([lock])
+    assert not lock.settled
+    assert [m.lookup_id for m in q.browse()] == [ids[lost]]
 
 
 def test_locked_segments_that_came_out_of_order_are_all_listed(broker):

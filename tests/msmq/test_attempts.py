@@ -374,6 +374,14 @@ def test_journal_copy_has_the_attempts_of_its_message(qm):
     assert (copy.delivery_count, copy.attempts) == (2, 1)
 
 
+def test_message_without_a_delay_returns_at_once_after_many_rounds(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, cycles=1000, delay=0, factor=100))
+    q.send(b"a")
+    for _ in range(160):  # 100 ** 155 is more than a number holds
+        q.lock(0).abort()
+    assert q.peek(0).attempts == 160
+
+
 def test_retry_delays_differ_by_the_jitter(qm):
     policy = RetryPolicy(immediate=0, cycles=1, delay=100, jitter=0.5)
     q = make(qm, retry=policy)
