@@ -60,7 +60,7 @@ def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     properties: dict[str, Any] = {}
     for name, quota in (("x-max-length", "quota_messages"), ("x-max-length-bytes", "quota_bytes")):
         if arguments.get(name) is not None:
-            properties[quota] = int(arguments[name])
+            properties[quota] = _number(arguments, name)
             if overflow != "reject-publish":
                 raise refused(
                     f"{name} takes the oldest message away when the queue is full, and this broker refuses the newest: "
@@ -71,12 +71,12 @@ def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     exchange, key = arguments.get("x-dead-letter-exchange"), arguments.get("x-dead-letter-routing-key")
     if key is not None and exchange is None:
         raise refused("x-dead-letter-routing-key needs x-dead-letter-exchange")
-    limit = arguments.get("x-delivery-limit")
+    limit = _number(arguments, "x-delivery-limit")
     if limit is not None:
-        properties["retry"] = retry_policy(exchange is not None, int(limit))
+        properties["retry"] = retry_policy(exchange is not None, limit)
     return Declared(
-        expires_ms=_milliseconds(arguments, "x-expires"),
-        ttl_ms=_milliseconds(arguments, "x-message-ttl"),
+        expires_ms=_number(arguments, "x-expires"),
+        ttl_ms=_number(arguments, "x-message-ttl"),
         dead_exchange=None if exchange is None else str(exchange),
         dead_key=None if key is None else str(key),
     ), properties
@@ -95,9 +95,15 @@ def retry_policy(dead_letters: bool, limit: int = DELIVERY_LIMIT) -> RetryPolicy
     return RetryPolicy(immediate=limit, final="dead_letter" if dead_letters else "poison")
 
 
-def _milliseconds(arguments: Mapping[str, Any], name: str) -> int | None:
+def _number(arguments: Mapping[str, Any], name: str) -> int | None:
+    """A whole number; None if it is not among the arguments. Raises ChannelError (540) for anything else."""
     value = arguments.get(name)
-    return None if value is None else int(value)
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise refused(f"{name} must be a whole number, not {value!r:.40}") from None
 
 
 def refused(why: str) -> ChannelError:

@@ -94,8 +94,13 @@ class Store:
             changed: dict[str, Any] = {
                 key: value for key, value in properties.items() if getattr(present, key) != value
             }
-            if own != Declared() and declared_in(present.label) != own:
+            before = declared_in(present.label)
+            if own != Declared() and before != own:
                 changed["label"] = own.label()
+                final = "poison" if own.dead_exchange is None else "dead_letter"
+                policy = present.retry
+                if "retry" not in properties and policy and policy.final in ("poison", "dead_letter"):
+                    changed["retry"] = policy.model_copy(update={"final": final})
             if changed:
                 self.manager.update_queue(quote(name), **changed)
                 self.forget(name)

@@ -33,9 +33,7 @@ def examine(repair: bool) -> Steps[list[Finding]]:
         if isinstance(done, Refused):
             left.append(name)
     repaired = repair and not left
-    text = (
-        f"function libraries of other releases: {len(old)}; a client that still needs one loads it again"
-    )
+    text = f"function libraries of other releases: {len(old)}; a client that still needs one loads it again"
     return [
         Finding(code="server.libraries", severity="notice", where=old[0], text=text, repaired=repaired,
                 repairable=not repaired)

@@ -6,6 +6,7 @@ import time
 from typing import Any, TypeVar
 
 from mqredis.client import QueueManager
+from mqredis.errors import MqError
 from mqredis.models import Message
 from mqredis.prometheus.text import Histogram, Metric, render_text
 from mqredis.steps import Call, Operation, Steps, Wait, Woken, procedure
@@ -39,8 +40,8 @@ class Meter:
 
     def unwatch(self, manager: QueueManager) -> None:
         """Stop measuring this client."""
-        manager.wrap(None)
-        self._ahead.pop(manager, None)
+        if self._ahead.pop(manager, None) is not None:
+            manager.wrap(None)
 
     def render(self) -> str:
         """The metrics as text, for ``Exporter(sources=[meter.render])``."""
@@ -49,11 +50,14 @@ class Meter:
     def metrics(self) -> list[Metric]:
         """The metrics, for ``Collector(sources=[meter.metrics])``."""
         for manager in list(self._ahead):
-            self._adjust(manager)
+            try:
+                self._adjust(manager)
+            except MqError:
+                continue  # its server cannot be asked: what was measured of it and of the others is still shown
         return [self.calls.metric(), self.wakes.metric()]
 
     def _adjust(self, manager: QueueManager) -> None:
-        """By how many seconds the server's clock, which stamps messages, is ahead of this machine's."""
+        """Measure by how many seconds the server's clock, which stamps messages, is ahead of this machine's."""
         before = time.time()
         server = manager.driver.clock_ms() / 1000
         self._ahead[manager] = server - (before + time.time()) / 2

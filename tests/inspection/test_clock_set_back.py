@@ -17,7 +17,8 @@ def test_pages_of_locks_end_after_the_clock_was_set_back(backend: Backend) -> No
     raw = backend.client()
     with mqredis.connect(backend.client(), manager=name, settings=Settings(allow_volatile=True)) as qm:
         meta = f"mq:{{{name}}}:meta"
-        config: bytes = raw.hget(meta, "config")
+        config = raw.hget(meta, "config")
+        assert isinstance(config, bytes)
         raw.hset(meta, mapping={"lead": 60_000, "config": config.rpartition(b" ")[0] + b" 60000"})
         qm.create_queue("q")
         with qm.open("q") as queue:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis import Settings
 from mqredis.prometheus import Meter, render
 from mqredis.prometheus.text import Histogram, render_text
 from mqredis.steps import Call, Procedure, Wait, Woken
@@ -65,6 +66,21 @@ def test_open_queue_is_measured_while_its_manager_is_watched(qm):
         queue.send(b"watched again")
         watcher.unwatch(qm)
         assert sends() == 2
+
+
+def test_meter_leaves_a_client_alone_that_it_does_not_watch(qm, meter):
+    Meter().unwatch(qm)
+    qm.create_queue("q")
+    assert value(meter.render(), "mqredis_client_call_seconds_count", manager="w", script="queue_create") == 1
+
+
+def test_metrics_of_other_clients_are_shown_when_one_server_cannot_be_asked(qm, meter):
+    closed = mqredis.connect("memory://gone", manager="gone", settings=Settings(allow_volatile=True))
+    meter.watch(closed)
+    closed.close()
+    qm.create_queue("q")
+    assert value(meter.render(), "mqredis_client_call_seconds_count", manager="w", script="queue_create") == 1
+    meter.unwatch(closed)
 
 
 def wakes(meter: Meter) -> float:

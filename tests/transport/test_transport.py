@@ -111,6 +111,9 @@ def test_max_length_is_a_quota(connection, connect):
         {"x-dead-letter-routing-key": "k"},
         {"x-dead-letter-exchange": "e" * 300},
         {"x-delivery-limit": 1001},
+        {"x-delivery-limit": "many"},
+        {"x-message-ttl": "soon"},
+        {"x-max-length": [], "x-overflow": "reject-publish"},
         {"x-delivery-limit": -2},
     ],
     ids=str,
@@ -211,6 +214,17 @@ def test_message_beyond_the_delivery_limit_is_dead_lettered(connection, dead):
     else:
         with connection.transport.store.manager.open("work;poison") as poison:
             assert poison.peek(0).attempts == 3
+
+
+def test_declaration_with_a_dead_letter_exchange_changes_the_end_of_retries(connection, queue):
+    channel = connection.default_channel
+    queue(channel).declare()
+    own = mqredis.RetryPolicy(immediate=1, cycles=3)
+    connection.transport.store.manager.update_queue("q", retry=own)
+    kombu.Queue("q", queue_arguments={"x-dead-letter-exchange": "dead"})(channel).declare()
+    assert info(connection, "q").retry == mqredis.RetryPolicy(immediate=1, cycles=3, final="dead_letter")
+    kombu.Queue("q", queue_arguments={"x-message-ttl": 5})(channel).declare()
+    assert info(connection, "q").retry == own
 
 
 def test_declared_queue_has_a_changeable_delivery_limit(connection, queue):
