@@ -59,7 +59,7 @@ end
 
 -- Is the message in a packed page of a claim?
 local function packed(lid)
-  if q.pages == nil then q.pages, q.altered = redis.call("HGET", q.key, "pages"), true end
+  if q.pages == nil then q.pages, q.single_use = redis.call("HGET", q.key, "pages"), true end
   if not q.pages then return false end
   claim_pages.load()
   return claim_pages.find(q, lid)

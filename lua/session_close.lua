@@ -12,5 +12,5 @@ local number = ARGV[3]
 local reply = context.open()
 if reply then return reply end
 session.drop(number)
-session.handles({ [number] = true })
+session.drop_handles({ [number] = true })
 return context.close({ status.OK })

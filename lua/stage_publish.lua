@@ -91,7 +91,7 @@ for n = 1, #stages do
 end
 s.identity = identity ~= "-" and identity or s.identity
 if more then
-  sink.mark_begun(sinks, registry, s, stages, batch, manifest)
+  sink.mark_unfinished(sinks, registry, s, stages, batch, manifest)
 else
   sink.mark_done(sinks, registry, s, stages, batch, keep)
 end

@@ -27,8 +27,9 @@ class Entry:
 def library(name: str, lines: list[str], entries: list[Entry]) -> tuple[str, str]:
     """Hash and text of the library of a bundle, with a function ``mqredis_<hash>_<script>`` for each entry.
 
-    ``lines`` is the bundle, its first line spare. No line is added before the last one, so that the line map of the
-    bundle holds here too. Indentation is left out, which is a sixteenth of the text.
+    ``lines`` is the bundle. Its first line is a comment, whose place the ``#!lua`` line takes. No line is added before
+    the last one, so that the line map of the bundle holds here too. The last line of a script may have no comment, and
+    "redis.call(" may not stand in a text. Indentation is left out, which is a sixteenth of the text.
     """
     body = [line.lstrip().replace("redis.call(", "call(") for line in lines]
     for entry in entries:

@@ -106,7 +106,7 @@ function claim_pages.lists(q)
   if not q.page_lists then
     local text = q.pages
     if text == nil then text = redis.call("HGET", q.key, "pages") end
-    q.page_lists, q.altered = claim_pages.parse_lists(text or ""), true
+    q.page_lists, q.single_use = claim_pages.parse_lists(text or ""), true
   end
   return q.page_lists
 end

@@ -67,8 +67,8 @@ function sink.save_stage(registry, name, stage)
   redis.call("HSET", registry, name, sink.format_stage(stage))
 end
 
--- May the registry, which is about to be written, get another time to live? Not while a batch is half published: then its
--- lists would expire before the registry, and the rest of the batch would count as published.
+-- May the registry, which is about to be written, get another time to live? Yes, if it is new or no batch is half published.
+-- Else the lists of that batch would expire before the registry, and the rest of the batch would count as published.
 function sink.may_expire(registry, s)
   return s.publishing == "-" or redis.call("EXISTS", registry) == 0
 end
@@ -91,7 +91,7 @@ end
 
 -- Notes that a batch is published in part: from now on only this manifest may finish it. The stages of a streaming query, which
 -- has an identity and may be down for long, do not expire any more. Those of a batch job expire together with the registry.
-function sink.mark_begun(key, registry, s, stages, batch, manifest)
+function sink.mark_unfinished(key, registry, s, stages, batch, manifest)
   s.publishing, s.manifest = batch, manifest
   local ttl = s.identity == "-" and redis.call("PTTL", registry) or 0
   local expires = ttl > 0

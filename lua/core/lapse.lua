@@ -17,7 +17,8 @@ local lapse = {}
 function lapse.locks(q, ids)
   release.load()
   tx.load()
-  local locked, received, sent = {}, {}, {}
+  -- others: locks of readers, and messages that a transaction was to move away: no abort is counted for them.
+  local others, received, sent = {}, {}, {}
   local entries = position.read(q, ids)
   for n = 1, #entries do
     local e = entries[n]
@@ -29,14 +30,14 @@ function lapse.locks(q, ids)
     elseif message_state.is_received(e.st) then
       received[#received + 1] = e
     else
-      locked[#locked + 1] = e
+      others[#others + 1] = e
     end
   end
   for n = 1, #entries do entries[n].lapsed = true end
-  if not (release.plan(q, locked) and release.plan(q, received)) then return end
-  release.unlock(q, locked, false)
+  if not (release.plan(q, others) and release.plan(q, received)) then return end
+  release.unlock(q, others, false)
   release.unlock(q, received, true)
-  position.delete(q, sent, "aborted")
+  position.delete(q, sent, "aborted") -- leaves no copies, so no queue has to be at hand
 end
 
 -- These timers, at most timers.most, have expired. Each feature serves its own (features.list). The window of a dedup

@@ -35,8 +35,9 @@
 --
 -- A function library keeps the table. The next call uses it again, without parsing, if the header it reads is the one that
 -- was written from the table (its field `text`). So every field that may change is named in queue.parse, and is false
--- instead of nil. A module that adds fields to the table, or changes what the config says, sets `altered`, and the table is
--- not used again.
+-- instead of nil. Who changes a field of the header sets `changed`, so that queue.save writes it. Who adds fields to the table,
+-- or changes what the config says, sets `single_use`, and the next call parses the header again. messages, bytes and gone are
+-- texts until something is counted, and nil if the header is lost.
 --
 -- letters  the letters of the field "flags" of a queue, with the options they stand for (mqredis/commands/queues.py)
 -- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
@@ -94,7 +95,7 @@ function queue.parse(at, text)
     lock_texts = (marks - marks % 4) / 4, locks = packed or "",
     -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
     locks_groups = known.options.group_exclusive or false, call = context.call, text = false,
-    changed = false, altered = false,
+    changed = false, single_use = false,
     parent = false, apart = false,
     arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
@@ -170,7 +171,7 @@ end
 
 -- Writes the header with the config as the properties have it now.
 function queue.save_config(q)
-  q.config, q.altered = queue.read_config(q.key), true
+  q.config, q.single_use = queue.read_config(q.key), true
   queue.write(q)
 end
 
@@ -186,7 +187,7 @@ function queue.save(q)
   q.changed = false
   if not q.messages then return end
   local text = queue.format_header(q)
-  q.text = not q.altered and text
+  q.text = not q.single_use and text
   context.write(q.key, text)
 end
 
@@ -228,7 +229,7 @@ end
 -- nothing.
 function queue.set_parent(q, parent)
   if not parent or queue.is_subqueue(q, "journal") then return end
-  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
+  q.parent, q.flags, q.options, q.max_bytes, q.single_use = parent, parent.flags, parent.options, parent.max_bytes, true
   q.locks_groups = false
   q.apart = queue.is_subqueue(q, "poison")
 end

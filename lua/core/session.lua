@@ -75,7 +75,7 @@ function session.last_used(number)
 end
 
 -- Takes away the handles of sessions that are gone (a set of their numbers).
-function session.handles(gone)
+function session.drop_handles(gone)
   local left, from = {}, 0
   repeat
     local page = redis.call("ZRANGE", KEYS[4], from, from + 499)
@@ -103,7 +103,7 @@ function session.sweep()
       gone[idle[n]], any = true, true
     end
   end
-  if any then session.handles(gone) end
+  if any then session.drop_handles(gone) end
 end
 
 -- Ends a few transactions whose lease is over and that hold no message any more, so that no queue ends them: a

@@ -42,7 +42,7 @@ function retry_policy.home(q)
   return q.parent or q
 end
 
--- Returns the policy as a table, read once in a call. round: attempts of a round; messages, bytes: the quota of
+-- Returns the policy as a table, read once in a call. attempts_per_round: of which the last has a rest behind it; messages, bytes: the quota of
 -- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
@@ -51,8 +51,8 @@ function retry_policy.read(q)
     local text = found[1] and found[1] ~= "" and found[1] or retry_policy.none
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
       string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
-    home.altered = true
-    home.retry = { round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
+    home.single_use = true
+    home.retry = { attempts_per_round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
       factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
       isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
       messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
@@ -73,11 +73,11 @@ function retry_policy.decide(q, e)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(e)
   if record.is_expired(e.rec, context.now) then return "again" end
   if e.verdict == release.verdicts.returned then return e.rest and "retry" or "again" end
-  if e.verdict == release.verdicts.hopeless or attempts >= policy.round * (policy.cycles + 1) then
+  if e.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
     return retry_policy.last(q, e, policy)
   end
   if e.lapsed and policy.isolate then return "lapsed" end
-  return attempts % policy.round == 0 and "retry" or "again"
+  return attempts % policy.attempts_per_round == 0 and "retry" or "again"
 end
 
 -- Returns the fate with which the policy ends. A message that finds no room among the dead letters becomes poison; one
@@ -103,7 +103,7 @@ end
 -- the jitter of each is a hash of its id.
 function retry_policy.rest(q, e)
   local policy = retry_policy.read(q)
-  local rounds = math.max(retry_policy.attempts(e) / policy.round, 1)
+  local rounds = math.max(retry_policy.attempts(e) / policy.attempts_per_round, 1)
   if policy.delay == 0 then return 0 end -- 0 times a factor that has grown beyond all numbers is no number
   local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
   local part = tonumber(string.sub(e.lid, -4), 16) * 40503 % 65536 / 65536

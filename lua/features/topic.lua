@@ -22,7 +22,7 @@ local topic = {}
 function topic.plan(q, entries, t)
   local names, texts = subscription.all(q)
   local total, total_bytes = 0, 0
-  q.plans, q.altered = {}, true
+  q.plans, q.single_use = {}, true
   other_queues.load()
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do

@@ -39,7 +39,7 @@ function index_build.some(q)
     queue.set_indexed(q, at)
     context.mark_changed()  -- so that a repair that was planned before is refused
   end
-  q.behind, q.altered = not whole, true
+  q.behind, q.single_use = not whole, true
   return whole
 end
 

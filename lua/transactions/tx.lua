@@ -63,21 +63,22 @@ end
 
 -- Open transactions -----------------------------------------------------------------------------------------------------
 
--- Returns the transaction as a table; or nil and TRANSACTION_SEQUENCE if none with this id and fence is open. A `fence` of the
--- form "+<lease ms>" begins a transaction, which is written when tx.save or tx.add is called.
-function tx.open(id, fence)
+-- Returns the transaction as a table; or nil and TRANSACTION_SEQUENCE if none with this id is open under this fence. `grant`:
+-- the fence; or "+<lease in ms>", which begins a transaction, to be written by tx.save or tx.add. Its fence is unique only
+-- together with its id.
+function tx.open(id, grant)
   local text = redis.call("HGET", KEYS[2], id)
-  local deadline, granted, count, session, since
-  if text then deadline, granted, count, session, since = tx.parse(text) end
+  local deadline, fence, count, session, since
+  if text then deadline, fence, count, session, since = tx.parse(text) end
   local open = deadline and deadline + 0 > context.now
-  if string.sub(fence, 1, 1) == "+" then
+  if string.sub(grant, 1, 1) == "+" then
     if open then return nil, status.TRANSACTION_SEQUENCE end
-    local until_ms, next_fence = string.format("%d", context.now + fence), string.format("%d", context.history + 1)
+    local until_ms, next_fence = string.format("%d", context.now + grant), string.format("%d", context.history + 1)
     return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
       since = context.now_text, stale = count and count + 0 or nil }
   end
-  if not open or granted ~= fence then return nil, status.TRANSACTION_SEQUENCE end
-  return { id = id, deadline = deadline, fence = granted, count = count + 0, session = session, since = since,
+  if not open or fence ~= grant then return nil, status.TRANSACTION_SEQUENCE end
+  return { id = id, deadline = deadline, fence = fence, count = count + 0, session = session, since = since,
     stale = nil }
 end
 

@@ -16,7 +16,7 @@ from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import lost_of
 from mqredis.operations.receive import Locks
-from mqredis.operations.settle import settle_all, settled, settling
+from mqredis.operations.settle import earlier_locks, note_outcome, settle_all
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:
@@ -304,12 +304,12 @@ class Queue:
         ``settle`` is committed even if nothing is found in time. A lock of it that was lost is not committed
         and is left unsettled. Raises as ``lock``.
         """
-        earlier = settling(self._handle, settle)
+        earlier = earlier_locks(self._handle, settle)
         operation = receive.Lock(self._handle, max, timeout, lease, None, earlier, match, selector)
         try:
             locks = await self._run(operation)
         finally:
-            settled(earlier, settle)
+            note_outcome(earlier, settle)
         return self.locked_messages(locks)
 
     async def commit_many(
@@ -322,7 +322,7 @@ class Queue:
         the messages were removed. Raises InvalidArgument for a lock of another queue or of a transaction,
         InvalidHandle.
         """
-        earlier = settling(self._handle, locks, "locks")
+        earlier = earlier_locks(self._handle, locks, "locks")
         operation = settle_all(self._handle, earlier)
         if durability is not None:
             operation = durably(operation, durability)
@@ -331,7 +331,7 @@ class Queue:
         except LockLost as error:
             raise lost_of(locks, error) from None
         finally:
-            settled(earlier, locks)
+            note_outcome(earlier, locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
         """Return one particular message (3.1.7.1.13) and leave it there. Never waits. Raises MessageNotFound,

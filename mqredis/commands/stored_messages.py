@@ -1,4 +1,7 @@
-"""message_list.lua: messages of a queue in whatever state, for operators. The times of timers are not served by it."""
+"""message_list.lua: messages of a queue in any state, for mqredis/operations/inspection.py.
+
+It serves no timers, so it also shows messages that are due and were not moved yet (``overdue``).
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import release_after_interruption
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.queue_call import complete
-from mqredis.operations.settle import Settling
+from mqredis.operations.settle import EarlierLocks
 from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
@@ -83,7 +83,7 @@ def fetching(
     *,
     unit: UnitOfWork | None = None,
     lease: str = "",
-    earlier: Settling | None = None,
+    earlier: EarlierLocks | None = None,
     at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
 ) -> Fetch:
@@ -200,7 +200,7 @@ class Lock(Operation[Locks]):
         timeout: float | None,
         lease: float | None = None,
         tag: str | None = None,
-        earlier: Settling | None = None,
+        earlier: EarlierLocks | None = None,
         match: Match | None = None,
         selector: Selection = None,
     ) -> None:

@@ -43,7 +43,7 @@ from mqredis.steps import (
 
 
 @dataclass(slots=True)
-class Settling:
+class EarlierLocks:
     """Earlier locks that a call commits on its way, by their fences and ids.
 
     A message that was joined from segments has a lock for each of them. The first ``done`` locks are committed, but for
@@ -114,7 +114,7 @@ class Settling:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
 
 
-def settling(handle: Handle, locks: Sequence[Any], name: str = "settle") -> Settling:
+def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") -> EarlierLocks:
     """The commits of these locks, which must be of the same queue. ``name``: of the caller's argument."""
     fences: list[str] = []
     keys: list[str] = []
@@ -131,10 +131,10 @@ def settling(handle: Handle, locks: Sequence[Any], name: str = "settle") -> Sett
         except AttributeError:
             raise _foreign(lock, handle, name) from None
     if not handle.parts:
-        return Settling(fences, keys)
+        return EarlierLocks(fences, keys)
     segments = {key: handle.parts[key] for key in keys if key in handle.parts}
     every = whole(handle, [*zip(repeat(COMMIT), fences, keys)])
-    return Settling([fence for _, fence, _ in every], [key for _, _, key in every], segments)
+    return EarlierLocks([fence for _, fence, _ in every], [key for _, _, key in every], segments)
 
 
 def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
@@ -158,13 +158,13 @@ def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
     return InvalidArgument(f"{name} takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
 
 
-def settled(settling: Settling, locks: Sequence[Any]) -> None:
+def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
     """Note on these locks, which a call was to commit on its way, what it has done."""
-    lost, ended = settling.lost, locks[: settling.done]
-    if settling.segments:
-        committed = set(settling.keys[: settling.done])
+    lost, ended = earlier.lost, locks[: earlier.done]
+    if earlier.segments:
+        committed = set(earlier.keys[: earlier.done])
         for lock in locks:
-            own = settling.segments.get(lock._key, (lock._key,))
+            own = earlier.segments.get(lock._key, (lock._key,))
             if committed.issuperset(own):
                 lock._settled = lost.isdisjoint(own)
     elif lost:
@@ -299,12 +299,12 @@ class Settle(Shareable[float]):
 
 
 @procedure
-def settle_all(handle: Handle, settling: Settling) -> Steps[None]:
+def settle_all(handle: Handle, earlier: EarlierLocks) -> Steps[None]:
     """Commit all of these locks. Raises LockLost for the first that was not held any more; the others are committed."""
     still_open(handle)
     first: Lost | None = None
-    while settling.pending():
-        lost = yield from settling.settle(handle)
+    while earlier.pending():
+        lost = yield from earlier.settle(handle)
         if lost and first is None:
             first = lost[0]
     if first is not None:

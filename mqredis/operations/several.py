@@ -14,7 +14,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.receive import Locks, fetching, noted
-from mqredis.operations.settle import Settling
+from mqredis.operations.settle import EarlierLocks
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
 
@@ -25,7 +25,7 @@ def lock(
     count: int | Sequence[int],
     timeout: float | None,
     lease: float | None,
-    settling: Sequence[Settling] = (),
+    settling: Sequence[EarlierLocks] = (),
     scopes: Sequence[object] = (),
     stop: Callable[[], bool] | None = None,
 ) -> Steps[tuple[int, Locks]]:
@@ -36,7 +36,7 @@ def lock(
     _check(handles)
     counts = _counts(handles, count)
     lease_ms = str(lease_of(handles[0].context, lease))
-    earlier = settling or [Settling() for _ in handles]
+    earlier = settling or [EarlierLocks() for _ in handles]
     for n, handle in enumerate(handles):
         while earlier[n].pending() > read.BATCH:
             yield from earlier[n].settle(handle)

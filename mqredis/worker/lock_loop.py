@@ -18,7 +18,7 @@ from mqredis.errors import LockLost, MqError, QueueNotAvailable
 from mqredis.models import Message
 from mqredis.operations import giveback, several
 from mqredis.operations.locked import mark_settled
-from mqredis.operations.settle import Settling, ends, settle, settling
+from mqredis.operations.settle import EarlierLocks, earlier_locks, ends, settle
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.handled import HandledLocks
 from mqredis.worker.loop import Loop
@@ -70,7 +70,8 @@ class LockLoop(Loop):
             self.flush()  # commit now, not when a message arrives in another queue
         done = self._handled.take()
         commits = [
-            settling(queue.handle, [lock for lock in done if lock.grant.queue is queue]) for queue in queues
+            earlier_locks(queue.handle, [lock for lock in done if lock.grant.queue is queue])
+            for queue in queues
         ]
         several_at_once = consumer.batch if consumer.payload.many else self.prefetch.count
         operation = several.lock(
@@ -95,7 +96,7 @@ class LockLoop(Loop):
         else:
             self._handle_locks(queue, locks)
 
-    def _take_commits(self, commits: Sequence[Settling], done: Sequence[LockedMessage]) -> None:
+    def _take_commits(self, commits: Sequence[EarlierLocks], done: Sequence[LockedMessage]) -> None:
         """Warn of locks that were lost. Keep the locks that the read should have committed and has not."""
         for group in commits:
             self._all_lost((lookup_id, "") for lookup_id in group.lost)

@@ -14,7 +14,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import receive
 from mqredis.operations.context import Context, Handle, UnitOfWork
-from mqredis.operations.settle import Settling
+from mqredis.operations.settle import EarlierLocks
 from mqredis.operations.wait import Reader, until_found
 from mqredis.settings import Settings
 from mqredis.status import Status
@@ -62,8 +62,8 @@ ANSWERS: list[list[Answer]] = [
 ]
 
 
-def settling(held: list[tuple[str, str, str]]) -> Settling:
-    return Settling([fence for _, fence, _ in held], [key for _, _, key in held])
+def settling(held: list[tuple[str, str, str]]) -> EarlierLocks:
+    return EarlierLocks([fence for _, fence, _ in held], [key for _, _, key in held])
 
 
 def handle(waited: bool) -> Handle:
@@ -111,7 +111,7 @@ def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps
     return CONTEXT.messages("q", answer.messages, taken=unit is None)
 
 
-def loop_lock(handle: Handle, timeout: Any, earlier: Settling, count: int) -> Steps[Any]:
+def loop_lock(handle: Handle, timeout: Any, earlier: EarlierLocks, count: int) -> Steps[Any]:
     fetch = receive.fetching(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
     reader = Reader(handle, fetch, steady=True, lease=CONTEXT.lease, locks=True)
     return receive.noted(handle, (yield from until_found(reader, "D", timeout)))

@@ -29,11 +29,12 @@ def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) ->
     if wake is None or wake.handoff is None:
         return None
     text, wake.handoff = wake.handoff, None
+    # As lua/waiting/handoff.lua publishes it. To drop it loses nothing: the slot keeps the reply for the next call.
     head, _, record = text.partition(b"\n")
     try:
         _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
         addressee = slot.decode(), int(sequence), queue.decode()
-        fresh = (monotonic() - awake_at) * 2000 < int(deadline) - int(now)
+        fresh = 2 * 1000 * (monotonic() - awake_at) < int(deadline) - int(now)  # half of the lease is left
     except ValueError:
         return None  # not published by a script of mqredis
     if not fresh or call is None:
