@@ -1,6 +1,6 @@
 """The text of a message's trail, as ``lua/features/trail.lua`` writes it: the field ``trail:<number>`` of ``meta``.
 
-``tests/contract/test_stored_texts.py`` compares both sides.
+``mqredis/commands/trails.py`` and the doctor read it; ``tests/contract/test_stored_texts.py`` compares both sides.
 """
 
 from __future__ import annotations

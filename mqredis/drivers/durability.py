@@ -1,4 +1,5 @@
-"""The wait for a level of durability that follows the script of a :class:`Durable` step.
+"""The wait for a level of durability that follows the script of a :class:`Durable` step, for the tries of a call
+(``attempt``).
 
 WAIT and WAITAOF wait for the writes of their own connection, so they follow the script on its connection. A repeated
 call writes its stored reply again (lua/core/context.lua): without a write of its own a connection would not wait.

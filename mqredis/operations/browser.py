@@ -1,4 +1,4 @@
-"""A browse cursor (IBM MQ section 3): first, next, under the cursor, lock, marks."""
+"""A browse cursor (IBM MQ section 3): first, next, under the cursor, lock, marks. ``Browser`` makes them."""
 
 from __future__ import annotations
 

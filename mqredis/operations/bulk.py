@@ -1,4 +1,7 @@
-"""Actions of operators on messages that wait: delete, move, redrive, another time, another priority."""
+"""Actions of operators on messages that wait: delete, move, redrive, another time, another priority.
+
+``Operator`` makes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The cursor state machine (MS-MQDMPR 3.2.7), kept by the client; each step is decided by one script."""
+"""The cursor state machine (MS-MQDMPR 3.2.7), kept by the client; each step is decided by one script.
+
+``Cursor`` makes them.
+"""
 
 from __future__ import annotations
 

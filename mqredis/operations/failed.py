@@ -1,4 +1,7 @@
-"""Queues of failed messages, ``;poison`` and dead letters, and whether they hold more than an operator wants."""
+"""Queues of failed messages, ``;poison`` and dead letters, and whether they hold more than an operator wants.
+
+Statistics, metrics and the doctor use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations by which an operator ends the locks and transactions of other clients."""
+"""Operations by which an operator ends the locks and transactions of other clients. ``Operator`` makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups and segments: sending them, and taking them in logical order, complete or as a whole (IBM MQ)."""
+"""Groups and segments: sending them, and taking them in logical order, complete or as a whole (IBM MQ).
+
+``Queue`` and ``GroupWriter`` make them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads for operators: the holders of messages, and the contents of each queue. Each call has a bounded cost."""
+"""Reads for operators: the holders of messages, and the contents of each queue. Each call has a bounded cost.
+
+``QueueManager`` makes them, and so the command line and the console.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read by lookup id (MS-MQDMPR 3.1.7.1.13): never waits."""
+"""Read by lookup id (MS-MQDMPR 3.1.7.1.13): never waits. ``Queue`` makes them."""
 
 from __future__ import annotations
 

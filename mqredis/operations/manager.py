@@ -1,4 +1,7 @@
-"""The queue manager: info, throttle, quota, clock, resolve, maintenance (MS-MQDMPR 3.1.1.1, 3.1.7.2.5-6)."""
+"""The queue manager: info, throttle, quota, clock, resolve, maintenance (MS-MQDMPR 3.1.1.1, 3.1.7.2.5-6).
+
+``QueueManager`` makes them.
+"""
 
 from __future__ import annotations
 

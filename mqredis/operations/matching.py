@@ -1,4 +1,4 @@
-"""Reading particular messages: match options, selectors, groups and segments (IBM MQ)."""
+"""Reading particular messages: match options, selectors, groups and segments (IBM MQ). All reads use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Peek (MS-MQDMPR 3.1.7.1.15) and the pages of a browse."""
+"""Peek (MS-MQDMPR 3.1.7.1.15) and the pages of a browse.
+
+``Queue`` makes them; cursors, browsers and redrive read their pages by the same calls.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Claims and publications of data pipelines: each loop repeats a script call that handles one page."""
+"""Claims and publications of data pipelines: each loop repeats a script call that handles one page.
+
+``mqredis.spark`` makes them.
+"""
 
 from __future__ import annotations
 

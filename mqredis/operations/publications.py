@@ -1,4 +1,4 @@
-"""Unfinished publications of data pipelines (lua/claims/sink.lua)."""
+"""Unfinished publications of data pipelines (lua/claims/sink.lua). ``QueueManager`` and ``mqredis.spark`` make them."""
 
 from __future__ import annotations
 

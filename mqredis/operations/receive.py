@@ -1,4 +1,7 @@
-"""Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction."""
+"""Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction.
+
+``Queue`` makes them; waits on several queues, groups and cursors use their parts.
+"""
 
 from __future__ import annotations
 

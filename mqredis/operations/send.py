@@ -1,4 +1,7 @@
-"""Enqueue (MS-MQDMPR 3.1.7.1.9): one message, or many in batches."""
+"""Enqueue (MS-MQDMPR 3.1.7.1.9): one message, or many in batches.
+
+``Queue`` makes them, and whoever sends beside it: workers, schedules, group writers.
+"""
 
 from __future__ import annotations
 

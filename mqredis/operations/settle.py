@@ -1,4 +1,7 @@
-"""The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12), by itself or on the way of a read."""
+"""The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12), by itself or on the way of a read.
+
+Locked messages, ``Queue`` and workers make them; a closed handle gives its locks back with them.
+"""
 
 from __future__ import annotations
 

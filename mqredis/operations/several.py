@@ -1,6 +1,8 @@
 """Reading from the first non-empty one of several queues, in the order in which they are named.
 
 One operation waits on all of them: its slot is registered in each queue, and a notification of any of them wakes it.
+
+Workers and kombu make them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Topics: durable publish and subscribe. A subscriber is a queue, with an optional selector."""
+"""Topics: durable publish and subscribe. A subscriber is a queue, with an optional selector.
+
+``QueueManager`` makes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions (MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5)."""
+"""Transactions (MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5). ``Transaction`` and workers make them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that send heartbeats, and orders of operators to them."""
+"""Workers that send heartbeats, and orders of operators to them. ``QueueManager`` and ``Operator`` make them."""
 
 from __future__ import annotations
 
