@@ -87,7 +87,7 @@ if lookup_ids[1] then
   for n = 1, #entries do
     local e, id = entries[n], entries[n].lid
     local available = redis.call("ZSCORE", q.available, id)
-    local time = not available and redis.call("ZSCORE", q.timers, "d" .. id)
+    local time = not available and timers.delayed_until(q, id)
     if available and string.find(states, "a", 1, true) or time and string.find(states, "d", 1, true) then
       found[#found + 1], dues[id] = e, time
     elseif not available and not time then

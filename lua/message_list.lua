@@ -26,6 +26,7 @@
 --- require "core/message_state"
 --- require "core/position"
 --- require "core/record"
+--- require "core/timers"
 --- require "admin/ordered"
 --- require lazy "claims/claim_pages"
 --- require lazy "matching/filter"
@@ -60,7 +61,7 @@ local function append(from, id, state, due)
   local text, at = redis.call("HGET", from.states, id), #reply
   local st = text and message_state.parse(text)
   if not state then
-    local delay = redis.call("ZSCORE", q.timers, "d" .. id)
+    local delay = timers.delayed_until(q, id)
     state = redis.call("ZSCORE", q.available, id) and "ready" or delay and "delayed" or "locked"
     if state == "locked" and (st and message_state.is_claimed(st) or not st and in_packed_page(id)) then
       state = "claimed"
@@ -101,9 +102,9 @@ while which ~= "one" and not full and not done and looks > 0 do
       done = upto and at > upto
       if done then break end
       score, place = string.format("%.0f", at), page[n]
-      if letter == "d" then
+      if letter == timers.letters.delay then
         full = append(q, id, "delayed", at)
-      elseif resting and (letter == "b" or letter == "s") then
+      elseif resting and (letter == timers.letters.rest or letter == timers.letters.rest_isolated) then
         full = append(resting, id, "retry", at)
       end
     end

@@ -43,7 +43,7 @@ if not context.missing then
       runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
       ended = ended + 1
     elseif not redis.call("ZSCORE", q.available, entries[n].lid)
-      and not redis.call("ZSCORE", q.timers, "d" .. entries[n].lid) then
+      and not timers.delayed_until(q, entries[n].lid) then
       elsewhere = elsewhere + 1
     end
   end

@@ -68,7 +68,7 @@ def listed(start: str, names: list[str]) -> str:
         line = start + ", ".join(names[:shown]) + (" and others" if shown < len(names) else "")
         if len(line) <= WIDTH:
             return line + "\n"
-    raise ValueError(f"nobody uses the file that {start!r} is for, or its name does not fit")
+    raise ValueError(f"no file is known behind {start!r}, or its name does not fit")
 
 
 def rewrite() -> dict[Path, str]:

@@ -212,7 +212,7 @@ function audit.message(out, q, lid, rec)
     large and redis.call("HSTRLEN", q.records, "^" .. lid) or "",
     available or "", deadline, state or "",
     redis.call("ZSCORE", q.timers, timers.letters.expiry .. lid) or "",
-    redis.call("ZSCORE", q.timers, timers.letters.delay .. lid) or "",
+    timers.delayed_until(q, lid) or "",
     redis.call("ZSCORE", q.index, "v" .. lid) or "")
   for _, member in ipairs(available and audit.members(q, lid, rec, true) or {}) do
     if not redis.call("ZSCORE", q.index, member) then audit.row(out, "X", q.index, member) end

@@ -6,7 +6,7 @@
 --- require lazy "core/locks"
 --- used by admin/audit, admin/scheduled, admin/sweep, bulk, claim, claim_backlog, claim_commit, claim_match and others
 -- Serves the timers of a queue: leases that are over, and what q.timers holds. No process watches them: the next call on the
--- queue serves what is due before its own work, and clients call QueueManager.maintain for queues that nobody uses.
+-- queue serves what is due before its own work, and clients call QueueManager.maintain for queues without calls.
 --
 -- A member of q.timers is a letter, which says what the timer is for, and the lookup id of a message (of a dedup key: the key);
 -- its score is the ms at which it is due.
@@ -74,6 +74,11 @@ function timers.remove(q, letter, batch, places)
     if not (batch.held and batch.held[places[k]]) then members[#members + 1] = letter .. batch.ids[places[k]] end
   end
   chunked.run("ZREM", q.timers, members)
+end
+
+-- Returns the ms at which the delay of a message ends, as text; false if it is not delayed.
+function timers.delayed_until(q, id)
+  return redis.call("ZSCORE", q.timers, timers.letters.delay .. id)
 end
 
 -- Is a timer due that no call has served yet?

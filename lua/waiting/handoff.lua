@@ -23,7 +23,7 @@ local handoff = {}
 
 -- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes,
 -- as a list; nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
--- lock, nobody listens on its channel, or its slot was used since it began to wait. For scripts that have marked a change.
+-- lock, its channel has no subscriber, or its slot was used since it began to wait. For scripts that have marked a change.
 function handoff.offer(q, lid, rec)
   if not handoff.is_plain(q, rec) or not q.arrived or #q.arrived ~= 1 then return end
   local member = redis.call("ZRANGE", q.waiters, "0", "0")[1]

@@ -55,7 +55,7 @@ end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
 
--- Offers what became available in this call: q.arrived to all readers, q.shown, which nobody may take yet, to peeks alone.
+-- Offers what became available in this call: q.arrived to all readers, q.shown, which no reader may take yet, to peeks alone.
 function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
   q.arrived, q.shown = false, false

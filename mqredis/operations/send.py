@@ -1,6 +1,6 @@
 """Enqueue (MS-MQDMPR 3.1.7.1.9): one message, or many in batches.
 
-``Queue`` makes them, and whoever sends beside it: workers, schedules, group writers.
+``Queue``, workers, schedules and group writers make them.
 """
 
 from __future__ import annotations
