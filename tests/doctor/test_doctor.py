@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -49,6 +50,22 @@ def test_expired_store_is_healthy_before_and_after_maintenance(full: Store) -> N
     assert full.codes() == set()
     full.qm.maintain()
     assert full.codes() == set()
+
+
+@pytest.mark.parametrize("counters", ["", "5 4096", "5 1 many 43 1795693428584"])
+def test_unreadable_counters_of_the_manager_are_told_with_a_remedy(store: Store, counters: str) -> None:
+    store.qm.create_queue("a")
+    queue = store.qm.open("a")
+    store.raw.hset(store.key("meta"), "counters", counters)
+    remedy = f"delete the keys that begin with {store.tag}"
+    with pytest.raises(mqredis.InvariantBroken, match=re.escape(remedy)):
+        queue.send(b"x")
+    with pytest.raises(mqredis.InvariantBroken, match=re.escape(remedy)):
+        mqredis.connect(store.raw, manager=store.qm.name)
+    assert store.raw.hget(store.key("meta"), "counters") == counters.encode()
+    assert store.raw.hlen(store.key("a.m")) == 0
+    report = store.qm.doctor()
+    assert [finding.code for finding in report.findings] == ["meta.unreadable"]
 
 
 def test_dedup_window_alone_is_no_finding(store: Store) -> None:
