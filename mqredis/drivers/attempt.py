@@ -104,7 +104,7 @@ class Attempt:
         form = core.forms.get(call.script) or core.script(call.script)
         packed = [pack(call.keys, form, run.slot.token_of(call.changes), call.args)]
         if self.wait is not None and self.wait.sent_with_call:
-            packed.append(self.wait.request())
+            packed.append(self.wait.first_request())
         return packed
 
     def bare(self) -> list[bytes]:

@@ -40,10 +40,14 @@ class DurabilityWait:
         """Is the command sent together with the script? Not with a read, which may have found and changed nothing."""
         return self.command not in (None, IMPLIED) and self.durable.call.script not in changes.READS
 
+    def first_request(self) -> bytes:
+        """Pack the command that follows the script. The time begins with each try of the call, since a try that was
+        refused or lost has changed nothing that could have become durable meanwhile."""
+        self.deadline = time.monotonic() + self.settings.durability_seconds
+        return self.request()
+
     def request(self) -> bytes:
         """Pack the command. It waits less long than a reply may take, and is repeated until the time is over."""
-        if not self.deadline:
-            self.deadline = time.monotonic() + self.settings.durability_seconds
         left = max(self.deadline - time.monotonic(), 0.001)
         limit = str(max(1, int(min(left, self.settings.reply_timeout_seconds / 2) * 1000)))
         replicas = "0" if self.durable.level == Durability.FSYNC else str(self.settings.durability_replicas)
@@ -61,7 +65,7 @@ class DurabilityWait:
         self.durable.reached = Durability.MEMORY
         if self.command is None:
             return
-        answer = yield [] if self.sent_with_call else [self.request()]
+        answer = yield [] if self.sent_with_call else [self.first_request()]
         while not self._enough(answer) and time.monotonic() < self.deadline:
             answer = yield [self.request()]
 

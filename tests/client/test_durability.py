@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, InvalidArgument, Settings, UnsafeServer
+from mqredis.drivers import durability
 from tests.drivers.kit import until
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
@@ -187,6 +190,28 @@ def test_repeated_call_waits_for_the_level(pair: Pair) -> None:
         assert rule.hits == 1
         assert proxy.commands()["WAIT"] == waits + 2
         assert messages(q) == 3
+
+
+def test_repeated_call_has_the_whole_time_for_its_wait(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    primary, _ = pair
+    limits: list[int] = []
+
+    def noted(request: Any) -> bool:
+        if request.command == "WAIT":
+            limits.append(int(request.args[-1]))
+        return False
+
+    with Proxy(primary.socket_path) as proxy, queue(proxy.url()) as q:
+        q.send(b"0", durability="replica")
+        proxy.add(CutReply(0), where=noted)
+        cut = proxy.add(CutReply(0), where=lambda request: any(b"body" in arg for arg in request.args))
+        # A minute passes for the wait between the two tries.
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 60 * cut.hits)
+        monkeypatch.setattr(durability, "time", clock)
+        q.send(b"body", durability="replica")
+        assert cut.hits == 1
+    half_of_reply_timeout = 30_000
+    assert limits[-1] == half_of_reply_timeout
 
 
 def test_repeated_call_writes_its_slot_again_for_wait_to_cover(pair: Pair) -> None:
