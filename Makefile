@@ -95,8 +95,9 @@ demo: $(VENV)/.demo redis ## 336,776 real flights through the broker, a consumer
 	@if command -v java >/dev/null; then $(MAKE) $(VENV)/.spark || true; fi
 	@$(PY) -m demo.pipelines
 
-test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis
-	$(PY) -m pytest --numprocesses auto --dist loadfile $(ARGS)
+# The file keeps what a test that failed has printed, such as its seed.
+test: $(VENV)/.dev redis ## the tests, on a private redis-server and on fakeredis (failures also in build/tests.xml)
+	$(PY) -m pytest --numprocesses auto --dist loadfile --junitxml build/tests.xml $(ARGS)
 
 # From Python 3.14 on branches are counted by sys.monitoring, which costs little; before that a run takes about twice as long.
 coverage: $(VENV)/.coverage redis ## the tests, and which lines and branches of mqredis they run: build/coverage

@@ -25,7 +25,9 @@ def register(subparsers: Subparsers) -> None:
         "--shutdown", type=float, metavar="SECONDS", help="how long handlers may go on after SIGTERM"
     )
     worker.add_argument(
-        "--health-file", metavar="FILE", help="touched whenever the worker has read its queues"
+        "--health-file",
+        metavar="FILE",
+        help="touched whenever the worker has read its queues; with several processes FILE.1, FILE.2, ...",
     )
     worker.add_argument(
         "--metrics",

@@ -33,7 +33,8 @@ class Worker:
 
     ``url``, ``manager`` and ``settings`` are those of ``mqredis.connect``; nothing connects before ``run``.
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
-    back. ``health_file``: touched whenever a look at a queue worked, at most once a second. ``metrics``: port, or
+    back. ``health_file``: touched whenever a queue was read, at most once a second; each of several processes of
+    ``mqredis worker`` has its own, with ``.1``, ``.2`` and so on at the end. ``metrics``: port, or
     host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages;
     None: host and process id. ``heartbeat_seconds``: how often the worker tells the broker that it lives and asks what
     operators want of it (docs/operating.md); None: never.
