@@ -87,7 +87,7 @@ end
 function context.parse_counters(text)
   local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%d+) (%-?%d+) (%-?%d+) (%d+)$")
   if not history then
-    error("the counters of the queue manager cannot be read (" .. text .. "). Restore the store from a backup, or "
+    error("the manager's counters cannot be read (" .. text .. "). Restore the store from a backup, or "
       .. "delete the keys that begin with " .. string.sub(KEYS[1], 1, -5), 0)
   end
   context.history, context.history_text, context.latest = history + 0, history, latest + 0
