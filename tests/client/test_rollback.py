@@ -170,3 +170,22 @@ def test_slot_migration_there_and_back_is_not_reported_as_a_loss(cluster: Cluste
             moving.move()
             moving.visit()
             assert qm.info().messages
+
+
+def test_client_that_was_idle_while_the_slot_went_there_and_back_goes_on(cluster: Cluster) -> None:
+    moving = SlotMigration(cluster)
+    with mqredis.connect(cluster.url, manager="m", settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as q:
+            first = q.send(b"a")
+            lock = q.lock(0)
+            moving.move()
+            moving.visit()
+            cluster.finish(moving.slot, moving.owner)
+            moving.move()
+            cluster.finish(moving.slot, moving.owner)
+            second = q.send(b"b")
+            assert second.lookup_id > first.lookup_id
+            lock.commit()
+            assert [message.body for message in q.browse()] == [b"b"]
+            assert qm.doctor().findings == ()
