@@ -6,7 +6,7 @@
 --- require lazy "features/other_queues"
 --- require lazy "matching/index"
 --- used by admin/redrive, core/enqueue, features/copy, features/features, trail_read
--- Keeps the trails of messages: what has happened to a message, when, and by whom (docs/decisions/trails.md). It is an optional
+-- Keeps the trails of messages: what has happened to a message, when, and by whom (docs/decisions/observation.md). It is an optional
 -- feature of queues. A queue with the property `trail` marks a share of the messages that come to it with the field `trail`
 -- of the head. What happens to a marked message is noted, wherever it goes within the manager.
 --

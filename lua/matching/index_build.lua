@@ -4,7 +4,7 @@
 --- used by core/seek, matching/search
 -- Brings the index of message and correlation ids (matching/index) up to date, when a search asks for such an id: senders add
 -- only messages in front of the last one that is in it, so a queue that is never searched has none
--- (docs/decisions/identifiers.md).
+-- (docs/decisions/storage.md).
 --
 -- Field "index" of the queue's hash says up to which id, in delivery order, the index reaches (core/queue). The doctor
 -- writes "part" where it cannot tell: then every message that arrives is added, and searches add the others from the first
