@@ -44,9 +44,9 @@ def write_properties(properties: Mapping[Any, Any]) -> str:
         kind = type(value)
         if kind is str:
             text = f"{text}{_TEXT[name]}{value if value.isprintable() else escape(value)}"
-        elif kind is int and value.bit_length() < 64:
+        elif kind is int and _LOWEST <= value <= _HIGHEST:
             text = f"{text}{_INT[name]}{value}"
-        elif kind is float and value - value == 0.0:  # neither infinite nor NaN
+        elif kind is float and math.isfinite(value):
             text = f"{text}{_FLOAT[name]}{value!r}"
         elif kind is bool:
             text = f"{text}{_TRUE[name] if value else _FALSE[name]}"
@@ -55,7 +55,7 @@ def write_properties(properties: Mapping[Any, Any]) -> str:
         elif kind is bytes:
             text = f"{text}{_BYTES[name]}{value.hex()}"
         else:
-            text += _name(name) + _value(name, value)
+            text += write_properties({name: _plain(name, value)})
     return text
 
 
@@ -67,27 +67,27 @@ def _name(name: object) -> str:
     return f"\x01{escape(name)}\x02"
 
 
-def _value(name: object, value: object) -> str:
-    """The text of a value of a subclass. Raises InvalidArgument for other types."""
+def _plain(name: object, value: object) -> PropertyValue:
+    """A value of a subclass as one of its base type. Raises InvalidArgument for what no property can be."""
     if isinstance(value, str):
-        return "s" + escape(str.__str__(value))
+        return str.__str__(value)
     if isinstance(value, int):
         if not _LOWEST <= value <= _HIGHEST:
             raise InvalidArgument(f"property {name!r} is outside the range of a 64-bit integer")
-        return f"i{int(value)}"
+        return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidArgument(f"property {name!r} is {value!r}; a float property must be finite")
-        return "d" + repr(float(value))
+        return float(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return "x" + bytes(value).hex()
+        return bytes(value)
     raise InvalidArgument(
         f"property {name!r} is a {type(value).__name__}; str, int, float, bool, bytes and None are allowed"
     )
 
 
 def read_properties(properties: dict[str, PropertyValue], text: str) -> None:
-    """Parse a text of properties, which begins after the mark of the first one, into ``out``."""
+    """Parse a text of properties, which begins after the mark of the first one, into ``properties``."""
     escaped = "\x04" in text
     parts = iter(text.replace("\x02", "\x01").split("\x01"))
     for name in parts:
