@@ -53,7 +53,7 @@ LOCKS = (
     "label",
 )
 TRANSACTIONS = ("id", "client", "host", "process", "since", "lease_until", "operations")
-SESSIONS = ("number", "client", "host", "process", "version", "last_seen")
+SESSIONS = ("number", "client", "host", "process", "address", "version", "last_seen")
 MESSAGES = (
     "lookup_id",
     "state",
@@ -151,9 +151,7 @@ def _row(item: Any) -> dict[str, Any]:
     row: dict[str, Any] = item.model_dump()
     client = row.pop("client", None)
     if client is not None:
-        row.update(
-            client=client["name"], host=client["host"], process=client["process"], version=client["version"]
-        )
+        row.update(client=client.pop("name"), **client)
     for each in (row, *row.get("holds", ())):
         if "lookup_id" in each:
             each["lookup_id"] = hex_id(each["lookup_id"])

@@ -107,12 +107,15 @@ class Attempt:
             packed.append(self.wait.first_request())
         return packed
 
-    def bare(self) -> list[bytes]:
-        """Pack the request of a call without a session, for the server that :meth:`ready` was given."""
+    def bare(self, address: str) -> list[bytes]:
+        """Pack the request of a call without a session, for the server that :meth:`ready` was given.
+
+        ``address``: of this end of the connection, "" if that is not known.
+        """
         call = self.call
         if call.script == "session_open":
             # A node to which the slot is moving was not greeted, so `server` is not its run_id.
-            call.args = self.core.open_args("" if self.detour else self.server)
+            call.args = self.core.open_args("" if self.detour else self.server, address)
         return [pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)]
 
     def ready(self, run_id: str) -> Next:

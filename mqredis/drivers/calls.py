@@ -226,7 +226,7 @@ class Calls(BaseDriver):
                         connection.run_id if connection.run_id is not None else self._greet(connection)
                     )
                     if step is DONE:
-                        request = request or attempt.bare()
+                        request = request or attempt.bare(connection.address)
                         attempt.sent = True
                         reply = connection.exchange(request)
                         if attempt.wait is not None:

@@ -229,7 +229,7 @@ class AsyncCalls(BaseDriver):
                         connection.run_id if connection.run_id is not None else await self._greet(connection)
                     )
                     if step is DONE:
-                        request = request or attempt.bare()
+                        request = request or attempt.bare(connection.address)
                         attempt.sent = True
                         reply = await connection.exchange(request)
                         if attempt.wait is not None:

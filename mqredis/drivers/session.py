@@ -242,8 +242,9 @@ class Core:
 
     # ---- session ---------------------------------------------------------------------------------
 
-    def open_args(self, run_id: str) -> Sequence[Arg]:
-        """Arguments of ``session_open``. With the number of the present session it only renews that session."""
+    def open_args(self, run_id: str, address: str) -> Sequence[Arg]:
+        """Arguments of ``session_open`` over a connection from this address. With the number of the present session it
+        only renews that session."""
         settings = self.settings
         return session_arguments(
             int(settings.session_ttl_seconds * 1000),
@@ -252,7 +253,7 @@ class Core:
             # A client that knows an incarnation must not create another one: it has to report that the data are gone.
             "" if self.incarnation else secrets.token_hex(8),
             self.session.number if self.session else "",
-            clients.describe(settings.client_name),
+            clients.describe(settings.client_name, address),
         )
 
     def adopt(self, reply: Any, run_id: str) -> bool:

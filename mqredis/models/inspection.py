@@ -39,6 +39,10 @@ class ClientInfo(Model):
     """Name of the host."""
     process: int = 0
     """Number of the process on that host; 0: unknown."""
+    address: str = ""
+    """IP address of the client's end of the connection that opened the session. It is the client's own view: behind a
+    translation of addresses (NAT), the server sees another one. Empty for a unix socket and for a connection of a
+    redis-py client."""
     version: str = ""
     """Version of mqredis."""
 

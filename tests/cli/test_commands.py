@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from mqredis.cli.app import build
 from mqredis.cli.exits import EXITS, Exit
 from mqredis.keys import DEAD_LETTER
 from tests.cli.conftest import Run
+from tests.support.server import RedisServer
 
 
 @pytest.fixture
@@ -309,6 +312,13 @@ def test_show_commands(orders: Run) -> None:
     rows = orders("show", "sessions", "--json").rows
     assert rows[-1]["version"]
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
+
+
+def test_show_sessions_has_the_addresses(run: Run, start_server: Callable[..., RedisServer]) -> None:
+    url = start_server(tcp=True).tcp_url
+    (row,) = run("show", "sessions", "--json", "--url", url).rows
+    assert row["address"] == "127.0.0.1"
+    assert re.search(r"\saddress\s(?s:.)*\s127\.0\.0\.1\s", run("show", "sessions", "--url", url).out)
 
 
 def test_trail_lists_the_events_of_a_message(orders: Run) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+from collections.abc import Callable
 
 import pytest
 
+import mqredis.asyncio
 from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.codec.encode import encode
 from mqredis.commands import pipelines as commands
 from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order, Stage
+from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.console.pages import holders
 from mqredis.operations import pipelines, publications
@@ -21,6 +25,7 @@ from mqredis.worker import Worker
 from tests.console.browser import Browser
 from tests.console.test_pages import fill
 from tests.console.test_workers import listed, running, until, worker  # noqa: F401 - a fixture
+from tests.support.server import RedisServer
 
 PAGE = "/m/main/in-flight"
 
@@ -49,6 +54,18 @@ async def test_lock_holders_transactions_and_clients_are_shown(
         assert "Time to live" in (await browser.get("/m/main/clients")).text
         await locked.commit()
     assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
+
+
+async def test_clients_are_shown_with_their_addresses(start_server: Callable[..., RedisServer]) -> None:
+    server = start_server(tcp=True)
+    async with mqredis.asyncio.connect(server.tcp_url) as far, mqredis.asyncio.connect(server.url) as near:
+        await far.info()
+        await near.info()
+        browser = Browser(app({"main": near}, access=everyone))
+        page = (await browser.get("/m/main/clients")).text
+        assert re.search(rf":{os.getpid()} 127\.0\.0\.1 {re.escape(mqredis.__version__)} ", page)
+        assert re.search(rf":{os.getpid()} \u2013 {re.escape(mqredis.__version__)} ", page)
+        await browser.close()
 
 
 async def test_holder_is_named_with_its_worker_and_consumer(

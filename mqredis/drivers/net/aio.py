@@ -16,7 +16,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SILENT
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.net.wire import packed_command, reply_error
+from mqredis.drivers.net.wire import address_of, packed_command, reply_error
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -76,6 +76,11 @@ class PipelinedConnection(asyncio.Protocol):
     def connected(self) -> bool:
         """Is the connection still open on our side?"""
         return self.lost is None
+
+    @property
+    def address(self) -> str:
+        """IP address of this end; "" of a unix socket."""
+        return address_of(self._transport.get_extra_info("sockname"))
 
     def command(self, *args: str | bytes | int) -> Reply:
         """Send a command. The future's result is the reply; an error reply is its exception."""

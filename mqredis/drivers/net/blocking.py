@@ -13,7 +13,7 @@ import hiredis
 from redis import exceptions as rx
 
 from mqredis.drivers.net.endpoint import Endpoint
-from mqredis.drivers.net.wire import packed_command, reply_error
+from mqredis.drivers.net.wire import address_of, packed_command, reply_error
 
 # Bytes read at once.
 CHUNK = 65_536
@@ -40,6 +40,11 @@ class SocketConnection:
     def connected(self) -> bool:
         """Is the connection still open on our side?"""
         return self._sock is not None
+
+    @property
+    def address(self) -> str:
+        """IP address of this end; "" of a unix socket."""
+        return address_of(self._socket().getsockname())
 
     def exchange(self, request: Sequence[bytes]) -> Any:
         """Send a packed request and read its reply. An empty request reads a further reply to an earlier request.

@@ -65,6 +65,11 @@ class Connection:
         """Can the connection take another request? (redis-py closes it on errors it does not trust.)"""
         return self.conn.connected if isinstance(self.conn, SocketConnection) else not self._lost
 
+    @property
+    def address(self) -> str:
+        """IP address of this end; "" of a unix socket, and of a connection of redis-py, which does not tell it."""
+        return self.conn.address if isinstance(self.conn, SocketConnection) else ""
+
     def close(self) -> None:
         """Close; never raises."""
         try:

@@ -85,6 +85,11 @@ class AsyncConnection:
         """Can the connection take another request? (redis-py closes it on errors it does not trust.)"""
         return bool(self.conn.connected) if self.own else not self._lost
 
+    @property
+    def address(self) -> str:
+        """IP address of this end; "" of a unix socket, and of a connection of redis-py, which does not tell it."""
+        return str(self.conn.address) if self.own else ""
+
     async def close(self) -> None:
         """Close at once; never raises."""
         try:

@@ -21,6 +21,11 @@ from mqredis.steps import Arg
 REDIS_ERRORS = (rx.RedisError, OSError, EOFError)
 
 
+def address_of(name: object) -> str:
+    """The IP address in the name of a socket; "" if it has none, as a unix socket."""
+    return str(name[0]) if isinstance(name, tuple) else ""
+
+
 def bulk(data: bytes) -> bytes:
     """One bulk string."""
     return b"$%d\r\n%b\r\n" % (len(data), data)
