@@ -1,9 +1,9 @@
 """What the console costs the broker: ``python -m bench.console [--viewers 10] [--queues 500] [--rate 2000]``.
 
 The first part times the calls of the overview of 1,000 queues, and those of other pages. The second part sends and
-receives messages at a steady rate, with viewers of the console and without, in turn, and tells the CPU time of the
-server and its calls. A viewer does what a browser does: it follows the events of the overview, and gets the page after
-each.
+receives messages at a steady rate, without viewers of the console, with viewers of the overview, and with viewers of
+all pages that are updated by themselves, in turn, and tells the CPU time of the server and its calls. A viewer does
+what a browser does: it follows the events of its page, and gets the page after each.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ from mqredis.steps import Steps, perform, procedure
 
 # Queues of the overview that is timed, and messages in each.
 OVERVIEW_QUEUES, MESSAGES = 1000, 20
+# Pages that are updated by themselves, but for those of one queue and of the workers.
+LIVE = ("/", "/failures", "/scheduled", "/in-flight", "/schedules", "/clients", "/topics")
+# The pages that viewers look at in a measurement.
+WATCHED = {"viewers of the overview": LIVE[:1], "viewers of all live pages": LIVE}
 # Priorities of the messages in each queue, and whether a reader holds some of them.
 CONTENTS: dict[str, tuple[Sequence[int], bool]] = {
     "one priority, nothing locked": ((3,), False),
@@ -128,6 +132,14 @@ def once(call: Callable[[], object]) -> Iterator[object]:
     yield call()
 
 
+def times(rounds: int) -> None:
+    """Time the calls."""
+    print(f"the overview of {OVERVIEW_QUEUES:,} queues:")
+    overview(rounds)
+    print("a page of:")
+    pages(rounds)
+
+
 # ---- load ----------------------------------------------------------------------------------------
 
 
@@ -151,8 +163,8 @@ def traffic(url: str, queues: int, rate: int, batch: int, stopped: Event) -> Non
             step += 1
 
 
-def view(url: str, stopped: threading.Event) -> None:
-    """Follow the overview as a browser does."""
+def view(url: str, path: str, stopped: threading.Event) -> None:
+    """Follow a page as a browser does."""
     place = urlsplit(url).netloc
     events, pages = (
         http.client.HTTPConnection(place, timeout=60),
@@ -163,7 +175,7 @@ def view(url: str, stopped: threading.Event) -> None:
     while not stopped.is_set():
         line = stream.readline()
         if line.startswith(b"event: tick"):
-            pages.request("GET", "/m/default/")
+            pages.request("GET", f"/m/default{path}", headers={"hx-request": "true"})
             page = pages.getresponse()
             page.read()
             if page.status != 200:
@@ -173,10 +185,13 @@ def view(url: str, stopped: threading.Event) -> None:
 
 
 @contextmanager
-def viewers(url: str, count: int) -> Iterator[None]:
-    """So many viewers, while a ``with`` block lasts."""
+def viewers(url: str, count: int, paths: Sequence[str]) -> Iterator[None]:
+    """So many viewers, who look at these pages in turn, while a ``with`` block lasts."""
     stopped = threading.Event()
-    threads = [threading.Thread(target=view, args=(url, stopped), daemon=True) for _ in range(count)]
+    threads = [
+        threading.Thread(target=view, args=(url, paths[n % len(paths)], stopped), daemon=True)
+        for n in range(count)
+    ]
     for thread in threads:
         thread.start()
     yield
@@ -205,12 +220,37 @@ def measured(server: Server, qm: mqredis.QueueManager, seconds: float) -> Cost:
     return Cost(sent / passed, calls / passed, cpu / passed * 100)
 
 
+def fill(qm: mqredis.QueueManager) -> None:
+    """Store what the live pages show: 1,000 failed, 1,000 delayed and 1,000 locked messages, schedules and topics."""
+    operator = qm.operator("bench")
+    for n in range(10):
+        qm.create_queue(f"failing-{n}", retry=mqredis.RetryPolicy(immediate=0, cycles=0))
+        failing = qm.open(f"failing-{n}")
+        errors = [f"ValueError: order {place} of customer {n} has no address" for place in range(100)]
+        failing.send_many(
+            mqredis.Outgoing(body(200), properties={"failure_error": error}) for error in errors
+        )
+        for _ in errors:
+            failing.lock(0).abort()
+        qm.create_queue(f"held-{n}")
+        held = qm.open(f"held-{n}")
+        held.send_many([body(200)] * 100)
+        held.send_many([mqredis.Outgoing(body(200), delay=86_400)] * 100)
+        for _ in range(5):
+            held.lock_many(20, timeout=0, lease=3600)
+        operator.create_schedule(f"schedule-{n}", 3600.0, f"held-{n}", body(200))
+        qm.create_queue(f"topic-{n}", topic=True)
+    for n in range(50):
+        qm.subscribe(f"topic-{n % 10}", f"held-{n // 10}")
+
+
 def load(count: int, queues: int, rate: int, batch: int, seconds: float, rounds: int) -> None:
     """Measure viewers alone; then with messages, without viewers and with them in turn."""
     context = get_context("spawn")
     with Server() as server, mqredis.connect(server.url) as qm:
         for n in range(queues):
             qm.create_queue(f"queue-{n:04}")
+        fill(qm)
         command = [sys.executable, "-m", "mqredis", "console", "--url", server.url, "--port", "0"]
         console = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert console.stdout is not None
@@ -219,17 +259,19 @@ def load(count: int, queues: int, rate: int, batch: int, seconds: float, rounds:
         sender = context.Process(target=traffic, args=(server.url, queues, rate, batch, stopped))
         print(f"{queues} queues, {count} viewers, messages in batches of {batch}")
         try:
-            with viewers(url, count):
-                show("viewers, no messages", measured(server, qm, seconds))
+            for title, paths in WATCHED.items():
+                with viewers(url, count, paths):
+                    show(f"{title}, no messages", measured(server, qm, seconds))
             sender.start()
             time.sleep(1 + queues // 2 * batch / rate)  # from then on as many messages leave as come
             for _ in range(rounds):
                 if not sender.is_alive():
                     raise SystemExit("the sender has failed")
                 show("messages, no viewers", without := measured(server, qm, seconds))
-                with viewers(url, count):
-                    show("messages and viewers", seen := measured(server, qm, seconds))
-                print(f"more with viewers: {seen.cpu - without.cpu:.1f} % of a core")
+                for title, paths in WATCHED.items():
+                    with viewers(url, count, paths):
+                        show(f"messages and {title}", seen := measured(server, qm, seconds))
+                    print(f"more with {title}: {seen.cpu - without.cpu:.1f} % of a core")
         finally:
             stopped.set()
             console.terminate()
@@ -254,11 +296,10 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=500)
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
     parser.add_argument("--batch", type=int, default=1, help="messages of one call")
+    parser.add_argument("--load-only", action="store_true", help="leave out the first part")
     given = parser.parse_args()
-    print(f"the overview of {OVERVIEW_QUEUES:,} queues:")
-    overview(20 * given.rounds)
-    print("a page of:")
-    pages(20 * given.rounds)
+    if not given.load_only:
+        times(20 * given.rounds)
     load(given.viewers, given.queues, given.rate, given.batch, given.seconds, given.rounds)
 
 
