@@ -5,7 +5,7 @@
 -- CALLERS _messages in mqredis/commands/stored_messages.py
 -- KEYS message
 -- QUEUE[1] the queue
--- QUEUE[2] its ;retry
+-- QUEUE[2] its ;retry; the parent if it is a ;retry itself
 -- ARGV[3] which  available: available messages in delivery order; reverse: those from the last to the first; scheduled:
 --   those that are delayed or rest, by the time when they become available; one: the message ARGV[6], in any state
 -- ARGV[4] count  messages at most
@@ -38,7 +38,8 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-local resting, f = queue.read(2, 2), nil
+local resting, parent, f = queue.read(2, 2), nil, nil
+if queue.is_subqueue(q, "retry") then resting, parent = nil, resting end
 if wanted ~= "" then
   filter.load()
   f = filter.parse(wanted)
@@ -61,12 +62,15 @@ local function append(from, id, state, due)
   local text, at = redis.call("HGET", from.states, id), #reply
   local st = text and message_state.parse(text)
   if not state then
-    local delay = timers.delayed_until(q, id)
-    state = redis.call("ZSCORE", q.available, id) and "ready" or delay and "delayed" or "locked"
+    due = timers.delayed_until(q, id)
+    state = redis.call("ZSCORE", q.available, id) and "ready" or due and "delayed" or "locked"
     if state == "locked" and (st and message_state.is_claimed(st) or not st and in_packed_page(id)) then
       state = "claimed"
     end
-    due = delay
+  end
+  if state == "ready" and parent then
+    due = timers.resting_until(parent, id)
+    state = due and "retry" or state
   end
   local expires = record.is_special(rec) and record.expires(rec)
   reply[at + 1], reply[at + 2], reply[at + 3] = id, state, due and string.format("%.0f", context.shown(due)) or -1

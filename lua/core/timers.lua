@@ -81,6 +81,12 @@ function timers.delayed_until(q, id)
   return redis.call("ZSCORE", q.timers, timers.letters.delay .. id)
 end
 
+-- Returns the ms at which the rest of a message in ;retry ends, as text; false if it does not rest. q: the parent.
+function timers.resting_until(q, id)
+  return redis.call("ZSCORE", q.timers, timers.letters.rest .. id)
+    or redis.call("ZSCORE", q.timers, timers.letters.rest_isolated .. id)
+end
+
 -- Is a timer due that no call has served yet?
 function timers.overdue(q)
   return queue.is_due(q) and timers.next(q) == 0

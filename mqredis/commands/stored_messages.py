@@ -71,8 +71,9 @@ def _messages(
         rows = tuple(_row(int(now), whole, payload[n : n + 7]) for n in range(4, len(payload), 7))
         return Page(rows, following(score, at) if more == "1" else None)
 
-    name = queue.path.partition(";")[0]
-    keys_ = queue.manager.call(queue.path, f"{name};retry")
+    # The end of the rest of a message in ;retry is in the timers of the parent.
+    name, _, subqueue = queue.path.partition(";")
+    keys_ = queue.manager.call(queue.path, name if subqueue == "retry" else f"{name};retry")
     return Call("message_list", keys_, [*args, "1" if whole else ""], parse, changes=False)
 
 

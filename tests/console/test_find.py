@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mqredis import Journal, Outgoing, Settings
+from mqredis import Journal, Outgoing, RetryPolicy, Settings
 from mqredis.asyncio import QueueManager, connect
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
@@ -49,6 +49,19 @@ async def test_message_id_is_found_in_all_queues(browser: Browser, manager: Queu
     assert "No message was found." in (await browser.get(PAGE, id="order 3")).text
     raw = await fill(manager, [Outgoing("e", message_id=b"\x01\x02")])
     assert ids(await browser.get(PAGE, id="0x0102")) == [hex_id(raw[0])]
+
+
+async def test_message_that_waits_for_its_retry_is_found_once(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.update_queue("orders", retry=RetryPolicy(immediate=0, cycles=1, delay=3600.0))
+    (number,) = await fill(manager, [Outgoing("a", message_id="order 1")])
+    async with await manager.open("orders") as queue:
+        await (await queue.lock(timeout=0)).abort()
+    page = await browser.get(PAGE, id="order 1")
+    assert ids(page) == [hex_id(number)]
+    assert f"{hex_id(number)} orders;retry retry" in page.text
+    assert "1 message found." in page.text
 
 
 async def test_dead_letter_is_found_by_the_id_that_the_broker_made(

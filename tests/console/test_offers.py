@@ -42,7 +42,16 @@ async def test_message_offers_the_actions_of_its_state(browser: Browser, manager
         await manager.update_queue("orders", retry=RetryPolicy(immediate=0, cycles=1, delay=3600.0))
         await locked.abort()
     # One that rests is a message of ;retry; to move it back ends its rest.
-    assert offered(await shown(browser, "orders;retry", ready, "ready")) == {"move", "delete"}
+    page = await shown(browser, "orders;retry", ready, "waits for its retry, in (59 min|1 h)")
+    assert offered(page) == {"move", "delete"}
+    listed = await browser.get("/m/main/scheduled")
+    assert f"{hex_id(ready)} orders;retry retry Retry now" in listed.text
+    assert not [each for each in listed.addresses if "/scheduled?queue=orders%3B" in each]
+    (retry_now,) = (each for each in page.addresses if "/act/move" in each)
+    assert retry_now in listed.addresses
+    form = await browser.get(retry_now)
+    await browser.post("/m/main/act/move", {**form.fields})
+    await shown(browser, "orders", ready, "ready")
 
 
 async def test_failed_message_offers_to_be_put_back_and_edited(

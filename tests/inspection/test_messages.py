@@ -56,6 +56,27 @@ def test_message_waiting_for_a_retry_is_listed_as_scheduled(qm: Any) -> None:
     assert stored.message.attempts == 1
 
 
+@pytest.mark.parametrize("isolate", [False, True])
+def test_message_waiting_for_a_retry_says_so_when_it_is_read_from_its_subqueue(
+    qm: Any, isolate: bool
+) -> None:
+    queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60, isolate=isolate))
+    queue.send(b"x")
+    queue.lock(0, lease=1)
+    qm.advance_clock(2)
+    qm.maintain()
+    (listed,) = qm.scheduled("q").items
+    found = qm.message("q;retry", listed.message.lookup_id)
+    assert (found.state, found.due_at, found.overdue) == ("retry", listed.due_at, False)
+    assert found.due_at is not None
+    (available,) = qm.messages("q;retry").items
+    assert (available.state, available.due_at) == ("retry", found.due_at)
+    qm.advance_clock(120)
+    assert qm.message("q;retry", listed.message.lookup_id).overdue
+    locked = qm.open("q;retry").lock(0)  # a reader may take it before
+    assert qm.message("q;retry", locked.lookup_id).state == "locked"
+
+
 def test_due_messages_are_listed_as_overdue_until_handled(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"delayed", delay=10)

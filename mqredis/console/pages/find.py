@@ -122,4 +122,6 @@ async def _page(manager: QueueManager, place: Place, given: str) -> tuple[list[S
         page = await listed(place.queue, match=wanted, after=place.after, limit=ROWS)
     except QueueNotFound:  # deleted meanwhile
         return [], None
-    return list(page.items), page.next
+    # A message that waits for its retry is an available one of ;retry, which is searched, too.
+    found = [stored for stored in page.items if place.part == "ready" or stored.state != "retry"]
+    return found, page.next
