@@ -218,9 +218,9 @@ class Trials:
                 used.add(self.call.script)
                 return packed(self)
 
-            def watched_bare(self: Attempt) -> list[bytes]:
+            def watched_bare(self: Attempt, address: str) -> list[bytes]:
                 used.add(self.call.script)
-                return bare(self)
+                return bare(self, address)
 
             Attempt.packed, Attempt.bare = watched, watched_bare  # type: ignore[method-assign]
             loaded = Wire.sha
