@@ -117,13 +117,15 @@ if mode == "lock" then
   context.mark_changed()
   reply[4] = string.format("%.0f", context.history)
   reply[5] = string.format("%.0f", context.now + tonumber(grant))
-  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], reply[4], reply[5])
+  position.lock_entries(q, entries,
+    { kind = message_state.by_reader .. visible, owner = ARGV[1], fence = reply[4], deadline = reply[5] })
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
-  position.lock_entries(q, entries, message_state.received .. visible, t.id, t.fence, t.deadline)
+  position.lock_entries(q, entries,
+    { kind = message_state.received .. visible, owner = t.id, fence = t.fence, deadline = t.deadline })
   tx.add(t, q, tx.received, ids)
 end
-message.all(q, reply, entries)
+message.add_entries(q, reply, entries, (mode == "lock" or t) and message_state.locked_once or "")
 if mode == "take" then position.delete(q, entries, "receive") end
 if mode == "lock" or t then return waiters.finish(q, reply, 7, table.concat(ids, ",")) end
 return waiters.finish(q, reply)

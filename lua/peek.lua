@@ -88,7 +88,7 @@ end
 if #entries > 0 then
   if waits then waiters.drop(q, waiter, filter_text) end
   seek.fit(q, entries)
-  message.all(q, reply, entries)
+  message.add_entries(q, reply, entries, "")
   return waiters.finish(q, reply)
 end
 

@@ -159,22 +159,22 @@ if mode == "take" then
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 context.mark_changed()
-local kind, fence, deadline = "", "", ""
+local lock = { kind = "", owner = "", fence = "", deadline = "" }
 if mode == "lock" then
-  kind, owner = message_state.by_reader, ARGV[1]
-  fence, deadline = context.history_text, string.format("%d", context.now + grant)
+  lock.kind, lock.owner = message_state.by_reader, ARGV[1]
+  lock.fence, lock.deadline = context.history_text, string.format("%d", context.now + grant)
 elseif t then
-  kind, owner, fence, deadline = message_state.received, t.id, t.fence, t.deadline
+  lock.kind, lock.owner, lock.fence, lock.deadline = message_state.received, t.id, t.fence, t.deadline
 end
-reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
+reply = { status.OK, "", 0, lock.fence, lock.deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply
 if mode == "take" then
-  message.add(q, reply, ids, recs, message.told(states, #ids))
+  message.add(q, reply, ids, recs, message.told(states, #ids, ""))
   position.delete(q, entries, "receive")
 else
-  local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  message.add(q, reply, ids, recs, told)
+  position.lock(q, ids, recs, states, lock)
+  message.add(q, reply, ids, recs, message.told(states, #ids, message_state.locked_once))
 end
 if filter_text ~= "" then waiters.offer_again(q, ids) end
 if mode == "take" then return finish(reply) end

@@ -32,7 +32,7 @@ end
 -- Gives entries of q these records and lookup ids, by place.
 function rewrite.apply(q, entries, recs, ids)
   local old, old_recs = position.columns_of(entries)
-  position.take_apart(q, old, old_recs)
+  position.before_move(q, old, old_recs)
   local fields, stateful, states, larges, left, bytes = {}, {}, {}, nil, 0, 0
   for n = 1, #entries do
     local e = entries[n]

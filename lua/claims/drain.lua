@@ -50,7 +50,7 @@ function drain.loose(q, number)
     end
   end
   if not drain.entries(q, others) then return end
-  if leave[1] then position.drop(q, leave, bytes) end
+  if leave[1] then position.delete_locked(q, leave, bytes) end
   local count = #leave + #others
   return count, count == #ids and #ids < most
 end
@@ -66,7 +66,7 @@ function drain.entries(q, ids)
   position.may_leave(q, received, "receive")
   position.may_leave(q, purged, "queue_purged")
   if context.missing then return false end
-  if received[1] then position.finish(q, received, "receive") end
-  if purged[1] then position.finish(q, purged, "queue_purged") end
+  if received[1] then position.delete(q, received, "receive") end
+  if purged[1] then position.delete(q, purged, "queue_purged") end
   return true
 end

@@ -130,7 +130,7 @@ function fill.choose(q, c, page, max_bytes)
     local text, e = records and records[n], nil
     if text and not free[string.byte(text, 14)] then
       local state = page.states and page.states[n]
-      e = { lid = ids[n], rec = text, st = state and message_state.parse(state) or nil, seen = nil, keys = nil }
+      e = { lid = ids[n], rec = text, st = state and message_state.parse(state) or nil }
     end
     if e and seek.expired(e) then
       page.expired[#page.expired + 1] = e
@@ -181,10 +181,10 @@ end
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim
-  local asking = records and position.depart(q, ids, records, message_state.claimed, owner)
+  if records then position.before_lock(q, ids, records, message_state.claimed) end
   for n = 1, (records or page.states) and #ids or 0 do
     local e, state = page.entries[n], page.states and page.states[n]
-    local kind = asking and asking[n] and message_state.claimed or plain_claim
+    local kind = records and position.end_reads_record(q, records[n]) and message_state.claimed or plain_claim
     if state then
       texts[n] = message_state.again(state, kind, owner, seq)
     elseif e then

@@ -38,6 +38,14 @@ function chunked.scores(key, list)
   end
 end
 
+-- Adds these members to a sorted set in which all scores are 0. Does nothing if there are none.
+function chunked.add(key, members)
+  if not members[1] then return end
+  local elements = { nil, nil }
+  for n = 1, #members do elements[n * 2 - 1], elements[n * 2] = "0", members[n] end
+  chunked.scores(key, elements)
+end
+
 -- Runs HSET for a list of field, value, ..., in the same way.
 function chunked.fields(key, list)
   local size = #list

@@ -10,11 +10,10 @@
 --   records  one element each; behind a record with the flag large its body
 local message = {}
 
--- Appends messages to a reply. `told`: what is shown of the states, a list or one text for all.
+-- Appends messages to a reply. `told`: the element `states`.
 function message.add(q, reply, ids, recs, told)
   if not ids[1] then return end
   local at, byte, free = #reply + 2, string.byte, record.free
-  told = type(told) == "table" and table.concat(told, ",") or told
   if context.lead > 0 then told = message.shown(told) end
   reply[at - 1], reply[at] = ids[2] and table.concat(ids) or ids[1], told
   for n = 1, #ids do
@@ -35,27 +34,27 @@ function message.shown(told)
   end))
 end
 
--- Returns what is shown of `count` states.
-function message.told(states, count)
-  local told = { nil }
-  for n = 1, count do told[n] = states[n] and message_state.shown(states[n]) or "" end
-  return told
+-- Returns the element `states` for `count` messages, whose states are tables or false. `none`: what is shown of a message
+-- without a state.
+function message.told(states, count, none)
+  local told, same = { nil }, true
+  for n = 1, count do
+    told[n] = states[n] and message_state.shown(states[n]) or none
+    same = same and told[n] == told[1]
+  end
+  return same and told[1] or table.concat(told, ",")
 end
 
 -- Returns the reply of a repeated call (context.again), with the messages that the call had found, read again.
 function message.again(q)
   local ids = { nil }
   for id in string.gmatch(context.again.ids, "%x+") do ids[#ids + 1] = id end
-  message.all(q, context.again.reply, q and position.read(q, ids) or {})
+  message.add_entries(q, context.again.reply, q and position.read(q, ids) or {}, "")
   return context.again.reply
 end
 
--- Appends entries to a reply.
-function message.all(q, reply, entries)
-  local ids, recs, told = { nil }, { nil }, { nil }
-  for n = 1, #entries do
-    local e = entries[n]
-    ids[n], recs[n], told[n] = e.lid, e.rec, e.seen or e.st and message_state.shown(e.st) or ""
-  end
-  message.add(q, reply, ids, recs, told)
+-- Appends entries to a reply. `none` as in message.told.
+function message.add_entries(q, reply, entries, none)
+  local ids, recs, states = position.columns_of(entries)
+  message.add(q, reply, ids, recs, message.told(states, #ids, none))
 end

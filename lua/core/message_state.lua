@@ -17,7 +17,9 @@
 --   plain                 flag: its end needs no look at what the record asks for
 --   purged                flag: the queue was purged, so that the message goes when its lock ends
 --   plain_reader, plain_send, plain_claim, purged_claim   kinds of a letter and a flag
+--   locked_once           what a reply shows of a message that a reader has locked for the first time (message_state.shown)
 local message_state = {
+  locked_once = "1 0 0 0",
   by_reader = "L", received = "R", sent = "S", moved = "M", claimed = "C",
   visible = "V", plain = "N", purged = "P",
   plain_reader = "LN", plain_send = "SN", plain_claim = "CN", purged_claim = "CP",

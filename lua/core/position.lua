@@ -8,22 +8,33 @@
 --- require lazy "features/trace"
 --- require lazy "matching/index"
 --- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and others
--- Changes the state of messages: the state machine of a MessagePosition (MS-MQDMPR 3.1.1.11). It decides what a change of
--- state means for the index, for the features that a message asks for and for the counters; core/store writes it.
+-- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
+-- identifiers, for the features that a message asks for, and for the counters. core/store writes it.
 --
---   sent       -> available | locked by its transaction | delayed
---   available  -> locked | deleted
---   locked     -> available | deleted
---   delayed    -> available | deleted
+--   state      stored as                                             changes to    by
+--   sent       record only, while a script works on it               available     arrive
+--                                                                    locked        enqueue.put, in a transaction
+--                                                                    delayed       arrive, if its delay is not over
+--   available  member of q.available                                 locked        lock
+--                                                                    deleted       delete
+--   locked     member of q.locked, with a state (core/message_state); available     release.unlock, then arrive
+--              or in the header of its queue (core/locks);           deleted       delete, delete_locked
+--              or in a packed page of a claim (claims/claim_pages)
+--   delayed    timer "d"id (features/delivery_delay)                 available     arrive, by the timer
+--                                                                    deleted       delete
 --
--- Available: a member of q.available. Locked: a member of q.locked with a state (core/message_state); or in the header of the
--- queue (core/locks); or in a packed page of a claim (claims/claim_pages). Delayed: a timer "d"id (features/delivery_delay).
+-- Messages are given in one of two forms:
 --
--- Messages are given as columns: ids[n], recs[n] (records) and states[n] (tables of core/message_state; false for a message
--- that has none) belong to one message. An entry is one message as a table {lid, rec, st} of the same three.
---
--- Before a message is deleted, position.may_leave must have been asked with the same reason: then all queues that its copies
--- and acknowledgements go to are at hand.
+--   columns    ids[n], recs[n] (records) and states[n] (tables of core/message_state, false for none) belong to one message
+--   entry      one message as a table {lid, rec, st}: lookup id, record, state or nil. Entries that are released or deleted
+--              also collect what copies, trails and the retry policy need to know:
+--                why      why its reader rejected it or gave it back
+--                report   properties that describe the failure, in the form of a head (core/record; features/failure)
+--                verdict  how its reader gave it back; rest: how long it must rest then, in ms (core/release)
+--                lapsed   true: its lease is over
+--                letters  encoded name of the queue for its dead letter (features/retry_policy)
+--                event    what its trail says, if that is not what usually happens at this place (features/trail)
+--                holder   slot or transaction that had locked it (core/release, for features/trail)
 local position = {}
 
 -- Returns the records and states of available messages; false where a message has none.
@@ -43,8 +54,7 @@ function position.entries(ids, recs, states)
   for n = 1, #ids do
     if recs[n] then
       at = at + 1
-      -- All named, so that the table has room for what is added later.
-      entries[at] = { lid = ids[n], rec = recs[n], st = states[n] or nil, seen = nil }
+      entries[at] = { lid = ids[n], rec = recs[n], st = states[n] or nil }
     end
   end
   return entries
@@ -67,17 +77,6 @@ function position.read(q, ids)
   return position.entries(ids, recs, states)
 end
 
--- Returns the keys of the fields of a special message (record.keys); "" for any other, and for an entry without a record.
-function position.keys(e)
-  if not e.keys then e.keys = e.rec and record.is_special(e.rec) and record.keys(e.rec) or "" end
-  return e.keys
-end
-
--- Does the message ask for copies or acknowledgements when it goes?
-function position.traced(e)
-  return string.find(position.keys(e), "[aAjQ]") ~= nil
-end
-
 -- Returns the bytes of a message: those of its record and of its large body.
 function position.size(q, e)
   return e.st and e.st.size or position.record_size(q, e.lid, e.rec)
@@ -89,128 +88,222 @@ function position.record_size(q, lid, rec)
   return size
 end
 
--- Sorts out the messages that are not plain. Returns the members in the index of those that are named, the places of those
--- that are special and not named (each nil if there are none), and whether there is any. Messages in `held`, a set of places,
--- are not in the index.
-function position.sort(q, ids, recs, held)
-  local named, special, apart, exclusive = nil, nil, false, q.locks_groups
-  local byte, free = string.byte, record.free
+-- Special messages -----------------------------------------------------------------------------------------------------
+
+-- Returns which of these messages are special (core/record), as a table of two lists; nil if all are plain, as most are.
+--
+--   members  of those whose only special field is a correlation id: their members of the index of identifiers
+--   places   of all others, of which the features take care (features/features)
+--
+-- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
+function position.special(q, ids, recs, held)
+  local special, byte, free = nil, string.byte, record.free
   for n = 1, #ids do
     local flag = byte(recs[n], 14)
-    if flag ~= record.plain then
-      local kind = free[flag]
-      if kind == "named" and not exclusive then
-        apart = true
-        if ids[n] <= q.indexed and not (held and held[n]) then
-          named = named or { nil }
-          named[#named + 1] = record.member(recs[n], ids[n])
-        end
-      elseif kind ~= true and record.is_special(recs[n]) then
-        special, apart = special or { nil }, true
-        special[#special + 1] = n
+    if flag ~= record.plain and free[flag] ~= true and record.is_special(recs[n]) then
+      special = special or { members = { nil }, places = { nil } }
+      if free[flag] ~= "named" or q.locks_groups then
+        special.places[#special.places + 1] = n
+      elseif ids[n] <= q.indexed and not (held and held[n]) then
+        special.members[#special.members + 1] = record.member(recs[n], ids[n])
       end
     end
   end
-  return named, special, apart
+  return special
 end
+
+-- Must the record of a message be read when its lock ends? If not, the state of the lock says all that is needed.
+function position.end_reads_record(q, rec)
+  if q.locks_groups then return true end
+  if record.free[string.byte(rec, 14)] then return false end
+  if record.has_large_body(rec) then return true end
+  features.load()
+  return not features.wants(rec).plain_end
+end
+
+-- Adds available messages to the index of identifiers (matching/index_build).
+function position.add_to_index(q, ids, recs)
+  local special = position.special(q, ids, recs)
+  if not special then return end
+  local members = special.members
+  if special.places[1] then index.load() end
+  for _, n in ipairs(special.places) do index.append(members, q, ids[n], recs[n]) end
+  chunked.add(q.index, members)
+end
+
+-- Available ------------------------------------------------------------------------------------------------------------
 
 -- Makes messages that are in no list available (3.1.7.2.2 Message Position Available). One that has expired is deleted
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends: of
 -- the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
 function position.arrive(q, ids, recs)
-  local named, special, apart = position.sort(q, ids, recs)
-  if apart and not q.has_special then q.has_special, q.changed = true, true end
-  if named then chunked.scores(q.index, position.scored(named)) end
+  local special = position.special(q, ids, recs)
   if special then
-    features.load()
-    if features.arrive(q, ids, recs, special) then return end
+    if not q.has_special then q.has_special, q.changed = true, true end
+    chunked.add(q.index, special.members)
+    if special.places[1] then
+      features.load()
+      if features.arrive(q, ids, recs, special.places) then return end
+    end
   end
   store.make_available(q, ids)
-end
-
--- Returns score, member, ... for members of the index.
-function position.scored(members)
-  local pairs = { nil, nil }
-  for n = 1, #members do pairs[n * 2 - 1], pairs[n * 2] = "0", members[n] end
-  return pairs
 end
 
 function position.arrive_entries(q, entries)
   if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
 end
 
--- Takes messages out of the index and lets their features know, before core/transfer makes them available elsewhere.
-function position.take_apart(q, ids, recs)
-  local named, special = position.sort(q, ids, recs)
-  if named then chunked.run("ZREM", q.index, named) end
-  if special then
+-- Takes messages out of the index and tells their features, before core/transfer makes them available in another queue.
+function position.before_move(q, ids, recs)
+  local special = position.special(q, ids, recs)
+  if not special then return end
+  chunked.run("ZREM", q.index, special.members)
+  if special.places[1] then
     features.load()
-    features.delete(q, ids, recs, special, false)
+    features.delete(q, ids, recs, special.places, false)
   end
 end
 
--- Puts the identifiers of available messages into the index (matching/index_build).
-function position.name(q, ids, recs)
-  local elements, byte, free = { nil, nil }, string.byte, record.free
+-- Locked ---------------------------------------------------------------------------------------------------------------
+
+-- Locks available messages. `lock`: a table {kind, owner, fence, deadline}, as in their states (core/message_state); the
+-- deadline in ms, as text. The delivery count in `states` rises here and not at the end, so that a message that kills its
+-- reader is noticed.
+function position.lock(q, ids, recs, states, lock)
+  position.before_lock(q, ids, recs, lock.kind)
+  if string.find(lock.kind, message_state.visible, 1, true) then
+    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
+  end
+  store.withdraw(q, ids)
+  context.mark_changed()
+  if lock.kind == message_state.by_reader and position.need_no_states(q, recs, states) then
+    locks.load()
+    if locks.add(q, ids, recs, lock) then return end
+  end
+  store.lock(q, ids, position.lock_states(q, ids, recs, states, lock), lock.deadline)
+end
+
+-- Locks entries, as position.lock.
+function position.lock_entries(q, entries, lock)
+  local ids, recs, states = position.columns_of(entries)
+  position.lock(q, ids, recs, states, lock)
+end
+
+-- Takes messages that are about to be locked out of the index, and tells their features. `kind`: of their states.
+function position.before_lock(q, ids, recs, kind)
+  local special = position.special(q, ids, recs)
+  if not special then return end
+  chunked.run("ZREM", q.index, special.members)
+  if special.places[1] then
+    features.load()
+    features.lock(q, ids, recs, special.places, kind ~= message_state.moved and ARGV[1])
+  end
+end
+
+-- Are these messages such that a lock need not give them states, and may be in the header of the queue (core/locks)?
+function position.need_no_states(q, recs, states)
+  for n = 1, #recs do
+    if states[n] or position.end_reads_record(q, recs[n]) then return false end
+  end
+  return true
+end
+
+-- Returns the states of messages that get this lock, as pairs of id and text. A message that a transaction is to move away is
+-- not delivered.
+function position.lock_states(q, ids, recs, states, lock)
+  local pairs, delivered = { nil, nil }, lock.kind ~= message_state.moved
+  local text, text_size, text_kind -- of messages that are locked together many have the same state
   for n = 1, #ids do
-    local kind = free[byte(recs[n], 14)]
-    if kind == "named" then
-      if ids[n] <= q.indexed then
-        elements[#elements + 1] = "0"
-        elements[#elements + 1] = record.member(recs[n], ids[n])
+    local st, kind = states[n], lock.kind
+    if not position.end_reads_record(q, recs[n]) then kind = kind .. message_state.plain end
+    pairs[n * 2 - 1] = ids[n]
+    if st then
+      if delivered then st.deliveries = st.deliveries + 1 end
+      st.kind, st.owner, st.fence = kind, lock.owner, lock.fence
+      pairs[n * 2] = message_state.format(st)
+    else
+      local size = position.record_size(q, ids[n], recs[n])
+      if size ~= text_size or kind ~= text_kind then
+        text, text_size, text_kind = message_state.first(size, kind, lock.owner, lock.fence), size, kind
       end
-    elseif not kind and record.is_special(recs[n]) then
-      index.load()
-      index.add(q, ids[n], recs[n], nil, elements)
+      pairs[n * 2] = text
     end
   end
-  if elements[1] then chunked.scores(q.index, elements) end
+  return pairs
 end
 
--- Are all queues at hand that copies and acknowledgements go to if these entries leave for this reason? If not,
--- context.missing names them.
+-- Deleted --------------------------------------------------------------------------------------------------------------
+
+-- Why messages are deleted. The counter is a field of q.key; the last column says what a message may leave behind
+-- (features/trace), besides the acknowledgements that its sender asked for.
+--
+--   reason            when                                                   counter             leaves
+--   receive           its reader took it, or committed its lock                                  copy in the journal
+--   receive_rejected  its reader rejected it, or the retry policy did        n_receive_rejected  dead letter, if asked
+--   receive_timeout   it expired                                             n_receive_timeout   dead letter, if asked
+--   queue_purged      an operator purged the queue or it, or ;trash did      n_queue_purged      dead letter, if asked
+--   queue_deleted     its queue is deleted                                   n_queue_deleted     dead letter, if asked
+--   poison            the retry policy makes it a dead letter                n_poison            dead letter
+--   dropped           the retry policy drops it                              n_dropped
+--   aborted           its transaction, which had sent it, was aborted
+
+-- Are all queues at hand that copies and acknowledgements go to if these entries are deleted for this reason? If not,
+-- context.missing names them. Comes before the first write of a script that calls position.delete with the same reason.
 function position.may_leave(q, entries, reason)
-  local traced = reason == "receive" and q.options.journaling
-  for n = 1, #entries do
-    local e = entries[n]
-    local plain = e.keys == "" or e.rec and string.byte(e.rec, 14) == record.plain
-    traced = traced or not plain and position.traced(e)
-  end
-  if traced then
+  local traced = position.traced(q, entries, reason)
+  if traced[1] then
     trace.load()
-    trace.plan(q, entries, reason)
+    trace.plan(q, traced, reason)
   end
   return not context.missing
 end
 
--- Deletes messages in any state (3.1.7.2.1 Message Position Deleted). `reason` says why, and decides which copies and
--- acknowledgements are made first (features/trace).
+-- Returns those of these entries that may leave something behind.
+function position.traced(q, entries, reason)
+  local traced = { nil }
+  local all = reason == "poison" or reason == "receive" and q.options.journaling
+  for n = 1, #entries do
+    local rec = entries[n].rec
+    local wanted = all
+    if not wanted and reason ~= "aborted" and not record.free[string.byte(rec, 14)] and record.is_special(rec) then
+      features.load()
+      wanted = features.wants(rec).traced
+    end
+    if wanted then traced[#traced + 1] = entries[n] end
+  end
+  return traced
+end
+
+-- Deletes messages in any state (3.1.7.2.1 Message Position Deleted), and writes what they leave behind.
 function position.delete(q, entries, reason)
   if #entries == 0 then return end
   local ids, recs = position.columns_of(entries)
-  local available, locked, fields, stateful, held, bytes = {}, {}, {}, {}, {}, 0
-  local traced = reason == "poison" or (reason == "receive" and q.options.journaling)
+  local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + position.size(q, e)
     held[n] = e.st and message_state.is_locked(e.st)
-    local from = held[n] and locked or available
-    from[#from + 1] = e.lid
+    local list = held[n] and locked or available
+    list[#list + 1] = e.lid
     fields[#fields + 1] = e.lid
     if record.has_large_body(e.rec) then fields[#fields + 1] = "^" .. e.lid end
     if e.st then stateful[#stateful + 1] = e.lid end
-    traced = traced or (reason ~= "aborted" and position.traced(e))
+    if held[n] and message_state.is_visible(e.st) then visible[#visible + 1] = "v" .. e.lid end
   end
-  local named, special = position.sort(q, ids, recs, held)
-  if named then chunked.run("ZREM", q.index, named) end
+  chunked.run("ZREM", q.index, visible)
+  local special = position.special(q, ids, recs, held)
   if special then
-    features.load()
-    features.delete(q, ids, recs, special, reason, held, entries)
+    chunked.run("ZREM", q.index, special.members)
+    if special.places[1] then
+      features.load()
+      features.delete(q, ids, recs, special.places, reason, held, entries)
+    end
   end
   store.count(q, -#entries, -bytes)
-  if traced then
+  local traced = position.traced(q, entries, reason)
+  if traced[1] then
     trace.load()
-    trace.leave(q, entries, reason)
+    trace.leave(q, traced, reason)
   end
   store.remove(q, fields, available, locked, stateful)
   if reason == "aborted" then
@@ -221,105 +314,9 @@ function position.delete(q, entries, reason)
   context.mark_changed()
 end
 
--- Deletes locked messages whose end needs no look at their records, `bytes` in all. `stateless`: their lock was in the queue's
--- header (core/locks), so they have no states.
-function position.drop(q, ids, bytes, stateless)
+-- Deletes locked messages, `bytes` in all, whose records need not be read (position.end_reads_record).
+function position.delete_locked(q, ids, bytes)
   store.count(q, -#ids, -bytes)
-  if stateless then store.remove(q, ids) else store.remove(q, ids, nil, ids, ids) end
+  store.remove(q, ids, nil, ids, ids)
   context.mark_changed()
-end
-
--- Takes messages that are about to be locked out of the index and lets their features know. `kind`, `owner`: of their states.
--- Returns the set of places whose messages need a look at their records when they end; nil if none does.
-function position.depart(q, ids, recs, kind, owner)
-  local named, special = position.sort(q, ids, recs)
-  local asking, byte, exclusive = nil, string.byte, q.locks_groups
-  if named then chunked.run("ZREM", q.index, named) end
-  if special then
-    features.load()
-    local letter = string.sub(kind, 1, 1)
-    local wants = features.lock(q, ids, recs, special, letter == message_state.by_reader and owner
-      or letter ~= message_state.moved and ARGV[1])
-    for k = 1, #special do
-      if not wants[special[k]].plain_end then
-        asking = asking or {}
-        asking[special[k]] = true
-      end
-    end
-  end
-  for n = 1, #ids do
-    local flag = byte(recs[n], 14)
-    if exclusive or flag >= 56 and not record.free[flag] and record.has_large_body(recs[n]) then
-      asking = asking or {}
-      asking[n] = true
-    end
-  end
-  return asking
-end
-
--- Locks available messages. Their delivery count rises here and not at the end, so that a message that kills its reader is
--- noticed. Returns what readers are shown of the states (message_state.shown): one text for all, or a list. Changes the tables
--- in `states`.
-function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  local asking = position.depart(q, ids, recs, kind, owner)
-  local bytes, each, old = 0, #recs[1], false
-  for n = 1, #ids do
-    local size = #recs[n]
-    if size ~= each then each = 0 end
-    bytes = bytes + size
-    old = old or states[n]
-  end
-  if string.find(kind, message_state.visible, 1, true) then
-    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
-  end
-  store.withdraw(q, ids)
-  context.mark_changed()
-  if kind == message_state.by_reader and not asking and not old then
-    locks.load()
-    if locks.take(q, ids, bytes, each, owner, fence, deadline) then return "1 0 0 0" end
-  end
-  local texts, told = position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
-  store.lock(q, ids, texts, deadline)
-  return told
-end
-
--- Returns the states of messages that get locked, as pairs, and what readers are shown of them, as a list.
-function position.lock_states(q, ids, recs, states, kind, owner, fence, asking)
-  local pairs, told, made = { nil, nil }, { nil }, {}
-  local delivered = kind ~= message_state.moved
-  local first = delivered and "1 0 0 0" or "0 0 0 0"
-  for n = 1, #ids do
-    local st, rec, plain = states[n], recs[n], not (asking and asking[n])
-    local kept = plain and kind .. message_state.plain or kind
-    pairs[n * 2 - 1] = ids[n]
-    if st then
-      if delivered then st.deliveries = st.deliveries + 1 end
-      st.kind, st.owner, st.fence = kept, owner, fence
-      told[n], pairs[n * 2] = message_state.shown(st), message_state.format(st)
-    else
-      -- Of messages that are locked together many have the same size.
-      local size = position.record_size(q, ids[n], rec)
-      local key = plain and size or -size
-      made[key] = made[key] or message_state.first(size, kept, owner, fence)
-      told[n], pairs[n * 2] = first, made[key]
-    end
-  end
-  return pairs, told
-end
-
--- Locks entries, and sets the field `seen` of each to what its reader is shown of the state.
-function position.lock_entries(q, entries, kind, owner, fence, deadline)
-  local ids, recs, states = position.columns_of(entries)
-  local told = position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  for n = 1, #entries do entries[n].seen = type(told) == "table" and told[n] or told end
-end
-
--- Deletes locked messages. Peeks do not see them any more.
-function position.finish(q, entries, reason)
-  local marks = {}
-  for n = 1, #entries do
-    if message_state.is_visible(entries[n].st) then marks[#marks + 1] = "v" .. entries[n].lid end
-  end
-  chunked.run("ZREM", q.index, marks)
-  position.delete(q, entries, reason)
 end

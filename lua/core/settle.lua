@@ -11,133 +11,150 @@
 -- Ends or extends the locks of readers (MS-MQDMPR 3.1.7.1.12 Dequeue Message End). A lock is named by its message and by the
 -- fence it was granted with, so that a reader whose lease is over cannot end a lock that another reader has now.
 --
--- What is settled comes in runs of three elements: action, fence, ids (16 digits each, nothing between them). The action:
+-- What is settled comes in runs of three arguments: action, fence, ids (16 digits each, nothing between them). The action is a
+-- letter, with more behind it of some; mqredis/commands writes the same:
 --
---   c  commit: the message is deleted
+--   c        commit: the message is deleted
 --   a, b, e  give back: after a failed attempt, without an attempt, after a final failure (release.given)
---   j  reject; the reason follows the letter
---   x  extend by a lease
+--   j        reject; the reason follows the letter
+--   x        extend by a lease
 --
--- mqredis/commands writes the same letters.
-local settle = {}
+--   example: "c", "4711", "040000000000002a040000000000002b", then "jno such customer", "4712", "040000000000002c"
+--
+-- settle.all decides for all of them before it writes. In between, what is to be done is a plan, a table with these fields:
+--
+--   ids, actions, fences   columns: of all messages in the runs
+--   committed, bytes       ids of messages that are deleted and whose records need not be read; their bytes
+--   others                 places in the columns of all others
+--   receive, receive_rejected, queue_purged   entries (core/position) that are deleted, by the reason
+--   released, extended     entries that are given back, and whose lease is extended
+--   lost                   {id, why, ...}: what settle.all returns
+--
+-- reasons: the lists of a plan with entries that are deleted
+local settle = { reasons = { "receive", "receive_rejected", "queue_purged" } }
 
 -- Settles the locks of these runs; `lease` in ms. Returns those that were lost, to which nothing was done, as {id, why, ...}:
 -- "a" the message is available again, "f" it has another lock, "g" it is gone. Returns nil, and has done nothing, if
 -- context.missing names queues that KEYS must bring.
 function settle.all(q, runs, lease)
   if not runs[1] then return {} end
-  -- More leases were over than one call serves: those that are left are lost all the same.
-  local quick = not queue.is_due(q) and not q.options.journaling
   if q.locks ~= "" then
     locks.load()
-    if quick and runs[1] == "c" and not runs[4] then
-      local bytes, ids = locks.give(q, runs[2], runs[3])
-      if bytes then
-        position.drop(q, ids, bytes, true)
-        return {}
-      end
-    else
-      locks.expand(q)
+    for n = 1, #runs, 3 do
+      local lock = locks.find(q, runs[n + 1])
+      if lock and settle.commits_all(q, runs, lock) then return settle.commit_lock(q, lock) end
+      if lock then locks.expand_one(q, lock) end
     end
   end
-  local lost = {}
-  local plain, bytes, others = settle.sort(q, runs, quick)
-  if others and not settle.others(q, others, plain, lost, lease) then return end
-  if plain[1] then position.drop(q, plain, bytes) end
-  return lost
+  local plan = settle.plan(q, runs)
+  if plan.others[1] then settle.plan_entries(q, plan) end
+  if context.missing then return end
+  settle.apply(q, plan, lease)
+  return plan.lost
 end
 
--- Sorts the runs. Returns the ids and bytes of the commits that need no more than a look at the state, and all others as
--- {action, fence, id, ...}, nil if there are none. `quick`: there may be such commits.
-function settle.sort(q, runs, quick)
-  local ids, size, sub = { nil }, 0, string.sub
-  for n = 3, #runs, 3 do
-    local text = runs[n]
-    for k = 1, #text, 16 do
-      size = size + 1
-      ids[size] = sub(text, k, k + 15)
-    end
-  end
-  local states = chunked.read(q.states, ids)
-  local plain, seen, k, bytes, others, place = { nil }, {}, 0, 0, nil, 0
+-- Do commits need no more than a look at the states? Not if a lease may be over, or a journal wants copies.
+function settle.states_suffice(q)
+  return not queue.is_due(q) and not q.options.journaling
+end
+
+-- Do the runs commit this lock of the queue's header, all its messages and no others? Most calls do.
+function settle.commits_all(q, runs, lock)
+  return runs[1] == "c" and runs[3] == lock.ids and not runs[4] and settle.states_suffice(q)
+end
+
+-- Commits a lock of the queue's header. None is lost.
+function settle.commit_lock(q, lock)
+  local ids = locks.ids(lock)
+  locks.remove(q, lock)
+  store.count(q, -#ids, -lock.bytes)
+  store.remove(q, ids)
+  context.mark_changed()
+  return {}
+end
+
+-- Decides --------------------------------------------------------------------------------------------------------------
+
+-- Returns the plan of these runs. What takes a look at the records is left to settle.plan_entries.
+function settle.plan(q, runs)
+  local ids, actions, fences, last = { nil }, { nil }, { nil }, 0
   for n = 1, #runs, 3 do
-    local action, fence, known = runs[n], runs[n + 1], {}
-    for _ = 16, #runs[n + 2], 16 do
-      place = place + 1
-      local lid, text, own = ids[place], states[place], false
-      if quick and action == "c" and text then
-        -- Of messages locked together most states are the same text, so few are taken apart.
-        own = known[text]
-        if own == nil then
-          own = message_state.plain_lock(text, fence)
-          known[text] = own
-        end
-      end
-      if own and not seen[lid] then
-        seen[lid] = true
-        k = k + 1
-        plain[k] = lid
-        bytes = bytes + own
-      else
-        others = others or {}
-        others[#others + 1], others[#others + 2], others[#others + 3] = action, fence, lid
-      end
+    for at = 1, #runs[n + 2], 16 do
+      last = last + 1
+      ids[last], actions[last], fences[last] = string.sub(runs[n + 2], at, at + 15), runs[n], runs[n + 1]
     end
   end
-  return plain, bytes, others
+  local plan = { ids = ids, actions = actions, fences = fences, committed = { nil }, bytes = 0, others = { nil },
+    receive = {}, receive_rejected = {}, queue_purged = {}, released = {}, extended = {}, lost = {} }
+  local states, quick, seen = chunked.read(q.states, ids), settle.states_suffice(q), {}
+  local text, fence, size -- of messages that were locked together many have the same state
+  for n = 1, last do
+    if states[n] ~= text or fences[n] ~= fence then
+      text, fence = states[n], fences[n]
+      size = text and message_state.plain_lock(text, fence)
+    end
+    if quick and actions[n] == "c" and size and not seen[ids[n]] then
+      seen[ids[n]] = true
+      plan.committed[#plan.committed + 1] = ids[n]
+      plan.bytes = plan.bytes + size
+    else
+      plan.others[#plan.others + 1] = n
+    end
+  end
+  return plan
 end
 
--- Settles `others` of settle.sort; ids that are in `plain`, too, are lost. Fills `lost`. Returns false, and has done nothing, if
--- context.missing is set.
-function settle.others(q, others, plain, lost, lease)
-  local held, done, ids = {}, { c = {}, a = {}, j = {}, x = {}, p = {} }, {}
-  if q.locks ~= "" then locks.expand(q) end
-  for n = 3, #others, 3 do ids[n / 3] = others[n] end
+-- Sorts the others into the lists of the plan, and asks for the queues that this takes (context.missing).
+function settle.plan_entries(q, plan)
+  locks.load()
+  locks.expand(q)
+  local ids, unsettled, overdue = { nil }, {}, queue.is_due(q)
+  for k = 1, #plan.others do ids[k] = plan.ids[plan.others[k]] end
   local entries = position.read(q, ids)
-  for n = 1, #entries do held[entries[n].lid] = entries[n] end
-  for n = 1, #plain do held[plain[n]] = nil end  -- named twice
-  local overdue = queue.is_due(q)
-  for n = 1, #others, 3 do
-    local action, fence, lid = others[n], others[n + 1], others[n + 2]
-    local e = held[lid]
-    if e and e.st and message_state.is_reader_lock(e.st) and e.st.fence == fence
-      and not (overdue and settle.lapsed(q, lid)) then
-      local kind = string.sub(action, 1, 1)
-      if string.find(kind, "[abe]") then
-        release.load()
-        release.given(e, action)
-        action = "a"
-      elseif not done[action] then
-        e.why = string.sub(action, 2)
-        action = "j"
-      end
-      -- A purged message leaves as purged, whatever its reader says.
-      local to = (action == "c" or action == "j") and message_state.is_purged(e.st) and done.p or done[action]
-      to[#to + 1] = e
-      held[lid] = nil
+  for n = 1, #entries do unsettled[entries[n].lid] = entries[n] end
+  -- A message may be named twice: then the first time counts.
+  for n = 1, #plan.committed do unsettled[plan.committed[n]] = nil end
+  for k = 1, #plan.others do
+    local n = plan.others[k]
+    local lid, fence, e = plan.ids[n], plan.fences[n], unsettled[plan.ids[n]]
+    if settle.is_held(q, e, fence, overdue) then
+      unsettled[lid] = nil
+      local list = settle.list_for(plan, e, plan.actions[n])
+      list[#list + 1] = e
     else
-      lost[#lost + 1] = lid
-      lost[#lost + 1] = settle.why(q, e, fence)
+      plan.lost[#plan.lost + 1] = lid
+      plan.lost[#plan.lost + 1] = settle.why(q, e, fence)
     end
   end
-  position.may_leave(q, done.c, "receive")
-  position.may_leave(q, done.j, "receive_rejected")
-  position.may_leave(q, done.p, "queue_purged")
-  if #done.a > 0 then
+  for _, reason in ipairs(settle.reasons) do position.may_leave(q, plan[reason], reason) end
+  if plan.released[1] then
     release.load()
-    release.plan(q, done.a)
+    release.plan(q, plan.released)
   end
-  if context.missing then return false end
-  if #done.a > 0 then release.unlock(q, done.a, false) end
-  if #done.c > 0 then position.finish(q, done.c, "receive") end
-  if #done.j > 0 then position.finish(q, done.j, "receive_rejected") end
-  if #done.p > 0 then position.finish(q, done.p, "queue_purged") end
-  for n = 1, #done.x do store.extend(q, done.x[n].lid, context.now + lease) end
-  if #done.x > 0 then
-    queue.set_timer(q, context.now + lease)
-    context.mark_changed()
+end
+
+-- Is the message of this entry (nil: there is none) locked by a reader under this fence? `overdue`: leases may be over that no
+-- call has served yet.
+function settle.is_held(q, e, fence, overdue)
+  if not e or not e.st or not message_state.is_reader_lock(e.st) or e.st.fence ~= fence then return false end
+  if not overdue then return true end
+  local deadline = redis.call("ZSCORE", q.locked, e.lid)
+  return not deadline or tonumber(deadline) > context.now
+end
+
+-- Returns the list of the plan that an entry belongs to, and notes in the entry what its reader said.
+function settle.list_for(plan, e, action)
+  local letter = string.sub(action, 1, 1)
+  if letter == "x" then return plan.extended end
+  if string.find(letter, "[abe]") then
+    release.load()
+    release.given(e, action)
+    return plan.released
   end
-  return true
+  if letter ~= "c" and action ~= "j" then e.why = string.sub(action, 2) end
+  -- A purged message leaves as purged, whatever its reader says.
+  if message_state.is_purged(e.st) then return plan.queue_purged end
+  return letter == "c" and plan.receive or plan.receive_rejected
 end
 
 -- Returns why a lock with this fence is lost, as settle.all does. `e`: the entry of its message, or nil.
@@ -149,8 +166,16 @@ function settle.why(q, e, fence)
   return list and list.seq ~= fence and "f" or "a"
 end
 
--- Is the lease of this lock over, although no call has served it yet?
-function settle.lapsed(q, lid)
-  local deadline = redis.call("ZSCORE", q.locked, lid)
-  return deadline and tonumber(deadline) <= context.now
+-- Applies --------------------------------------------------------------------------------------------------------------
+
+-- Does what the plan says.
+function settle.apply(q, plan, lease)
+  if plan.released[1] then release.unlock(q, plan.released, false) end
+  for _, reason in ipairs(settle.reasons) do position.delete(q, plan[reason], reason) end
+  if plan.committed[1] then position.delete_locked(q, plan.committed, plan.bytes) end
+  for n = 1, #plan.extended do store.extend(q, plan.extended[n].lid, context.now + lease) end
+  if plan.extended[1] then
+    queue.set_timer(q, context.now + lease)
+    context.mark_changed()
+  end
 end

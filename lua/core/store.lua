@@ -46,10 +46,8 @@ function store.make_available(q, ids, announced)
   if q.waiting then store.announce(q, announced or ids) end
   if #ids == 1 then
     redis.call("ZADD", q.available, "0", ids[1])
-  elseif ids[1] then
-    local places = { nil, nil }
-    for n = 1, #ids do places[n * 2 - 1], places[n * 2] = "0", ids[n] end
-    chunked.scores(q.available, places)
+  else
+    chunked.add(q.available, ids)
   end
 end
 

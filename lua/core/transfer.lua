@@ -63,7 +63,7 @@ function transfer.move(q, target, entries, kept)
     features.load()
     features.pass("move", q, entries, target)
   end
-  position.take_apart(q, ids, old)
+  position.before_move(q, ids, old)
   store.count(q, -#ids, -left)
   store.remove(q, drop, ids, ids, ids)
   store.add(target, ids, recs, larges, bytes)

@@ -62,7 +62,6 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 -- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does,
 -- and
 --
---   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
 --   late       it may be refused for the time that it has travelled
 --   plain_end  its end needs no look at its record
@@ -73,7 +72,7 @@ function features.wants(rec)
   local wants = cache.special[keys]
   if wants then return wants end
   local traced = record.has_any(keys, features.traced)
-  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
+  wants = { traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
     plain_end = not traced and not string.find(keys, "~", 1, true) }
   for n = 1, #features.list do
     local feature = features.list[n]

@@ -5,29 +5,25 @@
 -- only field of this kind is a correlation id do not come here: core/position does the same for them.
 local identifiers = {}
 
--- Adds messages that become available.
-
-function identifiers.arrive(q, batch, places)
-  local elements = { nil, nil }
-  index.load()
-  for k = 1, #places do
-    local n = places[k]
-    if not batch.fates[n] then index.add(q, batch.ids[n], batch.records[n], batch.wants[n].keys, elements) end
-  end
-  if elements[1] then chunked.scores(q.index, elements) end
-end
-
--- Removes messages, but for those that were locked, which are not in the index.
-function identifiers.leave(q, batch, places)
+-- Returns the members in the index of the messages at these places of a batch, but for the places in the set `absent`.
+function identifiers.members(q, batch, places, absent)
   local members = { nil }
   index.load()
   for k = 1, #places do
     local n = places[k]
-    if not (batch.held and batch.held[n]) then
-      index.drop(q, batch.ids[n], batch.records[n], batch.wants[n].keys, members)
-    end
+    if not absent[n] then index.append(members, q, batch.ids[n], batch.records[n]) end
   end
-  chunked.run("ZREM", q.index, members)
+  return members
+end
+
+-- Adds messages that become available.
+function identifiers.arrive(q, batch, places)
+  chunked.add(q.index, identifiers.members(q, batch, places, batch.fates))
+end
+
+-- Removes messages, but for those that were locked, which are not in the index.
+function identifiers.leave(q, batch, places)
+  chunked.run("ZREM", q.index, identifiers.members(q, batch, places, batch.held or {}))
 end
 
 identifiers.hooks = { arrive = identifiers.arrive, leave = identifiers.leave }

@@ -53,28 +53,17 @@ function index.id_of(rec, letter)
     or letter == letters.group_id and fields.group_id
 end
 
--- Adding and removing ---------------------------------------------------------------------------------------------------
+-- Members of a message ---------------------------------------------------------------------------------------------------
 
--- Appends to `elements`, for a ZADD of the caller, a score and a member for each member of the message. `keys`: those of its
--- head (record.keys), nil if they are not known.
-function index.add(q, lid, rec, keys, elements)
-  local members = index.members(q, lid, rec, keys)
-  for n = 1, #members do
-    elements[#elements + 1] = "0"
-    elements[#elements + 1] = members[n]
-  end
-end
-
--- Appends to `list`, for a ZREM of the caller, the members of the message. `keys` as of index.add.
-function index.drop(q, lid, rec, keys, list)
-  local members = index.members(q, lid, rec, keys)
+-- Appends the members of a message to a list.
+function index.append(list, q, lid, rec)
+  local members = index.members(q, lid, rec)
   for n = 1, #members do list[#list + 1] = members[n] end
 end
 
 -- Returns the members of a message. Of q only `indexed`, `locks_groups` and `records` are needed.
-function index.members(q, lid, rec, keys)
-  keys = keys or record.keys(rec)
-  local reached = lid <= q.indexed
+function index.members(q, lid, rec)
+  local keys, reached = record.keys(rec), lid <= q.indexed
   if not record.has_key(keys, "group_id") and not q.locks_groups then
     return reached and index.members_without_group(lid, rec, keys) or {}
   end

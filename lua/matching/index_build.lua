@@ -54,6 +54,6 @@ function index_build.enter(q, ids)
       bytes = bytes + #rec
     end
   end
-  position.name(q, there, texts)
+  position.add_to_index(q, there, texts)
   return bytes
 end

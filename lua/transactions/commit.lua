@@ -244,14 +244,14 @@ function commit.apply(parts, queues)
   for n = 1, #parts do
     local part = parts[n]
     local q, entries = part.q, part.entries
-    if part.leave then position.drop(q, part.leave, part.bytes) end
+    if part.leave then position.delete_locked(q, part.leave, part.bytes) end
     if part.back then commit.appear(part, {}, part.back) end
     if entries then
       trace.accepted(q, entries.sent)
       release.unlock(q, entries.sent, false)
       commit.order(part)
-      position.finish(q, entries.received, "receive")
-      position.finish(q, entries.rejected, "receive_rejected")
+      position.delete(q, entries.received, "receive")
+      position.delete(q, entries.rejected, "receive_rejected")
       release.unlock(q, entries.back, false)
       for target, moved in pairs(entries.targets) do
         if queues[target] then
@@ -271,7 +271,7 @@ function commit.abort(parts)
     local part = parts[n]
     local q, entries = part.q, part.entries
     if part.leave then
-      position.drop(q, part.leave, part.bytes)
+      position.delete_locked(q, part.leave, part.bytes)
       store.uncount_gone(q, #part.leave)
     end
     if part.back then

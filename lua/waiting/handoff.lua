@@ -35,7 +35,8 @@ function handoff.offer(q, lid, rec)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local fence, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { lid }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
+  position.lock(q, { lid }, { rec }, { false },
+    { kind = message_state.by_reader, owner = slot, fence = fence, deadline = deadline })
   q.arrived = false
   redis.call("ZREM", q.waiters, member)
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
@@ -80,7 +81,7 @@ function handoff.confirm(q)
   local reply, lid = context.handover.reply, context.handover.lid
   reply[3], reply[6] = context.history, context.now_text
   redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], lid, reply))
-  message.all(q, reply, position.read(q, { lid }))
+  message.add_entries(q, reply, position.read(q, { lid }), "")
   return reply
 end
 
