@@ -59,8 +59,9 @@ end
 
 -- Is the message in a packed page of a claim?
 local function packed(lid)
-  if q.pages == nil then q.pages, q.single_use = redis.call("HGET", q.key, "pages"), true end
-  if not q.pages then return false end
+  local notes = queue.notes(q)
+  notes.pages = notes.pages or redis.call("HGET", q.key, "pages") or ""
+  if notes.pages == "" then return false end
   claim_pages.load()
   return claim_pages.find(q, lid)
 end
@@ -117,12 +118,10 @@ if mode == "lock" then
   context.mark_changed()
   reply[4] = string.format("%.0f", context.history)
   reply[5] = string.format("%.0f", context.now + tonumber(grant))
-  position.lock_entries(q, entries,
-    { kind = message_state.by_reader .. visible, owner = ARGV[1], fence = reply[4], deadline = reply[5] })
+  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], reply[4], reply[5])
 elseif t then
   reply[4], reply[5] = t.fence, t.deadline
-  position.lock_entries(q, entries,
-    { kind = message_state.received .. visible, owner = t.id, fence = t.fence, deadline = t.deadline })
+  position.lock_entries(q, entries, message_state.received .. visible, t.id, t.fence, t.deadline)
   tx.add(t, q, tx.received, ids)
 end
 message.add_entries(q, reply, entries, (mode == "lock" or t) and message_state.locked_once or "")

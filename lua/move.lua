@@ -71,7 +71,7 @@ if not redis.call("ZSCORE", q.available, e.lid) then return finish(status.MESSAG
 
 -- apply ------------------------------------------------------------------------------------------
 if t then
-  position.lock_entries(q, { e }, { kind = message_state.moved, owner = t.id, fence = t.fence, deadline = t.deadline })
+  position.lock_entries(q, { e }, message_state.moved, t.id, t.fence, t.deadline)
   tx.add(t, q, tx.moved, { e.lid }, queue.name(target))
 else
   transfer.move(q, target, { e })

@@ -48,8 +48,7 @@
 --- require lazy "waiting/handoff"
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local cursor_text, member, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
-local runs = { nil }
-if ARGV[13] then runs = { unpack(ARGV, 13) } end
+local runs = ARGV[13] and { unpack(ARGV, 13) } or { nil }
 local waits = member ~= ""
 
 local reply = context.open(waits)
@@ -159,21 +158,21 @@ if mode == "take" then
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 context.mark_changed()
-local lock = { kind = "", owner = "", fence = "", deadline = "" }
+local kind, fence, deadline = "", "", ""
 if mode == "lock" then
-  lock.kind, lock.owner = message_state.by_reader, ARGV[1]
-  lock.fence, lock.deadline = context.history_text, string.format("%d", context.now + grant)
+  kind, owner = message_state.by_reader, ARGV[1]
+  fence, deadline = context.history_text, string.format("%d", context.now + grant)
 elseif t then
-  lock.kind, lock.owner, lock.fence, lock.deadline = message_state.received, t.id, t.fence, t.deadline
+  kind, owner, fence, deadline = message_state.received, t.id, t.fence, t.deadline
 end
-reply = { status.OK, "", 0, lock.fence, lock.deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
+reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply
 if mode == "take" then
   message.add(q, reply, ids, recs, message.told(states, #ids, ""))
   position.delete(q, entries, "receive")
 else
-  position.lock(q, ids, recs, states, lock)
+  position.lock(q, ids, recs, states, kind, owner, fence, deadline)
   message.add(q, reply, ids, recs, message.told(states, #ids, message_state.locked_once))
 end
 if filter_text ~= "" then waiters.offer_again(q, ids) end

@@ -175,7 +175,8 @@ function audit.members(q, lid, rec, must)
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(q.key, "%%3B[^:]*:q$") and not queue.is_subqueue(q, "journal")
   local locks_groups = not is_subqueue and queue.parse_options(flags or "").group_exclusive
-  return index.members({ records = q.records, locks_groups = locks_groups, indexed = indexed }, lid, rec)
+  local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
+  return index.members(described, lid, rec, record.keys(rec))
 end
 
 -- Messages --------------------------------------------------------------------------------------------------------------

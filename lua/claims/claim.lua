@@ -41,7 +41,7 @@ end
 -- Reads the claim of an owner, and the page lists of the queue with it. Returns nil if the owner never had a claim.
 function claim.open(q, owner)
   local texts = redis.call("HMGET", q.key, "claim:" .. owner, "pages")
-  q.pages, q.single_use = texts[2], true
+  queue.notes(q).pages = texts[2] or ""
   if texts[1] then return claim.parse(owner, texts[1]) end
 end
 

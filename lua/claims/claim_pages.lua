@@ -103,12 +103,11 @@ end
 
 -- Returns the page lists of this queue, read once in a call.
 function claim_pages.lists(q)
-  if not q.page_lists then
-    local text = q.pages
-    if text == nil then text = redis.call("HGET", q.key, "pages") end
-    q.page_lists, q.single_use = claim_pages.parse_lists(text or ""), true
+  local notes = queue.notes(q)
+  if not notes.page_lists then
+    notes.page_lists = claim_pages.parse_lists(notes.pages or redis.call("HGET", q.key, "pages") or "")
   end
-  return q.page_lists
+  return notes.page_lists
 end
 
 -- Returns the page list of the claim with this number; nil if it has no pages.
@@ -128,7 +127,7 @@ function claim_pages.save(q)
       texts[#kept] = claim_pages.format_list(list)
     end
   end
-  q.page_lists = kept
+  queue.notes(q).page_lists = kept
   if kept[1] then
     redis.call("HSET", q.key, "pages", table.concat(texts))
   else
@@ -179,7 +178,8 @@ function claim_pages.add(q, c, ids, bytes, packed)
   if not list then
     list = { number = c.number, from = 0, upto = 0, packed = 0, loose = 0, step = count, owner = c.owner,
       seq = string.format("%d", c.seq) }
-    q.page_lists[#q.page_lists + 1] = list
+    local lists = claim_pages.lists(q)
+    lists[#lists + 1] = list
   end
   local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
   redis.call("HSET", q.states, claim_pages.ids_field(list, list.upto), table.concat(ids),

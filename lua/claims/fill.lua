@@ -181,10 +181,10 @@ end
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim
-  if records then position.before_lock(q, ids, records, message_state.claimed) end
+  local wants = records and position.before_lock(q, ids, records, message_state.claimed)
   for n = 1, (records or page.states) and #ids or 0 do
     local e, state = page.entries[n], page.states and page.states[n]
-    local kind = records and position.end_reads_record(q, records[n]) and message_state.claimed or plain_claim
+    local kind = records and position.end_reads_record(q, records[n], wants[n]) and message_state.claimed or plain_claim
     if state then
       texts[n] = message_state.again(state, kind, owner, seq)
     elseif e then

@@ -6,9 +6,15 @@
 -- most: elements of a slice; even, since a score and its member must stay together. long: see chunked.scores.
 local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000 }
 
--- Runs a command that writes for the elements of the list, from place `from` (1 if nil) on. Does nothing if there are none.
-function chunked.run(name, key, list, from)
-  for at = from or 1, #list, chunked.most do
+-- Runs a command that writes for the elements of the list. Does nothing if there are none.
+function chunked.run(name, key, list)
+  if #list > chunked.most then return chunked.run_from(name, key, list, 1) end
+  if list[1] then redis.call(name, key, unpack(list)) end
+end
+
+-- Runs a command for the elements of the list from place `from` on.
+function chunked.run_from(name, key, list, from)
+  for at = from, #list, chunked.most do
     redis.call(name, key, unpack(list, at, math.min(at + chunked.most - 1, #list)))
   end
 end
@@ -34,7 +40,7 @@ function chunked.scores(key, list)
   else
     redis.call("ZADD", key, "0", chunked.long, unpack(list, 1, math.min(chunked.most, size)))
     redis.call("ZREM", key, chunked.long)
-    if size > chunked.most then chunked.run("ZADD", key, list, chunked.most + 1) end
+    if size > chunked.most then chunked.run_from("ZADD", key, list, chunked.most + 1) end
   end
 end
 
@@ -55,5 +61,5 @@ function chunked.fields(key, list)
     redis.call("HSET", key, chunked.long, chunked.long, unpack(list, 1, math.min(chunked.most, size)))
     redis.call("HDEL", key, chunked.long)
   end
-  if size > chunked.most then chunked.run("HSET", key, list, chunked.most + 1) end
+  if size > chunked.most then chunked.run_from("HSET", key, list, chunked.most + 1) end
 end

@@ -71,20 +71,15 @@ function enqueue.is_late(rec)
 end
 
 -- Returns `count` new lookup ids: two digits for 7 less the priority, "00" in a transaction, then 14 digits of the manager's
--- SequentialID. So the order of ids is that of delivery. `priorities`: a digit for each message.
+-- SequentialID; example: "040000000000002a". So the order of ids is that of delivery. `priorities`: a digit for each message.
 function enqueue.ids(priorities, count, transactional)
-  local stem, stem_priority, middle, middle_first -- all but the last digit is the same for most of a batch
   local ids, last, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
+  local stem, stem_priority -- all but the last digit, which is the same for most of a batch
   for n = 1, count do
-    local seq, priority = last + n, transactional and 55 or byte(priorities, n) -- 55 is "7"
-    local low = seq % 16
-    if seq - low ~= middle_first then
-      middle_first, stem_priority = seq - low, nil
-      middle = string.format("%013x", middle_first / 16)
-    end
-    if priority ~= stem_priority then
+    local low, priority = (last + n) % 16, transactional and 55 or byte(priorities, n) -- 55 is "7"
+    if low == 0 or priority ~= stem_priority then
+      stem = string.format("0%d%013x", 55 - priority, (last + n - low) / 16)
       stem_priority = priority
-      stem = "0" .. digits[56 - priority] .. middle
     end
     ids[n] = stem .. digits[low + 1]
   end

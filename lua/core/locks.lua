@@ -24,20 +24,19 @@
 -- the state of one, the entry is expanded: each message gets its element of q.locked and its state (core/message_state).
 -- That changes nothing in what the store means, so a script may do it before it refuses a call.
 --
--- In this module a lock is a table {entry, fence, deadline, slot, bytes, size, ids, field}: `entry` without the space in front;
--- `deadline` as a number; `field` of meta, false if the entry says all.
+-- In this module a lock is a table {fence, deadline, slot, bytes, size, ids, field}: deadline and bytes as numbers; `field` of
+-- meta, false if the entry says all.
 --
 -- texts  limit of fields of meta for a queue, since to expand takes 1.5 microseconds a message
 -- room   bytes of entries up to which a header takes one more of one message; beyond, it costs less to write a field
 local locks = { texts = 32, room = 512 }
 
--- Locks messages that are in no list. `lock`: as in position.lock. Returns false, and does nothing, if there is no room: then
--- the messages need states.
-function locks.add(q, ids, recs, lock)
-  if not q.messages then return false end -- the header is lost (core/queue), and would not be written
-  local format, fence, size = string.format, lock.fence, #recs[1]
+-- Locks messages that are in no list. Returns false, and does nothing, if there is no room: then the messages need states.
+function locks.add(q, ids, recs, slot, fence, deadline)
+  if not q.messages then return false end -- the header is lost (core/queue), and is not written
+  local format, size = string.format, #recs[1]
   if #ids == 1 and #q.locks < locks.room then
-    q.locks = q.locks .. " " .. fence .. format(",%d,", size) .. lock.deadline .. "," .. lock.owner .. "," .. ids[1]
+    q.locks = q.locks .. " " .. fence .. format(",%d,", size) .. deadline .. "," .. slot .. "," .. ids[1]
   elseif q.lock_texts < locks.texts then
     local text, bytes = table.concat(ids), 0
     for n = 1, #recs do
@@ -46,12 +45,12 @@ function locks.add(q, ids, recs, lock)
     end
     if ids[2] then cache.keep(cache.ids, text, ids, 64) end
     q.locks, q.lock_texts = q.locks .. " " .. fence, q.lock_texts + 1
-    context.write("lock:" .. fence, lock.deadline .. format(" %d %d ", bytes, size) .. lock.owner .. " " .. text)
+    context.write("lock:" .. fence, deadline .. format(" %d %d ", bytes, size) .. slot .. " " .. text)
   else
     return false
   end
   q.changed = true
-  queue.set_timer(q, lock.deadline)
+  queue.set_timer(q, deadline)
   return true
 end
 
@@ -59,22 +58,15 @@ end
 function locks.parse(entry)
   local fence, bytes, deadline, slot, ids = string.match(entry, "^(%d+),(%d+),(%d+),([^,]+),(%x+)$")
   if fence then
-    return { entry = entry, fence = fence, deadline = deadline + 0, slot = slot, bytes = bytes + 0, size = bytes,
+    return { fence = fence, deadline = deadline + 0, slot = slot, bytes = bytes + 0, size = bytes,
       ids = ids, field = false }
   end
   local field = "lock:" .. entry
   local until_ms, total, size, owner, joined =
     string.match(redis.call("HGET", KEYS[1], field) or "", "^(%d+) (%d+) (%d+) (%S+) (%x+)$")
   if not joined then return end
-  return { entry = entry, fence = entry, deadline = until_ms + 0, slot = owner, bytes = total + 0, size = size,
+  return { fence = entry, deadline = until_ms + 0, slot = owner, bytes = total + 0, size = size,
     ids = joined, field = field }
-end
-
--- Returns the lock with this fence; nil if the header has none.
-function locks.find(q, fence)
-  local from = string.find(q.locks, " " .. fence .. ",", 1, true)
-  if from then return locks.parse(string.match(q.locks, "^[^ ]+", from + 1)) end
-  if string.find(q.locks .. " ", " " .. fence .. " ", 1, true) then return locks.parse(fence) end
 end
 
 -- Returns all locks of the header.
@@ -84,40 +76,50 @@ function locks.list(q)
   return list
 end
 
--- Removes a lock. Its messages are in no list then.
-function locks.remove(q, lock)
-  local from, to = string.find(q.locks .. " ", " " .. lock.entry .. " ", 1, true)
-  q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, to), true
-  if lock.field then
-    redis.call("HDEL", KEYS[1], lock.field)
-    q.lock_texts = q.lock_texts - 1
+-- Takes the lock with this fence, if the header has one, out of it. If `ids` are its messages, all of them and in their order,
+-- they are in no list then, and their bytes are returned. If not, the lock is expanded, and nil is returned.
+function locks.take_out(q, fence, ids)
+  local from, entry = string.find(q.locks, " " .. fence .. ",", 1, true), fence
+  if from then
+    entry = string.match(q.locks, "^[^ ]+", from + 1)
+  else
+    from = string.find(q.locks .. " ", " " .. fence .. " ", 1, true)
+    if not from then return end
   end
+  local rest = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, from + 1 + #entry)
+  local bytes, id = string.match(entry, "^%d+,(%d+),%d+,[^,]+,(%x+)$")
+  local lock = id ~= ids and locks.parse(entry)
+  if lock == nil then return end -- damaged
+  q.locks, q.changed = rest, true
+  if not lock then return bytes + 0 end -- of one message
+  locks.forget_field(q, lock)
+  if lock.ids == ids then return lock.bytes end
+  locks.write_states(q, { lock })
+  queue.write(q)
 end
 
--- Returns the ids of a lock as a list, which must not be changed. What was locked together is mostly settled together, so the
--- list is kept.
-function locks.ids(lock)
-  local text = lock.ids
+-- Deletes the field of meta of a lock that has one.
+function locks.forget_field(q, lock)
+  if not lock.field then return end
+  redis.call("HDEL", KEYS[1], lock.field)
+  q.lock_texts = q.lock_texts - 1
+end
+
+-- Returns ids that stand one behind the other in a text as a list, which must not be changed. What was locked together is
+-- mostly settled together, so the list is kept.
+function locks.ids(text)
+  if #text == 16 then return { text } end
   if cache.ids[text] then return cache.ids[text] end
   local ids = { nil }
   for n = 1, #text, 16 do ids[(n + 15) / 16] = string.sub(text, n, n + 15) end
   return ids
 end
 
--- Expands one lock.
-function locks.expand_one(q, lock)
-  locks.remove(q, lock)
-  locks.write_states(q, { lock })
-  queue.write(q)
-end
-
 -- Expands all locks.
 function locks.expand(q)
   if q.locks == "" then return end
   local list = locks.list(q)
-  for n = 1, #list do
-    if list[n].field then redis.call("HDEL", KEYS[1], list[n].field) end
-  end
+  for n = 1, #list do locks.forget_field(q, list[n]) end
   q.locks, q.lock_texts = "", 0
   locks.write_states(q, list)
   queue.write(q)
@@ -127,7 +129,7 @@ end
 function locks.write_states(q, list)
   local leases, states, last = { nil, nil }, { nil, nil }, 0
   for n = 1, #list do
-    local lock, ids = list[n], locks.ids(list[n])
+    local lock, ids = list[n], locks.ids(list[n].ids)
     for k = 1, #ids do
       local size = lock.size ~= "0" and lock.size or redis.call("HSTRLEN", q.records, ids[k])
       leases[last + 1], leases[last + 2] = lock.deadline, ids[k]
@@ -156,7 +158,7 @@ function locks.page(q, deadline, id, count)
   local list, found, from = locks.list(q), { nil }, tonumber(deadline) or -1
   table.sort(list, function(left, right) return left.deadline < right.deadline end)
   for n = 1, #list do
-    local lock, ids = list[n], locks.ids(list[n])
+    local lock, ids = list[n], locks.ids(list[n].ids)
     if #found >= count and lock.deadline > found[#found].deadline then break end
     for k = 1, #ids do
       if lock.deadline > from or lock.deadline == from and ids[k] > id then

@@ -37,12 +37,12 @@ end
 -- Returns the element `states` for `count` messages, whose states are tables or false. `none`: what is shown of a message
 -- without a state.
 function message.told(states, count, none)
-  local told, same = { nil }, true
-  for n = 1, count do
-    told[n] = states[n] and message_state.shown(states[n]) or none
-    same = same and told[n] == told[1]
-  end
-  return same and told[1] or table.concat(told, ",")
+  local any = false
+  for n = 1, count do any = any or states[n] end
+  if not any then return none end
+  local told = { nil }
+  for n = 1, count do told[n] = states[n] and message_state.shown(states[n]) or none end
+  return table.concat(told, ",")
 end
 
 -- Returns the reply of a repeated call (context.again), with the messages that the call had found, read again.

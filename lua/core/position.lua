@@ -35,7 +35,9 @@
 --                letters  encoded name of the queue for its dead letter (features/retry_policy)
 --                event    what its trail says, if that is not what usually happens at this place (features/trail)
 --                holder   slot or transaction that had locked it (core/release, for features/trail)
-local position = {}
+--
+-- nothing: what plain messages ask for, by place; it stays empty
+local position = { nothing = {} }
 
 -- Returns the records and states of available messages; false where a message has none.
 function position.columns(q, ids)
@@ -83,51 +85,61 @@ function position.size(q, e)
 end
 
 function position.record_size(q, lid, rec)
-  local size = #rec
-  if record.has_large_body(rec) then size = size + redis.call("HSTRLEN", q.records, "^" .. lid) end
-  return size
+  if not record.has_large_body(rec) then return #rec end
+  return #rec + redis.call("HSTRLEN", q.records, "^" .. lid)
 end
 
 -- Special messages -----------------------------------------------------------------------------------------------------
 
--- Returns which of these messages are special (core/record), as a table of two lists; nil if all are plain, as most are.
+-- Returns what is to be done for special messages (core/record) that come or go; nil if there is nothing to do. Most special
+-- messages have only a correlation id, and nobody has searched the queue for one. The fields, each nil if it is empty:
 --
---   members  of those whose only special field is a correlation id: their members of the index of identifiers
---   places   of all others, of which the features take care (features/features)
+--   members  the members in the index of identifiers, of messages that have only a correlation id
+--   places   places of all other special messages, of which the features take care (features/features)
+--   wants    by place, what these ask for (features.wants)
 --
 -- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
 function position.special(q, ids, recs, held)
-  local special, byte, free = nil, string.byte, record.free
+  local members, places, wants, exclusive, byte, free = nil, nil, nil, q.locks_groups, string.byte, record.free
   for n = 1, #ids do
     local flag = byte(recs[n], 14)
-    if flag ~= record.plain and free[flag] ~= true and record.is_special(recs[n]) then
-      special = special or { members = { nil }, places = { nil } }
-      if free[flag] ~= "named" or q.locks_groups then
-        special.places[#special.places + 1] = n
-      elseif ids[n] <= q.indexed and not (held and held[n]) then
-        special.members[#special.members + 1] = record.member(recs[n], ids[n])
+    if flag ~= record.plain then
+      if free[flag] == "named" and not exclusive then
+        if ids[n] <= q.indexed and not (held and held[n]) then
+          members = members or { nil }
+          members[#members + 1] = record.member(recs[n], ids[n])
+        end
+      elseif record.is_special(recs[n]) then
+        features.load()
+        places, wants = places or { nil }, wants or { nil }
+        places[#places + 1], wants[n] = n, features.wants(recs[n])
       end
     end
   end
-  return special
+  if members or places then return { members = members, places = places, wants = wants } end
 end
 
--- Must the record of a message be read when its lock ends? If not, the state of the lock says all that is needed.
-function position.end_reads_record(q, rec)
-  if q.locks_groups then return true end
-  if record.free[string.byte(rec, 14)] then return false end
-  if record.has_large_body(rec) then return true end
-  features.load()
-  return not features.wants(rec).plain_end
+-- Is one of these messages special?
+function position.any_special(recs)
+  for n = 1, #recs do
+    if record.is_special(recs[n]) then return true end
+  end
+  return false
+end
+
+-- Must the record of a message be read when its lock ends? If not, the state of the lock says all that is needed. `wanted`:
+-- what the message asks for, as position.before_lock returns it; nil for nothing.
+function position.end_reads_record(q, rec, wanted)
+  return q.locks_groups or wanted and not wanted.plain_end or record.has_large_body(rec)
 end
 
 -- Adds available messages to the index of identifiers (matching/index_build).
 function position.add_to_index(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end
-  local members = special.members
-  if special.places[1] then index.load() end
-  for _, n in ipairs(special.places) do index.append(members, q, ids[n], recs[n]) end
+  local members = special.members or { nil }
+  if special.places then index.load() end
+  for _, n in ipairs(special.places or {}) do index.append(members, q, ids[n], recs[n], special.wants[n].keys) end
   chunked.add(q.index, members)
 end
 
@@ -137,14 +149,11 @@ end
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends: of
 -- the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
 function position.arrive(q, ids, recs)
+  if not q.has_special and position.any_special(recs) then q.has_special, q.changed = true, true end
   local special = position.special(q, ids, recs)
   if special then
-    if not q.has_special then q.has_special, q.changed = true, true end
-    chunked.add(q.index, special.members)
-    if special.places[1] then
-      features.load()
-      if features.arrive(q, ids, recs, special.places) then return end
-    end
+    if special.members then chunked.add(q.index, special.members) end
+    if special.places and features.arrive(q, ids, recs, special) then return end
   end
   store.make_available(q, ids)
 end
@@ -157,76 +166,74 @@ end
 function position.before_move(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end
-  chunked.run("ZREM", q.index, special.members)
-  if special.places[1] then
-    features.load()
-    features.delete(q, ids, recs, special.places, false)
-  end
+  if special.members then chunked.run("ZREM", q.index, special.members) end
+  if special.places then features.delete(q, ids, recs, special, false) end
 end
 
 -- Locked ---------------------------------------------------------------------------------------------------------------
 
--- Locks available messages. `lock`: a table {kind, owner, fence, deadline}, as in their states (core/message_state); the
--- deadline in ms, as text. The delivery count in `states` rises here and not at the end, so that a message that kills its
--- reader is noticed.
-function position.lock(q, ids, recs, states, lock)
-  position.before_lock(q, ids, recs, lock.kind)
-  if string.find(lock.kind, message_state.visible, 1, true) then
-    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
-  end
+-- Locks available messages. `kind`, `owner`, `fence`: as in their states (core/message_state); `deadline`: in ms, as text. The
+-- delivery count in `states` rises here and not at the end, so that a message that kills its reader is noticed.
+function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
+  local wants = position.before_lock(q, ids, recs, kind)
   store.withdraw(q, ids)
   context.mark_changed()
-  if lock.kind == message_state.by_reader and position.need_no_states(q, recs, states) then
+  if kind == message_state.by_reader and position.need_no_states(q, recs, states, wants) then
     locks.load()
-    if locks.add(q, ids, recs, lock) then return end
+    if locks.add(q, ids, recs, owner, fence, deadline) then return end
   end
-  store.lock(q, ids, position.lock_states(q, ids, recs, states, lock), lock.deadline)
+  store.lock(q, ids, position.lock_states(q, ids, recs, states, wants, kind, owner, fence), deadline)
+  if string.find(kind, message_state.visible, 1, true) then
+    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
+  end
 end
 
--- Locks entries, as position.lock.
-function position.lock_entries(q, entries, lock)
+-- Locks entries.
+function position.lock_entries(q, entries, kind, owner, fence, deadline)
   local ids, recs, states = position.columns_of(entries)
-  position.lock(q, ids, recs, states, lock)
+  position.lock(q, ids, recs, states, kind, owner, fence, deadline)
 end
 
--- Takes messages that are about to be locked out of the index, and tells their features. `kind`: of their states.
+-- Takes messages that are about to be locked out of the index, and tells their features. `kind`: of their states. Returns by
+-- place what the messages ask for (features.wants).
 function position.before_lock(q, ids, recs, kind)
   local special = position.special(q, ids, recs)
-  if not special then return end
-  chunked.run("ZREM", q.index, special.members)
-  if special.places[1] then
-    features.load()
-    features.lock(q, ids, recs, special.places, kind ~= message_state.moved and ARGV[1])
-  end
+  if not special then return position.nothing end
+  if special.members then chunked.run("ZREM", q.index, special.members) end
+  if not special.places then return position.nothing end
+  features.lock(q, ids, recs, special, kind ~= message_state.moved and ARGV[1])
+  return special.wants
 end
 
 -- Are these messages such that a lock need not give them states, and may be in the header of the queue (core/locks)?
-function position.need_no_states(q, recs, states)
+function position.need_no_states(q, recs, states, wants)
+  local byte, free = string.byte, record.free
   for n = 1, #recs do
-    if states[n] or position.end_reads_record(q, recs[n]) then return false end
+    local is_free = free[byte(recs[n], 14)]
+    if states[n] or not is_free and position.end_reads_record(q, recs[n], wants[n]) then return false end
   end
-  return true
+  return not q.locks_groups
 end
 
--- Returns the states of messages that get this lock, as pairs of id and text. A message that a transaction is to move away is
--- not delivered.
-function position.lock_states(q, ids, recs, states, lock)
-  local pairs, delivered = { nil, nil }, lock.kind ~= message_state.moved
-  local text, text_size, text_kind -- of messages that are locked together many have the same state
+-- Returns the states of messages that get locked, as pairs of id and text. A message that a transaction is to move away is not
+-- delivered.
+function position.lock_states(q, ids, recs, states, wants, kind, owner, fence)
+  local pairs, delivered = { nil, nil }, kind ~= message_state.moved
+  local last_text, last_size, last_kind -- of messages that are locked together many have the same state
   for n = 1, #ids do
-    local st, kind = states[n], lock.kind
-    if not position.end_reads_record(q, recs[n]) then kind = kind .. message_state.plain end
+    local st, own_kind = states[n], kind
+    if not position.end_reads_record(q, recs[n], wants[n]) then own_kind = kind .. message_state.plain end
     pairs[n * 2 - 1] = ids[n]
     if st then
       if delivered then st.deliveries = st.deliveries + 1 end
-      st.kind, st.owner, st.fence = kind, lock.owner, lock.fence
+      st.kind, st.owner, st.fence = own_kind, owner, fence
       pairs[n * 2] = message_state.format(st)
     else
       local size = position.record_size(q, ids[n], recs[n])
-      if size ~= text_size or kind ~= text_kind then
-        text, text_size, text_kind = message_state.first(size, kind, lock.owner, lock.fence), size, kind
+      if size ~= last_size or own_kind ~= last_kind then
+        last_text, last_size, last_kind = message_state.first(size, own_kind, owner, fence), size, own_kind
       end
-      pairs[n * 2] = text
+      pairs[n * 2] = last_text
     end
   end
   return pairs
@@ -293,11 +300,8 @@ function position.delete(q, entries, reason)
   chunked.run("ZREM", q.index, visible)
   local special = position.special(q, ids, recs, held)
   if special then
-    chunked.run("ZREM", q.index, special.members)
-    if special.places[1] then
-      features.load()
-      features.delete(q, ids, recs, special.places, reason, held, entries)
-    end
+    if special.members then chunked.run("ZREM", q.index, special.members) end
+    if special.places then features.delete(q, ids, recs, special, reason, held, entries) end
   end
   store.count(q, -#entries, -bytes)
   local traced = position.traced(q, entries, reason)

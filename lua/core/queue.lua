@@ -3,8 +3,8 @@
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
 --- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and others
--- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open makes the table from
--- the header, and queue.save has the header written when the script ends.
+-- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open and queue.read make the
+-- table from the queue's header; queue.save has the header written when the script ends.
 --
 -- A queue has eight keys, which stand in KEYS one behind the other (mqredis/keys.py builds them). The letter ends the key;
 -- the word is the field of the table that holds it:
@@ -20,24 +20,33 @@
 -- What most calls need of a queue is in its header, the field of meta whose name is the queue's first key:
 --
 --   "<config> <messages> <bytes> <gone> <due> <waiting> <marks><locks>"
+--   example: "7|tj|4194304|1000||0 2 364 15 1764000030000 1 1 4711,182,1764000030000,12.0,040000000000002a"
 --
---   config    its properties: "generation|flags|max_bytes|quota_messages|quota_bytes|index". index: the available messages
---             up to this id are in the index of identifiers, the others are not (matching/index_build)
+--   config    "<generation>|<flags>|<max_bytes>|<quota_messages>|<quota_bytes>|<index>", fields of the hash q, "" for none.
+--             index: the available messages up to this id are in the index of identifiers, the others are not
+--             (matching/index_build)
 --   messages  number of messages in the queue, whatever their state; bytes: their size; gone: how many have left it
 --   due       ms at which its timers have to be looked at: not later than the first of them, nor than the end of the open
 --             bucket of its statistics (core/statistics)
 --   waiting   1 if readers may wait, else 0
 --   marks     a sum: 1 if a message has come that is special (core/record), 2 if an available message may have a state,
---             and 4 for each text of locks that stands beside the header
---   locks     the locks of readers on plain messages (core/locks)
+--             and 4 for each field "lock:<fence>" of meta that belongs to its locks
+--   locks     the locks of readers on plain messages (core/locks), a space in front of each
 --
--- mqredis/operations/doctor/snapshot.py reads the header, too.
+-- mqredis/operations/doctor/snapshot.py reads the header, too. A header that is lost has no counters: messages, bytes, gone
+-- and due are nil then, until the doctor has counted, and calls that count fail.
 --
--- A function library keeps the table. The next call uses it again, without parsing, if the header it reads is the one that
--- was written from the table (its field `text`). So every field that may change is named in queue.parse, and is false
--- instead of nil. Who changes a field of the header sets `changed`, so that queue.save writes it. Who adds fields to the table,
--- or changes what the config says, sets `single_use`, and the next call parses the header again. messages, bytes and gone are
--- texts until something is counted, and nil if the header is lost.
+-- Who changes a field of the table that is in the header sets q.changed, else store.save does not write it.
+--
+-- A function library keeps the table for the next call, which need not parse the header then:
+--
+--   parsed  queue.parse makes the table from the header; q.text is false
+--   saved   queue.save sets q.text to the header that it writes; not if q.altered says that properties were changed
+--   reused  the next call has read the header that is in q.text: queue.begin_call resets what holds for one call
+--   parsed  it has read another one: the call before has failed, or something else has written the header
+--
+-- What a module wants to keep in the table until the call ends is a field of queue.notes(q). All other fields are named in
+-- queue.parse, and false instead of nil: a table whose fields come and go is slow.
 --
 -- letters  the letters of the field "flags" of a queue, with the options they stand for (mqredis/commands/queues.py)
 -- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
@@ -70,11 +79,7 @@ function queue.read(n, first, text)
   if q and q.call == context.call then return q end  -- of two tables, one would write what the other does not know
   if not key then return end
   if not text then text = key == KEYS[3] and context.header or redis.call("HGET", KEYS[1], key) end
-  if q and text and text == q.text then
-    q.call, q.text = context.call, false -- until the header is written: a call that fails may have changed the table
-    q.arrived, q.shown, q.beside, q.sub_messages, q.sub_bytes = false, false, false, false, false
-    return q
-  end
+  if q and text and text == q.text then return queue.begin_call(q) end
   return queue.parse(at, text)
 end
 
@@ -82,26 +87,54 @@ end
 function queue.parse(at, text)
   local key = KEYS[at + 1]
   local config, messages, bytes, gone, due, waiting, marks, packed = queue.parse_header(text)
-  local known = config and cache.queues[config] or queue.parse_config(key, config)
-  if not known then return end
+  local properties = config and cache.queues[config] or queue.parse_config(key, config)
+  if not properties then return end
   marks = (marks or 0) + 0
   local q = {
     key = key, available = KEYS[at + 2], locked = KEYS[at + 3], records = KEYS[at + 4],
     states = KEYS[at + 5], timers = KEYS[at + 6], waiters = KEYS[at + 7], index = KEYS[at + 8],
-    generation = known.generation, flags = known.flags, options = known.options, max_bytes = known.max_bytes,
-    quota_messages = known.messages, quota_bytes = known.bytes, indexed = known.indexed, stem = known.stem,
-    config = known.config, messages = messages, bytes = bytes, gone = gone, due = due and due + 0,
-    waiting = waiting == "1", has_special = marks % 2 == 1, has_states = marks % 4 > 1,
-    lock_texts = (marks - marks % 4) / 4, locks = packed or "",
+    generation = properties.generation, flags = properties.flags, options = properties.options,
+    max_bytes = properties.max_bytes, quota_messages = properties.quota_messages,
+    quota_bytes = properties.quota_bytes, indexed = properties.indexed, stem = properties.stem,
+    config = properties.config,
+    -- messages, bytes and gone are texts until something is counted.
+    messages = messages, bytes = bytes, gone = gone, due = due and due + 0, waiting = waiting == "1",
+    has_special = marks % 2 == 1, has_states = marks % 4 > 1, lock_texts = (marks - marks % 4) / 4,
+    locks = packed or "",
     -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
-    locks_groups = known.options.group_exclusive or false, call = context.call, text = false,
-    changed = false, single_use = false,
-    parent = false, apart = false,
-    arrived = false, shown = false, beside = false, sub_messages = false, sub_bytes = false,
+    locks_groups = properties.options.group_exclusive or false,
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
+    changed = false, altered = false, parent = false, apart = false,
+    call = 0, text = false, notes = false, arrived = false, shown = false, beside = false, sub_messages = false,
+    sub_bytes = false,
   }
-  return cache.keep_table(key, q)
+  return cache.keep_table(key, queue.begin_call(q))
+end
+
+-- Resets what holds for one call. Returns the table.
+--
+--   call              the number of the call (context.call)
+--   notes             see queue.notes
+--   arrived, shown    ids of messages that waiting readers are notified of (position.arrive)
+--   beside            other_queues.find has found the queue
+--   sub_messages, sub_bytes  see queue.read_subqueue_totals
+function queue.begin_call(q)
+  q.call, q.text, q.notes = context.call, false, false
+  q.arrived, q.shown, q.beside, q.sub_messages, q.sub_bytes = false, false, false, false, false
+  return q
+end
+
+-- Returns a table for what modules keep of this queue until the call ends:
+--
+--   retry       the retry policy (features/retry_policy)
+--   behind      true: this call has added to the index what one call adds, and there is more (matching/index_build)
+--   has_quota   true: the quota of a journal was read (features/copy)
+--   plans       which messages go to which subscribers (features/topic)
+--   pages, page_lists  the page lists of claims, as text and as tables (claims/claim, claims/claim_pages)
+function queue.notes(q)
+  q.notes = q.notes or {}
+  return q.notes
 end
 
 -- Do the timers of the queue have to be looked at? Most calls need not, since `due` is never later than the first of them.
@@ -126,14 +159,15 @@ function queue.format_header(q)
     .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
 end
 
--- Returns the table of a config; nil if there is no such queue.
+-- Returns the properties in a config (nil: in the hash q) as a table, which must not be changed; nil if there is no such
+-- queue. `stem`: the config without the index; quota_messages, quota_bytes: nil for no quota.
 function queue.parse_config(key, text)
   text = text or queue.read_config(key)
   local stem, generation, flags, most, messages, bytes, upto =
     string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
   if not stem then return end
   return cache.keep(cache.queues, text, { generation = generation, flags = flags, options = queue.parse_options(flags),
-    max_bytes = tonumber(most), messages = tonumber(messages), bytes = tonumber(bytes), stem = stem,
+    max_bytes = tonumber(most), quota_messages = tonumber(messages), quota_bytes = tonumber(bytes), stem = stem,
     indexed = queue.reach(upto), config = text })
 end
 
@@ -143,9 +177,9 @@ function queue.reach(upto)
   return upto == "part" and queue.always or upto
 end
 
--- Sets the id up to which messages are in the index. The script must save the queue whatever comes later.
+-- Sets the id up to which messages are in the index. The script must save the queue, whatever comes later.
 function queue.set_indexed(q, upto)
-  q.indexed, q.config, q.changed = upto, q.stem .. "|" .. upto, true
+  q.indexed, q.config, q.changed, q.altered = upto, q.stem .. "|" .. upto, true, true
   redis.call("HSET", q.key, "index", upto)
 end
 
@@ -169,25 +203,25 @@ function queue.forget(q)
   redis.call("HDEL", KEYS[1], q.key)
 end
 
--- Writes the header with the config as the properties have it now.
+-- Writes the header with the config as the hash q has it now. The next call makes the table from that.
 function queue.save_config(q)
-  q.config, q.single_use = queue.read_config(q.key), true
+  q.config, q.altered = queue.read_config(q.key), true
   queue.write(q)
 end
 
--- Writes the header at once. The queue is still to be saved, since that writes what its parent counts. A queue whose counters
--- are lost gets no header until the doctor has counted.
+-- Writes the header at once, for a change that must not wait for the end of the script: that of locks which were expanded, for
+-- example, whose states are written already. The queue is still to be saved, since that writes what its parent counts.
 function queue.write(q)
   q.text = false
   if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
 end
 
--- Has context.close write the header.
+-- Has context.close write the header. One that is lost stays lost, here and in queue.write.
 function queue.save(q)
   q.changed = false
   if not q.messages then return end
   local text = queue.format_header(q)
-  q.text = not q.single_use and text
+  q.text = not q.altered and text
   context.write(q.key, text)
 end
 
@@ -229,9 +263,14 @@ end
 -- nothing.
 function queue.set_parent(q, parent)
   if not parent or queue.is_subqueue(q, "journal") then return end
-  q.parent, q.flags, q.options, q.max_bytes, q.single_use = parent, parent.flags, parent.options, parent.max_bytes, true
+  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
   q.locks_groups = false
   q.apart = queue.is_subqueue(q, "poison")
+end
+
+-- Sets the quota of a subqueue that has one of its own; nil for none.
+function queue.set_quota(q, messages, bytes)
+  q.quota_messages, q.quota_bytes, q.altered = messages, bytes, true
 end
 
 -- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.

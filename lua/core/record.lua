@@ -49,7 +49,8 @@ function record.is_special(rec)
 end
 
 function record.has_large_body(rec)
-  return record.flag(rec, 8)
+  local flag = string.byte(rec, 14)
+  return flag > 55 and not record.free[flag] and record.flag(rec, 8) -- no digit up to "7", 55, has the bit
 end
 
 -- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).

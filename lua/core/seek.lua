@@ -50,10 +50,11 @@ end
 
 -- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays.
 function seek.limit(q, ids, recs, states)
-  local size = 0
+  local size, byte, free = 0, string.byte, record.free
   if not ids[2] then return end
   for n = 1, #ids do
-    size = size + (states[n] and states[n].size or position.record_size(q, ids[n], recs[n]))
+    local rec = recs[n]
+    size = size + (free[byte(rec, 14)] and #rec or position.record_size(q, ids[n], rec))
     if size > seek.most and n > 1 then
       for k = #ids, n, -1 do ids[k], recs[k], states[k] = nil, nil, nil end
       break

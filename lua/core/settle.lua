@@ -40,10 +40,12 @@ function settle.all(q, runs, lease)
   if not runs[1] then return {} end
   if q.locks ~= "" then
     locks.load()
-    for n = 1, #runs, 3 do
-      local lock = locks.find(q, runs[n + 1])
-      if lock and settle.commits_all(q, runs, lock) then return settle.commit_lock(q, lock) end
-      if lock then locks.expand_one(q, lock) end
+    -- Most calls commit one lock as a whole.
+    if runs[1] == "c" and not runs[4] and settle.states_suffice(q) then
+      local bytes = locks.take_out(q, runs[2], runs[3])
+      if bytes then return settle.commit(q, locks.ids(runs[3]), bytes) end
+    else
+      locks.expand(q)
     end
   end
   local plan = settle.plan(q, runs)
@@ -58,16 +60,9 @@ function settle.states_suffice(q)
   return not queue.is_due(q) and not q.options.journaling
 end
 
--- Do the runs commit this lock of the queue's header, all its messages and no others? Most calls do.
-function settle.commits_all(q, runs, lock)
-  return runs[1] == "c" and runs[3] == lock.ids and not runs[4] and settle.states_suffice(q)
-end
-
--- Commits a lock of the queue's header. None is lost.
-function settle.commit_lock(q, lock)
-  local ids = locks.ids(lock)
-  locks.remove(q, lock)
-  store.count(q, -#ids, -lock.bytes)
+-- Deletes messages whose lock was in the queue's header, so that they are in no list. Returns the locks that were lost: none.
+function settle.commit(q, ids, bytes)
+  store.count(q, -#ids, -bytes)
   store.remove(q, ids)
   context.mark_changed()
   return {}

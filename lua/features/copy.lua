@@ -129,8 +129,9 @@ end
 
 -- Reads the quota of a journal, which is a property of the queue that it belongs to.
 function copy.set_journal_quota(q, to)
-  if to.limited or queue.name(to) == "system%24%3Bjournal" then return end
-  to.limited, to.single_use = true, true
+  local notes = queue.notes(to)
+  if notes.has_quota or queue.name(to) == "system%24%3Bjournal" then return end
+  notes.has_quota = true
   local limits = redis.call("HMGET", (q.parent or q).key, "journal_quota_messages", "journal_quota_bytes")
-  to.quota_messages, to.quota_bytes = tonumber(limits[1] or ""), tonumber(limits[2] or "")
+  queue.set_quota(to, tonumber(limits[1] or ""), tonumber(limits[2] or ""))
 end

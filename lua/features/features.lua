@@ -62,6 +62,7 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 -- Returns what a message asks for, as a table that must not be changed: with the name of each feature whether it does,
 -- and
 --
+--   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
 --   late       it may be refused for the time that it has travelled
 --   plain_end  its end needs no look at its record
@@ -72,7 +73,7 @@ function features.wants(rec)
   local wants = cache.special[keys]
   if wants then return wants end
   local traced = record.has_any(keys, features.traced)
-  wants = { traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
+  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
     plain_end = not traced and not string.find(keys, "~", 1, true) }
   for n = 1, #features.list do
     local feature = features.list[n]
@@ -90,10 +91,6 @@ end
 -- holder: the messages are locked now, `holder` by this slot; reason, held, entries: they are deleted, those in the set
 -- `held` were locked before; target: the queue that they move to.
 function features.batch(ids, recs, places, wants)
-  if not wants then
-    wants = {}
-    for k = 1, #places do wants[places[k]] = features.wants(recs[places[k]]) end
-  end
   return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = false, locked = false,
     held = false, holder = false, entries = false, target = false }
 end
@@ -180,10 +177,11 @@ end
 
 -- Availability --------------------------------------------------------------------------------------------------------
 
--- Tells the features that messages become available; `places`: of those that ask for something. Returns true if this
--- has made the messages available, or has done with them what their fates say; false if that is left to the caller.
-function features.arrive(q, ids, recs, places)
-  local batch = features.batch(ids, recs, places)
+-- Tells the features that messages become available; `special`: which of them ask for something (position.special). Returns
+-- true if this has made the messages available, or has done with them what their fates say; false if that is left to the
+-- caller.
+function features.arrive(q, ids, recs, special)
+  local batch = features.batch(ids, recs, special.places, special.wants)
   features.run("arrive", q, batch)
   if not next(batch.fates) then return false end
   features.arrive_by_fate(q, ids, batch.fates)
@@ -211,19 +209,17 @@ function features.arrive_by_fate(q, ids, fates)
   position.delete(q, position.read(q, gone), "receive_timeout")
 end
 
--- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves
--- them. Returns, by place, what the messages ask for.
-function features.lock(q, ids, recs, places, holder)
-  local batch = features.batch(ids, recs, places)
+-- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves them.
+function features.lock(q, ids, recs, special, holder)
+  local batch = features.batch(ids, recs, special.places, special.wants)
   batch.locked, batch.holder = true, holder
   features.run("leave", q, batch)
-  return batch.wants
 end
 
 -- Tells the features that messages are deleted. `reason`: why; false if they go to another queue of the family. `held`:
 -- the set of the places of those that were locked. `entries`: the same messages (core/position).
-function features.delete(q, ids, recs, places, reason, held, entries)
-  local batch = features.batch(ids, recs, places)
+function features.delete(q, ids, recs, special, reason, held, entries)
+  local batch = features.batch(ids, recs, special.places, special.wants)
   batch.reason, batch.held, batch.entries = reason, held, entries
   features.run("leave", q, batch)
 end
@@ -231,13 +227,16 @@ end
 -- Calls the hook "unlock" or "move" for those of these entries that ask for something. `target`: the queue that they
 -- move to.
 function features.pass(hook, q, entries, target)
-  local ids, recs, places = { nil }, { nil }, { nil }
+  local ids, recs, places, wants = { nil }, { nil }, { nil }, {}
   for n = 1, #entries do
     ids[n], recs[n] = entries[n].lid, entries[n].rec
-    if record.is_special(recs[n]) then places[#places + 1] = n end
+    if record.is_special(recs[n]) then
+      places[#places + 1] = n
+      wants[n] = features.wants(recs[n])
+    end
   end
   if not places[1] then return end
-  local batch = features.batch(ids, recs, places)
+  local batch = features.batch(ids, recs, places, wants)
   batch.entries, batch.target = entries, target
   features.run(hook, q, batch)
 end

@@ -11,7 +11,7 @@ function identifiers.members(q, batch, places, absent)
   index.load()
   for k = 1, #places do
     local n = places[k]
-    if not absent[n] then index.append(members, q, batch.ids[n], batch.records[n]) end
+    if not absent[n] then index.append(members, q, batch.ids[n], batch.records[n], batch.wants[n].keys) end
   end
   return members
 end

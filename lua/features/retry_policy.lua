@@ -46,19 +46,19 @@ end
 -- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
-  if not home.retry then
+  local notes = queue.notes(home)
+  if not notes.retry then
     local found = redis.call("HMGET", home.key, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
     local text = found[1] and found[1] ~= "" and found[1] or retry_policy.none
     local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
       string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
-    home.single_use = true
-    home.retry = { attempts_per_round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
+    notes.retry = { attempts_per_round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
       factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
       isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
       messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
       kept = tonumber(found[4] or "") }
   end
-  return home.retry
+  return notes.retry
 end
 
 -- Returns how many attempts were made: deliveries but for those that a reader gave back in order.
@@ -136,7 +136,7 @@ function retry_policy.subqueue(q, name)
   if to then
     queue.set_parent(to, home)
     if name == "poison" then
-      to.quota_messages, to.quota_bytes = retry_policy.read(q).messages, retry_policy.read(q).bytes
+      queue.set_quota(to, retry_policy.read(q).messages, retry_policy.read(q).bytes)
     end
   end
   return to

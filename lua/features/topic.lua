@@ -1,5 +1,5 @@
 --- require "core/context"
---- require lazy "core/queue"
+--- require "core/queue"
 --- require "core/quota"
 --- require lazy "features/other_queues"
 --- require lazy "core/enqueue"
@@ -16,13 +16,13 @@
 -- decides which subscribers get the messages: transactional queues, or all others.
 local topic = {}
 
--- Decides which messages go where, and keeps that in q.plans, a list of {to, entries}. Returns a status if one of the queues
--- refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was deleted, or that
+-- Decides which messages go where, and notes that as `plans` (queue.notes), a list of {to, entries}. Returns a status if one
+-- of the queues refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was deleted, or that
 -- takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
 function topic.plan(q, entries, t)
   local names, texts = subscription.all(q)
-  local total, total_bytes = 0, 0
-  q.plans, q.single_use = {}, true
+  local total, total_bytes, plans = 0, 0, {}
+  queue.notes(q).plans = plans
   other_queues.load()
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
@@ -36,7 +36,7 @@ function topic.plan(q, entries, t)
         local code = topic.refuses(to, #picked, bytes, total, total_bytes)
         if code then return code end
         if t and t.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
-        q.plans[#q.plans + 1] = { to = to, entries = picked }
+        plans[#plans + 1] = { to = to, entries = picked }
         if not t and topic.has_special(picked) then
           trace.load()
           trace.plan_accepted(picked)
@@ -94,9 +94,10 @@ end
 -- Puts the messages into the queues, as topic.plan has decided. The copies have lookup ids of their own, and all the same
 -- message id: that which the publisher has chosen, or is told.
 function topic.deliver(q, t)
-  if t and #q.plans == 0 then tx.save(t) end
-  for n = 1, #q.plans do
-    local plan = q.plans[n]
+  local plans = queue.notes(q).plans
+  if t and #plans == 0 then tx.save(t) end
+  for n = 1, #plans do
+    local plan = plans[n]
     for k = 1, #plan.entries do
       local e = plan.entries[k]
       if not record.field(e.rec, "message_id") then

@@ -55,15 +55,15 @@ end
 
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
--- Appends the members of a message to a list.
-function index.append(list, q, lid, rec)
-  local members = index.members(q, lid, rec)
+-- Appends the members of a message to a list. `keys`: record.keys of it.
+function index.append(list, q, lid, rec, keys)
+  local members = index.members(q, lid, rec, keys)
   for n = 1, #members do list[#list + 1] = members[n] end
 end
 
 -- Returns the members of a message. Of q only `indexed`, `locks_groups` and `records` are needed.
-function index.members(q, lid, rec)
-  local keys, reached = record.keys(rec), lid <= q.indexed
+function index.members(q, lid, rec, keys)
+  local reached = lid <= q.indexed
   if not record.has_key(keys, "group_id") and not q.locks_groups then
     return reached and index.members_without_group(lid, rec, keys) or {}
   end

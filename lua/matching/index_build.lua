@@ -11,12 +11,12 @@
 -- one on; field "index_at" keeps the id up to which they got.
 --
 -- One call adds at most `most` messages, `page` at a time, or about `bytes` of records. No search uses the index before it is
--- complete. q.behind: this call has added what one call adds, and there is more.
+-- complete. queue.notes(q).behind: this call has added what one call adds, and there is more.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }
 
 -- Adds the next messages. Returns whether the index is complete now.
 function index_build.some(q)
-  if q.behind then return false end  -- this call has done its part
+  if queue.notes(q).behind then return false end  -- this call has done its part
   local part = q.indexed == queue.always
   -- A queue that never held a special message holds none with ids.
   if not part and not q.has_special then return true end
@@ -39,7 +39,7 @@ function index_build.some(q)
     queue.set_indexed(q, at)
     context.mark_changed()  -- so that a repair that was planned before is refused
   end
-  q.behind, q.single_use = not whole, true
+  queue.notes(q).behind = not whole
   return whole
 end
 

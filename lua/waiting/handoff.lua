@@ -35,8 +35,7 @@ function handoff.offer(q, lid, rec)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local fence, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { lid }, { rec }, { false },
-    { kind = message_state.by_reader, owner = slot, fence = fence, deadline = deadline })
+  position.lock(q, { lid }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
   q.arrived = false
   redis.call("ZREM", q.waiters, member)
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }

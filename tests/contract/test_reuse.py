@@ -38,9 +38,12 @@ def checked(library: Library) -> Library:
     """Return the library with a check of each reuse; the checks are counted under the key ``reused``."""
     lines = []
     for file, number, line in library.joined:
-        if line.lstrip().startswith("q.arrived, q.shown, q.beside"):
-            line += " cache.tables[key] = nil same(q, queue.parse(at, text)) cache.tables[key] = q"
-            line += ' redis.call("INCR", "reused")'
+        if line.startswith("  if q and text and text == q.text then return"):
+            line = (
+                "if q and text and text == q.text then queue.begin_call(q) cache.tables[key] = nil"
+                " same(q, queue.parse(at, text)) cache.tables[key] = q"
+                ' redis.call("INCR", "reused") return q end'
+            )
         if line.startswith("  context.counters = false"):
             line = (
                 "if meta[2] and meta[2] == context.counters then same_counters(context, meta[2]) end "
