@@ -7,9 +7,12 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] count  locks at most
--- ARGV[4] deadline  in ms as it was shown, and ARGV[5] the id, of the last lock of the page before; "" for the first page
+-- ARGV[4] deadline  in ms as it was shown, and ARGV[5] the id, of the last lock that the page before has looked at; "" for the
+--   first page
 -- ARGV[5] id  lookup id
--- RETURNS OK now in ms, number of locks, then of each: lookup id, end of the lease in ms, when it was locked in ms or "" if that
+-- ARGV[6] filter  which messages match, "" all (matching/filter)
+-- RETURNS OK now in ms, end of the lease and id of the last lock that was looked at ("" and "" if there is no other behind it),
+--   number of locks, then of each: lookup id, end of the lease in ms, when it was locked in ms or "" if that
 --   is not known, kind and owner as in core/message_state, fence, deliveries, deliveries that are not attempts, message id and
 --   label as in the record; then number and client text (core/session) of each session that holds one of them; behind "-"
 --   the id and the session of each transaction
@@ -22,18 +25,27 @@
 --- require "core/record"
 --- require "admin/ordered"
 --- require "transactions/tx"
-local count, deadline, id = ARGV[3] + 0, ARGV[4], ARGV[5]
-local largest = 65536
+--- require lazy "matching/filter"
+local count, deadline, id, wanted = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
+-- largest: bytes of a kept reply or a record that is read where no filter needs it; looks: locks that a filter tests.
+local largest, looks = 65536, 256
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, 2)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
+local f
+if wanted == "" then
+  looks = count
+else
+  filter.load()
+  f = filter.parse(wanted)
+end
 if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end
 
 -- Locks of the queue's header, then those that are elements of q.locked.
-local found = locks.page(q, deadline, id, count)
-local rows = ordered.page(q.locked, deadline, id, count)
+local found = locks.page(q, deadline, id, looks)
+local rows = ordered.page(q.locked, deadline, id, looks)
 for n = 1, #rows, 2 do
   local score = tonumber(rows[n + 1])
   if score < queue.claimed then found[#found + 1] = { id = rows[n], deadline = score } end
@@ -52,10 +64,10 @@ local function since(slot, fence)
   return history == fence and context.shown(time) or ""
 end
 
-local units, sessions, size = {}, {}, math.min(count, #found)
-reply = { status.OK, "", 0, context.now - context.lead, size }
-for n = 1, size do
-  local lock = found[n]
+local units, sessions = {}, {}
+
+-- Appends a lock to the reply. rec: the record of its message, if that was read.
+local function append(lock, rec)
   local state = not lock.fence and redis.call("HGET", q.states, lock.id)
   local st = state and message_state.parse(state)
     or { deliveries = 1, uncounted = 0, kind = message_state.by_reader, owner = lock.slot or "-",
@@ -72,13 +84,24 @@ for n = 1, size do
   if session and not sessions[session] then
     sessions[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
-  local rec = redis.call("HSTRLEN", q.records, lock.id) <= largest and redis.call("HGET", q.records, lock.id)
   reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
   reply[at + 3] = message_state.is_reader_lock(st) and since(st.owner, st.fence) or ""
   reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence
   reply[at + 7], reply[at + 8] = st.deliveries, st.uncounted
   reply[at + 9] = rec and record.field(rec, "message_id") or ""
   reply[at + 10] = rec and record.field(rec, "label") or ""
+  reply[7] = reply[7] + 1
+end
+
+reply = { status.OK, "", 0, context.now - context.lead, "", "", 0 }
+for n = 1, math.min(looks, #found) do
+  local lock = found[n]
+  local rec = (f or redis.call("HSTRLEN", q.records, lock.id) <= largest) and redis.call("HGET", q.records, lock.id)
+  if not f or rec and filter.test(f, lock.id, rec) then append(lock, rec) end
+  if n == looks or reply[7] == count or f and filter.spent(f) then
+    reply[5], reply[6] = context.shown(lock.deadline), lock.id
+    break
+  end
 end
 for number, client in pairs(sessions) do
   reply[#reply + 1], reply[#reply + 2] = number, client

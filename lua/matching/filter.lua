@@ -1,6 +1,6 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
---- used by admin/scheduled, matching/arrivals, matching/search, message_list, waiting/match_waiters
+--- used by admin/scheduled, lock_list, matching/arrivals, matching/search, message_list, waiting/match_waiters
 -- A filter: which messages a reader wants. mqredis/commands/filters.py writes it as one text, and this module alone reads it: a
 -- list of fields, each "\3", a letter and a value, then a NUL, then selector programs, each "<length>:<program>". A message
 -- must agree with all of it. Fields stand in this order:

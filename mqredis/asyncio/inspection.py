@@ -39,15 +39,24 @@ class Inspection:
     def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         raise NotImplementedError
 
-    async def locks(self, queue: str, *, after: str | None = None, limit: int = 100) -> Page[LockInfo]:
+    async def locks(
+        self,
+        queue: str,
+        *,
+        match: Match | None = None,
+        selector: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[LockInfo]:
         """The locked messages of a queue and their holders, in the order in which the leases end; ``limit`` is 256 at
         most.
 
-        ``after`` is ``next`` of the page before. Raises QueueNotFound.
+        ``match``, ``selector``: only messages that match; then a page may have fewer, and even no messages although
+        others follow. ``after`` is ``next`` of the page before. Raises QueueNotFound, SelectorSyntaxError.
         """
         from mqredis.operations import inspection
 
-        return await self._run(inspection.locks(self._context, queue, after, limit))
+        return await self._run(inspection.locks(self._context, queue, after, limit, match, selector))
 
     async def transactions(self, *, after: str | None = None) -> Page[TransactionInfo]:
         """Open transactions, and what they hold, in no particular order; ``after`` is ``next`` of the page before."""

@@ -95,6 +95,7 @@ def register(subparsers: Subparsers) -> None:
     overview.add_argument("pattern", nargs="?", help="only queues whose name matches this glob")
     locks = command(inner, "locks", "show who has locked messages of a queue", _locks)
     locks.add_argument("queue")
+    match_options(locks)
     _limit(locks)
     _limit(command(inner, "transactions", "show open transactions and what they hold", _transactions))
     _limit(command(inner, "sessions", "show the sessions of clients", _sessions))
@@ -174,7 +175,7 @@ def _overview(arguments: Arguments, output: Output) -> Exit:
 
 def _locks(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        found = list(pages(lambda after: qm.locks(arguments.queue, after=after), arguments.limit))
+        found = list(pages(partial(qm.locks, arguments.queue, **chosen(arguments)), arguments.limit))
     # The broker knows no longer when a lock began once its reader has made other calls.
     known = any(lock.since is not None for lock in found)
     return _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))

@@ -58,24 +58,25 @@ def client_of(told: str) -> ClientInfo:
         return ClientInfo()
 
 
-def locks(manager: ManagerKeys, path: str, after: str | None, limit: int) -> Call[Page[LockInfo]]:
+def locks(
+    manager: ManagerKeys, path: str, after: str | None, limit: int, match: bytes
+) -> Call[Page[LockInfo]]:
     """A page of the locks of one queue."""
 
     def parse(status: int, payload: Payload) -> Page[LockInfo]:
         check_queue(status, path)
-        now, size = number(payload[0]), number(payload[1])
-        stop = 2 + size * LOCK_ELEMENTS
-        rows = [payload[at : at + LOCK_ELEMENTS] for at in range(2, stop, LOCK_ELEMENTS)]
+        now, deadline, last, size = number(payload[0]), text(payload[1]), text(payload[2]), number(payload[3])
+        stop = 4 + size * LOCK_ELEMENTS
+        rows = [payload[at : at + LOCK_ELEMENTS] for at in range(4, stop, LOCK_ELEMENTS)]
         # Behind the locks: pairs of a session and its client, "-", and pairs of a transaction and its session.
         rest = [text(item) for item in payload[stop:]]
         dash = rest.index("-")
         clients = {session: client_of(told) for session, told in _pairs(rest[:dash])}
         sessions_of = dict(_pairs(rest[dash + 1 :]))
         items = tuple(_lock(path, row, now, clients, sessions_of) for row in rows)
-        last = f"{text(rows[-1][1])}-{text(rows[-1][0])}" if size >= limit else None
-        return Page(items, last)
+        return Page(items, f"{deadline}-{last}" if last else None)
 
-    args: list[Arg] = [limit, *page_after(_LOCK_PLACE, after, "locks")]
+    args: list[Arg] = [limit, *page_after(_LOCK_PLACE, after, "locks"), match]
     return Call("lock_list", manager.call(path), args, parse, changes=False)
 
 

@@ -47,11 +47,14 @@ def locks(
     name: object,
     after: str | None,
     limit: object,
+    match: Match | None = None,
+    selector: Selection = None,
     workers: Sequence[WorkerInfo] | None = None,
 ) -> Steps[Page[LockInfo]]:
     """A page of the locks of a queue. ``workers``: the live ones; None: read them. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
-    page = yield from perform(commands.locks(context.keys, path, after, most))
+    wanted = _filter(context, match, selector)
+    page = yield from perform(commands.locks(context.keys, path, after, most, wanted))
     if workers is None and page.items:
         workers, _ = yield from perform(worker_commands.listing(context.keys))
     running = {

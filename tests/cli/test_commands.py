@@ -314,6 +314,19 @@ def test_show_commands(orders: Run) -> None:
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
 
 
+def test_show_locks_of_chosen_messages(orders: Run) -> None:
+    for name in ("m-1", "m-2"):
+        orders("send", "orders", "a", "--message-id", name)
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        locked = queue.lock_many(2, 0)
+        (row,) = orders("show", "locks", "orders", "--message-id", "m-2", "--json").rows
+        assert row["message_id"] == "m-2"
+        choice = ("--message-id", "m-2", "--selector", "a = 1")
+        assert orders("show", "locks", "orders", "--json", *choice).rows == []
+        for lock in locked:
+            lock.commit()
+
+
 def test_show_sessions_has_the_addresses(run: Run, start_server: Callable[..., RedisServer]) -> None:
     url = start_server(tcp=True).tcp_url
     (row,) = run("show", "sessions", "--json", "--url", url).rows

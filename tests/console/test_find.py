@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,59 @@ async def test_message_that_waits_for_its_retry_is_found_once(
     assert ids(page) == [hex_id(number)]
     assert f"{hex_id(number)} orders;retry retry" in page.text
     assert "1 message found." in page.text
+
+
+async def test_locked_message_is_found_by_its_message_id(browser: Browser, manager: QueueManager) -> None:
+    await manager.create_queue("ledger", transactional=True)
+    (number,) = await fill(manager, [Outgoing("a", message_id="order 1")])
+    async with (
+        await manager.open("orders") as queue,
+        await manager.open("ledger") as ledger,
+        await manager.transaction() as unit,
+    ):
+        sent = await ledger.send("b", message_id="order 1", transaction=unit)
+        locked = await queue.lock(timeout=0)
+        page = await browser.get(PAGE, id="order 1")
+        assert sorted(ids(page)) == sorted([hex_id(number), hex_id(sent.lookup_id)])
+        assert f"{hex_id(number)} orders locked" in page.text
+        assert f"{hex_id(sent.lookup_id)} ledger locked" in page.text
+        await locked.commit()
+        await unit.abort()
+    assert "0 messages found." in (await browser.get(PAGE, id="order 1")).text
+
+
+async def test_search_of_a_queue_leads_to_the_same_search_of_locked_and_delayed_messages(
+    browser: Browser, manager: QueueManager
+) -> None:
+    both: dict[str, Any] = {"correlation_id": "c & d", "properties": {"n": 1}}
+    numbers = await fill(
+        manager,
+        [
+            Outgoing("a", **both),
+            Outgoing("b", correlation_id="other"),
+            Outgoing("later", delay=60.0, **both),
+            Outgoing("later", delay=60.0, correlation_id="c & d"),
+        ],
+    )
+    async with await manager.open("orders") as queue:
+        locked = await queue.lock_many(2, timeout=0)
+        assert "Search those" not in (await browser.get("/m/main/messages", queue="orders")).text
+        page = await browser.get("/m/main/messages", queue="orders", correlation_id="c & d", selector="n = 1")
+        assert ids(page) == []
+        found = {
+            path: await browser.get(address)
+            for path in ("scheduled", "in-flight")
+            for address in page.addresses
+            if f"/{path}?queue=orders&selector=" in address
+        }
+        assert ids(found["scheduled"]) == [hex_id(numbers[2])]
+        assert ids(found["in-flight"]) == [hex_id(numbers[0])]
+        for page in found.values():
+            assert "Messages of orders with the correlation id c & d" in page.text
+        empty = await browser.get("/m/main/in-flight", queue="orders", message_id="absent")
+        assert "No locked message matches." in empty.text
+        for lock in locked:
+            await lock.commit()
 
 
 async def test_dead_letter_is_found_by_the_id_that_the_broker_made(

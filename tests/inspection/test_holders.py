@@ -9,7 +9,7 @@ import pytest
 
 import mqredis
 from mqredis import Match
-from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.errors import InvalidArgument, QueueNotFound, SelectorSyntaxError
 
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
@@ -113,6 +113,44 @@ def test_next_page_is_correct_after_locks_were_committed(qm: Any) -> None:
     second = qm.locks("q", limit=10, after=first.next)
     assert [lock.lookup_id for lock in second.items] == [lock.message.lookup_id for lock in locks[4:]]
     assert second.next is None
+
+
+def test_locks_are_chosen_by_identifier_and_selector(qm: Any) -> None:
+    queue = made(qm)
+    for n in range(600):
+        queue.send(b"x", message_id=f"m-{n}", correlation_id=f"c-{n % 200}", properties={"n": n})
+    for lease in (300, 200, 100):
+        queue.lock_many(190, 0, lease=lease)
+    held = [queue.lock(0, lease=600) for _ in range(5)]
+
+    def found(**how: Any) -> list[Any]:
+        return [lock.message_id for lock in pages(lambda **page: qm.locks("q", **page, **how), limit=256)]
+
+    assert found(match=Match(message_id="m-569")) == ["m-569"]
+    assert found(match=Match(message_id="m-574")) == ["m-574"]  # a lock with a state of its own
+    assert found(match=Match(message_id="m-599")) == []  # not locked
+    assert sorted(found(match=Match(correlation_id="c-7"))) == ["m-207", "m-407", "m-7"]
+    assert sorted(found(selector="n > 563 AND n < 600")) == [f"m-{n}" for n in range(564, 575)]
+    assert found(match=Match(correlation_id="c-7"), selector="n > 300") == ["m-407"]
+    page = qm.locks("q", match=Match(message_id="m-574"))
+    assert (page.items, page.next is None) == (
+        (),
+        False,
+    )  # the match is behind the locks that a page looks at
+    one_by_one = pages(lambda **how: qm.locks("q", selector="n >= 570", **how), limit=1)
+    assert sorted(lock.lookup_id for lock in one_by_one) == sorted(lock.lookup_id for lock in held)
+    with pytest.raises(SelectorSyntaxError):
+        qm.locks("q", selector="n >")
+
+
+def test_lock_of_a_transaction_is_chosen_by_identifier(qm: Any) -> None:
+    queue = made(qm, transactional=True)
+    with qm.transaction() as unit:
+        queue.send_many([b"a", b"b"], transaction=unit)
+    with qm.transaction() as unit:
+        taken = queue.receive(0, transaction=unit)
+        match = Match(message_id=taken.message_id)
+        assert [lock.kind for lock in qm.locks("q", match=match).items] == ["received"]
 
 
 def test_transaction_info_lists_its_messages(qm: Any, connect: Any) -> None:

@@ -26,9 +26,9 @@ ROWS = 50
 # A message id that the broker has made from a lookup id, or a lookup id as the console shows it.
 LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
 
-# What is searched, one after the other in all queues: the place that a lookup id names; the available messages; and
-# those that wait for their time.
-PARTS = ("lookup", "ready", "scheduled")
+# What is searched, one after the other in all queues: the place that a lookup id names; the available messages; those
+# that wait for their time; and those that readers and transactions hold.
+PARTS = ("lookup", "ready", "scheduled", "locked")
 
 
 class Place(NamedTuple):
@@ -117,6 +117,8 @@ def _go(visit: Visit, address: str) -> Response:
 async def _page(manager: QueueManager, place: Place, given: str) -> tuple[list[StoredMessage], str | None]:
     """Messages of a queue with a message id, and where the search goes on."""
     wanted = Match(message_id=identifier_of(given))
+    if place.part == "locked":
+        return await _locked(manager, place, wanted)
     listed = manager.messages if place.part == "ready" else manager.scheduled
     try:
         page = await listed(place.queue, match=wanted, after=place.after, limit=ROWS)
@@ -125,3 +127,17 @@ async def _page(manager: QueueManager, place: Place, given: str) -> tuple[list[S
     # A message that waits for its retry is an available one of ;retry, which is searched, too.
     found = [stored for stored in page.items if place.part == "ready" or stored.state != "retry"]
     return found, page.next
+
+
+async def _locked(
+    manager: QueueManager, place: Place, wanted: Match
+) -> tuple[list[StoredMessage], str | None]:
+    """The locked messages of a queue that match, and where the search goes on."""
+    found: list[StoredMessage] = []
+    with suppress(QueueNotFound):
+        page = await manager.locks(place.queue, match=wanted, after=place.after, limit=ROWS)
+        for lock in page:
+            with suppress(MessageNotFound):  # it has left meanwhile
+                found.append(await manager.message(lock.queue, lock.lookup_id))
+        return found, page.next
+    return found, None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from mqredis.console.pages.messages import match_of
 from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.models import LockInfo
@@ -40,18 +41,24 @@ async def in_flight(visit: Visit) -> Response:
         found=found,
         queue=visit.query.get("queue", ""),
         following=found.following and visit.here(after=found.following),
+        searched=bool(visit.query.get("selector") or match_of(visit.query)),
     )
 
 
-async def _in_flight(console: Console, manager_name: str, query: dict[str, str], _: object) -> InFlight:
-    state = await console.overview(manager_name).state(fresh=True)
+async def _in_flight(console: Console, manager_name: str, query: dict[str, str], before: object) -> InFlight:
+    # An update of a page uses what the overview and the workers have read at most an interval ago.
+    fresh = before is None
+    state = await console.overview(manager_name).state(fresh=fresh)
     manager = await console.managers.get(manager_name)
-    workers = (await console.workers(manager_name).state(fresh=True)).workers
+    workers = (await console.workers(manager_name).state(fresh=fresh)).workers
     name, following = query.get("queue", ""), None
     locks: list[LockInfo] = []
     if name:
+        match, selector = match_of(query), query.get("selector") or None
         page = await manager.run(
-            inspection.locks(manager.context, name, query.get("after") or None, ROWS, workers)
+            inspection.locks(
+                manager.context, name, query.get("after") or None, ROWS, match, selector, workers
+            )
         )
         locks += page.items
         following = page.next
@@ -59,7 +66,7 @@ async def _in_flight(console: Console, manager_name: str, query: dict[str, str],
         holding = [row.depth.name for row in state.queues.values() if row.depth.locked > row.depth.claimed]
         for each in holding[:QUEUES]:
             most = max(1, ROWS // len(holding))
-            locks += await manager.run(inspection.locks(manager.context, each, None, most, workers))
+            locks += await manager.run(inspection.locks(manager.context, each, None, most, workers=workers))
         locks.sort(key=lambda lock: lock.lease_until)
     claims: list[ClaimInfo] = []
     for row in state.queues.values():

@@ -82,7 +82,7 @@ async def _page(
     manager: QueueManager, name: str, query: dict[str, str], most: int
 ) -> tuple[list[StoredMessage], str | None]:
     """The messages of a page, and the place where the next one begins. Raises InvalidArgument, QueueNotFound."""
-    match, selector = _match(query), query.get("selector") or None
+    match, selector = match_of(query), query.get("selector") or None
     reverse = query.get("order") == "newest"
     found: list[StoredMessage] = []
     place = query.get("after") or None
@@ -97,7 +97,8 @@ async def _page(
     return found, place
 
 
-def _match(query: dict[str, str]) -> Match | None:
+def match_of(query: dict[str, str]) -> Match | None:
+    """The identifiers in the arguments of an address."""
     ids: dict[str, Any] = {name: identifier_of(query[name]) for name in _IDS if query.get(name)}
     return Match(**ids) if ids else None
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from mqredis.console.pages.messages import match_of
 from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.models import StoredMessage
@@ -38,14 +39,16 @@ async def scheduled(visit: Visit) -> Response:
     )
 
 
-async def _scheduled(console: Console, manager_name: str, query: dict[str, str], _: object) -> Scheduled:
-    state = await console.overview(manager_name).state(fresh=True)
+async def _scheduled(console: Console, manager_name: str, query: dict[str, str], before: object) -> Scheduled:
+    state = await console.overview(manager_name).state(fresh=before is None)
     manager = await console.managers.get(manager_name)
     name, following = query.get("queue", ""), None
     found: list[StoredMessage] = []
     if name:
         selector, after = query.get("selector") or None, query.get("after") or None
-        page = await manager.scheduled(name, selector=selector, after=after, limit=ROWS)
+        page = await manager.scheduled(
+            name, match=match_of(query), selector=selector, after=after, limit=ROWS
+        )
         found += page.items
         following = page.next
     else:
