@@ -61,8 +61,9 @@ async def test_failures_that_did_not_change_are_not_read_again(
         return await grouped(manager, name, counts)
 
     monkeypatch.setattr(failures, "_grouped", counted)
-    monkeypatch.setattr(shared, "SLOWER", 0)  # each update reads
-    browser = Browser(app({"main": manager}, access=everyone, interval=0.1))
+    application = app({"main": manager}, access=everyone, interval=0.1)
+    application.state.console.interval = 0.0  # each update reads
+    browser = Browser(application)
     await poison(manager, "ValueError: no card", "KeyError: 'c'")
     assert "2 messages" in (await browser.get("/m/main/failures")).text
     assert "2 messages" in (await update(browser, "/failures")).text

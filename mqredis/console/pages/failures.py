@@ -103,7 +103,7 @@ async def _failures(
     console: Console, manager_name: str, query: dict[str, str], before: list[Failed] | None
 ) -> list[Failed]:
     """The queues of failed messages. One that did not change since ``before`` is not read again."""
-    state = await console.overview(manager_name).state(fresh=True)
+    state = await console.overview(manager_name).state(fresh=before is None)
     manager = await console.managers.get(manager_name)
     counts = {row.depth.name + POISON: (row.depth.poison, row.depth.poisoned) for row in state.rows}
     for name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):
