@@ -18,7 +18,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
-from mqredis.cli.values import chosen, match_options
+from mqredis.cli.values import chosen, lookup_id, match_options
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
@@ -65,6 +65,7 @@ MESSAGES = (
     "attempts",
     "bytes",
 )
+MESSAGE = (*MESSAGES, "body")
 WORKERS = (
     "id",
     "name",
@@ -112,6 +113,9 @@ def register(subparsers: Subparsers) -> None:
         scheduled.add_argument(
             f"--{name}", type=_moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
         )
+    message = command(inner, "message", "show a message in any state", _message)
+    message.add_argument("queue")
+    message.add_argument("lookup_id", metavar="ID", type=lookup_id, help="its lookup id")
     command(inner, "workers", "show the workers that live, and what they do", _workers)
     command(inner, "pauses", "show the queues and consumers that operators have paused", _pauses)
     claims = command(inner, "claims", "show what data pipelines have claimed in a queue", _claims)
@@ -215,6 +219,12 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
         span = {"since": arguments.since, "until": arguments.until}
         read = partial(qm.scheduled, arguments.queue, **span, **chosen(arguments))
         output.rows([_stored(each) for each in pages(read, arguments.limit)], MESSAGES)
+    return Exit.DONE
+
+
+def _message(arguments: Arguments, output: Output) -> Exit:
+    with open_manager(arguments) as qm:
+        output.rows([_stored(qm.message(arguments.queue, arguments.lookup_id))], MESSAGE)
     return Exit.DONE
 
 

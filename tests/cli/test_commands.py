@@ -314,6 +314,20 @@ def test_show_commands(orders: Run) -> None:
     assert orders("show", "sessions", "--limit", "1").out.count("\n") == 2
 
 
+def test_show_message_in_any_state(orders: Run) -> None:
+    (sent,) = orders("send", "orders", "later", "--delay", "60", "--label", "first", "--json").rows
+    (row,) = orders("show", "message", "orders", sent["lookup_id"], "--json").rows
+    assert (row["state"], row["body"], row["label"]) == ("delayed", "later", "first")
+    assert orders("show", "message", "orders", sent["lookup_id"]).out.rstrip().endswith("later")
+    orders("run-now", "orders", "--all")
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        lock = queue.lock(0)
+        (row,) = orders("show", "message", "orders", sent["lookup_id"], "--json").rows
+        assert (row["state"], row["body"]) == ("locked", "later")
+        lock.commit()
+    assert "no message" in orders("show", "message", "orders", sent["lookup_id"], code=Exit.NOTHING).err
+
+
 def test_show_locks_of_chosen_messages(orders: Run) -> None:
     for name in ("m-1", "m-2"):
         orders("send", "orders", "a", "--message-id", name)
