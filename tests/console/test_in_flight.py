@@ -56,6 +56,41 @@ async def test_lock_holders_transactions_and_clients_are_shown(
     assert "absent" in (await browser.get("/m/main/in-flight", 404, queue="absent")).text
 
 
+async def test_page_of_a_locked_message_tells_who_holds_it(
+    browser: Browser, manager: QueueManager, url: str
+) -> None:
+    numbers = await fill(manager, ["a"] * 300)
+    settings = mqredis.Settings(client_name="shop")
+    async with (
+        mqredis.asyncio.connect(url, settings=settings) as shop,
+        await shop.open("orders") as queue,
+        await manager.open("orders") as other,
+    ):
+        locked = [
+            *await other.lock_many(256, timeout=0, lease=60.0),
+            await queue.lock(timeout=0, lease=600.0),
+        ]
+        held = (await browser.get("/m/main/message", queue="orders", id=hex_id(numbers[256]))).text
+        assert re.search(r"Who holds it Client shop \S+ Since .* Lease ends in (9 min 5\d s|10 min) ", held)
+        assert (
+            "Who holds it"
+            not in (await browser.get("/m/main/message", queue="orders", id=hex_id(numbers[257]))).text
+        )
+        for lock in locked:
+            await lock.abort()
+
+
+async def test_transaction_that_holds_a_message_is_told_on_its_page(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.create_queue("ledger", transactional=True)
+    async with await manager.open("ledger") as ledger, await manager.transaction() as unit:
+        sent = await ledger.send("b", transaction=unit)
+        page = await browser.get("/m/main/message", queue="ledger", id=hex_id(sent.lookup_id))
+        assert f"Transaction sent in {unit.id} Lease ends" in page.text
+        await unit.abort()
+
+
 async def test_clients_are_shown_with_their_addresses(start_server: Callable[..., RedisServer]) -> None:
     server = start_server(tcp=True)
     async with mqredis.asyncio.connect(server.tcp_url) as far, mqredis.asyncio.connect(server.url) as near:
