@@ -31,28 +31,26 @@ local retry = {
 
 -- The fate of released messages -----------------------------------------------------------------------------------------
 
--- Asks for the queues that the fates of these entries need (context.missing). Where a message may find its target full,
--- also for the queue that it goes to then.
+-- Asks for the queues that the fates of these entries need (context.missing).
 function retry.plan(q, entries)
-  for n = 1, #entries do
-    local fate = retry_policy.decide(q, entries[n])
-    if fate == "dead_letter" then
-      local letters = retry_policy.letters(q, entries[n])
-      if letters.quota_messages or letters.quota_bytes then fate = "poison" end
-    end
-    if fate == "poison" then
-      local poison = retry_policy.subqueue(q, "poison")
-      if poison and (poison.quota_messages or poison.quota_bytes) then fate = "retry" end
-    end
-    if fate == "retry" then
-      retry_policy.subqueue(q, "retry")
-    elseif fate == "lapsed" then
-      retry_policy.subqueue(q, "retry")
-      retry_policy.subqueue(q, "lapsed")
-    elseif fate == "dead_letter" or fate == "reject" then
-      trace.load()
-      trace.plan(q, { entries[n] }, retry.reason[fate])
-    end
+  for n = 1, #entries do retry.find_queues(q, entries[n], retry_policy.decide(q, entries[n])) end
+end
+
+-- Asks for the queues that this fate of an entry needs. Where the queue that it goes to has a quota, also for those of the
+-- fate that it has if that queue is full (retry_policy.final).
+function retry.find_queues(q, e, fate)
+  if fate == "dead_letter" or fate == "reject" then
+    trace.load()
+    trace.plan(q, { e }, retry.reason[fate])
+    local letters = fate == "dead_letter" and retry_policy.letters(q, e)
+    if retry_policy.has_quota(letters) then retry.find_queues(q, e, "poison") end
+  elseif fate == "poison" then
+    if retry_policy.has_quota(retry_policy.subqueue(q, "poison")) then retry.find_queues(q, e, "full") end
+  elseif fate == "retry" or fate == "full" then
+    retry_policy.subqueue(q, "retry")
+  elseif fate == "lapsed" then
+    retry_policy.subqueue(q, "retry")
+    retry_policy.subqueue(q, "lapsed")
   end
 end
 
@@ -63,16 +61,17 @@ function retry.apply(q, entries)
   for n = 1, #entries do
     local e = entries[n]
     local fate = retry_policy.decide(q, e)
-    if e.retried and not retry.reason[fate] and fate ~= "poison" then retried = retried + 1 end
-    if fate == "again" then
-      position.arrive_entries(q, { e })
-      if queue.is_subqueue(q, "lapsed") then retry.start_patience(q, e) end
-    elseif retry.reason[fate] then
+    local ends = retry.reason[fate] or fate == "poison"
+    if e.retried and not ends then retried = retried + 1 end
+    if retry.reason[fate] then
       retry.delete(q, e, fate)
     elseif fate == "poison" then
       retry.poison(q, e)
+    elseif fate == "again" then
+      position.arrive_entries(q, { e })
+      if queue.is_subqueue(q, "lapsed") then retry.start_patience(q, e) end
     else
-      retry.rest(q, e, fate == "lapsed")
+      retry.rest(q, e, fate)
     end
   end
   if retried > 0 then store.count_event(retry_policy.home(q), "n_retried", retried) end
@@ -98,17 +97,17 @@ function retry.poison(q, e)
   if kept then retry.set_timer(q, timers.letters.poison, e, context.now + kept * 1000) end
 end
 
--- Moves an entry to ;retry, where it rests. With `isolate` it goes on to ;lapsed, at once if it need not rest.
-function retry.rest(q, e, isolate)
-  local rest = e.rest or retry_policy.rest(q, e)
+-- Moves an entry to ;retry, where it rests. If its fate is "lapsed" it goes on to ;lapsed, at once if it need not rest.
+function retry.rest(q, e, fate)
+  local ms, isolate = retry_policy.rest(q, e, fate), fate == "lapsed"
   e.report, e.event = nil, "resting"
   transfer.load()
-  if isolate and rest == 0 then
+  if isolate and ms == 0 then
     transfer.move(q, retry_policy.subqueue(q, "lapsed"), { e })
     return retry.start_patience(q, e)
   end
   transfer.move(q, retry_policy.subqueue(q, "retry"), { e })
-  retry.set_timer(q, isolate and timers.letters.rest_isolated or timers.letters.rest, e, context.now + rest)
+  retry.set_timer(q, isolate and timers.letters.rest_isolated or timers.letters.rest, e, context.now + ms)
 end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------
@@ -169,23 +168,23 @@ end
 -- Sets the timers of entries that are back in q, one of the policy's subqueues, from ;trash (features/trash). Timers go
 -- on while a message is in ;trash; a message whose timer was due there gets another, so that it does not stay for ever.
 function retry.renew_timers(q, entries)
-  local home, name, letters = retry_policy.home(q), string.match(queue.name(q), "%%3B(.*)$"), timers.letters
-  local kept = name == "poison" and retry_policy.read(q).kept
-  local letter, other, ms
+  local name, letters, kept = string.match(queue.name(q), "%%3B(.*)$"), timers.letters, retry_policy.read(q).kept
   if name == "retry" then
-    letter, other, ms = letters.rest, letters.rest_isolated, 0
+    retry.set_missing_timers(q, entries, { letters.rest, letters.rest_isolated }, 0)
   elseif name == "lapsed" then
-    letter, ms = letters.isolated, retry.patience
-  elseif kept then
-    letter, ms = letters.poison, kept * 1000
-  else
-    return
+    retry.set_missing_timers(q, entries, { letters.isolated }, retry.patience)
+  elseif name == "poison" and kept then
+    retry.set_missing_timers(q, entries, { letters.poison }, kept * 1000)
   end
-  for n = 1, #entries do
-    local id = entries[n].lid
-    local timed = redis.call("ZSCORE", home.timers, letter .. id)
-      or other and redis.call("ZSCORE", home.timers, other .. id)
-    if not timed then retry.set_timer(q, letter, entries[n], context.now + ms) end
+end
+
+-- Sets the timer with the first of these letters, due in so many ms, for entries that have a timer with none of them.
+function retry.set_missing_timers(q, entries, choices, ms)
+  local home = retry_policy.home(q)
+  for _, e in ipairs(entries) do
+    local timed = false
+    for _, letter in ipairs(choices) do timed = timed or redis.call("ZSCORE", home.timers, letter .. e.lid) end
+    if not timed then retry.set_timer(q, choices[1], e, context.now + ms) end
   end
 end
 

@@ -27,22 +27,31 @@
 --
 -- A fate, as retry_policy.decide returns it, is one of these texts:
 --
---   again        the message is available again in its old place
---   retry        it rests in ;retry, and comes back from there
---   lapsed       it rests in ;retry, and goes to ;lapsed from there
---   poison       the policy ends: it goes to the subqueue ;poison
---   dead_letter, reject, drop   the policy ends: the message is deleted; the first two leave a dead letter
+--   fate         when (the first that fits)                          what
+--   again        it has expired; or its reader gave it back in       it is available again in its old place; an expired
+--                order; or the round has attempts left                one is deleted then
+--   retry        its reader gave it back and named a rest; or the     it rests in ;retry, and comes back from there
+--                round is over
+--   lapsed       its lease lapsed, and the policy isolates            it rests in ;retry, and goes to ;lapsed from there
+--   the policy ends, since the last round is over or its reader said that it failed for good:
+--   dead_letter  the queue for dead letters has room                  it is deleted, and leaves a dead letter
+--   poison       `final` says so; or that queue has no room           it goes to the subqueue ;poison
+--   full         it is to go to ;poison, which has no room            it rests in ;retry for the longest time
+--   again        it is to go to ;poison, and is there                 it stays there
+--   reject       `final` says so                                      it is deleted, and leaves a dead letter if asked
+--   drop         `final` says so                                      it is deleted
 --
 -- none: the policy of a queue that has none: a failure for good makes the message poison.
 -- margin: bytes by which a copy among the dead letters may be larger than its message and the failure's report.
-local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024 }
+-- shortest: ms that a message rests at least if ;poison has no room.
+local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024, shortest = 1000 }
 
 -- Returns the queue whose policy counts for the messages of q: a subqueue follows its parent's.
 function retry_policy.home(q)
   return q.parent or q
 end
 
--- Returns the policy as a table, read once in a call. attempts_per_round: of which the last has a rest behind it; messages, bytes: the quota of
+-- Returns the policy as a table, read once in a call: the fields of its text; attempts_per_round; messages, bytes: the quota of
 -- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
@@ -66,43 +75,37 @@ function retry_policy.attempts(e)
   return e.st.deliveries - e.st.uncounted
 end
 
--- Returns the fate of an entry. e.verdict and e.rest are what its reader said (core/release); e.lapsed: its lease
--- lapsed. Sets e.letters, the queue for its dead letter, where the fate is dead_letter; and e.rest where there is no
--- room for poison.
+-- Returns the fate of an entry, as above. e.verdict, e.rest and e.report are what its reader said (core/release); e.lapsed: its
+-- lease lapsed.
 function retry_policy.decide(q, e)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(e)
   if record.is_expired(e.rec, context.now) then return "again" end
   if e.verdict == release.verdicts.returned then return e.rest and "retry" or "again" end
   if e.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
-    return retry_policy.last(q, e, policy)
+    return retry_policy.final(q, e)
   end
   if e.lapsed and policy.isolate then return "lapsed" end
   return attempts % policy.attempts_per_round == 0 and "retry" or "again"
 end
 
--- Returns the fate with which the policy ends. A message that finds no room among the dead letters becomes poison; one
--- that finds none in ;poison rests again: neither is lost. A message that is in ;poison already stays there.
-function retry_policy.last(q, e, policy)
-  local final, bytes = policy.final, position.size(q, e) + retry_policy.margin + #(e.report or "")
-  if final == "dead_letter" then
-    local letters = retry_policy.letters(q, e)
-    if not letters or retry_policy.is_full(letters, bytes) then final = "poison" end
-  end
-  if final == "poison" then
-    local poison = retry_policy.subqueue(q, "poison")
-    if poison == q then return "again" end
-    if poison and retry_policy.is_full(poison, bytes) then
-      e.rest = math.max(policy.most, 1000)
-      return "retry"
-    end
-  end
-  return final
+-- Returns the fate with which the policy ends: no message is lost for want of room.
+function retry_policy.final(q, e)
+  local final = retry_policy.read(q).final
+  local bytes = position.size(q, e) + retry_policy.margin + #(e.report or "")
+  if final == "dead_letter" and retry_policy.has_room(retry_policy.letters(q, e), bytes) then return "dead_letter" end
+  if final ~= "dead_letter" and final ~= "poison" then return final end
+  local poison = retry_policy.subqueue(q, "poison")
+  if poison == q then return "again" end
+  -- A queue that is not at hand has been asked for: the call decides again.
+  return poison and not retry_policy.has_room(poison, bytes) and "full" or "poison"
 end
 
--- Returns how long an entry rests before the next round, in ms. Messages that fail together do not come back together:
--- the jitter of each is a hash of its id.
-function retry_policy.rest(q, e)
+-- Returns how long an entry with this fate rests in ;retry, in ms. Messages that fail together do not come back together: the
+-- jitter of each is a hash of its id.
+function retry_policy.rest(q, e, fate)
   local policy = retry_policy.read(q)
+  if fate == "full" then return math.max(policy.most, retry_policy.shortest) end
+  if e.rest then return e.rest end
   local rounds = math.max(retry_policy.attempts(e) / policy.attempts_per_round, 1)
   if policy.delay == 0 then return 0 end -- 0 times a factor that has grown beyond all numbers is no number
   local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
@@ -110,14 +113,20 @@ function retry_policy.rest(q, e)
   return math.floor(rest * (1 + policy.jitter * part))
 end
 
--- Does a queue for failed messages have a quota of its own, and no room in it for one message of so many bytes? The
--- manager's quota does not keep failed messages out.
-function retry_policy.is_full(to, bytes)
-  return to.quota_messages and to.messages + 1 > to.quota_messages
-    or to.quota_bytes and to.bytes + bytes > to.quota_bytes
+-- Does a queue for failed messages (nil: it is not at hand) have a quota of its own?
+function retry_policy.has_quota(to)
+  return to and (to.quota_messages or to.quota_bytes)
 end
 
--- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic.
+-- Does such a queue have room for one message of so many bytes? The manager's quota does not keep failed messages out.
+function retry_policy.has_room(to, bytes)
+  if not to then return false end
+  return not (to.quota_messages and to.messages + 1 > to.quota_messages
+    or to.quota_bytes and to.bytes + bytes > to.quota_bytes)
+end
+
+-- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic. Sets e.letters, where
+-- features/trace finds the queue that the policy names.
 function retry_policy.letters(q, e)
   trace.load()
   other_queues.load()

@@ -248,3 +248,14 @@ def test_poison_message_does_not_block_its_group(qm, final):
     assert qm.queue_info("q").ready == 0
     q.send(b"3", group_id="g")
     assert q.receive(0).body == b"3"
+
+
+def test_dead_letter_in_a_queue_with_a_quota_leaves_the_acknowledgement_too(qm):
+    make(qm, "letters", quota_messages=5)
+    make(qm, "admin")
+    q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="letters"))
+    q.send(b"a", acknowledge=Acknowledge.NEGATIVE_RECEIVE, administration_queue="admin")
+    fail(q, 1)
+    assert [m.body for m in drain(qm, "letters")] == [b"a"]
+    assert [m.body for m in drain(qm, "admin")] == [b"a"]
+    assert qm.queue_info("q").messages == 0
