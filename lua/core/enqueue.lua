@@ -22,47 +22,32 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- a batch; or nil and the status that refuses the send.
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
-  local batch, last, grouped = enqueue.new_batch(q, records), #ARGV, q.options.group_exclusive
-  local share = q.options.trail and enqueue.share(q)
+  local batch, last, queue_asks = enqueue.new_batch(q, records), #ARGV, q.options.trail or q.options.group_exclusive
   while at <= last do
     local rec = stamp .. ARGV[at]
-    count = count + 1
-    local flag, size, want = byte(rec, 14), #rec, share and trail.picks(share, count) and "trail" or grouped
-    if flag == record.named then
-      batch.special = true
-    elseif flag ~= record.plain then
+    local flag, size = byte(rec, 14), #rec
+    if not queue_asks and (flag == record.plain or flag == record.named) then
+      if size > most then return nil, status.MESSAGE_TOO_LARGE end
+      count, bytes = count + 1, bytes + size
+      records[count] = rec
+      if flag == record.named then batch.special = true end
+    else
+      local large
       if record.has_large_body(rec) then
         at = at + 1
-        batch.larges = batch.larges or {}
-        batch.larges[count] = ARGV[at]
-        size = size + #ARGV[at]
+        large = ARGV[at]
+        size = size + #large
       end
-      want = want or record.is_special(rec)
+      if size > most then return nil, status.MESSAGE_TOO_LARGE end
+      enqueue.append(batch, rec, large, q)
+      count = count + 1
+      local wanted = batch.wants and batch.wants[count]
+      if wanted and wanted.late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
     end
-    if size > most then return nil, status.MESSAGE_TOO_LARGE end
-    if want then
-      if want == "trail" then rec, size = trail.mark(rec), size + 2 end
-      rec = record.set_flag(rec, record.bits.special)
-      enqueue.want(batch, count, rec)
-      if batch.wants[count].late and enqueue.is_late(rec) then return nil, status.ENQUEUE_TIMED_OUT end
-    end
-    records[count], bytes, at = rec, bytes + size, at + 1
+    at = at + 1
   end
-  batch.bytes = bytes
+  batch.bytes = batch.bytes + bytes
   return batch
-end
-
--- Returns the share of the queue's messages whose trails are kept (features/trail).
-function enqueue.share(q)
-  trail.load()
-  return trail.share(q)
-end
-
--- Notes in the batch what the special message at place n asks for.
-function enqueue.want(batch, n, rec)
-  features.load()
-  batch.special, batch.wants = true, batch.wants or {}
-  batch.wants[n] = features.wants(rec)
 end
 
 -- Has the message travelled longer than its sender allows?
@@ -136,31 +121,35 @@ function enqueue.batch(q, entries)
   return batch
 end
 
+-- Returns a batch with no messages. In a queue that locks groups every message is special.
 function enqueue.new_batch(q, records)
   return { records = records, larges = nil, bytes = 0, special = q.options.group_exclusive, wants = nil }
 end
 
--- Adds a message for queue q to a batch. `large`: its body if that is large, else nil.
+-- Adds a message for queue q to a batch. `large`: its body if that is large, else nil. A queue with trails marks a share of its
+-- messages, unless they have a trail already.
 function enqueue.append(batch, rec, large, q)
-  local records = batch.records
-  local n = #records + 1
-  local share = q.options.trail and not record.field(rec, "trail") and enqueue.share(q)
-  if share and trail.picks(share, n) then rec = trail.mark(rec) end
-  local kind = record.free[string.byte(rec, 14)]
-  batch.bytes = batch.bytes + #rec
-  if kind and not q.options.group_exclusive then
-    records[n] = rec
-    if kind == "named" then batch.special = true end
-    return
+  local place, options = #batch.records + 1, q.options
+  if options.trail and not record.field(rec, "trail") then
+    trail.load()
+    if trail.picks(trail.share(q), place) then rec = trail.mark(rec) end
   end
-  if q.options.group_exclusive then rec = record.set_flag(rec, record.bits.special) end
-  records[n] = rec
+  if options.group_exclusive then rec = record.set_flag(rec, record.bits.special) end
+  batch.records[place] = rec
+  batch.bytes = batch.bytes + #rec
   if large then
     batch.bytes = batch.bytes + #large
     batch.larges = batch.larges or {}
-    batch.larges[n] = large
+    batch.larges[place] = large
   end
-  if record.is_special(rec) then enqueue.want(batch, n, rec) end
+  local kind = record.free[string.byte(rec, 14)]
+  if kind == "named" then
+    batch.special = true
+  elseif kind ~= true and record.is_special(rec) then
+    features.load()
+    batch.special, batch.wants = true, batch.wants or {}
+    batch.wants[place] = features.wants(rec)
+  end
 end
 
 -- Gives such tables their lookup ids, as `lid`, and returns the ids.

@@ -130,6 +130,7 @@ end
 --   retry       the retry policy (features/retry_policy)
 --   behind      true: this call has added to the index what one call adds, and there is more (matching/index_build)
 --   has_quota   true: the quota of a journal was read (features/copy)
+--   trail_share  which share of the messages have trails (features/trail)
 --   plans       which messages go to which subscribers (features/topic)
 --   pages, page_lists  the page lists of claims, as text and as tables (claims/claim, claims/claim_pages)
 function queue.notes(q)

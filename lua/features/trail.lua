@@ -66,9 +66,11 @@ end
 
 -- Which messages --------------------------------------------------------------------------------------------------------
 
--- Returns the share of a queue's messages that are marked, from 0 to 1.
+-- Returns the share of a queue's messages that are marked, from 0 to 1; read once in a call.
 function trail.share(q)
-  return tonumber(redis.call("HGET", q.key, "trail") or "") or 0
+  local notes = queue.notes(q)
+  notes.trail_share = notes.trail_share or tonumber(redis.call("HGET", q.key, "trail") or "") or 0
+  return notes.trail_share
 end
 
 -- Is the `n`-th message that a call sends one of this share? A hash of its SequentialID decides, so that a repeated call
