@@ -27,11 +27,11 @@ local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local texts, count, deadline, granted = tx.read(id)
-if granted ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
-local late = deadline + 0 <= context.now
+local transaction = tx.read(id)
+if not transaction or transaction.fence ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
+local late = not transaction.is_open
 local queues, gone = touched.queues(meta[4], meta[5])
-local parts, first, last = commit.group(texts, count, queues, gone)
+local parts, first, last = commit.group(transaction, queues, gone)
 if context.missing then return context.close(context.missing) end
 if outcome == "prepare" and not late then return context.close({ status.OK }) end -- operations may still follow
 local aborting = outcome == "abort" or late
@@ -47,7 +47,7 @@ else
   commit.mark(first, last)
   commit.apply(parts, queues)
 end
-tx.forget(id, count)
+tx.forget(transaction)
 for _, q in pairs(queues) do store.save(q) end
 reply = context.close({ late and status.TRANSACTION_SEQUENCE or status.OK })
 for _, q in pairs(queues) do waiters.notify(q) end

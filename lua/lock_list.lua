@@ -76,8 +76,8 @@ local function append(lock, rec)
   if not message_state.is_reader_lock(st) then
     session = units[st.owner]
     if session == nil then
-      local _, _, _, opened = tx.parse(redis.call("HGET", KEYS[2], st.owner) or "")
-      session = opened or false
+      local transaction = tx.find(st.owner)
+      session = transaction and transaction.session or false
       units[st.owner] = session
     end
   end

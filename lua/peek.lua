@@ -87,7 +87,7 @@ elseif search_from ~= "end" then
 end
 if #entries > 0 then
   if waits then waiters.drop(q, waiter, filter_text) end
-  seek.fit(q, entries)
+  seek.limit_entries(q, entries)
   message.add_entries(q, reply, entries, "")
   return waiters.finish(q, reply)
 end

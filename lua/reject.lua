@@ -29,7 +29,6 @@ if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= id or not message_state.is_received(e.st) then
   return context.close({ status.TRANSACTION_USAGE })
 end
-local texts, count = tx.read(id)
-tx.reject(id, texts, count, queue.name(q), lid, reason)
+tx.reject(tx.read(id), queue.name(q), lid, reason)
 context.mark_changed()
 return context.close({ status.OK })

@@ -27,20 +27,19 @@ reply = operator.repeated()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local texts, count, deadline, fence = tx.read(id)
-if not texts then return context.close({ status.TRANSACTION_SEQUENCE }) end
+local transaction = tx.read(id)
+if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local queues, gone = touched.queues()
-local parts = commit.group(texts, count, queues, gone)
+local parts = commit.group(transaction, queues, gone)
 operator.plan()
 if context.missing then return context.close(context.missing) end
-local late = deadline + 0 <= context.now
-local planned = commit.plan(commit.transaction(id, fence, true, late), parts)
+local planned = commit.plan(commit.transaction(id, transaction.fence, true, not transaction.is_open), parts)
 if not planned then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 commit.abort(parts)
-tx.forget(id, count)
-operator.log(count, true)
+tx.forget(transaction)
+operator.log(transaction.count, true)
 for _, q in pairs(queues) do store.save(q) end
 reply = operator.close({ status.OK })
 for _, q in pairs(queues) do waiters.notify(q) end

@@ -14,8 +14,9 @@
 local cursor, operations = ARGV[3], ARGV[4] + 0
 local reply = context.observe()
 if reply then return reply end
-local found, next_cursor = tx.page(cursor)
-reply = { status.OK, "", 0, context.now, context.lead, next_cursor }
+local page = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256)
+local found = tx.list(page[2], true)
+reply = { status.OK, "", 0, context.now, context.lead, page[1] }
 for n = 1, #found do
   local id, session = found[n].id, found[n].session
   local texts = tx.read_some(id, math.min(operations, found[n].count))

@@ -10,6 +10,7 @@
 --- require "transactions/tx"
 local reply = context.open()
 if reply then return reply end
-local ended = tx.ended(redis.call("HGETALL", KEYS[2]), 64)
-for n = 1, #ended do tx.forget(ended[n].id, ended[n].count) end
-return context.close({ #ended == 64 and status.CONTINUE or status.OK, "", 0, #ended })
+local ended = tx.list(redis.call("HGETALL", KEYS[2]), false)
+local count = math.min(#ended, 64)
+for n = 1, count do tx.forget(ended[n]) end
+return context.close({ count == 64 and status.CONTINUE or status.OK, "", 0, count })

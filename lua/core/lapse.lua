@@ -7,68 +7,92 @@
 --- require "core/timers"
 --- require lazy "transactions/tx"
 --- used by core/timers
--- Serves leases and timers that core/timers has found to be due.
+-- Serves leases and timers that core/timers has found to be due. Both decide first, and write nothing if context.missing names
+-- queues that KEYS must bring.
 local lapse = {}
 
--- Ends these locks, whose lease is over. If their transaction was renewed, they are extended. If not, the transaction is
--- aborted as a whole: tx.lease deletes its record, and each queue that it touched gives its messages back in the next call on
--- that queue. Both are written before it is known whether all queues are at hand: a call that is repeated with more keys
--- writes the same again.
+-- Ends these locks, whose lease is over; those of a transaction that was renewed are extended. If a transaction was not renewed,
+-- its record is deleted here, and each queue that it touched gives its messages back in the next call on that queue.
 function lapse.locks(q, ids)
   release.load()
-  tx.load()
-  -- others: locks of readers, and messages that a transaction was to move away: no abort is counted for them.
-  local others, received, sent = {}, {}, {}
-  local entries = position.read(q, ids)
-  for n = 1, #entries do
-    local e = entries[n]
-    local new_deadline = not message_state.is_reader_lock(e.st) and tx.lease(e.st.owner, e.st.fence)
-    if new_deadline then
-      store.extend(q, e.lid, new_deadline)
-    elseif message_state.is_sent(e.st) then
-      sent[#sent + 1] = e
-    elseif message_state.is_received(e.st) then
-      received[#received + 1] = e
-    else
-      others[#others + 1] = e
-    end
-  end
-  for n = 1, #entries do entries[n].lapsed = true end
-  if not (release.plan(q, others) and release.plan(q, received)) then return end
-  release.unlock(q, others, false)
-  release.unlock(q, received, true)
-  position.delete(q, sent, "aborted") -- leaves no copies, so no queue has to be at hand
+  local plan = lapse.plan(q, ids)
+  if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end
+  for _, transaction in ipairs(plan.ended) do tx.forget(transaction) end
+  for _, e in ipairs(plan.extended) do store.extend(q, e.lid, e.deadline) end
+  release.unlock(q, plan.others, false)
+  release.unlock(q, plan.received, true)
+  position.delete(q, plan.sent, "aborted") -- leaves no copies, so no queue has to be at hand
 end
 
--- These timers, at most timers.most, have expired. Each feature serves its own (features.list). The window of a dedup
--- key has no hook: its timer is only removed.
+-- Decides what becomes of these locks. Returns a table with lists of entries, and of transactions (transactions/tx):
+--
+--   extended  their transaction was renewed until `deadline`, a field of the entry
+--   received  they were received in a transaction: an abort is counted for them
+--   sent      they were sent in a transaction: they are deleted
+--   others    locks of readers, and messages that a transaction was to move away
+--   ended     the transactions whose lease is over
+function lapse.plan(q, ids)
+  local plan = { extended = {}, received = {}, sent = {}, others = {}, ended = {} }
+  local entries, leases = position.read(q, ids), {}
+  tx.load()
+  for n = 1, #entries do
+    local e = entries[n]
+    local owner, fence, lease = e.st.owner, e.st.fence, nil
+    e.lapsed = true
+    if not message_state.is_reader_lock(e.st) then
+      local known = owner .. " " .. fence
+      if leases[known] == nil then
+        -- A transaction with this id and another fence was begun later.
+        local found = tx.find(owner)
+        leases[known] = found and found.fence == fence and found or false
+        if leases[known] and not found.is_open then plan.ended[#plan.ended + 1] = found end
+      end
+      lease = leases[known]
+    end
+    local list = message_state.is_sent(e.st) and plan.sent or message_state.is_received(e.st) and plan.received
+      or plan.others
+    if lease and lease.is_open then
+      list, e.deadline = plan.extended, lease.deadline
+    end
+    list[#list + 1] = e
+  end
+  return plan
+end
+
+-- Serves these members of q.timers, at most timers.most: each feature serves its own (features.list). The window of a dedup key
+-- has no hook: its timer is only removed.
 function lapse.timers(q, members)
   features.load()
-  local ids, expired, letters = {}, {}, timers.letters
-  for n = 1, #members do
-    if string.sub(members[n], 1, 1) == letters.expiry then expired[string.sub(members[n], 2)] = true end
-  end
-  for n = 1, #members do
-    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
-    -- If a message expires in the same call, its delay no longer matters.
-    if letter ~= letters.delay or not expired[id] then
-      ids[letter] = ids[letter] or { nil }
-      ids[letter][#ids[letter] + 1] = id
-    end
-  end
-  local due = { nil }
+  local ids, served = lapse.by_letter(members), { nil }
   for n = 1, #features.list do
     local feature = features.list[n]
     for k = 1, #(feature.timers or "") do
-      local letter = letters[feature.timers[k]]
+      local letter = timers.letters[feature.timers[k]]
       if ids[letter] then
         local hooks = features.hooks(feature)
-        due[#due + 1] = { hooks = hooks, letter = letter, entries = hooks.plan_due(q, ids[letter], letter) }
+        served[#served + 1] = { hooks = hooks, letter = letter, entries = hooks.plan_due(q, ids[letter], letter) }
       end
     end
   end
   if context.missing then return end
   redis.call("ZREM", q.timers, unpack(members))
   context.mark_changed()
-  for n = 1, #due do due[n].hooks.due(q, due[n].entries, due[n].letter) end
+  for n = 1, #served do served[n].hooks.due(q, served[n].entries, served[n].letter) end
+end
+
+-- Returns the ids of these timers as lists, by the letter of the timer. Of a message that expires the end of its delay does not
+-- matter any more.
+function lapse.by_letter(members)
+  local ids, expired, letters = {}, {}, timers.letters
+  for n = 1, #members do
+    if string.sub(members[n], 1, 1) == letters.expiry then expired[string.sub(members[n], 2)] = true end
+  end
+  for n = 1, #members do
+    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
+    if letter ~= letters.delay or not expired[id] then
+      ids[letter] = ids[letter] or { nil }
+      ids[letter][#ids[letter] + 1] = id
+    end
+  end
+  return ids
 end

@@ -79,19 +79,18 @@ end
 -- Takes the lock with this fence, if the header has one, out of it. If `ids` are its messages, all of them and in their order,
 -- they are in no list then, and their bytes are returned. If not, the lock is expanded, and nil is returned.
 function locks.take_out(q, fence, ids)
-  local from, entry = string.find(q.locks, " " .. fence .. ",", 1, true), fence
+  local entry, bytes, id = fence, nil, nil
+  local from = string.find(q.locks, " " .. fence .. ",", 1, true)
   if from then
-    entry = string.match(q.locks, "^[^ ]+", from + 1)
+    entry, bytes, id = string.match(q.locks, "^(%d+,(%d+),%d+,[^,]+,(%x+))", from + 1)
   else
     from = string.find(q.locks .. " ", " " .. fence .. " ", 1, true)
-    if not from then return end
   end
-  local rest = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, from + 1 + #entry)
-  local bytes, id = string.match(entry, "^%d+,(%d+),%d+,[^,]+,(%x+)$")
-  local lock = id ~= ids and locks.parse(entry)
-  if lock == nil then return end -- damaged
-  q.locks, q.changed = rest, true
-  if not lock then return bytes + 0 end -- of one message
+  if not from or not entry then return end
+  local lock = id ~= ids and locks.parse(entry) -- false: it is of one message, which is `ids`
+  if lock == nil then return end
+  q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, from + 1 + #entry), true
+  if not lock then return bytes + 0 end
   locks.forget_field(q, lock)
   if lock.ids == ids then return lock.bytes end
   locks.write_states(q, { lock })

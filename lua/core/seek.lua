@@ -4,16 +4,20 @@
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
 --- used by bulk, claims/fill, lookup, move, peek, receive
--- Finds the next message of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
--- the message with that id need not exist any more: so a cursor whose message was removed still has a next one.
--- most: bytes of a reply, about.
-local seek = { most = 1048576 }
+-- Finds the next messages of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
+-- the message with that id need not exist any more: so a cursor whose message was removed still has a next one. Nothing here
+-- writes. Messages are returned as columns where many may be found, else as entries (core/position).
+--
+-- most   bytes of a reply, about
+-- page   how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
+-- back_most  how many messages are looked at from the end of the queue
+local seek = { most = 1048576, page = 128, pages = 8, back_most = 256 }
 
 -- Returns the first available messages behind `after` ("" from the front), `count` at most, as columns: ids, records, states.
--- Expired ones are passed over; core/timers removes them.
+-- Expired ones are passed over; core/timers removes them. If more of them are in front than the pages hold, nothing is found.
 function seek.available(q, after, count)
   local page = count
-  for _ = 1, 8 do
+  for _ = 1, seek.pages do
     local ids
     if after == "" then
       ids = redis.call("ZRANGE", q.available, "0", page == 1 and "0" or page - 1)  -- formatting a number costs more
@@ -25,7 +29,7 @@ function seek.available(q, after, count)
     local recs, states = position.columns(q, ids)
     seek.pass_over(ids, recs, states, count)
     if ids[1] or not full then return ids, recs, states end
-    after, page = last, 128
+    after, page = last, seek.page
   end
   return {}, {}, {}
 end
@@ -62,19 +66,17 @@ function seek.limit(q, ids, recs, states)
   end
 end
 
--- Does so for entries, unless they belong together (entries.whole). Returns their ids.
-function seek.fit(q, entries)
-  local size, ids = 0, { nil }
+-- Does so for entries, unless they belong together (entries.whole).
+function seek.limit_entries(q, entries)
+  local size = 0
+  if entries.whole or not entries[2] then return end
   for n = 1, #entries do
-    local e = entries[n]
-    if #entries > 1 then size = size + (e.st and e.st.size or position.size(q, e)) end
-    if n > 1 and size > seek.most and not entries.whole then
+    size = size + position.size(q, entries[n])
+    if size > seek.most and n > 1 then
       for k = #entries, n, -1 do entries[k] = nil end
       break
     end
-    ids[n] = e.lid
   end
-  return ids
 end
 
 -- Returns the entries that match a filter (`text`) if the index alone can tell; nil if matching/search has to. `hint`: the id of
@@ -105,25 +107,25 @@ end
 -- Returns the nearest entry that a peek may see, before or behind `from` ("" from that end): an available message, or a locked
 -- one that is visible to peeks. nil if there is none.
 function seek.visible(q, from, backward)
-  local e = backward and seek.back(q, from) or not backward and seek.first(q, from)
-  local seen
+  local e, lid
   if backward then
-    local top = from == "" and "(w" or "(v" .. from
-    seen = redis.call("ZREVRANGEBYLEX", q.index, top, "[v", "LIMIT", 0, 1)[1]
+    e, lid = seek.back(q, from), seek.locked(q, "ZREVRANGEBYLEX", from == "" and "(w" or "(v" .. from, "[v")
   else
-    local low = from == "" and "[v" or "(v" .. from
-    seen = redis.call("ZRANGEBYLEX", q.index, low, "(w", "LIMIT", 0, 1)[1]
+    e, lid = seek.first(q, from), seek.locked(q, "ZRANGEBYLEX", from == "" and "[v" or "(v" .. from, "(w")
   end
-  local lid = seen and string.sub(seen, 2)
-  if lid and (not e or (backward and lid > e.lid) or (not backward and lid < e.lid)) then
-    return position.read(q, { lid })[1]
-  end
-  return e
+  if not lid or e and (lid > e.lid) ~= backward then return e end
+  return position.read(q, { lid })[1]
+end
+
+-- Returns the id of the first locked message between these members of the index that peeks see; nil if there is none.
+function seek.locked(q, command, from, to)
+  local member = redis.call(command, q.index, from, to, "LIMIT", 0, 1)[1]
+  return member and string.sub(member, 2)
 end
 
 -- Returns the nearest available entry before `from` ("" from the end); nil if there is none.
 function seek.back(q, from)
-  for _ = 1, 256 do
+  for _ = 1, seek.back_most do
     local top = from == "" and "+" or "(" .. from
     local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.available, top, "-", "LIMIT", 0, 1))[1]
     if not e or not seek.expired(e) then return e end

@@ -111,7 +111,6 @@ end
 function session.units()
   local place = redis.call("HGET", KEYS[1], "units") or "0"
   local page = redis.call("HSCAN", KEYS[2], place, "COUNT", 32)
-  local ended = tx.ended(page[2], #page[2])
-  for n = 1, #ended do tx.forget(ended[n].id, ended[n].count) end
+  for _, transaction in ipairs(tx.list(page[2], false)) do tx.forget(transaction) end
   if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
 end

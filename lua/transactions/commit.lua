@@ -37,14 +37,14 @@ local commit = {}
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
 -- Returns the parts of a transaction in the order of their first operations; then the first and the last operation that
--- sent a message, each as {part, lid}, nil if none did. `texts` and `count`: of tx.read; `queues` and `gone`: of
+-- sent a message, each as {part, lid}, nil if none did. `transaction`: of tx.read; `queues` and `gone`: of
 -- touched.queues. A queue that was deleted meanwhile has no part. context.missing names the queues that KEYS does not
 -- bring.
-function commit.group(texts, count, queues, gone)
+function commit.group(transaction, queues, gone)
   local parts, known, first, last = { nil, nil }, {}, nil, nil
   local sent, rejected, moved = tx.sent, tx.rejected, tx.moved
-  for n = 2, count + 1 do
-    local text = texts[n]
+  for n = 1, transaction.count do
+    local text = transaction.operations[n]
     if text then
       local kind, name, lid = tx.parse_operation(text)
       if kind == moved then touched.need(tx.target(text), queues, gone) end

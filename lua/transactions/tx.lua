@@ -14,11 +14,15 @@
 --                     kind: S sent, R received, X received and rejected, M moved to the target
 --                     examples: S orders 000000000000002a     X orders 000000000000002b  no such customer
 --
--- The messages of a transaction are Locked with its id as owner and its fence, so each queue can undo its own part
--- without the log (core/lapse). A transaction whose deadline has passed counts as ended, whether its fields are still
--- there or not. In this module `transaction` is a table {id, deadline, fence, count, session, since, stale}: `count` is the
--- number of operations; `since` is when it began, in ms; `stale` is how many fields an ended transaction with this id has
--- left behind, nil if none.
+-- The messages of a transaction are locked with its id as owner and its fence, so each queue can undo its own part
+-- without the log (core/lapse). A transaction whose deadline has passed has ended, whether its fields are still there or not.
+-- In all files a transaction is a table with these fields, texts but for the last four:
+--
+--   id, deadline, fence, session, since   as in the record
+--   count       number of operations
+--   is_open     is its deadline still to come?
+--   stale       number of operations that an ended transaction with this id has left behind; 0 if none
+--   operations  by number, the texts of the operations, false for one that is missing; nil unless tx.read has read them
 --
 -- sent, received, rejected, moved: the kinds of operations. most: operations of a transaction. chunk: fields that one command
 -- reads or removes, well below what unpack can return.
@@ -63,32 +67,45 @@ end
 
 -- Open transactions -----------------------------------------------------------------------------------------------------
 
--- Returns the transaction as a table; or nil and TRANSACTION_SEQUENCE if none with this id is open under this fence. `grant`:
--- the fence; or "+<lease in ms>", which begins a transaction, to be written by tx.save or tx.add. Its fence is unique only
--- together with its id.
+-- Returns the transaction with this record as a table; nil if the text (or false) is no record.
+function tx.from_text(id, text)
+  local deadline, fence, count, own_session, since = tx.parse(text or "")
+  if not deadline then return end
+  return { id = id, deadline = deadline, fence = fence, count = count + 0, session = own_session, since = since,
+    stale = 0, is_open = deadline + 0 > context.now }
+end
+
+-- Returns the transaction with this id, open or ended; nil if nothing is stored of it.
+function tx.find(id)
+  return tx.from_text(id, redis.call("HGET", KEYS[2], id))
+end
+
+-- Returns an open transaction for a script that adds an operation: the one with this id and the fence `grant`; or a new one if
+-- `grant` is "+<lease in ms>". Returns nil and TRANSACTION_SEQUENCE if none is open under this fence, or one is open that was
+-- to begin.
 function tx.open(id, grant)
-  local text = redis.call("HGET", KEYS[2], id)
-  local deadline, fence, count, session, since
-  if text then deadline, fence, count, session, since = tx.parse(text) end
-  local open = deadline and deadline + 0 > context.now
+  local transaction = tx.find(id)
+  local is_open = transaction ~= nil and transaction.is_open
   if string.sub(grant, 1, 1) == "+" then
-    if open then return nil, status.TRANSACTION_SEQUENCE end
-    local until_ms, next_fence = string.format("%d", context.now + grant), string.format("%d", context.history + 1)
-    return { id = id, deadline = until_ms, fence = next_fence, count = 0, session = context.owner(),
-      since = context.now_text, stale = count and count + 0 or nil }
+    if not is_open then return tx.new(id, grant + 0, transaction and transaction.count or 0) end
+  elseif is_open and transaction.fence == grant then
+    return transaction
   end
-  if not open or fence ~= grant then return nil, status.TRANSACTION_SEQUENCE end
-  return { id = id, deadline = deadline, fence = fence, count = count + 0, session = session, since = since,
-    stale = nil }
+  return nil, status.TRANSACTION_SEQUENCE
+end
+
+-- Returns a new transaction, which tx.save or tx.add write. Its fence is unique only together with its id.
+function tx.new(id, lease, stale)
+  local deadline, fence = string.format("%d", context.now + lease), string.format("%d", context.history + 1)
+  return { id = id, deadline = deadline, fence = fence, count = 0, session = context.owner(), since = context.now_text,
+    stale = stale, is_open = true }
 end
 
 -- Writes the record of the transaction, and with it more fields of the log, given as pairs of name and value. Removes what an
 -- ended transaction with the same id has left.
 function tx.save(transaction, ...)
-  if transaction.stale then
-    for k = transaction.count + 1, transaction.stale do redis.call("HDEL", KEYS[2], transaction.id .. ":" .. k) end
-    transaction.stale = nil
-  end
+  for k = transaction.count + 1, transaction.stale do redis.call("HDEL", KEYS[2], transaction.id .. ":" .. k) end
+  transaction.stale = 0
   local count = string.format("%d", transaction.count)
   redis.call("HSET", KEYS[2], transaction.id,
     tx.format(transaction.deadline, transaction.fence, count, transaction.session, transaction.since), ...)
@@ -119,34 +136,35 @@ function tx.fields(id, count)
   return fields
 end
 
--- Returns what is stored of a transaction: a list of the texts of its record and of each operation, false for one that is
--- missing; then the number of operations, the deadline and the fence. nil if there is no such transaction. Most have two
+-- Returns the transaction with this id, open or ended, with its operations; nil if nothing is stored of it. Most have two
 -- operations, which are read together with the record.
 function tx.read(id)
   local texts = redis.call("HMGET", KEYS[2], id, id .. ":1", id .. ":2")
-  local deadline, fence, count = tx.parse(texts[1] or "")
-  if not deadline then return end
-  count = count + 0
+  local transaction = tx.from_text(id, texts[1])
+  if not transaction then return end
+  local count, operations = transaction.count, { texts[2], texts[3] }
   local fields = count > 2 and tx.fields(id, count)
-  for from = 4, count + 1, tx.chunk do
-    local more = redis.call("HMGET", KEYS[2], unpack(fields, from, math.min(from + tx.chunk - 1, count + 1)))
-    for k = 1, #more do texts[from + k - 1] = more[k] end
+  for from = 3, count, tx.chunk do
+    local more = redis.call("HMGET", KEYS[2], unpack(fields, from + 1, math.min(from + tx.chunk, count + 1)))
+    for k = 1, #more do operations[from + k - 1] = more[k] end
   end
-  return texts, count, deadline, fence
+  transaction.operations = operations
+  return transaction
 end
 
--- Rewrites the operation of a received message as one of a rejected message. `texts` and `count` as tx.read returns them.
-function tx.reject(id, texts, count, name, lid, reason)
+-- Rewrites the operation of a received message as one of a rejected message. `transaction`: as tx.read returns it.
+function tx.reject(transaction, name, lid, reason)
   local rejected = tx.format_operation(tx.rejected, name) .. lid .. (reason ~= "" and "  " .. reason or "")
-  for k = 2, count + 1 do
-    local _, other, own = tx.parse_operation(texts[k] or "")
-    if own == lid and other == name then redis.call("HSET", KEYS[2], id .. ":" .. k - 1, rejected) end
+  for k = 1, transaction.count do
+    local _, other, own = tx.parse_operation(transaction.operations[k] or "")
+    if own == lid and other == name then redis.call("HSET", KEYS[2], transaction.id .. ":" .. k, rejected) end
   end
 end
 
--- Removes all fields of a transaction that has `count` operations.
-function tx.forget(id, count)
+-- Removes all fields of a transaction.
+function tx.forget(transaction)
   context.mark_changed()
+  local id, count = transaction.id, transaction.count
   if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
   local fields = tx.fields(id, count)
   for from = 1, #fields, tx.chunk do
@@ -154,32 +172,16 @@ function tx.forget(id, count)
   end
 end
 
--- Leases ----------------------------------------------------------------------------------------------------------------
+-- Many transactions -----------------------------------------------------------------------------------------------------
 
--- Returns the deadline of a transaction with this fence that is open, as text. Otherwise nil, and if its lease is over it is
--- forgotten. A transaction with this id and another fence was begun later, and stays.
-function tx.lease(id, fence)
-  local text = redis.call("HGET", KEYS[2], id)
-  if not text then return end
-  local deadline, granted, count = tx.parse(text)
-  if granted ~= fence then return end
-  if deadline + 0 > context.now then return deadline end
-  tx.forget(id, count + 0)
-end
-
--- Returns up to `most` of the transactions whose lease is over, as tables {id, count}, and how many of the others are open.
--- `fields`: fields of the log, as pairs of name and value.
-function tx.ended(fields, most)
-  local ended, open = {}, 0
+-- Returns the transactions among these fields of the log, pairs of name and value, that are open, or those that have ended.
+function tx.list(fields, is_open)
+  local found = { nil }
   for n = 1, #fields, 2 do
-    local deadline, _, count = tx.parse(fields[n + 1])
-    if deadline and deadline + 0 > context.now then
-      open = open + 1
-    elseif deadline and #ended < most then
-      ended[#ended + 1] = { id = fields[n], count = count + 0 }
-    end
+    local transaction = tx.from_text(fields[n], fields[n + 1])
+    if transaction and transaction.is_open == is_open then found[#found + 1] = transaction end
   end
-  return ended, open
+  return found
 end
 
 -- Does an open transaction move a message to the queue with this encoded name?
@@ -189,20 +191,6 @@ function tx.moves_to(name)
     if tx.target(fields[n]) == name then return true end
   end
   return false
-end
-
--- Returns the open transactions in one page of a scan of the log, as tables {id, count, session}, and the cursor of the next
--- page.
-function tx.page(cursor)
-  local page, found = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256), { nil }
-  local fields = page[2]
-  for n = 1, #fields, 2 do
-    local deadline, _, count, session = tx.parse(fields[n + 1])
-    if deadline and deadline + 0 > context.now then
-      found[#found + 1] = { id = fields[n], count = count + 0, session = session }
-    end
-  end
-  return found, page[1]
 end
 
 -- Returns the texts of the record of a transaction and of its first `most` operations.
