@@ -31,21 +31,19 @@ local transaction = tx.read(id)
 if not transaction or transaction.fence ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local late = not transaction.is_open
 local queues, gone = touched.queues(meta[4], meta[5])
-local parts, first, last = commit.group(transaction, queues, gone)
+local parts = commit.group(transaction, queues, gone)
 if context.missing then return context.close(context.missing) end
 if outcome == "prepare" and not late then return context.close({ status.OK }) end -- operations may still follow
 local aborting = outcome == "abort" or late
 -- A late prepare ends the transaction but leaves its messages to their queues (core/lapse).
 if outcome == "prepare" then parts = {} end
-local planned = commit.plan(commit.transaction(id, fence, aborting, late), parts)
-if not planned then return context.close(context.missing) end
+if not commit.plan(transaction, parts, aborting) then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 if aborting then
   commit.abort(parts)
 else
-  commit.mark(first, last)
-  commit.apply(parts, queues)
+  commit.apply(transaction, parts, queues)
 end
 tx.forget(transaction)
 for _, q in pairs(queues) do store.save(q) end

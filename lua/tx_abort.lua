@@ -33,8 +33,7 @@ local queues, gone = touched.queues()
 local parts = commit.group(transaction, queues, gone)
 operator.plan()
 if context.missing then return context.close(context.missing) end
-local planned = commit.plan(commit.transaction(id, transaction.fence, true, not transaction.is_open), parts)
-if not planned then return context.close(context.missing) end
+if not commit.plan(transaction, parts, true) then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 commit.abort(parts)

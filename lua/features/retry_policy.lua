@@ -27,19 +27,23 @@
 --
 -- A fate, as retry_policy.decide returns it, is one of these texts:
 --
---   fate         when (the first that fits)                          what
---   again        it has expired; or its reader gave it back in       it is available again in its old place; an expired
---                order; or the round has attempts left                one is deleted then
---   retry        its reader gave it back and named a rest; or the     it rests in ;retry, and comes back from there
---                round is over
---   lapsed       its lease lapsed, and the policy isolates            it rests in ;retry, and goes to ;lapsed from there
---   the policy ends, since the last round is over or its reader said that it failed for good:
---   dead_letter  the queue for dead letters has room                  it is deleted, and leaves a dead letter
---   poison       `final` says so; or that queue has no room           it goes to the subqueue ;poison
---   full         it is to go to ;poison, which has no room            it rests in ;retry for the longest time
---   again        it is to go to ;poison, and is there                 it stays there
---   reject       `final` says so                                      it is deleted, and leaves a dead letter if asked
---   drop         `final` says so                                      it is deleted
+--   again        the message is available again in its old place; if it has expired it is deleted then
+--   retry        it rests in ;retry, and comes back from there
+--   lapsed       it rests in ;retry, and goes to ;lapsed from there
+--   poison       the policy ends: it goes to the subqueue ;poison
+--   full         the policy ends, but ;poison has no room: it rests in ;retry for the longest time
+--   dead_letter, reject, drop   the policy ends: the message is deleted; the first leaves a dead letter, the second if asked
+--
+-- The first line that fits decides (retry_policy.decide, and retry_policy.final for the end of the policy):
+--
+--   it has expired                                           again
+--   its reader gave it back in order                         retry if it named a rest, else again
+--   its reader said that it failed for good, or the last     dead_letter, reject or drop, as `final` says; poison if `final`
+--   round is over                                            says so, or the dead letter finds no room; full instead of
+--                                                            poison if ;poison has no room; again if it is in ;poison
+--   its lease lapsed, and the policy isolates                lapsed
+--   the round is over                                        retry
+--   otherwise                                                again
 --
 -- none: the policy of a queue that has none: a failure for good makes the message poison.
 -- margin: bytes by which a copy among the dead letters may be larger than its message and the failure's report.

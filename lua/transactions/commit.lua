@@ -13,7 +13,7 @@
 --- used by commit, tx_abort
 -- Commits or aborts a transaction (MS-MQDMPR 3.1.4.4, 3.1.4.5). The scripts commit.lua and tx_abort.lua call, in this order,
 -- commit.group, which sorts the operations by queue; commit.plan, which reads what the transaction holds, and asks for more
--- queues while nothing is written; then commit.mark and commit.apply, or commit.abort, which write.
+-- queues while nothing is written; then commit.apply or commit.abort, which write.
 --
 -- Most messages need no more than a look at their state, or at the flag of their record. They are kept in columns, and moved
 -- together. All others are entries (core/position), and go one by one.
@@ -24,22 +24,24 @@
 --   q              the queue
 --   ids, kinds     by row: lookup id and kind of each operation (transactions/tx)
 --   texts          by row: stored texts of rejections and moves
+--   rows           numbers of the rows whose records have to be read; asks: set of those among them whose messages may ask for
+--                  something when they leave, since their states lack the flag N (core/message_state)
 --   leave, bytes   ids of messages that are removed, a column, and their bytes
 --   back, records  ids and records of messages that become available, columns
 --   states         pairs of id and state of those in `back` that keep a state after an abort
 --   entries        lists of entries: sent, received, rejected; back: received ones that a commit gives back all the same;
 --                  targets: moved ones, by encoded name of the target
 --
--- The transaction is a table: id, fence; aborting; late: its lease is over, so that its messages are given back as lapsed;
--- verdicts and given, see commit.transaction.
+-- To the transaction (transactions/tx) commit.group adds the fields first and last, and commit.plan the fields aborting, verdicts
+-- and given. If its lease is over (not is_open), its messages are given back as lapsed.
 local commit = {}
 
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
--- Returns the parts of a transaction in the order of their first operations; then the first and the last operation that
--- sent a message, each as {part, lid}, nil if none did. `transaction`: of tx.read; `queues` and `gone`: of
--- touched.queues. A queue that was deleted meanwhile has no part. context.missing names the queues that KEYS does not
--- bring.
+-- Returns the parts of a transaction in the order of their first operations. `transaction`: of tx.read; its fields `first` and
+-- `last` are set to the first and the last operation that sent a message, each as {part, lid}, nil if none did. `queues` and
+-- `gone`: of touched.queues. A queue that was deleted meanwhile has no part. context.missing names the queues that KEYS does
+-- not bring.
 function commit.group(transaction, queues, gone)
   local parts, known, first, last = { nil, nil }, {}, nil, nil
   local sent, rejected, moved = tx.sent, tx.rejected, tx.moved
@@ -67,7 +69,8 @@ function commit.group(transaction, queues, gone)
       end
     end
   end
-  return parts, first, last
+  transaction.first, transaction.last = first, last
+  return parts
 end
 
 -- Returns an empty part for the queue with this encoded name; false if the queue is not there.
@@ -82,32 +85,32 @@ function commit.part(name, queues, gone)
   return { q = q, ids = { nil }, kinds = { nil }, leave = nil, bytes = 0, back = nil, records = nil, entries = nil }
 end
 
--- Returns the transaction as a table. Sets `verdicts`, by lookup id how a message is given back, and `given`, how an abort
+-- Sets how the transaction ends: `aborting`; `verdicts`, by lookup id how a message is given back, and `given`, how an abort
 -- gives back all others (ARGV[7+] and ARGV[6] of commit.lua); nil if the caller does not say so, or the lease is over.
-function commit.transaction(id, fence, aborting, late)
-  local verdicts
-  if ARGV[6] and not late then
-    verdicts = {}
-    for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
-  end
-  return { id = id, fence = fence, aborting = aborting, late = late, given = verdicts and ARGV[6], verdicts = verdicts }
+function commit.set_outcome(transaction, aborting)
+  transaction.aborting = aborting
+  if not ARGV[6] or not transaction.is_open then return end
+  local verdicts = {}
+  for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
+  transaction.verdicts, transaction.given = verdicts, ARGV[6]
 end
 
--- Sorts the messages of the parts by what has to be done. Returns false if context.missing names queues that this takes.
-function commit.plan(transaction, parts)
+-- Sorts the messages of the parts by what has to be done at a commit or, if `aborting`, an abort. Returns false if
+-- context.missing names queues that this takes.
+function commit.plan(transaction, parts, aborting)
+  commit.set_outcome(transaction, aborting)
   for n = 1, #parts do
     local part = parts[n]
     local states = chunked.read(part.q.states, part.ids)
-    local rows = commit.sort(transaction, part, states)
-    if rows[1] then commit.read(transaction, part, rows, states) end
+    commit.sort(transaction, part, states)
+    if part.rows then commit.read(transaction, part, states) end
     if part.entries then commit.plan_entries(part, transaction.aborting) end
   end
   return not context.missing
 end
 
--- Puts those messages that are removed, and need no more than a look at their state, into the column `leave`. Returns the
--- numbers of all other rows. A number is negative if the message may ask for something when it leaves, since its state
--- lacks the flag N.
+-- Puts those messages that are removed, and need no more than a look at their state, into the column `leave`, and the numbers of
+-- all other rows into `rows` and `asks`.
 function commit.sort(transaction, part, states)
   local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
   -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
@@ -118,44 +121,48 @@ function commit.sort(transaction, part, states)
   local leaving = aborting and sent or received
   local sent_end = message_state.plain_end(sent, transaction.id, transaction.fence)
   local received_end = message_state.plain_end(received, transaction.id, transaction.fence)
-  local from, seen, rows, bytes, last, size = -#sent_end, #ids > 1 and {}, { nil }, 0, nil, nil
+  local from, seen, bytes, last, size = -#sent_end, #ids > 1 and {}, 0, nil, nil
   for n = 1, #ids do
     local state, kind = states[n], kinds[n]
     -- A message that was deleted has no state; if it is named twice, the first operation on it counts.
     if state and not (seen and seen[ids[n]]) then
       local plain_end = kind == received and received_end or kind == sent and sent_end
-      if not (plain and plain_end and sub(state, from) == plain_end) then
-        rows[#rows + 1] = -n
-      elseif kind == leaving then
+      local asks = not (plain and plain_end and sub(state, from) == plain_end)
+      if kind == leaving and not asks then
         -- Of messages that were received together most states are the same text.
         if state ~= last then last, size = state, message_state.size(state) end
         bytes = bytes + size
         part.leave = part.leave or { nil }
         part.leave[#part.leave + 1] = ids[n]
       else
-        rows[#rows + 1] = n
+        part.rows = part.rows or { nil }
+        part.rows[#part.rows + 1] = n
+        if asks then
+          part.asks = part.asks or { nil }
+          part.asks[n] = true
+        end
       end
     end
     if seen then seen[ids[n]] = true end
   end
   part.bytes = bytes
-  return rows
 end
 
--- Reads the records of these rows, numbers as commit.sort returns them. A message that asks for nothing goes into the columns
--- `back`, `records` and `states`; every other one that the transaction still holds becomes an entry.
-function commit.read(transaction, part, rows, states)
-  local lids, free = { nil }, record.free
-  for n = 1, #rows do lids[n] = part.ids[math.abs(rows[n])] end
+-- Reads the records of `rows`. A message that asks for nothing goes into the columns `back`, `records` and `states`; every other
+-- one that the transaction still holds becomes an entry.
+function commit.read(transaction, part, states)
+  local rows, lids, free = part.rows, { nil }, record.free
+  for n = 1, #rows do lids[n] = part.ids[rows[n]] end
   local records, back, kept = chunked.read(part.q.records, lids), { nil }, { nil }
   local changed = transaction.aborting and { nil, nil }
   for n = 1, #rows do
-    local text, row, at = records[n], math.abs(rows[n]), #back + 1
-    if text and rows[n] > 0 and free[string.byte(text, 14)] then
+    local text, row, at = records[n], rows[n], #back + 1
+    local asks = part.asks and part.asks[row]
+    if text and not asks and free[string.byte(text, 14)] then
       back[at], kept[at] = lids[n], text
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then
-      local e = { lid = lids[n], rec = text, st = message_state.parse(states[row]), lapsed = transaction.late }
+      local e = { lid = lids[n], rec = text, st = message_state.parse(states[row]), lapsed = not transaction.is_open }
       commit.add_entry(transaction, part, row, e)
     end
   end
@@ -210,11 +217,10 @@ end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Writes into their records which messages are the first and the last one that the transaction sent (3.1.4.3). `first` and
--- `last`: as commit.group returns them.
-function commit.mark(first, last)
+-- Writes into their records which messages are the first and the last one that the transaction sent (3.1.4.3).
+function commit.mark(transaction)
+  local bits, first, last = record.bits, transaction.first, transaction.last
   if not first then return end
-  local bits = record.bits
   if first.lid == last.lid then return commit.mark_record(first.part, first.lid, bits.first + bits.last) end
   commit.mark_record(first.part, first.lid, bits.first)
   commit.mark_record(last.part, last.lid, bits.last)
@@ -240,7 +246,8 @@ function commit.mark_record(part, lid, bits)
 end
 
 -- Commits: received messages leave, sent ones become available, moved ones go to their targets. `queues`: by encoded name.
-function commit.apply(parts, queues)
+function commit.apply(transaction, parts, queues)
+  commit.mark(transaction)
   for n = 1, #parts do
     local part = parts[n]
     local q, entries = part.q, part.entries
