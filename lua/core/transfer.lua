@@ -8,10 +8,51 @@
 --- require "core/store"
 --- require "core/message_state"
 --- used by bulk, features/retry, features/trash, move, transactions/commit
--- Messages that change their queue inside a family (3.1.7.1.16).
+-- Moves messages to another queue of the same family (3.1.7.1.16): a queue, its subqueues, and what is in ;trash.
 local transfer = {}
 
--- Returns the record that an entry gets in the target of its move. `anew`, `kept`: as in transfer.move.
+-- Moves messages from q to `target`, where they become available. They keep their ids and so their places in the order. An
+-- entry's `report` (features/failure) goes into its record. `kept`: the field `trash` of messages that go to ;trash
+-- (features/trash), nil elsewhere. Changes the entries to what is stored in the target.
+function transfer.move(q, target, entries, kept)
+  local ids, old = position.columns_of(entries)
+  local left, bytes = 0, 0
+  for n = 1, #entries do
+    left = left + position.size(q, entries[n])
+    transfer.change(q, target, entries[n], kept)
+    bytes = bytes + entries[n].st.size
+  end
+  if q.has_special then
+    features.load()
+    features.pass("move", q, entries, target)
+  end
+  position.before_move(q, ids, old)
+  transfer.write(q, target, entries, left, bytes)
+  local _, recs = position.columns_of(entries)
+  position.arrive(target, ids, recs)
+end
+
+-- Sets record and state of an entry to what they are in the target. A message that leaves ;poison for good, also by way of
+-- ;trash, begins anew: it loses its report, and its attempts do not count any more.
+function transfer.change(q, target, e, kept)
+  local st, size = e.st or message_state.new(position.size(q, e)), #e.rec
+  local anew = not kept and transfer.was_poison(q, e) and not queue.is_subqueue(target, "poison")
+  e.rec = transfer.record(e, anew, kept)
+  st.size = st.size + #e.rec - size
+  if anew then st.uncounted = st.deliveries end
+  st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
+  message_state.free(st)
+  e.st = st
+end
+
+-- Is the message in ;poison, or was it there before it went to ;trash?
+function transfer.was_poison(q, e)
+  if not queue.is_subqueue(q, "trash") then return queue.is_subqueue(q, "poison") end
+  trash.load()
+  return trash.origin(e.rec) == "poison"
+end
+
+-- Returns the record that an entry gets in the target.
 function transfer.record(e, anew, kept)
   local rec = e.rec
   if e.report or anew then
@@ -26,48 +67,22 @@ function transfer.record(e, anew, kept)
   return rec
 end
 
--- Moves messages from q to `target`, a queue of the same family, where they are available. They keep their ids and so their
--- places in the order. An entry's `report` (features/failure) goes into its record. A message that leaves ;poison for good
--- loses its report, and its attempts begin anew. `kept`: the field `trash` of messages that go to ;trash (features/trash).
-function transfer.move(q, target, entries, kept)
-  local ids, recs, larges, states, drop, left, bytes = {}, {}, nil, {}, {}, 0, 0
-  local poison, trashed = queue.is_subqueue(q, "poison"), queue.is_subqueue(q, "trash")
-  local leaves = (poison or trashed) and not kept and not queue.is_subqueue(target, "poison")
-  if leaves and trashed then trash.load() end
-  local old = { nil }
+-- Removes entries from q, where they had `left` bytes, and stores them in the target, where they have `bytes`.
+function transfer.write(q, target, entries, left, bytes)
+  local ids, recs = position.columns_of(entries)
+  local larges, fields, states = nil, { nil }, { nil, nil }
   for n = 1, #entries do
-    local e = entries[n]
-    local st = e.st or message_state.new(position.size(q, e))
-    left = left + st.size
-    old[n] = e.rec
-    local anew = leaves and (poison or trash.origin(e.rec) == "poison")
-    e.rec = transfer.record(e, anew, kept)
-    st.size = st.size + #e.rec - #old[n]
-    if anew then st.uncounted = st.deliveries end
-    st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
-    message_state.free(st)
-    e.st = st
-    bytes = bytes + st.size
-    ids[n] = e.lid
-    recs[n] = e.rec
-    drop[#drop + 1] = e.lid
-    if record.has_large_body(e.rec) then
+    fields[#fields + 1] = ids[n]
+    if record.has_large_body(recs[n]) then
       larges = larges or {}
-      larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
-      drop[#drop + 1] = "^" .. e.lid
+      larges[n] = redis.call("HGET", q.records, "^" .. ids[n])
+      fields[#fields + 1] = "^" .. ids[n]
     end
-    states[#states + 1] = e.lid
-    states[#states + 1] = message_state.format(st)
+    states[n * 2 - 1], states[n * 2] = ids[n], message_state.format(entries[n].st)
   end
-  if q.has_special then
-    features.load()
-    features.pass("move", q, entries, target)
-  end
-  position.before_move(q, ids, old)
   store.count(q, -#ids, -left)
-  store.remove(q, drop, ids, ids, ids)
+  store.remove(q, fields, ids, ids, ids)
   store.add(target, ids, recs, larges, bytes)
   store.set_states(target, states)
   context.mark_changed()
-  position.arrive(target, ids, recs)
 end
