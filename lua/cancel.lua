@@ -19,7 +19,7 @@
 local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
 for n = 1, #waiting do

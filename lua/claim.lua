@@ -36,9 +36,9 @@ local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11
 local takes_over = ARGV[10] == "1"
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
 
 local function lost(why) return waiters.finish(q, { status.LOCK_LOST, "", 0, why }) end
@@ -46,7 +46,7 @@ if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local c, taken_over = claim.open(q, owner), false
-if not c then
+if not c then -- the owner's first claim: as if the one before were committed
   if seq ~= 1 and not takes_over then return lost("gap") end
   c = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
     bytes = 0, sealed = claim.complete, since = "0" }
@@ -56,18 +56,16 @@ elseif c.lineage ~= lineage and takes_over and seq == c.committed + 1 then
   c.lineage, taken_over = lineage, true
   if c.sealed == claim.released then c.sealed = claim.complete end
 end
-local why = claim.refuses(c, lineage, seq)
-if not why and seq > c.seq then
-  why = c.seq > c.committed and "open" or seq ~= c.committed + 1 and "gap" or nil
-end
+local why, is_new = claim.refuses(c, lineage, seq), seq > c.seq
+if not why and is_new and c.seq > c.committed then why = "open" end
+if not why and is_new and seq ~= c.committed + 1 then why = "gap" end
 if why then return lost(why) end
-if seq > c.seq and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
-if seq == c.seq and c.sealed ~= claim.filling then
+if is_new and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
+if not is_new and c.sealed ~= claim.filling then -- a repeated call: the claim is complete
   if taken_over then claim.save(q, c) end
   return waiters.finish(q, { status.OK, "", 0, c.count, c.bytes })
 end
-local fresh = seq > c.seq
-if fresh then
+if is_new then
   c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, claim.filling, context.now_text
   c.number = claim.next_number(q)
 end
@@ -76,7 +74,7 @@ if not page then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 fill.apply(q, c, page)
-if fresh then claim.save_number(q, c.number) end
+if is_new then claim.save_number(q, c.number) end
 claim.save(q, c)
 return waiters.finish(q,
   { c.sealed == claim.filling and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })

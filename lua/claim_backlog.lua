@@ -25,20 +25,21 @@
 local owner, bound, wants_bands, after = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
 
 if context.missing then return waiters.finish(q, context.missing) end
-local available, bands = redis.call("ZCARD", q.available), {}
+-- by_band: how many there are of each priority, in the order of their ids (band 0 is priority 7).
+local available, by_band, last_seq = redis.call("ZCARD", q.available), {}, string.format("%014x", tonumber(context.seq))
 if bound ~= "" or wants_bands or after ~= "" then
-  local upto = bound ~= "" and bound or string.format("%014x", tonumber(context.seq))
   available = 0
   for band = 0, 7 do
     local from = string.format(after ~= "" and "(%02x%s" or "[%02x%s", band, after)
-    bands[band + 1] = redis.call("ZLEXCOUNT", q.available, from, string.format("[%02x%s", band, upto))
-    available = available + bands[band + 1]
+    local upto = string.format("[%02x%s", band, bound ~= "" and bound or last_seq)
+    by_band[band + 1] = redis.call("ZLEXCOUNT", q.available, from, upto)
+    available = available + by_band[band + 1]
   end
 end
 local turns = owner ~= "" and claim.turns(q, bound)
@@ -46,9 +47,9 @@ if turns then available = math.min(available, turns) end
 local c = owner ~= "" and claim.open(q, owner)
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
-reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, string.format("%014x", tonumber(context.seq)),
+reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, last_seq,
   rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
   c and claim.format(c) or "",
   c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
-for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = bands[n] end
+for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = by_band[n] end
 return waiters.finish(q, reply)

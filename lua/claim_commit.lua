@@ -25,36 +25,48 @@
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
 
-local function finish(code, what, received)
-  return waiters.finish(q, context.missing or { code, "", 0, what, code == status.CONTINUE and received or nil })
+-- `result`: the fourth element of the reply; `received`: the fifth, of CONTINUE.
+local function finish(code, result, received)
+  return waiters.finish(q, context.missing or { code, "", 0, result, code == status.CONTINUE and received or nil })
 end
 if context.missing then return finish() end
 
 -- decide -----------------------------------------------------------------------------------------
 local c = claim.open(q, owner)
 if not c then return finish(status.OK, 0) end
-local ahead = seq > c.committed
-local why = seq > 0 and c.lineage ~= lineage and "foreign" or ahead and c.sealed == claim.released and "released"
-  or ahead and seq >= c.seq and c.sealed == claim.filling and "open"
+local commits_something = seq > c.committed
+local why
+if seq > 0 and c.lineage ~= lineage then
+  why = "foreign"
+elseif commits_something and c.sealed == claim.released then
+  why = "released"
+elseif commits_something and seq >= c.seq and c.sealed == claim.filling then
+  why = "open"
+end
 if why then return finish(status.LOCK_LOST, why) end
-local before = c.committed
-local function waits() return c.seq > c.committed and seq >= c.seq end
--- All that is claimed counts as received from here on.
-local function begin()
-  if c.draining or not waits() then return end
+
+-- Is the present claim still to be committed by this call?
+local function is_pending() return c.seq > c.committed and seq >= c.seq end
+
+-- Commits the present claim: its messages count as received from here on, and are to be removed (claims/drain). The messages of
+-- the claim before are removed first.
+local function commit()
+  if c.draining or not is_pending() then return end
   c.committed, c.draining, c.count, c.bytes, c.since = c.seq, c.number, 0, 0, context.now_text
 end
-begin()
+
+local committed_before = c.committed
+commit()
 if not c.draining then return finish(status.OK, 0) end
 
 -- apply ------------------------------------------------------------------------------------------
 local count = drain.page(q, c)
 if context.missing then return finish() end
-begin()
-if c.committed > before or not c.draining then claim.save(q, c) end
-return finish(c.draining and status.CONTINUE or status.OK, count, waits() and 0 or 1)
+commit() -- now, if only the claim before was in the way
+if c.committed > committed_before or not c.draining then claim.save(q, c) end
+return finish(c.draining and status.CONTINUE or status.OK, count, is_pending() and 0 or 1)

@@ -14,7 +14,7 @@
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0, context.now }
 for _, owner in ipairs(claim.owners(q)) do

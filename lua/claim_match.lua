@@ -23,19 +23,13 @@
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
-reply = context.missing
-if not reply then
-  local found, place = search.look(q, filter_text, start, 256, nil, true)
-  local some = #claim.between(found, after, bound) > 0
-  if #found > 0 then place = found[#found].lid end -- those were outside the bounds, but the search is not over
-  if place and not some then
-    reply = { status.CONTINUE, "", 0, place }
-  else
-    reply = { status.OK, "", 0, some and "1" or "0" }
-  end
-end
-return waiters.finish(q, reply)
+if context.missing then return waiters.finish(q, context.missing) end
+local found, place = search.look(q, filter_text, start, claim.page, nil, true)
+if #claim.between(found, after, bound) > 0 then return waiters.finish(q, { status.OK, "", 0, "1" }) end
+if #found > 0 then place = found[#found].lid end -- these were outside the bounds, but the search is not over
+if place then return waiters.finish(q, { status.CONTINUE, "", 0, place }) end
+return waiters.finish(q, { status.OK, "", 0, "0" })

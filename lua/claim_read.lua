@@ -21,7 +21,7 @@ local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV
 local offset, count = tonumber(ARGV[7]), tonumber(ARGV[8])
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local c = claim.open(q, owner)
 local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap"

@@ -27,9 +27,9 @@
 local owner, forget = ARGV[3], ARGV[4] == "1"
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 local c = claim.open(q, owner)
 if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 timers.serve(q, true)
@@ -37,12 +37,16 @@ timers.serve(q, true)
 local function finish(code, count)
   return waiters.finish(q, context.missing or { code, "", 0, count })
 end
+
+-- First the messages of a committed claim, which were received.
 if c.draining and not context.missing then
   drain.load()
   drain.page(q, c)
   if not (context.missing or c.draining) then claim.save(q, c) end
   return finish(status.CONTINUE, 0)
 end
+
+-- Then those of the present claim.
 local list, ids = claim_pages.list(q, c.number), claim_pages.front(q, c.number, claim.page)
 local entries = position.read(q, ids)
 if not context.missing and release.plan(q, entries) then

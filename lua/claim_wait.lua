@@ -25,27 +25,26 @@ local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], A
 local registers = registration ~= ""
 local reply = context.open(registers)
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
-local more = timers.serve(q, true)
-reply = context.missing
-if not reply then
-  local member, notified = waiter_text.member(registration, ""), registers and waiter_text.take() ~= nil
-  -- In a queue with one active message of each group a waiter may be notified of a message that only a peek may have. So the
-  -- ready groups are counted, unless a message has to be newer than `after`, which they do not tell.
-  local ready_groups, found = after == "" and claim.turns(q, "")
-  if ready_groups then
-    found = ready_groups > 0
-  else
-    found = notified and old_ticket ~= "" or #claim.ids(q, 1, after, "") > 0
-  end
-  if found then
-    if registers then waiters.drop(q, member, "") end
-    reply = { status.OK, "", 0 }
-  else
-    local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
-    reply = { status.WAITING, "", 0, ticket, more and 0 or timers.next(q) }
-  end
+queue.open_parent(q)
+local more_timers = timers.serve(q, true)
+if context.missing then return waiters.finish(q, context.missing) end
+
+local member, was_notified = waiter_text.member(registration, ""), registers and waiter_text.take() ~= nil
+-- Where groups take turns, a waiter may be notified of a message that only a peek may have. So the ready groups are counted (nil
+-- for other queues), unless a message has to be newer than `after`, which they do not tell.
+local ready_groups = nil
+if after == "" then ready_groups = claim.turns(q, "") end
+local is_there
+if ready_groups then
+  is_there = ready_groups > 0
+else
+  is_there = was_notified and old_ticket ~= "" or #claim.ids(q, 1, after, "") > 0
 end
-return waiters.finish(q, reply)
+if is_there then
+  if registers then waiters.drop(q, member, "") end
+  return waiters.finish(q, { status.OK, "", 0 })
+end
+local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
+return waiters.finish(q, { status.WAITING, "", 0, ticket, more_timers and 0 or timers.next(q) })

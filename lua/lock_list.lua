@@ -31,7 +31,7 @@ local count, deadline, id, wanted = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
 local largest, looks = 65536, 256
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
 local f
@@ -43,7 +43,7 @@ else
 end
 if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end
 
--- Locks of the queue's header, then those that are elements of q.locked.
+-- Locks of the queue's header (core/locks), then those that are elements of q.locked.
 local found = locks.page(q, deadline, id, looks)
 local rows = ordered.page(q.locked, deadline, id, looks)
 for n = 1, #rows, 2 do
@@ -55,8 +55,15 @@ table.sort(found, function(left, right)
   return left.deadline < right.deadline
 end)
 
--- When the lock with this fence was made, if the slot was not used since; else "".
-local function since(slot, fence)
+-- Returns the state of a locked message. A lock of the header stands for a state of this kind, which is not stored.
+local function state_of(lock)
+  local text = not lock.fence and redis.call("HGET", q.states, lock.id)
+  return text and message_state.parse(text) or { deliveries = 1, uncounted = 0, kind = message_state.by_reader,
+    owner = lock.slot or "-", fence = lock.fence or "0" }
+end
+
+-- Returns when the lock with this fence was made; "" if its slot was used since, so that this is not known.
+local function locked_at(slot, fence)
   if redis.call("HSTRLEN", KEYS[1], slot) > largest then return "" end
   local kept = redis.call("HGET", KEYS[1], slot)
   local time, history
@@ -64,28 +71,28 @@ local function since(slot, fence)
   return history == fence and context.shown(time) or ""
 end
 
-local units, sessions = {}, {}
+-- transactions: session by transaction id, false if it has ended; clients: client text by session.
+local transactions, clients = {}, {}
 
--- Appends a lock to the reply. rec: the record of its message, if that was read.
-local function append(lock, rec)
-  local state = not lock.fence and redis.call("HGET", q.states, lock.id)
-  local st = state and message_state.parse(state)
-    or { deliveries = 1, uncounted = 0, kind = message_state.by_reader, owner = lock.slot or "-",
-      fence = lock.fence or "0" }
-  local session, at = string.match(st.owner, "^(%d+)%.%d+$"), #reply
-  if not message_state.is_reader_lock(st) then
-    session = units[st.owner]
-    if session == nil then
-      local transaction = tx.find(st.owner)
-      session = transaction and transaction.session or false
-      units[st.owner] = session
-    end
+-- Returns the session that holds a lock, as text; false or nil if that is not known.
+local function session_of(st)
+  if message_state.is_reader_lock(st) then return string.match(st.owner, "^(%d+)%.%d+$") end
+  if transactions[st.owner] == nil then
+    local transaction = tx.find(st.owner)
+    transactions[st.owner] = transaction and transaction.session or false
   end
-  if session and not sessions[session] then
-    sessions[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
+  return transactions[st.owner]
+end
+
+-- Appends a lock to the reply, whose element 7 counts them. `rec`: the record of its message, false or nil if it was not read.
+local function append(lock, rec)
+  local st, at = state_of(lock), #reply
+  local session = session_of(st)
+  if session and not clients[session] then
+    clients[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
   reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
-  reply[at + 3] = message_state.is_reader_lock(st) and since(st.owner, st.fence) or ""
+  reply[at + 3] = message_state.is_reader_lock(st) and locked_at(st.owner, st.fence) or ""
   reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence
   reply[at + 7], reply[at + 8] = st.deliveries, st.uncounted
   reply[at + 9] = rec and record.field(rec, "message_id") or ""
@@ -93,7 +100,7 @@ local function append(lock, rec)
   reply[7] = reply[7] + 1
 end
 
-reply = { status.OK, "", 0, context.now - context.lead, "", "", 0 }
+reply = { status.OK, "", 0, context.shown(context.now), "", "", 0 }
 for n = 1, math.min(looks, #found) do
   local lock = found[n]
   local rec = (f or redis.call("HSTRLEN", q.records, lock.id) <= largest) and redis.call("HGET", q.records, lock.id)
@@ -103,11 +110,11 @@ for n = 1, math.min(looks, #found) do
     break
   end
 end
-for number, client in pairs(sessions) do
-  reply[#reply + 1], reply[#reply + 2] = number, client
+for session, client in pairs(clients) do
+  reply[#reply + 1], reply[#reply + 2] = session, client
 end
 reply[#reply + 1] = "-"
-for unit, number in pairs(units) do
-  reply[#reply + 1], reply[#reply + 2] = unit, number or ""
+for transaction, session in pairs(transactions) do
+  reply[#reply + 1], reply[#reply + 2] = transaction, session or ""
 end
 return context.close(reply)

@@ -7,12 +7,12 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] mode  peek | take | lock | tx
--- ARGV[5] seek  first | previous | current | next | last
--- ARGV[6] id  the lookup id; its value is ignored for first and last. current: several with commas, all or none
+-- ARGV[5] seek  first | last: of the queue; previous | next: beside the message with this id; current: with this id
+-- ARGV[6] ids  lookup id; ignored for first and last; several with commas for current: all of them or none
 -- ARGV[7] owner  id of the transaction, "" otherwise
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
--- ARGV[10] held  fence of a lock on the message that this call takes over, "" none
+-- ARGV[10] own_fence  fence of a lock that the caller has on the messages and that this call takes over, "" none
 -- RETURNS OK fence, deadline in ms, now in ms, 0, then messages (core/message)
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
@@ -25,7 +25,6 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
---- require "core/record"
 --- require "core/timers"
 --- require "core/seek"
 --- require "core/position"
@@ -34,97 +33,103 @@
 --- require lazy "claims/claim_pages"
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
-local generation, mode, action, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local visible, held = ARGV[9] == "1" and "V" or "", ARGV[10]
+local generation, mode, wanted, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local visible, own_fence = ARGV[9] == "1" and message_state.visible or "", ARGV[10]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if context.again then return message.again(q) end
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q)
 
-if context.missing then return waiters.finish(q, context.missing) end
+local function finish(...) return waiters.finish(q, ...) end
+if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local t, code
-if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
+if q.options.get_inhibited then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
-  if not q.options.transactional then return waiters.finish(q, status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
   t, code = tx.open(owner, grant)
-  if not t then return waiters.finish(q, code) end
-  if t.count >= tx.most then return waiters.finish(q, status.TRANSACTION_TOO_LARGE) end
+  if not t then return finish(code) end
+  if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 
--- Is the message in a packed page of a claim?
-local function packed(lid)
-  local notes = queue.notes(q)
-  notes.pages = notes.pages or redis.call("HGET", q.key, "pages") or ""
-  if notes.pages == "" then return false end
-  claim_pages.load()
-  return claim_pages.find(q, lid)
+-- Returns the nearest message in front of or behind an id, "" for an end of the queue: an available one, for a peek also a
+-- locked one that is visible.
+local function nearest(lid, backward)
+  if mode == "peek" then return seek.visible(q, lid, backward) end
+  if backward then return seek.back(q, lid) end
+  return seek.first(q, lid)
 end
 
--- One entry, or nothing and the status that says why.
-local function at(lid)
-  if action == "first" or action == "last" then
-    if mode == "peek" then return seek.visible(q, "", action == "last") end
-    return action == "first" and seek.first(q, "") or action == "last" and seek.back(q, "") or nil
+-- Returns the message with this id, if this call may read it: available, or under the caller's lock, or for a peek locked and
+-- visible. Else nil, and a status if it is not MESSAGE_NOT_FOUND.
+local function current(lid)
+  local e = seek.current(q, lid)
+  if e then return e end
+  e = position.read(q, { lid })[1]
+  if not e then return end
+  local st = e.st
+  if not st then
+    -- It is delayed or expired, or locked in a packed page of a claim.
+    claim_pages.load()
+    return nil, mode == "peek" and claim_pages.find(q, lid) and status.TRANSACTION_USAGE or nil
   end
-  local anchor = position.read(q, { lid })[1]
-  if not anchor then return end
-  if action == "previous" then
-    return mode == "peek" and seek.visible(q, lid, true) or mode ~= "peek" and seek.back(q, lid) or nil
-  elseif action == "next" then
-    return mode == "peek" and seek.visible(q, lid, false) or mode ~= "peek" and seek.first(q, lid) or nil
+  if message_state.is_purged(st) then return end
+  if own_fence ~= "" and st.fence == own_fence and message_state.is_reader_lock(st) then
+    e.taken_over = true
+    return e
   end
-  local st = anchor.st
-  -- A message without a state may have been claimed by a pipeline; else a plain one is available.
-  if not st and packed(lid) then return nil, mode == "peek" and status.TRANSACTION_USAGE or nil end
-  local plain = not st and record.free[string.byte(anchor.rec, 14)]
-  if plain or redis.call("ZSCORE", q.available, lid) then return not seek.expired(anchor) and anchor or nil end
-  if held ~= "" and st and st.fence == held and message_state.is_reader_lock(st)
-    and not message_state.is_purged(st) then
-    anchor.held = true
-    return anchor
-  end
-  if mode == "peek" and st and message_state.is_locked(st) and not message_state.is_purged(st) then
-    if message_state.is_visible(st) then return anchor end
-    return nil, status.TRANSACTION_USAGE
-  end
+  if mode ~= "peek" or not message_state.is_locked(st) then return end
+  if message_state.is_visible(st) then return e end
+  return nil, status.TRANSACTION_USAGE
 end
 
-local turns, entries, ids = mode ~= "peek" and q.locks_groups, {}, {}
-if turns then group_lock.load() end
-for lid in string.gmatch(lookup_ids, "[^,]+") do
-  local e, why = at(lid)
-  if not e or turns and not e.held and group_lock.busy(q, e.rec) then
-    return waiters.finish(q, why or status.MESSAGE_NOT_FOUND)
+local entries = { nil }
+if wanted == "first" or wanted == "last" then
+  entries[1] = nearest("", wanted == "last")
+elseif wanted == "current" then
+  for lid in string.gmatch(lookup_ids, "[^,]+") do
+    local e, why = current(lid)
+    if not e then return finish(why or status.MESSAGE_NOT_FOUND) end
+    entries[#entries + 1] = e
   end
-  entries[#entries + 1], ids[#ids + 1] = e, e.lid
+elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
+  entries[1] = nearest(lookup_ids, wanted == "previous")
 end
-if #entries == 0 then return waiters.finish(q, status.MESSAGE_NOT_FOUND) end
-if t and t.count + #entries > tx.most then return waiters.finish(q, status.TRANSACTION_TOO_LARGE) end
-if mode == "take" and not position.may_leave(q, entries, "receive") then return waiters.finish(q, context.missing) end
+if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
+if mode ~= "peek" and q.locks_groups then
+  group_lock.load()
+  for n = 1, #entries do
+    if not entries[n].taken_over and group_lock.busy(q, entries[n].rec) then return finish(status.MESSAGE_NOT_FOUND) end
+  end
+end
+if t and t.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-reply = { status.OK, "", 0, "", "", context.now, 0 }
+local ids = { nil }
 for n = 1, #entries do
+  ids[n] = entries[n].lid
   -- The delivery that began with the lock goes on.
-  if mode ~= "peek" and entries[n].held then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
+  if mode ~= "peek" and entries[n].taken_over then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
 end
+local fence, deadline = "", ""
 if mode == "lock" then
   context.mark_changed()
-  reply[4] = string.format("%.0f", context.history)
-  reply[5] = string.format("%.0f", context.now + tonumber(grant))
-  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], reply[4], reply[5])
+  fence, deadline = string.format("%.0f", context.history), string.format("%.0f", context.now + tonumber(grant))
+  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], fence, deadline)
 elseif t then
-  reply[4], reply[5] = t.fence, t.deadline
-  position.lock_entries(q, entries, message_state.received .. visible, t.id, t.fence, t.deadline)
+  fence, deadline = t.fence, t.deadline
+  position.lock_entries(q, entries, message_state.received .. visible, t.id, fence, deadline)
   tx.add(t, q, tx.received, ids)
 end
+reply = { status.OK, "", 0, fence, deadline, context.now, 0 }
+local upto = #reply -- where the messages begin, which a kept reply leaves out
 message.add_entries(q, reply, entries, (mode == "lock" or t) and message_state.locked_once or "")
 if mode == "take" then position.delete(q, entries, "receive") end
-if mode == "lock" or t then return waiters.finish(q, reply, 7, table.concat(ids, ",")) end
-return waiters.finish(q, reply)
+if mode == "lock" or t then return finish(reply, upto, table.concat(ids, ",")) end
+return finish(reply)

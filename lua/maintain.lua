@@ -16,8 +16,8 @@
 --- require "waiting/waiters"
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 local more = timers.all(q)
 return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK })

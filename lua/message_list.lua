@@ -32,14 +32,16 @@
 --- require lazy "matching/filter"
 local which, count, score, place, upto, wanted = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local whole = ARGV[9] == "1"
--- So many messages a call looks at, and so many bytes of records it tells.
-local looks, room, step = 300, 1048576, 100
+-- looks: messages that this call may still look at; room: bytes of records that it may still return; page: messages that one
+-- command reads.
+local looks, room, page = 300, 1048576, 100
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-local resting, parent, f = queue.read(2, 2), nil, nil
-if queue.is_subqueue(q, "retry") then resting, parent = nil, resting end
+-- KEYS brings the subqueue ;retry with its queue, or, if it is ;retry that is listed, the queue whose timers end its rests.
+local retry_queue, parent, f = queue.read(2), nil, nil
+if queue.is_subqueue(q, "retry") then retry_queue, parent = nil, retry_queue end
 if wanted ~= "" then
   filter.load()
   f = filter.parse(wanted)
@@ -54,20 +56,24 @@ local function in_packed_page(id)
   return claim_pages.find(q, id) ~= nil
 end
 
--- Appends a message to the reply, if it is there and matches. Returns true if the call is to end: the page is full, or the
--- filter has done as much work as one call may.
+-- Returns the state that is shown of a message, and when it becomes available, nil unless it is delayed. `st`: its state in the
+-- store (core/message_state), nil if it has none.
+local function state_of(id, st)
+  if redis.call("ZSCORE", q.available, id) then return "ready" end
+  local due = timers.delayed_until(q, id)
+  if due then return "delayed", due end
+  local is_claimed = st and message_state.is_claimed(st) or not st and in_packed_page(id)
+  return is_claimed and "claimed" or "locked"
+end
+
+-- Appends a message to the reply, if it is there and matches. `state`, `due`: as state_of returns them, nil if they are not
+-- known. Returns true if the call is to end: the page is full, or the filter has done as much work as one call may.
 local function append(from, id, state, due)
   local rec = redis.call("HGET", from.records, id)
   if not rec or f and not filter.test(f, id, rec) then return f and filter.spent(f) end
   local text, at = redis.call("HGET", from.states, id), #reply
   local st = text and message_state.parse(text)
-  if not state then
-    due = timers.delayed_until(q, id)
-    state = redis.call("ZSCORE", q.available, id) and "ready" or due and "delayed" or "locked"
-    if state == "locked" and (st and message_state.is_claimed(st) or not st and in_packed_page(id)) then
-      state = "claimed"
-    end
-  end
+  if not state then state, due = state_of(id, st) end
   if state == "ready" and parent then
     due = timers.resting_until(parent, id)
     state = due and "retry" or state
@@ -83,39 +89,56 @@ local function append(from, id, state, due)
   return count == 0 or room <= 0
 end
 
-local full, done = false, false
-while which ~= "one" and not full and not done and looks > 0 do
-  local page
-  if which == "available" then
-    page = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+",
-      "LIMIT", 0, math.min(step, looks))
-  elseif which == "reverse" then
-    page = redis.call("ZREVRANGEBYLEX", q.available, place == "" and "+" or "(" .. place, "-",
-      "LIMIT", 0, math.min(step, looks))
-  else
-    page = ordered.page(q.timers, score, place, math.min(step, looks))
-  end
-  done = #page == 0
-  for n = 1, #page, which == "scheduled" and 2 or 1 do
-    looks = looks - 1
-    if which ~= "scheduled" then
-      place = page[n]
-      full = append(q, place, "ready", nil)
+-- The two lists. Each appends messages behind `place`, moves that on, and returns whether it has come to its end.
+
+local function list_available(is_reverse)
+  while looks > 0 do
+    local limit = math.min(page, looks)
+    local ids
+    if is_reverse then
+      ids = redis.call("ZREVRANGEBYLEX", q.available, place == "" and "+" or "(" .. place, "-", "LIMIT", 0, limit)
     else
-      local at, letter, id = tonumber(page[n + 1]), string.sub(page[n], 1, 1), string.sub(page[n], 2)
-      done = upto and at > upto
-      if done then break end
-      score, place = string.format("%.0f", at), page[n]
-      if letter == timers.letters.delay then
-        full = append(q, id, "delayed", at)
-      elseif resting and (letter == timers.letters.rest or letter == timers.letters.rest_isolated) then
-        full = append(resting, id, "retry", at)
-      end
+      ids = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+", "LIMIT", 0, limit)
     end
-    if full then break end
+    if #ids == 0 then return true end
+    for n = 1, #ids do
+      looks, place = looks - 1, ids[n]
+      if append(q, place, "ready", nil) then return false end
+    end
   end
+  return false
 end
-if which == "one" then append(q, place, nil, nil) end
+
+local function list_scheduled()
+  local letters = timers.letters
+  while looks > 0 do
+    local rows = ordered.page(q.timers, score, place, math.min(page, looks))
+    if #rows == 0 then return true end
+    for n = 1, #rows, 2 do
+      local member, due = rows[n], tonumber(rows[n + 1])
+      local letter, id, is_full = string.sub(member, 1, 1), string.sub(member, 2), false
+      if upto and due > upto then return true end
+      looks, score, place = looks - 1, string.format("%.0f", due), member
+      if letter == letters.delay then
+        is_full = append(q, id, "delayed", due)
+      elseif retry_queue and (letter == letters.rest or letter == letters.rest_isolated) then
+        is_full = append(retry_queue, id, "retry", due)
+      end
+      if is_full then return false end
+    end
+  end
+  return false
+end
+
+local at_end
+if which == "one" then
+  append(q, place, nil, nil)
+  at_end = true
+elseif which == "scheduled" then
+  at_end = list_scheduled()
+else
+  at_end = list_available(which == "reverse")
+end
 if score ~= "" then score = string.format("%.0f", context.shown(score)) end
-reply[5], reply[6], reply[7] = not done and which ~= "one" and "1" or "0", score, place
+reply[5], reply[6], reply[7] = at_end and "0" or "1", score, place
 return context.close(reply)

@@ -30,16 +30,11 @@
 --- require "transactions/touched"
 --- require "core/transfer"
 --- require "core/store"
-local source_key, target_key = KEYS[3], KEYS[11]
 local source_generation, target_generation, lookup_id, transaction, fence = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local reply = context.open()
 if reply then return reply end
 local queues = touched.queues()
-local q, target
-for _, found in pairs(queues) do
-  if found.key == source_key then q = found end
-  if found.key == target_key then target = found end
-end
+local q, target = queues[queue.name_of_key(queue.nth_key(1))], queues[queue.name_of_key(queue.nth_key(2))]
 if not q or not target or q.generation ~= source_generation or target.generation ~= target_generation then
   return context.close({ status.QUEUE_NOT_AVAILABLE })
 end

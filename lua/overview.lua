@@ -32,11 +32,10 @@ local function beside(q)
 end
 
 reply = { status.OK, "", 0, context.now - context.lead, 0 }
-local queues = (#KEYS - 2) / 8
-for n = 1, queues do
+for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[5] = n
-  local q = queue.read(n, 2)
+  local q = queue.read(n)
   if not q or not q.messages then
     reply[#reply + 1] = ""
     budget = budget - 1

@@ -7,7 +7,7 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] count  messages at most
--- ARGV[5] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End)
+-- ARGV[5] cursor  as in receive.lua
 -- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
@@ -32,26 +32,25 @@
 --- require "core/record"
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
---- require lazy "matching/search"
-local generation, count, cursor_text, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
-local member, ticket, filter_text = ARGV[7], ARGV[8], ARGV[9]
-local waits = member ~= ""
+local generation, count, cursor, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
+local registration, ticket, filter_text = ARGV[7], ARGV[8], ARGV[9]
+local waits = registration ~= ""
 local reply = context.open(waits)
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q)
 
 if context.missing then return waiters.finish(q, context.missing) end
 if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
-local cursor_kind, search_from = string.sub(cursor_text, 1, 1), string.sub(cursor_text, 2)
-if cursor_kind == "U" and step == "next" and ticket == "" then
+local cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
+if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
   return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION)
 end
 reply = { status.OK, "", 0, context.now }
 
-local waiter, entries = waiter_text.member(member, filter_text), {}
+local waiter, entries = waiter_text.member(registration, filter_text), {}
 local notified_id, continue_from
 if waits then
   local kind, rest = waiter_text.take()
@@ -66,24 +65,21 @@ if waits then
   if kind == "notified" then notified_id = rest end
 end
 
-if cursor_kind == "R" and step == "current" then
-  if redis.call("ZSCORE", q.available, search_from) then entries = position.read(q, { search_from }) end
-  if #entries == 0 or seek.expired(entries[1]) then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
-elseif filter_text ~= "" then
-  entries = seek.direct(q, filter_text, search_from, count, notified_id)
-  if not entries then
-    search.load()
-    local found, stopped, code = search.look(q, filter_text, search_from, count, notified_id, false,
-      cursor_text == "" and waiters.seen(q, waiter, ticket))
-    if code then return waiters.finish(q, code) end
-    entries, continue_from = found, stopped
-  end
-elseif search_from ~= "end" then
-  if count > 1 then
-    entries = position.entries(seek.available(q, search_from, count))
-  else
-    entries[1] = seek.visible(q, search_from, false)
-  end
+-- The first of these ways that applies.
+if cursor_kind == seek.cursors.read and step == "current" then -- a cursor whose message was read: this message
+  entries[1] = seek.current(q, from)
+  if not entries[1] then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
+elseif filter_text ~= "" then -- the first messages that match
+  local code
+  entries, continue_from, code = seek.matching(q, filter_text, from, count, notified_id, false,
+    cursor == "" and waiters.seen(q, waiter, ticket))
+  if code then return waiters.finish(q, code) end
+elseif from == "end" then -- a cursor behind the last message: nothing
+  entries = {}
+elseif count > 1 then -- a page of a browser: available messages only
+  entries = position.entries(seek.available(q, from, count))
+else -- the first message, which may be locked but visible to peeks
+  entries[1] = seek.visible(q, from, false)
 end
 if #entries > 0 then
   if waits then waiters.drop(q, waiter, filter_text) end
@@ -95,7 +91,7 @@ end
 if waiters.is_last_look(ticket) then
   if not continue_from then waiters.drop(q, waiter, filter_text) end
 elseif waits then
-  ticket = waiters.wait(q, waiter, ticket, filter_text, search_from)
+  ticket = waiters.wait(q, waiter, ticket, filter_text, from)
 end
 return waiters.finish(q,
   { continue_from and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), continue_from })

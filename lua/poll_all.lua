@@ -13,15 +13,15 @@
 --- require "core/queue"
 --- require "core/timers"
 -- The headers of the queues and the slots are read with what every call reads of meta. This call has no token.
-local fields, queues = { "config", "counters", "" }, (#KEYS - 2) / 8
-for n = 1, queues do fields[#fields + 1] = KEYS[n * 8 - 5] end
+local fields, queues = { "config", "counters", "" }, queue.count_keys()
+for n = 1, queues do fields[#fields + 1] = queue.nth_key(n) end
 for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))
 local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 reply = { status.OK, "", 0 }
 for n = 1, queues do
-  local q = queue.open(n, 2, meta[n + 3])
+  local q = queue.open(n, nil, meta[n + 3])
   -- The time in the header is never later than the first timer; only when it has come the timers are read.
   local soon = q and (not q.due and -1 or q.due > context.now and q.due - context.now or timers.next(q)) or 0
   reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.available) > 0) and "1" or "0"

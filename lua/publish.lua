@@ -32,7 +32,7 @@
 --- require "waiting/waiters"
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 timers.serve(q, true)
 

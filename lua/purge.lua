@@ -21,37 +21,41 @@
 --- require "core/position"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
+local generation, limit_text, filter_text = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+local q = queue.open(1)
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+queue.open_parent(q)
 timers.serve(q)
-local limit, place = string.match(ARGV[4], "^(%x*) ?(%x*)$")
-if limit == "" then limit = string.format("%014x", tonumber(context.seq)) end
-local removed, more
+if context.missing then return waiters.finish(q, context.missing) end
 
--- Those that match, of as many as one call looks at.
-local function some()
+local is_first_call = limit_text == ""
+local limit, place = string.match(limit_text, "^(%x*) ?(%x*)$")
+if is_first_call then limit = sweep.newest() end
+
+-- Removes a page of the available messages that match the filter. Returns how many, and the id behind which the search goes on,
+-- nil if it is complete.
+local function purge_matching()
   search.load()
-  local entries, on = search.look(q, ARGV[5], place, sweep.page)
+  local entries, further = search.look(q, filter_text, place, sweep.page)
   local old = {}
   for n = 1, #entries do
     if string.sub(entries[n].lid, 3) <= limit then old[#old + 1] = entries[n] end
   end
   if not position.may_leave(q, old, "queue_purged") then return end
   position.delete(q, old, "queue_purged")
-  more = #entries > 0 and entries[#entries].lid or on
-  limit = more and limit .. " " .. more or limit
-  return #old
+  return #old, #entries > 0 and entries[#entries].lid or further
 end
 
-if not context.missing then
-  if ARGV[5] ~= "" then
-    removed = some()
-  else
-    if ARGV[4] == "" then sweep.mark_locked(q) end
-    removed, more = sweep.purge(q, limit, "queue_purged")
-  end
+local removed, more, next_limit
+if filter_text ~= "" then
+  removed, place = purge_matching()
+  more, next_limit = place, place and limit .. " " .. place
+else
+  if is_first_call then sweep.mark_locked(q) end
+  removed, more = sweep.purge(q, limit, "queue_purged")
+  next_limit = limit
 end
-return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK, "", 0, removed, limit })
+return waiters.finish(q, context.missing
+  or { more and status.CONTINUE or status.OK, "", 0, removed, next_limit or limit })

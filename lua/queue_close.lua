@@ -14,13 +14,14 @@
 --- require "core/store"
 --- require "core/handle"
 --- require "transactions/tx"
-local name, number, key, is_subqueue = ARGV[3], ARGV[4], KEYS[6], #KEYS > 13
+local name, number = ARGV[3], ARGV[4]
+local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 local reply = context.open()
 if reply then return reply end
 context.mark_changed()
-local encoded = string.match(key, ":q:([^:]+):q$")
+local encoded = queue.name_of_key(queue.nth_key(1, queue.admin_keys))
 handle.remove(encoded, number)
-local q = queue.open(1, 5)
+local q = queue.open(1, queue.admin_keys)
 
 -- Where very many operations are open, one of them is taken to be such a move: an empty subqueue more does no harm.
 local function is_target()

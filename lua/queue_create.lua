@@ -11,9 +11,9 @@
 --- require "admin/create"
 --- require "core/context"
 --- require "core/queue"
-local name, key = ARGV[3], KEYS[6]
+local name = ARGV[3]
 local reply = context.open()
 if reply then return reply end
-if queue.open(1, 5) then return context.close({ status.QUEUE_EXISTS }) end
-local generation = create.queue(key, name, unpack(ARGV, 4))
+if queue.open(1, queue.admin_keys) then return context.close({ status.QUEUE_EXISTS }) end
+local generation = create.queue(queue.nth_key(1, queue.admin_keys), name, unpack(ARGV, 4))
 return context.close({ status.OK, "", 0, generation, context.now })

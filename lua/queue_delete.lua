@@ -25,9 +25,9 @@
 --- require "core/store"
 local reply = context.open()
 if reply then return reply end
-local first = queue.open(1, 5)
+local first = queue.open(1, queue.admin_keys)
 if not first then return context.close({ status.QUEUE_NOT_FOUND }) end
-if #ARGV == 3 then queue.open_parent(first, 5) end
+if #ARGV == 3 then queue.open_parent(first, queue.admin_keys) end
 local names, removed = {}, 0
 for n = 3, #ARGV do names[ARGV[n]] = true end
 for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
@@ -37,7 +37,7 @@ for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
 end
 if context.missing then return context.close(context.missing) end
 local going = {}
-for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, 5) end
+for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, queue.admin_keys) end
 
 -- A page was removed: the caller comes again.
 local function on(q, count)

@@ -28,8 +28,8 @@ for n = 1, #ARGV - 2 do
       flags, limit = parent.flags, parent.max_bytes or limit
     end
   end
-  if flags and not queue.open(n, 5) then
-    create.queue(KEYS[5 + n * 8 - 7], name, "flags", flags, "max_bytes", limit)
+  if flags and not queue.open(n, queue.admin_keys) then
+    create.queue(queue.nth_key(n, queue.admin_keys), name, "flags", flags, "max_bytes", limit)
   end
 end
 return context.close({ status.OK })

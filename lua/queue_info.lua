@@ -15,8 +15,8 @@
 local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0 }
-for n = 1, (#KEYS - 5) / 8 do
-  local q = queue.read(n, 5)
+for n = 1, queue.count_keys(queue.admin_keys) do
+  local q = queue.read(n, queue.admin_keys)
   if not q then
     reply[#reply + 1] = ""
   else

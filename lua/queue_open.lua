@@ -19,20 +19,21 @@
 --- require "core/queue"
 --- require "core/handle"
 local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local key, is_subqueue = KEYS[6], #KEYS > 13
+local key = queue.nth_key(1, queue.admin_keys)
 local reply = context.open()
 if reply then return reply end
-local q, parent = queue.open(1, 5), queue.open(2, 5)
-if not parent and (not q or is_subqueue) then return context.close({ status.QUEUE_NOT_FOUND }) end
-local encoded = string.match(key, ":q:([^:]+):q$")
+local q, parent = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_keys)
+local is_subqueue = queue.count_keys(queue.admin_keys) > 1
+if is_subqueue and not parent or not is_subqueue and not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+local encoded = queue.name_of_key(key)
 local open = handle.all(encoded)
 for n = 1, #open do
   if not handle.allows(open[n], access, share) then return context.close({ status.SHARING_VIOLATION }) end
 end
 context.mark_changed()
-if not q then
+if not q then -- a subqueue is created when it is opened first
   create.queue(key, name, "flags", parent.flags, "max_bytes", parent.max_bytes)
-  q = queue.open(1, 5)
+  q = queue.open(1, queue.admin_keys)
 end
 queue.set_parent(q, parent)
 handle.add(encoded, number, access, share)

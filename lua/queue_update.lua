@@ -17,7 +17,7 @@
 local to_set, to_clear = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 5)
+local q = queue.open(1, queue.admin_keys)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 context.mark_changed()
 local flags = ""

@@ -10,7 +10,8 @@
 -- ARGV[5] count  messages at most
 -- ARGV[6] owner  id of the transaction, "" otherwise
 -- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
--- ARGV[8?] cursor  "" none; "U" or "R" (Unread, Read) and the id it is on ("" Start, "end" End); "A" id: go on behind it
+-- ARGV[8?] cursor  "" none; else a letter of seek.cursors and an id: unread or read, and the id that the cursor is on ("" in
+--   front of the first message, "end" behind the last one); after, and the id behind which a search goes on
 -- ARGV[9] waiter  "<kind> <mode> <tag>" to register when nothing is found (waiting/waiters), with ",<lease in ms>" behind it if a
 --   lock may be handed over (waiting/handoff); "" to register nothing
 -- ARGV[10] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on;
@@ -47,30 +48,32 @@
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local cursor_text, member, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
-local runs = ARGV[13] and { unpack(ARGV, 13) } or { nil }
-local waits = member ~= ""
+local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
+local settlements = ARGV[13] and { unpack(ARGV, 13) } or { nil }
+local waits = registration ~= ""
 
 local reply = context.open(waits)
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if context.again then
-  q = queue.open(1, 2)
+  q = queue.open(1)
   return message.again(q)
 end
 if context.handover and q and mode == "lock" and ticket ~= "" then
   handoff.load()
-  q = queue.open(1, 2)
+  q = queue.open(1)
   if handoff.held(q) then return handoff.confirm(q) end
 end
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q)
 
 -- Ends the script: counters, kept reply, wakes of readers for what settlements and timers made available.
 local function finish(code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
-  if context.missing and string.find(member, ",", 1, true) then waiters.drop(q, waiter_text.member(member, ""), "") end
+  if context.missing and waiter_text.may_be_handed(registration) then
+    waiters.drop(q, waiter_text.member(registration, ""), "")
+  end
   return waiters.finish(q, code, upto, ids)
 end
 
@@ -89,60 +92,66 @@ if mode == "tx" then
 end
 local notified_id, waiter
 if waits then
-  waiter = waiter_text.member(member, filter_text)
+  waiter = waiter_text.member(registration, filter_text)
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return finish(rest + 0) end
   if ticket ~= "" and kind == "notified" then notified_id = rest end
 end
-local cursor_kind, search_from = "", ""
-if cursor_text ~= "" then cursor_kind, search_from = string.sub(cursor_text, 1, 1), string.sub(cursor_text, 2) end
-local exclusive, entries, continue_from = q.locks_groups, nil, nil
-local ids, recs, states
-if exclusive then group_lock.load() end
-if cursor_kind == "R" then
-  entries = redis.call("ZSCORE", q.available, search_from) and position.read(q, { search_from }) or {}
-  if #entries == 0 or seek.expired(entries[1]) or exclusive and group_lock.busy(q, entries[1].rec) then
-    return finish(status.MESSAGE_ALREADY_RECEIVED)
+local groups_take_turns = q.locks_groups
+if groups_take_turns then group_lock.load() end
+local cursor_kind, from, current = "", "", nil
+if cursor ~= "" then
+  cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
+  if cursor_kind == seek.cursors.read then
+    current = seek.current(q, from)
+    if not current or groups_take_turns and group_lock.busy(q, current.rec) then
+      return finish(status.MESSAGE_ALREADY_RECEIVED)
+    end
   end
 end
-if runs[1] and string.find(filter_text, "\3G", 1, true) then
+if settlements[1] and filter_text ~= "" and seek.names_next_member(filter_text) then
   search.load()
   code = search.refuses(q, filter_text)
   if code then return finish(code) end
 end
-local lost = settle.all(q, runs, 0)
+
+-- settle -----------------------------------------------------------------------------------------
+local lost = settle.all(q, settlements, 0)
 if not lost then return finish(context.missing) end
-if entries then -- luacheck: ignore 542
-elseif filter_text ~= "" then
-  entries = seek.direct(q, filter_text, search_from, count, notified_id)
-  if not entries then
-    search.load()
-    entries, continue_from, code = search.look(q, filter_text, search_from, count, notified_id, true,
-      cursor_text == "" and waiters.seen(q, waiter, ticket))
-    if code then return finish(code) end
-  end
-elseif notified_id and (cursor_kind ~= "" or count == 1 and not exclusive)
-  and redis.call("ZSCORE", q.available, notified_id) then
+
+-- choose -----------------------------------------------------------------------------------------
+-- The first of these ways that applies. All but the last one give entries; what comes of it are columns (core/position).
+local ids, recs, states, entries, continue_from
+if current then -- a cursor whose message was read: this message
+  entries = { current }
+elseif filter_text ~= "" then -- the first messages that match
+  entries, continue_from, code = seek.matching(q, filter_text, from, count, notified_id, true,
+    cursor == "" and waiters.seen(q, waiter, ticket))
+  if code then return finish(code) end
+elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
+  and redis.call("ZSCORE", q.available, notified_id) then -- the message that this waiting reader was notified of
   entries = position.read(q, { notified_id })
-elseif search_from == "end" then -- luacheck: ignore 542
-elseif cursor_kind == "" and exclusive then
+elseif from == "end" then -- a cursor behind the last message: nothing
+  entries = {}
+elseif groups_take_turns and cursor == "" then -- the first message of each group whose turn it is
   entries = group_lock.take(q, count)
-else
-  ids, recs, states = seek.available(q, search_from, count)
+else -- the first available messages
+  ids, recs, states = seek.available(q, from, count)
 end
 if entries then ids, recs, states = position.columns_of(entries) end
-ids = ids or {}
 
-if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end -- of a group all come
+-- A whole group may be more messages than were asked for.
+if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end
 
+-- wait -------------------------------------------------------------------------------------------
 if not ids[1] then
-  if not waits and cursor_kind == "U" and ticket == "nowait" and not continue_from then
+  if not waits and cursor_kind == seek.cursors.unread and ticket == "nowait" and not continue_from then
     return finish(status.MESSAGE_NOT_FOUND)
   end
   if waiters.is_last_look(ticket) then
     if not continue_from then waiters.drop(q, waiter, filter_text) end
   elseif waits then
-    ticket = waiters.wait(q, waiter, ticket, filter_text, search_from)
+    ticket = waiters.wait(q, waiter, ticket, filter_text, from)
   end
   reply = { status.WAITING, "", 0, ticket, timers.next(q), #lost }
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
@@ -167,7 +176,7 @@ elseif t then
 end
 reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
 for n = 1, #lost do reply[n + 7] = lost[n] end
-local upto = #reply
+local upto = #reply -- where the messages begin, which a kept reply leaves out
 if mode == "take" then
   message.add(q, reply, ids, recs, message.told(states, #ids, ""))
   position.delete(q, entries, "receive")

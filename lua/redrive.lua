@@ -21,9 +21,9 @@
 local generation, target, lookup_ids = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------

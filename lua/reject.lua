@@ -23,7 +23,7 @@ local reply = context.open()
 if reply then return reply end
 local transaction, refusal = tx.open(id, fence)
 if not transaction then return context.close({ refusal }) end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 local e = q and position.read(q, { lid })[1]
 if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
 if not e.st or e.st.owner ~= id or not message_state.is_received(e.st) then

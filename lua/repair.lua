@@ -18,13 +18,16 @@ if string.format("%.0f", context.history) ~= ARGV[3] then
   return context.close({ status.CONTINUE, "", 0, context.history })
 end
 
--- The queue whose first key is this one of KEYS.
-local function opened(number)
-  return queue.open((tonumber(number) - 6) / 8 + 1, 5)
+local states_place = 5 -- of the key of states among the keys of a queue (core/queue)
+
+-- Returns the queue whose first key stands at this place of KEYS.
+local function opened(place)
+  return queue.open(queue.number(place, queue.admin_keys), queue.admin_keys)
 end
 
--- One of the numbers in a queue's line. Where they cannot be read all begin anew, and the next call looks at all.
-local function recount(q, element, value)
+-- Sets one of the numbers, or has_states or waiting, in a queue's header. Where the header cannot be read all its numbers begin
+-- anew, and the next call looks at all.
+local function set_header(q, element, value)
   if not q then return end
   if not q.messages then
     q.messages, q.bytes, q.gone, q.due, q.waiting = 0, 0, 0, 0, true
@@ -41,10 +44,11 @@ end
 
 context.mark_changed()
 for n = 4, #ARGV, 4 do
-  local what, key, element, value = ARGV[n], KEYS[tonumber(ARGV[n + 1])], ARGV[n + 2], ARGV[n + 3]
+  local what, place, element, value = ARGV[n], tonumber(ARGV[n + 1]), ARGV[n + 2], ARGV[n + 3]
+  local key = KEYS[place]
   if what == "hset" then
     redis.call("HSET", key, element, value)
-    if string.sub(key, -2) == ":s" then recount(opened(ARGV[n + 1] - 4), "has_states", "1") end
+    if string.sub(key, -2) == ":s" then set_header(opened(place - states_place + 1), "has_states", "1") end
   elseif what == "hdel" then
     redis.call("HDEL", key, element)
   elseif what == "zadd" then
@@ -55,14 +59,14 @@ for n = 4, #ARGV, 4 do
     redis.call("UNLINK", key)
   elseif what == "persist" then
     redis.call("PERSIST", key)
-  elseif key == KEYS[1] then
+  elseif key == KEYS[1] then -- count: a counter of the manager, which context.close writes
     context[element] = value
   else
-    recount(opened(ARGV[n + 1]), element, value)
+    set_header(opened(place), element, value)
   end
   -- Configs are made again from the fields, if they were made from what is wrong.
   if what == "hset" or what == "hdel" then
-    local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(ARGV[n + 1])
+    local q = key ~= KEYS[1] and string.sub(key, -2) == ":q" and opened(place)
     if q then
       queue.save_config(q)
     elseif key == KEYS[1] then

@@ -16,20 +16,22 @@ local found = redis.call("HMGET", KEYS[1], session, slot)
 local session_text, kept = found[1], found[2]
 if not session_text then return context.close({ status.OK, "", 0, "expired" }) end
 
-local text = kept and context.reply_of_call(kept, sequence)
-if kept and not text and context.is_later(context.reply_sequence(kept), sequence) then
+-- The slot keeps the reply of its last call: this one, a later one, or an earlier one.
+local own_reply = kept and context.reply_of_call(kept, sequence)
+if own_reply then
+  local ids, was_handed = context.reply_ids(own_reply)
+  if not was_handed then
+    local stored = context.parse_reply(own_reply)
+    reply = { status.OK, "", 0, "done", stored[1], ids }
+    for n = 4, #stored do reply[#reply + 1] = stored[n] end
+    return context.close(reply)
+  end
+  -- A sender has written this reply with a lock for the call (waiting/handoff), which never ran. The lock lapses.
+elseif kept and context.is_later(context.reply_sequence(kept), sequence) then
   return context.close({ status.OK, "", 0, "superseded" })
 end
-local ids, handed
-if text then ids, handed = context.reply_ids(text) end
-if text and not handed then
-  local stored = context.parse_reply(text)
-  reply = { status.OK, "", 0, "done", stored[1], ids }
-  for n = 4, #stored do reply[#reply + 1] = stored[n] end
-  return context.close(reply)
-end
 
--- It never ran. A lock that was handed over (waiting/handoff) was not asked for, and lapses.
+-- It never ran: its slot gets a refusal as its reply, with which a late copy of the request is answered.
 context.mark_changed()
 local refusal = { status.OPERATION_CANCELLED }
 redis.call("HSET", KEYS[1], slot, context.format_reply(sequence, "-", refusal))

@@ -37,7 +37,7 @@ local generation, transaction, fence, priorities, first = ARGV[3], ARGV[4], ARGV
 local transactional = transaction ~= ""
 local reply = context.open()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local more, handed
 if queue.is_due(q) then

@@ -1,4 +1,4 @@
--- Close a session: its slots, what they remember, and its handles are gone.
+-- Close the session of the client that calls: its slots with the replies that they keep, and its handles are gone.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
 -- CALLERS parting in mqredis/drivers/attempt.py
@@ -8,6 +8,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
+-- The call has no operation token: no slot is left that could keep its reply.
 local number = ARGV[3]
 local reply = context.open()
 if reply then return reply end

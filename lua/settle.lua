@@ -20,9 +20,9 @@
 local generation, lease, runs = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q, true)
 -- Timers that were due are served, and saved, even if keys are missing.
 local lost = not context.missing and settle.all(q, runs, tonumber(lease)) or {}

@@ -18,24 +18,19 @@
 -- RETURNS LOCK_LOST "closed": no stage of this batch is accepted any more (stage_discard.lua)
 --- require "core/context"
 --- require "claims/sink"
-local sinks, registry, list = KEYS[3], KEYS[4], KEYS[5]
 local sink_name, batch, name, queue_name, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
 local reply = context.open()
 if reply then return reply end
-local s = sink.open(sinks, sink_name)
-local number = tonumber(batch)
+local s, number = sink.open(sink_name), tonumber(batch)
 if number <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
-if number <= tonumber(redis.call("HGET", registry, "closed") or -1) then
-  return context.close({ status.LOCK_LOST, "", 0, "closed" })
-end
+if number <= sink.closed(s) then return context.close({ status.LOCK_LOST, "", 0, "closed" }) end
 context.mark_changed()
-local stage = sink.stage(registry, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
+local stage = sink.stage(s, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
 stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
 stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
-local expires = sink.may_expire(registry, s)
-sink.save_stage(registry, name, stage)
-if expires then redis.call("PEXPIRE", registry, ttl) end
+sink.save_stage(s, name, stage, ttl)
+local list = sink.list_key(s, 1)
 redis.call("RPUSH", list, unpack(ARGV, 11))
 redis.call("PEXPIRE", list, ttl)
 return context.close({ status.OK, "", 0, "0" })

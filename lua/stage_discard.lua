@@ -12,24 +12,18 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sink"
-local sinks, registry, first_list = KEYS[3], KEYS[4], 5
-local sink_name, closed, ttl, first_name = ARGV[3], ARGV[4], ARGV[5], 6
+local sink_name, closed, ttl, names = ARGV[3], ARGV[4], ARGV[5], { unpack(ARGV, 6) }
 local reply = context.open()
 if reply then return reply end
 -- A batch that is being published needs its stages.
-local s, needed, removed = sink.open(sinks, sink_name), {}, 0
+local s, needed, removed = sink.open(sink_name), {}, 0
 for name in sink.stage_names(s.manifest) do needed[name] = true end
 context.mark_changed()
-for n = 0, #ARGV - first_name do
-  local name = ARGV[first_name + n]
-  if not needed[name] then
-    redis.call("UNLINK", KEYS[first_list + n])
-    removed = removed + redis.call("HDEL", registry, name)
+for n = 1, #names do
+  if not needed[names[n]] then
+    redis.call("UNLINK", sink.list_key(s, n))
+    removed = removed + redis.call("HDEL", s.registry, names[n])
   end
 end
-if closed ~= "" then
-  local expires = sink.may_expire(registry, s)
-  redis.call("HSET", registry, "closed", closed)
-  if expires then redis.call("PEXPIRE", registry, ttl) end
-end
+if closed ~= "" then sink.close(s, closed, ttl) end
 return context.close({ status.OK, "", 0, removed })

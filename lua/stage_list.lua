@@ -10,16 +10,13 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "claims/sink"
-local sinks, registry, sink_name = KEYS[3], KEYS[4], ARGV[3]
+local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
-local s = sink.open(sinks, sink_name)
+local s = sink.open(sink_name)
 reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }
-for _, name in ipairs(redis.call("HKEYS", registry)) do
-  local stage = name ~= "closed" and sink.stage(registry, name)
-  if stage then
-    local at = #reply
-    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = name, stage.queue, stage.messages, stage.bytes
-  end
+for _, stage in ipairs(sink.all_stages(s)) do
+  local at = #reply
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = stage.name, stage.queue, stage.messages, stage.bytes
 end
 return context.close(reply)

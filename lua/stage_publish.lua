@@ -34,43 +34,29 @@
 --- require "core/store"
 local sink_name, batch, identity, limit, queue_count = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local keep, manifest = ARGV[8] == "1", ARGV[9]
-local first_key = 2 + queue_count * 8 + 1 -- behind the keys of the queues
-local sinks, registry, first_list = KEYS[first_key], KEYS[first_key + 1], first_key + 2
 local reply = context.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local s = sink.open(sinks, sink_name)
+local s = sink.open(sink_name, queue.message_keys + queue_count * queue.parts + 1) -- behind the keys of the queues
 local function answer(code, ...) return context.close({ code, "", 0, ... }) end
-if s.known and identity ~= "-" and s.identity ~= "-" and s.identity ~= identity then
+if s.is_stored and identity ~= sink.none and s.identity ~= sink.none and s.identity ~= identity then
   return answer(status.LOCK_LOST, "identity")
 end
 if tonumber(batch) <= s.committed then return answer(status.OK, 0) end
-if s.publishing ~= "-" and (s.publishing ~= batch or s.manifest ~= manifest) then
+if sink.is_publishing(s) and (s.publishing ~= batch or s.manifest ~= manifest) then
   if tonumber(batch) < tonumber(s.publishing) then return answer(status.LOCK_LOST, "fenced") end
-  local names = sink.queue_names(registry, s)
+  local names = sink.queue_names(s)
   if not names then return answer(status.LOCK_LOST, "expired") end
   return answer(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
 end
-local resumed, stages, total = s.publishing ~= "-", {}, 0
-local parts, by_name = publish.parts(queue_count, resumed)
-for name in sink.stage_names(manifest) do
-  local stage = sink.stage(registry, name)
-  local list = KEYS[first_list + #stages]
-  local left = redis.call("LLEN", list)
-  if not stage and resumed then return answer(status.LOCK_LOST, "expired") end
-  if not stage or (not resumed and left ~= stage.elements) then return answer(status.LOCK_LOST, "stage") end
-  local part = by_name[stage.queue]
-  if not part then return answer(status.QUEUE_NOT_AVAILABLE) end
-  if part.q.options.topic then return answer(status.TRANSACTION_USAGE) end
-  stage.list, stage.part = list, part
-  stages[#stages + 1] = stage
-  part.messages, part.bytes = part.messages + stage.messages, part.bytes + stage.bytes
-  part.begun = part.begun or left < stage.elements
-  if left > 0 then part.last_list, part.last_size = list, left end
-  total = total + stage.messages
-end
-local code = not resumed and publish.refuses(parts)
+local is_resumed = sink.is_publishing(s) -- an earlier call has published some messages of this batch
+local parts, by_name = publish.parts(queue_count, is_resumed)
+local stages, code, why = publish.stages(s, manifest, by_name, is_resumed)
+if not stages then return answer(code, why) end
+local total = 0
+for n = 1, #stages do total = total + stages[n].messages end
+code = not is_resumed and publish.refuses(parts)
 for n = 1, #stages do
   if not code and stages[n].special == "1" then code = publish.plan(stages[n]) end
 end
@@ -78,22 +64,23 @@ if code then return answer(code) end
 if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-local published, whole, more = 0, total <= limit, false
+local published, more = 0, false
+local is_whole = total <= limit -- this call publishes all of it, and sink.mark_done removes the lists
 context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
     local taken, used = publish.put(stage, limit - published)
     published = published + taken
-    if not whole then redis.call("LTRIM", stage.list, used, -1) end
+    if not is_whole then redis.call("LTRIM", stage.list, used, -1) end
   end
-  if not whole and redis.call("EXISTS", stage.list) == 1 then more = true end
+  if not is_whole and redis.call("EXISTS", stage.list) == 1 then more = true end
 end
-s.identity = identity ~= "-" and identity or s.identity
+if identity ~= sink.none then s.identity = identity end
 if more then
-  sink.mark_unfinished(sinks, registry, s, stages, batch, manifest)
+  sink.mark_unfinished(s, stages, batch, manifest)
 else
-  sink.mark_done(sinks, registry, s, stages, batch, keep)
+  sink.mark_done(s, stages, batch, keep)
 end
 for n = 1, #parts do store.save(parts[n].q) end
 reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })

@@ -12,16 +12,15 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sink"
-local sinks, registry, first_list = KEYS[3], KEYS[4], 5
 local sink_name, batch, keep = ARGV[3], ARGV[4], ARGV[5] == "1"
 local reply = context.open()
 if reply then return reply end
-local s = sink.open(sinks, sink_name)
+local s = sink.open(sink_name)
 local stages = {}
 for name in sink.stage_names(s.manifest) do
-  stages[#stages + 1] = { name = name, list = KEYS[first_list + #stages] }
+  stages[#stages + 1] = { name = name, list = sink.list_key(s, #stages + 1) }
 end
-if s.publishing ~= batch or #KEYS - first_list + 1 ~= #stages then return context.close({ status.OK, "", 0, "0" }) end
+if s.publishing ~= batch or sink.count_lists(s) ~= #stages then return context.close({ status.OK, "", 0, "0" }) end
 context.mark_changed()
-sink.mark_done(sinks, registry, s, stages, batch, keep)
+sink.mark_done(s, stages, batch, keep)
 return context.close({ status.OK, "", 0, "1" })

@@ -16,7 +16,7 @@
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local function say(name, value)
@@ -32,7 +32,7 @@ say("waiters", redis.call("ZCARD", q.waiters))
 local gone = tonumber(q.gone)
 say("left", gone)
 for n, name in ipairs({ "journal", "retry", "poison" }) do
-  local beside = queue.read(n + 1, 2)
+  local beside = queue.read(n + 1)
   say(name .. "_messages", beside and beside.messages or 0)
   say(name .. "_bytes", beside and beside.bytes or 0)
 end

@@ -13,21 +13,22 @@
 --- require "core/statistics"
 --- require "core/oldest"
 --- require "core/queue"
--- A call ends when it has run so many commands; so many bytes of a text count as one.
-local budget, bytes = 1500, 250
+-- budget: commands that a call may run, by estimate; text_bytes: so many bytes of a text cost as much as one command.
+local budget, text_bytes = 1500, 250
+local bucket_count = ARGV[3] + 0
 local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0, context.now, context.lead, 0 }
-for n = 1, (#KEYS - 2) / 8 do
+for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[6] = n
-  local q, text = queue.read(n, 2), ""
+  local q, text = queue.read(n), ""
   if q and q.messages then
     local arrival, cost = oldest.arrival(q)
     local came, left, failed, retried = statistics.counters(q)
-    local kept, size = statistics.read(q, ARGV[3] + 0)
+    local kept, size = statistics.read(q, bucket_count)
     text = string.format("%d %d %d %d %d %s", came, left, failed, retried, arrival, kept)
-    budget = budget - 2 - cost - (size + #kept) / bytes
+    budget = budget - 2 - cost - (size + #kept) / text_bytes
   end
   budget = budget - 1
   reply[#reply + 1] = text

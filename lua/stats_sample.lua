@@ -11,7 +11,7 @@
 --- require "core/queue"
 local reply = context.open()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local now = string.format("%.0f %.0f %.0f", context.now, q.messages + q.gone, q.gone)
 local new = string.match(redis.call("HGET", q.key, "sample") or "", ";(.*)$")

@@ -18,7 +18,7 @@
 local registration, filter_text = ARGV[3], ARGV[4]
 local reply = context.open(true)
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if q then
   waiter_text.take()
   if context.handover then

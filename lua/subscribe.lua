@@ -12,10 +12,10 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
-local text, subscriber_key = ARGV[3], KEYS[14]
+local text = ARGV[3]
 local reply = context.open()
 if reply then return reply end
-local q, subscriber = queue.open(1, 5), queue.open(2, 5)
+local q, subscriber = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_keys)
 local function refuse(code, which) return context.close({ code, "", 0, which }) end
 if not q then return refuse(status.QUEUE_NOT_FOUND, "topic") end
 if not q.options.topic then return refuse(status.INVALID_PARAMETER, "topic") end
@@ -23,6 +23,6 @@ if not q.options.topic then return refuse(status.INVALID_PARAMETER, "topic") end
 if text ~= "" and not subscriber then return refuse(status.QUEUE_NOT_FOUND, "subscriber") end
 if text ~= "" and subscriber.options.topic then return refuse(status.INVALID_PARAMETER, "subscriber") end
 context.mark_changed()
-local name = string.match(subscriber_key, ":q:([^:]+):q$")
+local name = queue.name_of_key(queue.nth_key(2, queue.admin_keys))
 if text == "" then subscription.remove(q, name) else subscription.save(q, name, text) end
 return context.close({ status.OK })

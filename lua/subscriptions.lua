@@ -12,7 +12,7 @@
 --- require "features/subscription"
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 5)
+local q = queue.read(1, queue.admin_keys)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = { status.OK, "", 0 }
 local names, texts = subscription.all(q)

@@ -16,7 +16,7 @@
 local id = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
-local q = queue.read(1, 2)
+local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 if string.sub(id, 1, 1) == "=" then
   id = redis.call("HGET", KEYS[1], trail.id_field(queue.name(q), string.sub(id, 2))) or ""

@@ -29,9 +29,9 @@ local reply = context.open()
 if reply then return reply end
 reply = operator.repeated()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-queue.open_parent(q, 2)
+queue.open_parent(q)
 timers.serve(q)
 
 local ended, elsewhere, runs = 0, 0, {}

@@ -15,7 +15,7 @@
 local generation, browser = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local q = queue.open(1, 2)
+local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local removed = mark.forget(q, browser, 500)
 if removed > 0 then context.mark_changed() end

@@ -14,9 +14,9 @@ local budget, most = 2000, 1000
 local reply = context.observe()
 if reply then return reply end
 reply = { status.OK, "", 0, 0 }
-for n = 1, (#KEYS - 2) / 8 do
+for n = 1, queue.count_keys() do
   if budget <= 0 then break end
-  local q = queue.read(n, 2)
+  local q = queue.read(n)
   local members = q and q.waiting and redis.call("ZRANGE", q.waiters, 0, most - 1) or {}
   local readers, told = {}, {}
   for k = 1, #members do

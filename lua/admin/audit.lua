@@ -121,7 +121,7 @@ end
 
 -- Expands packed locks into one entry for each message. This is a write, and they stay so (core/locks).
 function audit.expand_locks(first)
-  queue.open((first - 6) / 8 + 1, 5)
+  queue.open(queue.number(first, queue.admin_keys), queue.admin_keys)
 end
 
 -- Elements of a queue ---------------------------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ function audit.packed(q, lid, size)
   end
   while high > 0 and lid <= pages[high].top do
     local page = pages[high]
-    page.text = page.text or claim_pages.text(q, page.list, page.k)
-    if claim_pages.has(page.text, lid) then
+    page.text = page.text or claim_pages.ids_text(q, page.list, page.k)
+    if claim_pages.has_id(page.text, lid) then
       return claim.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
     end
     high = high - 1

@@ -7,7 +7,7 @@
 --- require lazy "features/other_queues"
 --- require lazy "features/trace"
 --- require lazy "features/trail"
---- used by bulk, redrive
+--- used by admin/bulk_actions, redrive
 -- Sends dead letters, journal copies and poison messages back to the queue that they came from, as new messages. What a
 -- message asked for is in force again, and its times count anew; only its dedup key is not taken a second time.
 --

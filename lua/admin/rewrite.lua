@@ -4,7 +4,7 @@
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/copy"
---- used by bulk
+--- used by admin/bulk_actions
 -- Changes messages that are available or delayed: they get another time, or another priority. Such a message leaves its
 -- place, and arrives again with a new record, and with a new lookup id if its priority changes.
 local rewrite = {}

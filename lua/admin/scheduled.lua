@@ -3,19 +3,19 @@
 --- require "core/timers"
 --- require "admin/ordered"
 --- require lazy "matching/filter"
---- used by bulk
+--- used by admin/bulk_progress
 -- Searches the delayed messages of a queue, in the order in which they become available (features/delivery_delay).
 --
 -- A place is "<ms><member of q.timers>": the search goes on behind this timer; "" for the beginning.
 -- most: timers that one call looks at; page: those that one command reads.
 local scheduled = { most = 1000, page = 100 }
 
--- Returns up to `count` entries that a filter admits, the place to go on from (nil if the search is complete), and the times of
--- the entries, in ms as texts. `text`: of the filter.
+-- Returns up to `count` entries that a filter admits, each with the field `delayed_until`, in ms; and the place to go on from, nil
+-- if the search is complete. `text`: of the filter.
 function scheduled.look(q, text, place, count)
   filter.load()
   local f = filter.parse(text)
-  local found, times, left, letter = { nil }, { nil }, scheduled.most, timers.letters.delay
+  local found, left, letter = { nil }, scheduled.most, timers.letters.delay
   local score, member = string.match(place, "^(%d+)(%a.*)$")
   score, member = score or "", member or ""
   while left > 0 do
@@ -27,16 +27,18 @@ function scheduled.look(q, text, place, count)
     end
     local entries = position.read(q, ids)
     for n = 1, #entries do
-      local due = dues[entries[n].lid]
-      if filter.test(f, entries[n].lid, entries[n].rec) then
-        found[#found + 1], times[#times + 1] = entries[n], due
-        if #found == count then return found, due .. letter .. entries[n].lid, times end
+      local e = entries[n]
+      local due = dues[e.lid]
+      if filter.test(f, e.lid, e.rec) then
+        e.delayed_until = tonumber(due)
+        found[#found + 1] = e
+        if #found == count then return found, due .. letter .. e.lid end
       end
-      if filter.spent(f) then return found, due .. letter .. entries[n].lid, times end
+      if filter.spent(f) then return found, due .. letter .. e.lid end
     end
-    if #rows < scheduled.page * 2 then return found, nil, times end
+    if #rows < scheduled.page * 2 then return found end
     member, score = rows[#rows - 1], rows[#rows]
     left = left - scheduled.page
   end
-  return found, score .. member, times
+  return found, score .. member
 end

@@ -3,6 +3,7 @@
 --- require "core/position"
 --- require "core/record"
 --- require "core/queue"
+--- require lazy "claims/claim"
 --- require lazy "claims/claim_pages"
 --- require "core/store"
 --- require "core/timers"
@@ -22,54 +23,52 @@ local sweep = { page = 256, locked = 500 }
 -- Marks all locked messages as purged, so that no peek sees them any more, but for those that a transaction has sent, and
 -- those of committed claims, which count as received already. Once, when a purge begins.
 function sweep.mark_locked(q)
-  local ids, committed = redis.call("ZRANGE", q.locked, 0, -1), {}
+  local ids, committed = redis.call("ZRANGE", q.locked, 0, -1), sweep.committed_claims(q)
   for from = 1, #ids, sweep.locked do
     local entries = position.read(q, { unpack(ids, from, math.min(from + sweep.locked - 1, #ids)) })
-    local states = {}
+    local pairs = { nil, nil } -- id, state, id, state, ...
     for n = 1, #entries do
       local st = entries[n].st
-      if not message_state.is_sent(st) and not message_state.is_purged(st)
-        and not sweep.is_received(q, st, committed) then
+      local is_received = message_state.is_claimed(st) and tonumber(st.fence) <= (committed[st.owner] or -1)
+      if not is_received and not message_state.is_sent(st) and not message_state.is_purged(st) then
         if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
         message_state.purge(st)
-        states[#states + 1] = entries[n].lid
-        states[#states + 1] = message_state.format(st)
+        pairs[#pairs + 1] = entries[n].lid
+        pairs[#pairs + 1] = message_state.format(st)
       end
     end
-    if #states > 0 then
-      store.change_locks(q, states)
+    if pairs[1] then
+      store.change_locks(q, pairs)
       context.mark_changed()
     end
   end
   claim_pages.load()
   for _, list in ipairs(claim_pages.lists(q)) do
-    if tonumber(list.seq) > sweep.committed(q, list.owner, committed) then
-      claim_pages.unpack_all(q, list, message_state.purged_claim)
-    end
+    local is_received = tonumber(list.seq) <= (committed[list.owner] or -1)
+    if not is_received then claim_pages.unpack_all(q, list, message_state.purged_claim) end
   end
 end
 
--- Does a locked message belong to a claim that is committed? `committed`: by owner, what sweep.committed has found.
-function sweep.is_received(q, st, committed)
-  return message_state.is_claimed(st) and tonumber(st.fence) <= sweep.committed(q, st.owner, committed)
-end
-
--- Returns up to which sequence an owner has committed its claims. Keeps it in `committed`.
-function sweep.committed(q, owner, committed)
-  if not committed[owner] then
-    claim_pages.load()
-    committed[owner] = claim_pages.committed(q, owner)
-  end
-  return committed[owner]
+-- Returns the sequence number up to which each owner has committed its claims, by owner.
+function sweep.committed_claims(q)
+  claim.load()
+  local committed = {}
+  for _, owner in ipairs(claim.owners(q)) do committed[owner] = claim.open(q, owner).committed end
+  return committed
 end
 
 -- Purge -----------------------------------------------------------------------------------------------------------------
+
+-- Returns the last SequentialID that was given out, 14 hex digits, which are digits 3 to 16 of a lookup id.
+function sweep.newest()
+  return string.format("%014x", tonumber(context.seq))
+end
 
 -- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how
 -- many, and whether there may be more; nil if context.missing names queues that this takes.
 function sweep.purge(q, limit, reason)
   local locked = redis.call("ZRANGE", q.locked, 0, -1)
-  if sweep.may_unlink(q, locked, limit) then return sweep.unlink(q, locked), false end
+  if sweep.may_unlink(q, locked, limit) then return sweep.unlink_all_but(q, locked), false end
   local old = sweep.old_available(q, limit)
   sweep.append_delayed(q, old, limit)
   local entries = position.read(q, old)
@@ -85,20 +84,21 @@ end
 function sweep.may_unlink(q, locked, limit)
   claim_pages.load()
   return #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
-    and limit == string.format("%014x", tonumber(context.seq))
+    and limit == sweep.newest()
 end
 
--- Removes all messages but the locked ones. Returns how many.
-function sweep.unlink(q, locked)
-  local entries, bytes, fields, states, members = position.read(q, locked), 0, {}, {}, {}
+-- Removes all messages but these locked ones, whose parts are written again. Returns how many.
+function sweep.unlink_all_but(q, locked)
+  -- records, states: field, value, ...; members: score, member, ... of the index.
+  local entries, bytes, records, states, members = position.read(q, locked), 0, {}, {}, {}
   for n = 1, #entries do
     local e = entries[n]
     bytes = bytes + e.st.size
-    fields[#fields + 1] = e.lid
-    fields[#fields + 1] = e.rec
+    records[#records + 1] = e.lid
+    records[#records + 1] = e.rec
     if record.has_large_body(e.rec) then
-      fields[#fields + 1] = "^" .. e.lid
-      fields[#fields + 1] = redis.call("HGET", q.records, "^" .. e.lid)
+      records[#records + 1] = "^" .. e.lid
+      records[#records + 1] = redis.call("HGET", q.records, "^" .. e.lid)
     end
     states[#states + 1] = e.lid
     states[#states + 1] = message_state.format(e.st)
@@ -115,7 +115,7 @@ function sweep.unlink(q, locked)
     members[#members + 1] = 0
     members[#members + 1] = readers[n]
   end
-  store.drop_all_but(q, fields, states)
+  store.drop_all_but(q, records, states)
   if #members > 0 then chunked.scores(q.index, members) end
   store.count(q, -removed, bytes - q.bytes)
   store.count_event(q, "n_queue_purged", removed)

@@ -25,7 +25,7 @@
 --   "c<number>:<k>" in q.states   its lookup ids, 16 digits each with nothing between them
 --
 -- In this module `list` is a page list, a table {number, from, upto, packed, loose, step, owner, seq}, and `page` is a table
--- {first, last, count, bytes, packed}. some: pages that one command reads.
+-- {first, last, count, bytes, packed}. k counts pages from 0. some: pages that one command reads.
 local claim_pages = { some = 256 }
 
 -- The stored texts ------------------------------------------------------------------------------------------------------
@@ -76,19 +76,19 @@ function claim_pages.parse_field(field)
 end
 
 -- Returns the ids of a page as one text; "" if it is lost.
-function claim_pages.text(q, list, k)
+function claim_pages.ids_text(q, list, k)
   return redis.call("HGET", q.states, claim_pages.ids_field(list, k)) or ""
 end
 
--- Returns the ids of such a text as a list.
-function claim_pages.split(text)
+-- Returns the ids of a page as a list, from their text.
+function claim_pages.split_ids(text)
   local ids, sub = { nil }, string.sub
   for n = 1, #text / 16 do ids[n] = sub(text, n * 16 - 15, n * 16) end
   return ids
 end
 
--- Does such a text, of a packed page, hold the id?
-function claim_pages.has(text, lid)
+-- Does a packed page, whose ids ascend, hold the id? `text`: its ids. A binary search.
+function claim_pages.has_id(text, lid)
   local low, high, sub = 1, #text / 16, string.sub
   while low <= high do
     local middle = math.floor((low + high) / 2)
@@ -153,20 +153,14 @@ function claim_pages.locked(q)
   return count + locks.count(q)
 end
 
--- Returns up to which sequence this owner has committed its claims; -1 if it has none.
-function claim_pages.committed(q, owner)
-  local c = claim.open(q, owner)
-  return c and c.committed or -1
-end
-
 -- Returns how many messages are locked under the number of a claim. After a release there are some until all are given back.
 function claim_pages.held(q, number)
   local list, score = claim_pages.list(q, number), claim.score(number)
   return (list and list.packed or 0) + redis.call("ZCOUNT", q.locked, score, score)
 end
 
--- Does what this claim takes next go into a page? Not if it has taken something before it had pages.
-function claim_pages.fits(q, c)
+-- Does what this claim takes next go into a page? Not if it has taken something without pages, in an older store.
+function claim_pages.uses_pages(q, c)
   return c.count == 0 or claim_pages.list(q, c.number) ~= nil
 end
 
@@ -184,7 +178,8 @@ function claim_pages.add(q, c, ids, bytes, packed)
   local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
   redis.call("HSET", q.states, claim_pages.ids_field(list, list.upto), table.concat(ids),
     claim_pages.page_field(list, list.upto), claim_pages.format_page(page))
-  if list.packed + list.loose ~= list.upto * list.step or count > list.step then list.step = 0 end
+  local all_were_full = list.packed + list.loose == list.upto * list.step
+  if not all_were_full or count > list.step then list.step = 0 end -- pages differ in length
   list.upto = list.upto + 1
   claim_pages.count(list, packed and count or 0, packed and 0 or count)
   claim_pages.save(q)
@@ -225,28 +220,33 @@ end
 -- As claim_pages.read, of a claim with this page list, whose counts are right.
 function claim_pages.read_pages(q, c, list, offset, count)
   local stop, parts = offset + count, {}
-  -- Appends what is wanted of the k-th page, of `size` ids, which stands behind `before` others. True if its text is lost.
-  local function take(k, before, size)
-    local from, upto = math.max(offset - before, 0), math.min(stop - before, size)
-    if from >= upto then return end
-    local text = claim_pages.text(q, list, k)
-    if #text ~= size * 16 then return true end
+
+  -- Appends those ids of the k-th page that are wanted. `before`: how many ids the pages before it hold; `size`: how many it
+  -- holds. Returns false if its text is lost.
+  local function append(k, before, size)
+    local first, last = math.max(offset - before, 0) + 1, math.min(stop - before, size)
+    if first > last then return true end
+    local text = claim_pages.ids_text(q, list, k)
+    if #text ~= size * 16 then return false end
     -- A text of all is not copied: a script computes a hash of each byte of each of its texts.
-    parts[#parts + 1] = upto - from == size and text or string.sub(text, from * 16 + 1, upto * 16)
+    parts[#parts + 1] = first == 1 and last == size and text or string.sub(text, first * 16 - 15, last * 16)
+    return true
   end
-  local lost, total = false, 0
-  if list.step > 0 then
+
+  if list.step > 0 then -- all pages but the last are equally long: only those that are wanted are read
     for k = math.floor(offset / list.step), math.ceil(stop / list.step) - 1 do
-      lost = lost or take(k, k * list.step, math.min(list.step, c.count - k * list.step))
+      if not append(k, k * list.step, math.min(list.step, c.count - k * list.step)) then return end
     end
-  else
-    lost = claim_pages.each(q, list, function(k, page)
-      local gone = take(k, total, page.count)
-      total = total + page.count
-      return gone
-    end) or total ~= c.count
+    return parts
   end
-  return not lost and parts or nil
+  local before, is_lost = 0, false
+  claim_pages.each(q, list, function(k, page)
+    is_lost = not append(k, before, page.count)
+    before = before + page.count
+    return is_lost
+  end)
+  if is_lost or before ~= c.count then return end
+  return parts
 end
 
 -- Packed pages ----------------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ function claim_pages.find(q, lid)
   for _, list in ipairs(claim_pages.lists(q)) do
     local function holds(k, page)
       local within = page.packed and page.first <= lid and lid <= page.last
-      return within and claim_pages.has(claim_pages.text(q, list, k), lid)
+      return within and claim_pages.has_id(claim_pages.ids_text(q, list, k), lid)
     end
     if list.packed > 0 and claim_pages.each(q, list, holds) then return list end
   end
@@ -283,7 +283,7 @@ end
 -- being purged, message_state.purged_claim.
 function claim_pages.unpack(q, list, k, kind)
   local field, states = claim_pages.page_field(list, k), { nil, nil }
-  local ids = claim_pages.split(claim_pages.text(q, list, k))
+  local ids = claim_pages.split_ids(claim_pages.ids_text(q, list, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
   end
@@ -330,14 +330,15 @@ function claim_pages.trim(q, list)
   claim_pages.save(q)
 end
 
--- Removes the messages of the first packed page of a list, which ask for nothing when they end. Returns how many.
+-- Removes the messages of the first packed page of a list, which ask for nothing when they end, and the page with the loose ones
+-- before it. Returns how many messages.
 function claim_pages.receive(q, list)
   local page, text = claim_pages.first(q, list)
   if not page.packed then
     claim_pages.trim(q, list)
     page, text = claim_pages.first(q, list)
   end
-  local ids = claim_pages.split(text)
+  local ids = claim_pages.split_ids(text)
   if ids[1] then
     store.count(q, -#ids, -page.bytes)
     store.remove(q, ids)

@@ -36,13 +36,14 @@ function drain.loose(q, number)
   local most = journal and claim.page or claim.run
   local ids = claim_pages.front(q, number, most)
   if #ids == 0 then return 0, true end
-  local states, sizes, leave, others, bytes = chunked.read(q.states, ids), {}, { nil }, { nil }, 0
+  -- plain: ids of messages whose end needs no look at their records. sizes: bytes by text of a state; most texts are equal.
+  local states, sizes, plain, others, bytes = chunked.read(q.states, ids), {}, { nil }, { nil }, 0
   for n = 1, #ids do
     local state = states[n]
-    local size = not journal and state and (sizes[state] or string.match(state, "^%d+ %d+ %d+ %d+ (%d+) CN "))
+    local size = not journal and state and (sizes[state] or message_state.plain_claim_size(state))
     if size then
       sizes[state] = size
-      leave[#leave + 1] = ids[n]
+      plain[#plain + 1] = ids[n]
       bytes = bytes + size
     else
       others[#others + 1] = ids[n]
@@ -50,8 +51,8 @@ function drain.loose(q, number)
     end
   end
   if not drain.entries(q, others) then return end
-  if leave[1] then position.delete_locked(q, leave, bytes) end
-  local count = #leave + #others
+  if plain[1] then position.delete_locked(q, plain, bytes) end
+  local count = #plain + #others
   return count, count == #ids and #ids < most
 end
 

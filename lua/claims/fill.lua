@@ -45,9 +45,12 @@ end
 function fill.candidates(q, c, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
     first = nil, dry = nil, full = nil, place = nil }
-  local count, turns = c.wanted - c.count, q.locks_groups
-  if limits.filter ~= "" or turns then
-    fill.search(q, page, math.min(count, claim.page), turns, limits)
+  local count = c.wanted - c.count
+  if limits.filter ~= "" then
+    fill.search(q, page, math.min(count, claim.page), limits)
+    return page
+  elseif q.locks_groups then
+    fill.take_turns(q, page, math.min(count, claim.page))
     return page
   end
   -- Messages that ask for something take longer, so a call looks at fewer.
@@ -62,23 +65,36 @@ function fill.candidates(q, c, limits)
   return page
 end
 
--- Fills a page with up to `count` messages that the filter admits, or of groups whose turn it is (`turns`).
-function fill.search(q, page, count, turns, limits)
-  local entries
-  if count > 0 and limits.filter ~= "" then
+-- Fills a page with up to `count` messages that the filter admits. page.place says where the next call goes on.
+function fill.search(q, page, count, limits)
+  local entries = {}
+  if count > 0 then
     search.load()
     -- With one active message for each group, a search must not find two of one group.
-    entries, page.place = search.look(q, limits.filter, limits.place, turns and 1 or count, nil, true)
+    local most = q.locks_groups and 1 or count
+    entries, page.place = search.look(q, limits.filter, limits.place, most, nil, true)
     page.dry = #entries == 0 and not page.place
-    page.place = page.place or #entries > 0 and entries[#entries].lid or nil
+    if #entries > 0 and not page.place then page.place = entries[#entries].lid end
     entries = claim.between(entries, limits.after, limits.bound)
-  elseif count > 0 then
+  end
+  fill.set_columns(page, entries)
+end
+
+-- Fills a page with up to `count` messages, one of each group whose turn it is (features/group_lock).
+function fill.take_turns(q, page, count)
+  local entries = {}
+  if count > 0 then
     group_lock.load()
     entries = group_lock.take(q, count)
     page.dry = #entries < count
   end
+  fill.set_columns(page, entries)
+end
+
+-- Sets the columns of a page from entries.
+function fill.set_columns(page, entries)
   page.ids, page.records, page.states = { nil }, { nil }, {}
-  for n = 1, #(entries or "") do
+  for n = 1, #entries do
     local e = entries[n]
     page.ids[n], page.records[n] = e.lid, e.rec
     page.states[n] = e.st and message_state.format(e.st) or nil
@@ -121,10 +137,11 @@ function fill.states(q, ids)
   return chunked.read(q.states, ids)
 end
 
--- Takes rows until the claim is full, and drops the others from the columns. Expired messages go to page.expired.
+-- Takes rows until the claim is full, and drops the others from the columns: a row that is taken moves to the first free place.
+-- Expired messages go to page.expired.
 function fill.choose(q, c, page, max_bytes)
   local ids, records, sizes, free = page.ids, page.records, page.sizes, record.free
-  local taken, count = 0, #ids
+  local taken, count = 0, #ids -- taken: the last place that is filled
   page.full = page.dry or c.count + count >= c.wanted
   for n = 1, count do
     local text, e = records and records[n], nil
@@ -135,8 +152,8 @@ function fill.choose(q, c, page, max_bytes)
     if e and seek.expired(e) then
       page.expired[#page.expired + 1] = e
       page.full, page.first = page.dry, false
-    elseif not (text or sizes) then
-      page.first = false -- a message without a record is left to the doctor
+    elseif not text and not sizes then
+      page.first = false -- a message without a record is passed over, and left to the doctor
     else
       local size = sizes and sizes[n] or e and position.size(q, e) or #text
       if max_bytes and c.count + taken > 0 and c.bytes + page.bytes + size > max_bytes then
@@ -167,7 +184,7 @@ function fill.apply(q, c, page)
   if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
   local ids = page.ids
   if ids[1] then
-    local texts, paged = {}, claim_pages.fits(q, c)
+    local texts, paged = {}, claim_pages.uses_pages(q, c)
     local packed = fill.withdraw(q, c, page, texts) and paged
     if not packed then store.lock_without_lease(q, ids, fill.states_of(c, page, texts), claim.score(c.number)) end
     if paged then claim_pages.add(q, c, ids, page.bytes, packed) end
@@ -177,7 +194,7 @@ function fill.apply(q, c, page)
 end
 
 -- Makes the rows unavailable. Fills `texts`, by row, with the new states of messages that were locked before or ask for
--- something. Returns true if no message of the page needs a state.
+-- something. Returns true if no message of the page needs a state, so that the page may be packed.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim

@@ -1,3 +1,4 @@
+--- require "claims/sink"
 --- require "core/context"
 --- require "core/enqueue"
 --- require "core/queue"
@@ -26,12 +27,12 @@ local publish = { page = 256, run = 1000 }
 -- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name.
 function publish.parts(count, resumed)
   -- For features/other_queues, which would take the keys of the sink behind them for queues.
-  context.first_place, context.places = 2, {}
+  context.first_place, context.places = queue.message_keys, {}
   local found, by_name = {}, {}
   for n = 1, count do
-    local name = string.match(KEYS[2 + n * 8 - 7], ":q:([^:]+):q$")
+    local name = queue.name_of_key(queue.nth_key(n))
     context.places[name] = n
-    local q = queue.open(n, 2)
+    local q = queue.open(n)
     if q then
       local part = { q = q, messages = 0, bytes = 0, begun = false, last_list = false, last_size = 0, keys = {},
         resumed = resumed }
@@ -42,6 +43,27 @@ function publish.parts(count, resumed)
 end
 
 -- Decide ----------------------------------------------------------------------------------------------------------------
+
+-- Returns the stages of a manifest as a list, and counts each in the part of its queue. If one cannot be published: nil, a
+-- status, and the word that goes with LOCK_LOST. `by_name`: of publish.parts.
+function publish.stages(s, manifest, by_name, is_resumed)
+  local stages = {}
+  for name in sink.stage_names(manifest) do
+    local stage, list = sink.stage(s, name), sink.list_key(s, #stages + 1)
+    local left = redis.call("LLEN", list)
+    if not stage then return nil, status.LOCK_LOST, is_resumed and "expired" or "stage" end
+    if not is_resumed and left ~= stage.elements then return nil, status.LOCK_LOST, "stage" end
+    local part = by_name[stage.queue]
+    if not part then return nil, status.QUEUE_NOT_AVAILABLE end
+    if part.q.options.topic then return nil, status.TRANSACTION_USAGE end
+    stage.list, stage.part = list, part
+    stages[#stages + 1] = stage
+    part.messages, part.bytes = part.messages + stage.messages, part.bytes + stage.bytes
+    part.begun = part.begun or left < stage.elements
+    if left > 0 then part.last_list, part.last_size = list, left end
+  end
+  return stages
+end
 
 -- Returns the status with which the queues refuse a batch of which nothing is published yet, or nil. In the order of send.lua.
 function publish.refuses(parts)

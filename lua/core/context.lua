@@ -1,6 +1,6 @@
 --- require "core/cache"
 --- require lazy "core/replay"
---- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/rewrite, admin/scheduled and others
+--- used by admin/audit, admin/bulk_actions, admin/bulk_progress, admin/create, admin/operator, admin/redrive and others
 -- The context of a call. Each script begins with context.open, which reads the manager, the clock and the operation token.
 -- It ends with context.close, which writes what has changed in meta and keeps the reply under the token.
 --

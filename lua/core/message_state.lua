@@ -143,6 +143,12 @@ function message_state.plain_lock(text, fence)
   return granted == fence and size
 end
 
+-- Returns the size in bytes, as text, of a message of a claim whose end needs no look at its record; nil if `text` is any other
+-- state.
+function message_state.plain_claim_size(text)
+  return string.match(text, "^%d+ %d+ %d+ %d+ (%d+) CN ")
+end
+
 -- Returns with what the text of a message ends that is locked in this way, and whose end needs no look at its record.
 -- `letter`: the first one of the kind.
 function message_state.plain_end(letter, owner, fence)

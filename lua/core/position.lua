@@ -7,7 +7,7 @@
 --- require lazy "features/features"
 --- require lazy "features/trace"
 --- require lazy "matching/index"
---- used by admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep, bulk, claim_release and others
+--- used by admin/bulk_actions, admin/bulk_progress, admin/operator, admin/redrive, admin/rewrite and others
 -- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
 -- identifiers, for the features that a message asks for, and for the counters. core/store writes it.
 --

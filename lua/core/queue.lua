@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by admin/audit, admin/create, admin/operator, admin/redrive, admin/sweep, bulk, cancel, claim and others
+--- used by admin/audit, admin/bulk_actions, admin/create, admin/operator, admin/redrive, admin/sweep, bulk and others
 -- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open and queue.read make the
 -- table from the queue's header; queue.save has the header written when the script ends.
 --
@@ -53,17 +53,22 @@
 --          in which only the order of digits is certain
 -- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claim)
 -- bucket   length of a bucket of the statistics, in ms
+-- parts    number of keys of a queue
+-- message_keys, admin_keys   how many keys of the manager stand in KEYS before those of the queues, by the head of the script:
+--          "KEYS message" (meta, txs) or "KEYS admin" (meta, txs, queues, handles, idle)
 -- log      encoded name of the log of actions (admin/operator)
 local queue = {
   letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
     f = "topic", r = "retry", l = "trail", s = "system" },
   never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions",
+  parts = 8, message_keys = 2, admin_keys = 5,
 }
 
--- Returns the table of the n-th queue of KEYS; nil if it does not exist. `first`: how many keys of the manager come before
--- it. `text`: its header, if that was read already. The locks in its header are expanded, so that each lock has its state.
-function queue.open(n, first, text)
-  local q = queue.read(n, first, text)
+-- Returns the table of the n-th queue of KEYS; nil if it does not exist. `manager_keys`: how many keys of the manager come
+-- before the queues, queue.message_keys if nil. `text`: its header, if that was read already. The locks in its header are
+-- expanded, so that each lock has its state.
+function queue.open(n, manager_keys, text)
+  local q = queue.read(n, manager_keys, text)
   if q and q.locks ~= "" then
     locks.load()
     locks.expand(q)
@@ -72,8 +77,8 @@ function queue.open(n, first, text)
 end
 
 -- Returns the same for a script that reads no states of locked messages: the locks stay in the header.
-function queue.read(n, first, text)
-  local at = first + (n - 1) * 8
+function queue.read(n, manager_keys, text)
+  local at = (manager_keys or queue.message_keys) + (n - 1) * queue.parts
   local key = KEYS[at + 1]
   local q = key and cache.tables[key]
   if q and q.call == context.call then return q end  -- of two tables, one would write what the other does not know
@@ -249,9 +254,29 @@ function queue.parse_options(flags)
   return options
 end
 
--- Returns the encoded name of the queue, which is in its key. The key begins as that of the manager, "mq:{<manager>}:meta".
+-- Returns how many queues KEYS brings, if no other keys follow theirs. `manager_keys` as of queue.open.
+function queue.count_keys(manager_keys)
+  return (#KEYS - (manager_keys or queue.message_keys)) / queue.parts
+end
+
+-- Returns the first key of the n-th queue of KEYS, which exists or not; nil if KEYS brings fewer. `manager_keys` as of queue.open.
+function queue.nth_key(n, manager_keys)
+  return KEYS[(manager_keys or queue.message_keys) + (n - 1) * queue.parts + 1]
+end
+
+-- Returns the number of the queue whose first key stands at this place of KEYS. `manager_keys` as of queue.open.
+function queue.number(place, manager_keys)
+  return (place - 1 - (manager_keys or queue.message_keys)) / queue.parts + 1
+end
+
+-- Returns the encoded name of the queue with this first key, "mq:{<manager>}:q:<name>:q". KEYS[1] is "mq:{<manager>}:meta".
+function queue.name_of_key(key)
+  return string.sub(key, #KEYS[1] - 1, -3)
+end
+
+-- Returns the encoded name of the queue.
 function queue.name(q)
-  return string.sub(q.key, #KEYS[1] - 1, -3)
+  return queue.name_of_key(q.key)
 end
 
 -- Is it the subqueue of this name of some queue?
@@ -275,9 +300,9 @@ function queue.set_quota(q, messages, bytes)
 end
 
 -- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.
-function queue.open_parent(q, first)
-  local second = KEYS[first + 9]
+function queue.open_parent(q, manager_keys)
+  local second = queue.nth_key(2, manager_keys)
   if not second then return end
   local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
-  if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, first)) end
+  if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, manager_keys)) end
 end

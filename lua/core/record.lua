@@ -1,4 +1,4 @@
---- used by admin/audit, admin/redrive, admin/rewrite, admin/schedules, admin/sweep, bulk, claims/fill and others
+--- used by admin/audit, admin/bulk_actions, admin/redrive, admin/rewrite, admin/schedules, admin/sweep and others
 -- The record of a message: its stored text, field <id> of a queue's hash `records`. mqredis/codec writes and reads the same.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body

@@ -3,15 +3,25 @@
 --- require "core/record"
 --- require lazy "matching/index"
 --- require lazy "matching/index_build"
+--- require lazy "matching/search"
 --- used by bulk, claims/fill, lookup, move, peek, receive
 -- Finds the next messages of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
--- the message with that id need not exist any more: so a cursor whose message was removed still has a next one. Nothing here
--- writes. Messages are returned as columns where many may be found, else as entries (core/position).
+-- the message with that id need not exist any more: so a cursor whose message was removed still has a next one. Only
+-- seek.matching may write: the index, and marks. Messages are returned as columns where many may be found, else as entries
+-- (core/position).
 --
 -- most   bytes of a reply, about
 -- page   how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
 -- back_most  how many messages are looked at from the end of the queue
-local seek = { most = 1048576, page = 128, pages = 8, back_most = 256 }
+-- cursors    the letter that begins the text of a cursor (receive.lua); mqredis/commands/read.py has the same
+local seek = { most = 1048576, page = 128, pages = 8, back_most = 256,
+  cursors = { unread = "U", read = "R", after = "A" } }
+
+-- Returns the entry with this id, if it is available and has not expired; else nil.
+function seek.current(q, lid)
+  local e = redis.call("ZSCORE", q.available, lid) and position.read(q, { lid })[1]
+  return e and not seek.expired(e) and e or nil
+end
 
 -- Returns the first available messages behind `after` ("" from the front), `count` at most, as columns: ids, records, states.
 -- Expired ones are passed over; core/timers removes them. If more of them are in front than the pages hold, nothing is found.
@@ -77,6 +87,19 @@ function seek.limit_entries(q, entries)
       break
     end
   end
+end
+
+-- Does a filter name the next member of a group (field G of matching/filter)?
+function seek.names_next_member(text)
+  return string.find(text, "\3G", 1, true) ~= nil
+end
+
+-- Returns the first entries that match a filter: arguments and results are those of search.look.
+function seek.matching(q, text, from, count, hint, taking, seen)
+  local entries = seek.direct(q, text, from, count, hint)
+  if entries then return entries end
+  search.load()
+  return search.look(q, text, from, count, hint, taking, seen)
 end
 
 -- Returns the entries that match a filter (`text`) if the index alone can tell; nil if matching/search has to. `hint`: the id of

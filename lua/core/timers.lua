@@ -4,7 +4,7 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
---- used by admin/audit, admin/scheduled, admin/sweep, bulk, claim, claim_backlog, claim_commit, claim_match and others
+--- used by admin/audit, admin/bulk_progress, admin/scheduled, admin/sweep, bulk, claim, claim_backlog and others
 -- Serves the timers of a queue: leases that are over, and what q.timers holds. No process watches them: the next call on the
 -- queue serves what is due before its own work, and clients call QueueManager.maintain for queues without calls.
 --

@@ -7,7 +7,7 @@
 --- require lazy "features/trash"
 --- require "core/store"
 --- require "core/message_state"
---- used by bulk, features/retry, features/trash, move, transactions/commit
+--- used by admin/bulk_actions, features/retry, features/trash, move, transactions/commit
 -- Moves messages to another queue of the same family (3.1.7.1.16): a queue, its subqueues, and what is in ;trash.
 local transfer = {}
 

@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- used by admin/operator, admin/redrive, admin/schedules, bulk, features/copy, features/retry_policy and others
+--- used by admin/bulk_actions, admin/operator, admin/redrive, admin/schedules, features/copy and others
 -- Finds queues beside the one that a script works on: journals, dead letters, administration queues, subscribers. A script may
 -- touch only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.
@@ -23,10 +23,10 @@ end
 -- With `make` the client is also asked for a queue that does not exist, and creates it.
 function other_queues.find(name, make)
   if not context.places then
-    context.first_place = string.sub(KEYS[3] or "", -7) == ":queues" and 5 or 2
+    context.first_place = string.sub(KEYS[3] or "", -7) == ":queues" and queue.admin_keys or queue.message_keys
     context.places = {}
-    for n = 1, (#KEYS - context.first_place) / 8 do
-      local own = string.match(KEYS[context.first_place + n * 8 - 7], ":q:([^:]+):q$")
+    for n = 1, queue.count_keys(context.first_place) do
+      local own = queue.name_of_key(queue.nth_key(n, context.first_place))
       context.places[own] = context.places[own] or n
     end
   end

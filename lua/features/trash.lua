@@ -5,7 +5,7 @@
 --- require lazy "core/transfer"
 --- require lazy "features/other_queues"
 --- require lazy "features/retry"
---- used by bulk, core/transfer, features/features
+--- used by admin/bulk_actions, core/transfer, features/features
 -- Messages that an operator has moved to the subqueue ;trash, from where they can be restored for a time. Such a
 -- message has the timer `trash` in q.timers; when it is due the message leaves as a purged one does.
 --

@@ -4,28 +4,37 @@
 -- Browse marks (IBM MQ: MQGMO_MARK_BROWSE_HANDLE and _CO_OP): which messages a browser has seen. The marks are the last
 -- members of q.index, all with score 0, and only this module writes and reads them:
 --
---   "y"<browser> NUL <lookup id>      seen by this browser, "<session>-<number>"
---   "z"<lookup id> NUL <until>        seen by a co-operating browser, until this moment (ms, 13 digits) or "-" for ever
+--   "y"<browser> NUL <lookup id>      own mark: seen by this browser, "<session>-<number>"
+--   "z"<lookup id> NUL <until>        shared mark: seen by a co-operating browser, until this moment (ms, 13 digits), or "-" for
+--                                     ever
 --   examples: y12-3 NUL 040000000000002a          z040000000000002a NUL 1764000060000
-local mark = {}
+--
+-- own, shared: the letters. dead_page: marks of a session that is gone that one call removes.
+local mark = { own = "y", shared = "z", dead_page = 256 }
 
--- Returns the member of a browser's mark.
+-- Returns the member of a browser's own mark.
 function mark.member(browser, lid)
-  return "y" .. browser .. "\0" .. lid
+  return mark.own .. browser .. "\0" .. lid
 end
 
--- Returns the member of the co-operative mark on a message, and until when it counts; nil if there is none.
-function mark.coop(q, lid)
-  local found = redis.call("ZRANGEBYLEX", q.index, "[z" .. lid .. "\0", "(z" .. lid .. "\1", "LIMIT", 0, 1)[1]
-  return found, found and string.sub(found, 19)
+-- Returns the text with which the member of the shared mark on a message begins.
+function mark.shared_stem(lid)
+  return mark.shared .. lid .. "\0"
+end
+
+-- Returns the member of the shared mark on a message, and until when it counts; nil if there is none.
+function mark.find_shared(q, lid)
+  local stem = mark.shared_stem(lid)
+  local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
+  return found, found and string.sub(found, #stem + 1)
 end
 
 -- Is the message marked for this reader: by its own browser, or, if the filter asks for these (mark_ms), by another one?
 function mark.seen(q, f, lid)
   if redis.call("ZSCORE", q.index, mark.member(f.browser, lid)) then return true end
   if not f.mark_ms then return false end
-  local _, over = mark.coop(q, lid)
-  return over ~= nil and (over == "-" or tonumber(over) > context.now)
+  local _, ends = mark.find_shared(q, lid)
+  return ends ~= nil and (ends == "-" or tonumber(ends) > context.now)
 end
 
 -- Sets and removes the marks on a message, as the filter asks for it.
@@ -34,12 +43,12 @@ function mark.apply(q, f, lid)
   if f.mark then redis.call("ZADD", q.index, 0, own) end
   if f.unmark then redis.call("ZREM", q.index, own) end
   if f.mark_cooperative or f.unmark_cooperative then
-    local old = mark.coop(q, lid)
+    local old = mark.find_shared(q, lid)
     if old then redis.call("ZREM", q.index, old) end
   end
   if f.mark_cooperative then
-    local over = f.mark_ms == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.mark_ms))
-    redis.call("ZADD", q.index, 0, "z" .. lid .. "\0" .. over)
+    local ends = f.mark_ms == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.mark_ms))
+    redis.call("ZADD", q.index, 0, mark.shared_stem(lid) .. ends)
   end
   context.mark_changed()
 end
@@ -56,16 +65,23 @@ end
 -- messages were marked in this call.
 function mark.sweep(q, count)
   mark.sweep_messages(q, 8 * count)
-  local from = "[y"
-  for _ = 1, 4 do
-    local first = redis.call("ZRANGEBYLEX", q.index, from, "(z", "LIMIT", 0, 1)[1]
-    local session = first and string.match(first, "^y(%d+)%-")
+  mark.sweep_sessions(q, 4)
+end
+
+-- Looks at the first `some` sessions that have own marks, and removes a page of the marks of each that is gone.
+function mark.sweep_sessions(q, some)
+  local from = "[" .. mark.own
+  for _ = 1, some do
+    local first = redis.call("ZRANGEBYLEX", q.index, from, "(" .. mark.shared, "LIMIT", 0, 1)[1]
+    local session = first and string.match(first, "^.(%d+)%-")
     if not session then return end
-    from = "[y" .. session .. "."
+    local stem = mark.own .. session .. "-"
+    local after = "(" .. stem .. "\255" -- behind all marks of the session
     if redis.call("HEXISTS", KEYS[1], session) == 0 then
-      local dead = redis.call("ZRANGEBYLEX", q.index, "[y" .. session .. "-", "(" .. from, "LIMIT", 0, 256)
+      local dead = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, after, "LIMIT", 0, mark.dead_page)
       redis.call("ZREM", q.index, unpack(dead))
     end
+    from = after
   end
 end
 
@@ -80,15 +96,15 @@ end
 -- messages that stay keep their marks in front of all others. A call adds one mark for eight that it looks at, so about an
 -- eighth of all marks are of messages that are gone.
 function mark.sweep_messages(q, some)
-  local first = redis.call("ZLEXCOUNT", q.index, "-", "(y")
+  local first = redis.call("ZLEXCOUNT", q.index, "-", "(" .. mark.own)
   local count = redis.call("ZCARD", q.index) - first
   -- All marks, if there are no more than that. Else a row may begin in front of the first mark and end behind the last one,
   -- so that these are looked at as often as any other.
   local from = count <= some and first or first - some + 1 + math.floor(mark.random() * (count + some - 1))
   local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
-    local own = string.sub(marks[n], 1, 1) == "y"
-    local lid = own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
+    local is_own = string.sub(marks[n], 1, 1) == mark.own
+    local lid = is_own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
     if redis.call("HEXISTS", q.records, lid) == 0 then dead[#dead + 1] = marks[n] end
   end
   chunked.run("ZREM", q.index, dead)

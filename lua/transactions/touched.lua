@@ -8,13 +8,13 @@ local touched = {}
 -- `second`: the headers of the first two queues, nil if they were not read yet.
 function touched.queues(first, second)
   local found, gone, subqueues = {}, {}, false
-  for n = 1, (#KEYS - 2) / 8 do
-    local q, key = queue.open(n, 2, n == 1 and first or n == 2 and second or nil), KEYS[n * 8 - 5]
+  for n = 1, queue.count_keys() do
+    local q, key = queue.open(n, nil, n == 1 and first or n == 2 and second or nil), queue.nth_key(n)
     if q then
       found[queue.name(q)] = q
       subqueues = subqueues or string.find(key, "%3B", 1, true)
     else
-      gone[string.match(key, ":q:([^:]+):q$")] = true
+      gone[queue.name_of_key(key)] = true
     end
   end
   if subqueues then

@@ -10,40 +10,53 @@
 -- Readers that wait for particular messages: those with a filter. They are asked before readers that take any message (IBM
 -- MQ: MQGMO_WAIT), and only about messages that may match.
 --
--- Most filters name an identifier, under which an arriving message finds the reader: "w" <key> <id> NUL <member of q.waiters>
--- in q.index, where key and id are those of filter.key. All other readers with a filter are asked about each message.
+-- An indexed reader has a filter that names an identifier, as most do. An arriving message finds it by a member of q.index:
 --
--- In q.waiters the scores of readers with a filter are below 0: ticket + `indexed` if an identifier finds them, ticket +
--- 2 * `indexed` if none does. indexed: -2^50.
--- most: how many readers that no identifier finds are asked about a message; same: readers that one identifier finds.
--- members: messages of a group that one arrival may ask about.
-local match_waiters = { indexed = -1125899906842624, most = 256, same = 64, members = 64 }
+--   "w" <filter.key> NUL <member of q.waiters>     example: wcsabc NUL 12.3 D k0 - <filter>     waits for correlation id "abc"
+--
+-- The other readers with a filter, unindexed ones, are asked about each message. In q.waiters the scores of both are below 0,
+-- where readers without a filter have their tickets: ticket + `indexed` and ticket + `unindexed`.
+--
+-- indexed, unindexed   -2^50 and -2^51
+-- most_unindexed       unindexed readers that are asked about a message
+-- most_indexed         readers of one identifier that are asked about a message
+-- most_members         messages of a group that one arrival may ask about
+local match_waiters = { indexed = -1125899906842624, unindexed = -2251799813685248,
+  most_unindexed = 256, most_indexed = 64, most_members = 64 }
 
 -- Registration ----------------------------------------------------------------------------------------------------------
 
--- Registers a reader. Returns false if it was registered already.
+-- Returns the text with which the members of q.index begin that name the readers waiting for a key (filter.key).
+function match_waiters.index_stem(key)
+  return "w" .. key .. "\0"
+end
+
+-- Registers a reader with this ticket number. Returns false if it was registered already.
 function match_waiters.enlist(q, member, number, filter_text)
   filter.load()
-  local key = filter.key(filter_text)
-  if key then redis.call("ZADD", q.index, 0, "w" .. key .. "\0" .. member) end
-  return redis.call("ZADD", q.waiters, "NX", match_waiters.indexed * (key and 1 or 2) + tonumber(number), member) == 1
+  local key, score = filter.key(filter_text), match_waiters.unindexed
+  if key then
+    redis.call("ZADD", q.index, 0, match_waiters.index_stem(key) .. member)
+    score = match_waiters.indexed
+  end
+  return redis.call("ZADD", q.waiters, "NX", score + number, member) == 1
 end
 
 -- Removes a reader. Returns 0 if it was not registered, else 1.
 function match_waiters.remove(q, member, filter_text)
   filter.load()
   local key = filter.key(filter_text)
-  if key then redis.call("ZREM", q.index, "w" .. key .. "\0" .. member) end
+  if key then redis.call("ZREM", q.index, match_waiters.index_stem(key) .. member) end
   local gone = redis.call("ZREM", q.waiters, member)
-  if gone == 1 and not key and not match_waiters.unindexed(q, 1)[1] then
+  if gone == 1 and not key and not match_waiters.unindexed_readers(q, 1)[1] then
     arrivals.load()
     arrivals.forget(q)
   end
   return gone
 end
 
--- Returns up to `count` readers that no identifier finds.
-function match_waiters.unindexed(q, count)
+-- Returns up to `count` unindexed readers, as members of q.waiters.
+function match_waiters.unindexed_readers(q, count)
   return redis.call("ZRANGEBYSCORE", q.waiters, "-inf", string.format("(%d", match_waiters.indexed), "LIMIT", 0, count)
 end
 
@@ -58,35 +71,36 @@ function match_waiters.offer(q, ids, only, behind)
   group.load()
   -- What a search of this script knew of groups may have been taken since.
   context.groups = {}
-  local others = match_waiters.unindexed(q, match_waiters.most)
-  if #others > 0 and not behind then
+  local unindexed = match_waiters.unindexed_readers(q, match_waiters.most_unindexed)
+  if #unindexed > 0 and not behind then
     arrivals.load()
     arrivals.note(q, ids)
   end
-  -- parsed: filters by member; served: the members that were notified.
-  local rest, parsed, served = {}, {}, {}
+  -- left: ids that no reader took; filters: parsed, by member; notified: set of members.
+  local left, filters, notified = { nil }, {}, {}
   for n = 1, #ids do
     local rec = redis.call("HGET", q.records, ids[n])
-    local members = rec and match_waiters.candidates(q, ids[n], rec, others, behind) or {}
-    if not match_waiters.offer_one(q, ids[n], rec, members, only, parsed, served) then rest[#rest + 1] = ids[n] end
+    local members = rec and match_waiters.candidates(q, ids[n], rec, unindexed, behind) or {}
+    if not match_waiters.offer_one(q, ids[n], rec, members, only, filters, notified) then left[#left + 1] = ids[n] end
   end
-  return rest
+  return left
 end
 
--- Returns the readers that a message may be for: by its identifiers, then `others`. With `behind`, those behind this one.
-function match_waiters.candidates(q, lid, rec, others, behind)
+-- Returns the readers that a message may be for: those that wait for one of its identifiers, then the unindexed ones. With
+-- `behind`, those of them behind this one.
+function match_waiters.candidates(q, lid, rec, unindexed, behind)
   local fields, found = index.fields(rec), {}
   local keys = { "i" .. lid, "m" .. (fields.message_id or "smq-" .. lid),
     fields.correlation_id and "c" .. fields.correlation_id, fields.group_id and "g" .. fields.group_id }
   for n = 1, 4 do
     if keys[n] then
-      local stem = "w" .. keys[n] .. "\0"
-      local members = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(w" .. keys[n] .. "\1", "LIMIT", 0,
-        match_waiters.same)
+      local stem = match_waiters.index_stem(keys[n])
+      local members = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0,
+        match_waiters.most_indexed)
       for k = 1, #members do found[#found + 1] = string.sub(members[k], #stem + 1) end
     end
   end
-  for n = 1, #others do found[#found + 1] = others[n] end
+  for n = 1, #unindexed do found[#found + 1] = unindexed[n] end
   return behind and match_waiters.after(found, behind) or found
 end
 
@@ -100,32 +114,39 @@ function match_waiters.after(list, element)
   return rest
 end
 
--- Offers a message to these readers, until one takes it. Returns whether one does.
-function match_waiters.offer_one(q, lid, rec, members, only, parsed, served)
+-- Offers a message to these readers, until one takes it. Returns whether one does. `filters`, `notified`: what
+-- match_waiters.offer keeps from message to message.
+function match_waiters.offer_one(q, lid, rec, members, only, filters, notified)
   for n = 1, #members do
     local member = members[n]
-    local slot, kind, mode = waiter_text.parse(member)
-    if not served[member] and (not only or kind == only) then
-      local text, peeks = waiter_text.filter(member), kind == waiter_text.peeks
-      local f = parsed[member] or filter.parse(text)
-      parsed[member] = f
-      local suits = match_waiters.suits(q, f, lid, rec)
+    local _, kind = waiter_text.parse(member)
+    if not notified[member] and (not only or kind == only) then
+      filters[member] = filters[member] or filter.parse(waiter_text.filter(member))
+      local suits = match_waiters.suits(q, filters[member], lid, rec)
       if suits then
-        if suits == "this" and peeks and not match_waiters.asks_more(f) then
-          notify.hand_copy(q, slot, lid)
-        elseif suits == "this" then
-          waiter_text.hand_message(slot, lid)
-        else
-          waiter_text.hand_part(slot, lid)
-        end
-        local taken = notify.one(slot, mode) and not peeks and suits ~= "error"
-        served[member] = true
-        match_waiters.remove(q, member, text)
-        if taken then return true end
+        notified[member] = true
+        if match_waiters.serve(q, member, filters[member], lid, suits) then return true end
       end
     end
   end
   return false
+end
+
+-- Tells a reader of a message, notifies it and ends its registration. `suits`: as match_waiters.suits returns it. Returns whether
+-- the reader takes the message: not a peek, not one whose wait ends with an error, not one that is not connected any more.
+function match_waiters.serve(q, member, f, lid, suits)
+  local slot, kind, mode = waiter_text.parse(member)
+  local peeks = kind == waiter_text.peeks
+  if suits == "this" and peeks and not match_waiters.asks_more(f) then
+    notify.hand_copy(q, slot, lid)
+  elseif suits == "this" then
+    waiter_text.hand_message(slot, lid)
+  else
+    waiter_text.hand_part(slot, lid)
+  end
+  local is_connected = notify.one(slot, mode)
+  match_waiters.remove(q, member, waiter_text.filter(member))
+  return is_connected and not peeks and suits ~= "error"
 end
 
 -- What suits a reader ---------------------------------------------------------------------------------------------------
@@ -145,16 +166,17 @@ function match_waiters.suits_as_next(q, f, lid, rec)
   local fields = index.fields(rec)
   if fields.group_id ~= f.next_group or fields.sequence ~= f.next_sequence then return end
   f.programs = {}
-  local next, found = lid, "this"
+  local next_id, suits = lid, "this"
   if f.complete_message then
     -- Any of its segments may be the one that makes it whole.
     if not group.logical_message(q, fields.group_id, fields.sequence) then return end
-    next, found = group.at(q, fields.group_id, fields.sequence, f.next_offset), "part"
+    next_id, suits = group.at(q, fields.group_id, fields.sequence, f.next_offset), "part"
   elseif fields.offset ~= f.next_offset then
     return
   end
-  rec = next and redis.call("HGET", q.records, next)
-  return rec and (filter.test(f, next, rec) and found or "error") or nil
+  rec = next_id and redis.call("HGET", q.records, next_id)
+  if not rec then return end
+  return filter.test(f, next_id, rec) and suits or "error"
 end
 
 -- Does a peek with this filter change marks, or return more than the message that arrived? Then a copy is not enough.
@@ -166,24 +188,26 @@ end
 -- Of a large group that is not known, and true: a reader that is notified in vain passes the notification on (waiters.wait).
 function match_waiters.completes(q, f, rec)
   local fields = index.fields(rec)
-  local whole, from_start = f.all_messages or f.whole_group, f.logical_order or f.whole_group
   if f.group_id and f.group_id ~= fields.group_id then return false end
-  local complete
-  if whole then
-    complete = group.whole(q, fields.group_id)
+  -- Does the filter want the group to be complete, or the message of segments alone? Does it read the group from its start?
+  local wants_group, from_start = f.all_messages or f.whole_group, f.logical_order or f.whole_group
+  local is_complete
+  if wants_group then
+    is_complete = group.whole(q, fields.group_id)
   else
-    complete = group.logical_message(q, fields.group_id, fields.sequence)
+    is_complete = group.logical_message(q, fields.group_id, fields.sequence)
   end
-  if not complete then return false end
+  if not is_complete then return false end
+  -- The members that the reader might get now.
   local ids
-  if whole and not from_start then
-    ids = index.range(q, index.letters.group_id, fields.group_id, f.after or "", match_waiters.members + 1)
-  elseif whole or not from_start or fields.sequence == 1 then
+  if wants_group and not from_start then
+    ids = index.range(q, index.letters.group_id, fields.group_id, f.after or "", match_waiters.most_members + 1)
+  elseif wants_group or not from_start or fields.sequence == 1 then
     ids = group.members(q, fields.group_id, from_start and 1 or fields.sequence,
       (from_start or f.complete_message) and 0 or nil)
   end
   if not ids or #ids == 0 then return false end
-  if #ids > match_waiters.members then return true end
+  if #ids > match_waiters.most_members then return true end
   local recs = redis.call("HMGET", q.records, unpack(ids))
   for n = 1, #ids do
     if recs[n] and (not f.after or ids[n] > f.after) and search.admits(q, f, ids[n], recs[n]) then return true end

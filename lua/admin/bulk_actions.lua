@@ -1,0 +1,128 @@
+--- require "core/context"
+--- require "core/position"
+--- require "core/queue"
+--- require "core/record"
+--- require lazy "admin/redrive"
+--- require lazy "admin/rewrite"
+--- require lazy "core/transfer"
+--- require lazy "features/other_queues"
+--- require lazy "features/trash"
+--- used by bulk
+-- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed. `value`: ARGV[6] of bulk.lua; of the
+-- action due: the new time, in ms of broker time.
+--
+-- An action is two functions of (q, entries, value, plan):
+--
+--   plan   runs before anything is written, with plan nil. Returns what apply takes as `plan`, and a status if the action is
+--          refused. context.missing may name queues then
+--   apply  carries it out. Returns how many messages it has changed, all of them if it returns nothing
+--
+-- and perhaps is_done(e, value): is the message as the action would make it? Then bulk.lua leaves it out.
+local bulk_actions = {}
+
+-- count -----------------------------------------------------------------------------------------------------------------
+
+function bulk_actions.nothing() end
+
+-- delete ----------------------------------------------------------------------------------------------------------------
+
+function bulk_actions.plan_delete(q, entries)
+  position.may_leave(q, entries, "queue_purged")
+end
+
+function bulk_actions.delete(q, entries)
+  position.delete(q, entries, "queue_purged")
+end
+
+-- trash, move, restore --------------------------------------------------------------------------------------------------
+
+-- Returns the queue with this encoded name, which belongs to the family of q. `make`: create it if it does not exist.
+function bulk_actions.plan_target(q, name, make)
+  other_queues.load()
+  local home = q.parent or q
+  local target = other_queues.find(name, make)
+  if not target and not context.missing then return nil, status.QUEUE_NOT_AVAILABLE end
+  if target and target ~= home then queue.set_parent(target, home) end
+  return target
+end
+
+function bulk_actions.plan_trash(q)
+  return bulk_actions.plan_target(q, queue.name(q.parent or q) .. "%3Btrash", true)
+end
+
+function bulk_actions.plan_move(q, _, value)
+  return bulk_actions.plan_target(q, value, false)
+end
+
+-- `value`: for how many ms they can be restored.
+function bulk_actions.trash(q, entries, value, target)
+  trash.load()
+  bulk_actions.transfer(q, entries, target, trash.value(q, value))
+end
+
+function bulk_actions.move(q, entries, _, target)
+  bulk_actions.transfer(q, entries, target, nil)
+end
+
+function bulk_actions.transfer(q, entries, target, trash_value)
+  if target == q or #entries == 0 then return end
+  transfer.load()
+  transfer.move(q, target, entries, trash_value)
+end
+
+function bulk_actions.plan_restore(q, entries)
+  trash.load()
+  return trash.plan(q.parent or q, entries)
+end
+
+function bulk_actions.restore(q, _, _, groups)
+  trash.restore(q, groups)
+end
+
+-- redrive ---------------------------------------------------------------------------------------------------------------
+
+function bulk_actions.plan_redrive(q, entries, value)
+  redrive.load()
+  return redrive.plan(q, entries, value)
+end
+
+-- One for which its queue has no room stays.
+function bulk_actions.redrive(q, entries, _, targets)
+  return redrive.apply(q, entries, targets)
+end
+
+-- due, priority ---------------------------------------------------------------------------------------------------------
+function bulk_actions.has_time(e, due)
+  if e.delayed_until then return e.delayed_until == due end
+  return due <= context.now
+end
+
+function bulk_actions.change_time(q, entries, due)
+  rewrite.load()
+  local recs, ids = { nil }, { nil }
+  for n = 1, #entries do recs[n], ids[n] = rewrite.due(entries[n], due), entries[n].lid end
+  if recs[1] then rewrite.apply(q, entries, recs, ids) end
+end
+
+function bulk_actions.has_priority(e, priority)
+  return record.priority(e.rec) == priority
+end
+
+function bulk_actions.change_priority(q, entries, priority)
+  rewrite.load()
+  local recs, ids = { nil }, { nil }
+  for n = 1, #entries do recs[n], ids[n] = rewrite.priority(entries[n], priority), rewrite.id(entries[n], priority) end
+  if recs[1] then rewrite.apply(q, entries, recs, ids) end
+end
+
+-- By name: plan, apply and is_done of each action. The table is made when the module is loaded, after its functions.
+bulk_actions.all = {
+  count = { bulk_actions.nothing, bulk_actions.nothing },
+  delete = { bulk_actions.plan_delete, bulk_actions.delete },
+  trash = { bulk_actions.plan_trash, bulk_actions.trash },
+  move = { bulk_actions.plan_move, bulk_actions.move },
+  restore = { bulk_actions.plan_restore, bulk_actions.restore },
+  redrive = { bulk_actions.plan_redrive, bulk_actions.redrive },
+  due = { bulk_actions.nothing, bulk_actions.change_time, bulk_actions.has_time },
+  priority = { bulk_actions.nothing, bulk_actions.change_priority, bulk_actions.has_priority },
+}
