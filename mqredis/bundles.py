@@ -1,5 +1,7 @@
 """Join the Lua of a script into one text.
 
+``mqredis.scripts`` calls it, when the wheel is built and in a checkout.
+
 A script is one file of ``lua/`` with the modules it names by ``--- require "core/x"`` put in front of it, each
 once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
 while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by

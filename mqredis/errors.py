@@ -1,5 +1,7 @@
 """The exception tree: one class per outcome a caller can act on.
 
+All of mqredis raises these; callers import them from ``mqredis``.
+
 Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that
 fits, so that code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``.
 The docstring of a class is its default message.

@@ -1,5 +1,7 @@
 """Every key of the store, and nothing else knows how they are spelled.
 
+Commands and operations name keys with it; the drivers and Spark ask it for single keys and channels.
+
 All keys of a queue manager share the hash tag ``{manager}``: one slot, so that a transaction or a quota may span
 its queues. Braces, glob characters and everything else outside ``[A-Za-z0-9._-]`` are encoded byte by byte as
 ``%XX``, so no name can reach another manager's keys and ``~mq:{manager}:*`` is an exact ACL pattern.

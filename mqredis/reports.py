@@ -1,4 +1,7 @@
-"""What the doctor reports: findings with a code, a severity, a place and what was done about them."""
+"""What the doctor reports: findings with a code, a severity, a place and what was done about them.
+
+The doctor (``operations.doctor``) makes these reports; ``QueueManager.doctor`` returns them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Find the Lua, have it joined into bundles, read its headers.
 
+The drivers and the deploy step (``drivers.deploy``) send what it returns to servers.
+
 The function libraries that servers from Redis 7 on are sent are joined when the wheel is built
 (``tools/build_hook.py``); a checkout joins them when they are first called, as does every installation the texts that
 older servers are sent. A line map leads an error in a bundle back to its file.

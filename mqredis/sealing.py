@@ -1,5 +1,7 @@
 """Sealed bodies: without the key, a stored body cannot be read, and a changed one is refused.
 
+``connect`` takes a sealer, and operations seal and open bodies with it (``operations.context``).
+
 ``connect(sealer=AesGcm({"2026-11": key}, current="2026-11"))`` seals every body that is sent and opens every one that
 is read. Any object with ``seal`` and ``open`` can be used instead. Only bodies are sealed: labels, properties and
 identifiers stay readable, since the broker searches them. ``about`` is associated data, the queue manager's name: a

@@ -1,4 +1,7 @@
-"""The settings of a client, each with an environment variable ``MQREDIS_<NAME>``. A quantity ends in its unit."""
+"""The settings of a client, each with an environment variable ``MQREDIS_<NAME>``. A quantity ends in its unit.
+
+``connect`` reads them; drivers, operations and workers use them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Status numbers of MS-MQDMPR and MQMQ 2.4, and our own in the band 0xA0010000.
 
+Commands compare the statuses in replies with these numbers, and errors carry one.
+
 Scripts write ``status.NAME``, and ``bundles`` puts the number in its place.
 """
 

@@ -1,4 +1,7 @@
-"""A browse cursor."""
+"""A browse cursor.
+
+``Queue.browser`` makes it.
+"""
 
 from __future__ import annotations
 

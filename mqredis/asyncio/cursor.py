@@ -1,4 +1,7 @@
-"""A cursor over a queue."""
+"""A cursor over a queue.
+
+``Queue.cursor`` makes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A group that is sent message by message."""
+"""A group that is sent message by message.
+
+``Queue.group`` makes it.
+"""
 
 from __future__ import annotations
 

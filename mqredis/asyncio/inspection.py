@@ -1,4 +1,7 @@
-"""Reads for operators: holders of messages, and contents of queues. None of these calls changes anything."""
+"""Reads for operators: holders of messages, and contents of queues. None of these calls changes anything.
+
+``QueueManager`` derives from it.
+"""
 
 from __future__ import annotations
 

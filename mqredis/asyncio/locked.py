@@ -1,4 +1,7 @@
-"""A locked message: the second phase of a two-phase read."""
+"""A locked message: the second phase of a two-phase read.
+
+Reads that lock return them: ``Queue.lock`` and its relatives, and cursors.
+"""
 
 from __future__ import annotations
 

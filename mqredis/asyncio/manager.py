@@ -1,4 +1,7 @@
-"""The client of a queue manager, from which all others come."""
+"""The client of a queue manager, from which all others come.
+
+``connect`` makes it.
+"""
 
 from __future__ import annotations
 

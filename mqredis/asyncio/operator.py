@@ -1,4 +1,7 @@
-"""Actions of operators on queues, messages, workers and schedules."""
+"""Actions of operators on queues, messages, workers and schedules.
+
+``QueueManager.operator`` makes it; the console acts through it.
+"""
 
 from __future__ import annotations
 

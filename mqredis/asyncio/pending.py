@@ -1,4 +1,7 @@
-"""An awaitable that is also an ``async with`` block: ``q = await qm.open(n)`` and ``async with qm.open(n) as q``."""
+"""An awaitable that is also an ``async with`` block: ``q = await qm.open(n)`` and ``async with qm.open(n) as q``.
+
+The methods that open or lock something return it (``opening``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``."""
+"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``.
+
+Applications call them.
+"""
 
 from __future__ import annotations
 

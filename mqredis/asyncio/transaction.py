@@ -1,4 +1,7 @@
-"""A transaction: sends, receives and moves over several queues, all or nothing."""
+"""A transaction: sends, receives and moves over several queues, all or nothing.
+
+``QueueManager.transaction`` makes it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Rules of Redis's access control lists (ACLs) for each role, with the fewest rights that the role needs.
 
+``mqredis acl`` prints them (``cli.admin``).
+
 Redis checks each command inside a script against the user who called the script, so a role has the commands that its
 scripts run. The unit of separation is the queue manager: a user who may send to one of its queues may also read and
 delete in all of them.

@@ -1,4 +1,7 @@
-"""``mqredis doctor | resolve | throttle | quota | maintain | stats | acl | broker``."""
+"""``mqredis doctor | resolve | throttle | quota | maintain | stats | acl | broker``.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

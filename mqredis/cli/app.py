@@ -1,4 +1,7 @@
-"""The parser of the command line, and how it ends."""
+"""The parser of the command line, and how it ends.
+
+``mqredis.cli.main`` is the entry point of the program ``mqredis``.
+"""
 
 from __future__ import annotations
 

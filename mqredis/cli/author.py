@@ -1,4 +1,7 @@
-"""The operator of a command, and the entries that commands write to the log of actions."""
+"""The operator of a command, and the entries that commands write to the log of actions.
+
+The modules of commands that change something use it.
+"""
 
 from __future__ import annotations
 

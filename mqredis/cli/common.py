@@ -1,4 +1,7 @@
-"""What the modules of the commands share: common options, the parser, and the connection."""
+"""What the modules of the commands share: common options, the parser, and the connection.
+
+All modules of commands use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``mqredis completion bash | zsh | fish``: a script for the shell, made from the parser itself."""
+"""``mqredis completion bash | zsh | fish``: a script for the shell, made from the parser itself.
+
+``cli.app`` adds the command.
+"""
 
 from __future__ import annotations
 

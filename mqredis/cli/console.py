@@ -1,4 +1,7 @@
-"""``mqredis console``: the web console."""
+"""``mqredis console``: the web console.
+
+``cli.app`` adds the command.
+"""
 
 from __future__ import annotations
 

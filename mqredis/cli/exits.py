@@ -1,4 +1,7 @@
-"""Exit codes of the command line."""
+"""Exit codes of the command line.
+
+``cli.app`` ends the program with them, and commands return them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Figures for people: numbers with separators, durations with their unit, several values in a row."""
+"""Figures for people: numbers with separators, durations with their unit, several values in a row.
+
+The commands that print tables use it.
+"""
 
 from __future__ import annotations
 

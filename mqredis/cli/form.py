@@ -1,5 +1,7 @@
 """Messages as JSON, and back: what ``--json``, ``export`` and ``import`` write and read.
 
+``messages``, ``transfer``, ``schedules`` and ``show`` use it.
+
 A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
 are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers.
 """

@@ -1,4 +1,7 @@
-"""``mqredis send | receive | peek | browse``."""
+"""``mqredis send | receive | peek | browse``.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``mqredis delete | cancel | restore | move | reschedule | run-now | priority | release | abort | actions``."""
+"""``mqredis delete | cancel | restore | move | reschedule | run-now | priority | release | abort | actions``.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

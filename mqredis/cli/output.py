@@ -1,4 +1,7 @@
-"""How commands show results: tables for people, JSON lines for machines."""
+"""How commands show results: tables for people, JSON lines for machines.
+
+All modules of commands print with it.
+"""
 
 from __future__ import annotations
 

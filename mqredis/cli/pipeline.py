@@ -1,4 +1,7 @@
-"""``mqredis pipeline ...``: data pipelines on Spark, for which the extra ``mqredis[spark]`` must be installed."""
+"""``mqredis pipeline ...``: data pipelines on Spark, for which the extra ``mqredis[spark]`` must be installed.
+
+``cli.app`` adds the command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``mqredis queue ...``: create, list, info, set, delete, purge."""
+"""``mqredis queue ...``: create, list, info, set, delete, purge.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

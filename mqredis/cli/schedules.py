@@ -1,4 +1,7 @@
-"""``mqredis schedules list | create | pause | resume | trigger | remove``."""
+"""``mqredis schedules list | create | pause | resume | trigger | remove``.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

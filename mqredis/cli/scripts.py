@@ -1,4 +1,7 @@
-"""``mqredis scripts load | check | clean``: the deploy step for users who may not load scripts."""
+"""``mqredis scripts load | check | clean``: the deploy step for users who may not load scripts.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

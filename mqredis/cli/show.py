@@ -1,5 +1,7 @@
 """``mqredis show ...`` and ``mqredis trail``: who holds messages, what is in each queue, what happened to a message.
 
+``cli.app`` adds these commands.
+
 These commands change nothing.
 """
 

@@ -1,4 +1,7 @@
-"""``mqredis topic ... | request``: subscriptions, and a request with its reply."""
+"""``mqredis topic ... | request``: subscriptions, and a request with its reply.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

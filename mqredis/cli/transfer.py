@@ -1,4 +1,7 @@
-"""``mqredis export | import | redrive``: a queue as JSON lines, and dead letters back into their queues."""
+"""``mqredis export | import | redrive``: a queue as JSON lines, and dead letters back into their queues.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Types of options that several commands have, and the options that choose messages."""
+"""Types of options that several commands have, and the options that choose messages.
+
+The modules of commands use it.
+"""
 
 from __future__ import annotations
 

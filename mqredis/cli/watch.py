@@ -1,4 +1,7 @@
-"""``mqredis top``: a live view of the queues."""
+"""``mqredis top``: a live view of the queues.
+
+``cli.app`` adds the command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``mqredis worker | exporter | health``."""
+"""``mqredis worker | exporter | health``.
+
+``cli.app`` adds these commands.
+"""
 
 from __future__ import annotations
 

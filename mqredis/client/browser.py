@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/browser.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""A browse cursor."""
+"""A browse cursor.
+
+``Queue.browser`` makes it.
+"""
 
 from __future__ import annotations
 

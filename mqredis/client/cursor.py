@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/cursor.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""A cursor over a queue."""
+"""A cursor over a queue.
+
+``Queue.cursor`` makes it.
+"""
 
 from __future__ import annotations
 

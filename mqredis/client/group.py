@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/group.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""A group that is sent message by message."""
+"""A group that is sent message by message.
+
+``Queue.group`` makes it.
+"""
 
 from __future__ import annotations
 

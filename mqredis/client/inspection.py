@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/inspection.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""Reads for operators: holders of messages, and contents of queues. None of these calls changes anything."""
+"""Reads for operators: holders of messages, and contents of queues. None of these calls changes anything.
+
+``QueueManager`` derives from it.
+"""
 
 from __future__ import annotations
 

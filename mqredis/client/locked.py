@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/locked.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""A locked message: the second phase of a two-phase read."""
+"""A locked message: the second phase of a two-phase read.
+
+Reads that lock return them: ``Queue.lock`` and its relatives, and cursors.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/manager.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""The client of a queue manager, from which all others come."""
+"""The client of a queue manager, from which all others come.
+
+``connect`` makes it.
+"""
 
 from __future__ import annotations
 

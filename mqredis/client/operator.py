@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/operator.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""Actions of operators on queues, messages, workers and schedules."""
+"""Actions of operators on queues, messages, workers and schedules.
+
+``QueueManager.operator`` makes it; the console acts through it.
+"""
 
 from __future__ import annotations
 

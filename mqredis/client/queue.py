@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/queue.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``."""
+"""An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``.
+
+Applications call them.
+"""
 
 from __future__ import annotations
 

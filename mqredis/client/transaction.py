@@ -1,5 +1,8 @@
 # Generated from mqredis/asyncio/transaction.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""A transaction: sends, receives and moves over several queues, all or nothing."""
+"""A transaction: sends, receives and moves over several queues, all or nothing.
+
+``QueueManager.transaction`` makes it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The description of itself that a client gives when it opens a session: field ``client:<session>`` of ``meta``, JSON.
 
+The drivers write it (``drivers.session``).
+
 ``mqredis/commands/inspection.py`` reads it.
 """
 

@@ -1,4 +1,7 @@
-"""Decodes messages in replies of scripts. Records are checked at once; their fields are parsed at first access."""
+"""Decodes messages in replies of scripts. Records are checked at once; their fields are parsed at first access.
+
+Commands that read messages use it through ``mqredis.codec``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Encodes messages as arguments of scripts."""
+"""Encodes messages as arguments of scripts.
+
+Operations that send use it through ``mqredis.codec``.
+"""
 
 from __future__ import annotations
 

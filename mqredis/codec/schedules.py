@@ -1,4 +1,7 @@
-"""The text of a schedule, as it is kept in the hash ``schedules`` (``lua/admin/schedules.lua``)."""
+"""The text of a schedule, as it is kept in the hash ``schedules`` (``lua/admin/schedules.lua``).
+
+``operations.schedules``, workers and the doctor use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The kinds of a message's state, which say who holds the message (``lua/core/message_state.lua``)."""
+"""The kinds of a message's state, which say who holds the message (``lua/core/message_state.lua``).
+
+``commands.inspection`` and the doctor use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""operator_record.lua: entries of the log for actions that other calls carry out."""
+"""operator_record.lua: entries of the log for actions that other calls carry out.
+
+``mqredis.operations.actions`` calls it.
+"""
 
 from __future__ import annotations
 

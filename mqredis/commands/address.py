@@ -1,4 +1,7 @@
-"""The address of an open queue: which keys its calls name. Every command on messages takes one."""
+"""The address of an open queue: which keys its calls name. Every command on messages takes one.
+
+Operations make one when they open a queue (``operations.handle``), and the Spark readers make theirs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""bulk.lua, unlock.lua, tx_abort.lua: actions of operators."""
+"""bulk.lua, unlock.lua, tx_abort.lua: actions of operators.
+
+``mqredis.operations.bulk`` and ``force`` call it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""purge.lua and move.lua: remove and move messages of a queue without reading them (MS-MQDMPR 3.1.7.1.7, .16)."""
+"""purge.lua and move.lua: remove and move messages of a queue without reading them (MS-MQDMPR 3.1.7.1.7, .16).
+
+``mqredis.operations.handle`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""audit.lua and repair.lua: read the whole store, and edit it."""
+"""audit.lua and repair.lua: read the whole store, and edit it.
+
+``mqredis.operations.doctor`` calls it, and reads the rows.
+"""
 
 from __future__ import annotations
 

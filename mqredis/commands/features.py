@@ -1,4 +1,7 @@
-"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: statistics, redrive and topics."""
+"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: statistics, redrive and topics.
+
+``mqredis.operations`` calls it: ``statistics``, ``redrive``, ``topics`` and ``manager``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""stats_history.lua: statistics of queues over time."""
+"""stats_history.lua: statistics of queues over time.
+
+``mqredis.operations.history`` calls it.
+"""
 
 from __future__ import annotations
 

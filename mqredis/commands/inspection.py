@@ -1,4 +1,7 @@
-"""lock_list.lua, tx_list.lua, session_list.lua, waiter_list.lua, overview.lua: what operators see of a manager."""
+"""lock_list.lua, tx_list.lua, session_list.lua, waiter_list.lua, overview.lua: what operators see of a manager.
+
+``mqredis.operations.inspection`` calls it.
+"""
 
 from __future__ import annotations
 

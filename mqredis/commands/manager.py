@@ -1,4 +1,7 @@
-"""session_*.lua, manager_*.lua, resolve.lua, maintain.lua, poll_all.lua: MS-MQDMPR 3.1.1.1."""
+"""session_*.lua, manager_*.lua, resolve.lua, maintain.lua, poll_all.lua: MS-MQDMPR 3.1.1.1.
+
+``mqredis.operations.manager`` and the drivers, which open sessions and resolve tokens, call it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""unmark.lua: removes the marks of a closed browser."""
+"""unmark.lua: removes the marks of a closed browser.
+
+``mqredis.operations.browser`` calls it.
+"""
 
 from __future__ import annotations
 

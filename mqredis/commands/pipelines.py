@@ -1,4 +1,7 @@
-"""claim*.lua and stage*.lua: claims and publications of data pipelines (docs/decisions/pipelines.md)."""
+"""claim*.lua and stage*.lua: claims and publications of data pipelines (docs/decisions/pipelines.md).
+
+``mqredis.operations.pipelines`` and ``publications`` call it, and Spark's readers and sink.
+"""
 
 from __future__ import annotations
 

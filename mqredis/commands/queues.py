@@ -1,4 +1,7 @@
-"""queue_*.lua: MS-MQDMPR 3.1.7.1.3-6, 3.1.1.2."""
+"""queue_*.lua: MS-MQDMPR 3.1.7.1.3-6, 3.1.1.2.
+
+``mqredis.operations`` calls it: ``queue``, ``handle``, ``manager`` and ``queue_call``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15)."""
+"""receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15).
+
+``mqredis.operations`` calls it: ``receive``, ``peek``, ``lookup``, ``browser``, ``cursor`` and ``several``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""schedule_list.lua, schedule_write.lua: schedules that are stored in the broker."""
+"""schedule_list.lua, schedule_write.lua: schedules that are stored in the broker.
+
+``mqredis.operations.schedules`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""send.lua: MS-MQDMPR 3.1.7.1.9 Enqueue Message."""
+"""send.lua: MS-MQDMPR 3.1.7.1.9 Enqueue Message.
+
+``mqredis.operations.send`` calls it.
+"""
 
 from __future__ import annotations
 

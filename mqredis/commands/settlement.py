@@ -1,4 +1,7 @@
-"""settle.lua: commit, abort, reject or renew locks (MS-MQDMPR 3.1.7.1.12). receive.lua takes settlements, too."""
+"""settle.lua: commit, abort, reject or renew locks (MS-MQDMPR 3.1.7.1.12). receive.lua takes settlements, too.
+
+``mqredis.operations.settle`` and ``transaction`` call it; workers and kombu use its actions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""trail_read.lua: what has happened to one message."""
+"""trail_read.lua: what has happened to one message.
+
+``mqredis.operations.inspection`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""begin.lua, commit.lua, renew.lua, reject.lua, tx_sweep.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5."""
+"""begin.lua, commit.lua, renew.lua, reject.lua, tx_sweep.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5.
+
+``mqredis.operations.transaction`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Waiting readers: how a read registers, and cancel.lua and stop_waiting.lua, which remove it."""
+"""Waiting readers: how a read registers, and cancel.lua and stop_waiting.lua, which remove it.
+
+``mqredis.operations.wait`` and all reads that wait use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""worker_beat.lua, worker_list.lua, worker_order.lua: heartbeats of workers, and orders of operators."""
+"""worker_beat.lua, worker_list.lua, worker_order.lua: heartbeats of workers, and orders of operators.
+
+``mqredis.operations.workers`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who may see the console, and which actions each visitor may carry out."""
+"""Who may see the console, and which actions each visitor may carry out.
+
+Applications that mount the console choose from it; ``visit`` asks it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ASGI application."""
+"""The ASGI application.
+
+``mqredis.console`` exports it for mounting, and ``serve`` runs it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How often an address may give a wrong token."""
+"""How often an address may give a wrong token.
+
+``shared`` has one for all requests.
+"""
 
 from __future__ import annotations
 

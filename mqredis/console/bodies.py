@@ -1,4 +1,7 @@
-"""The body of a message as a page shows it."""
+"""The body of a message as a page shows it.
+
+The page of a message uses it.
+"""
 
 from __future__ import annotations
 

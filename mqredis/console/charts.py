@@ -1,4 +1,7 @@
-"""Charts of statistics over time: the numbers as points of an SVG, and the labels of the axes."""
+"""Charts of statistics over time: the numbers as points of an SVG, and the labels of the axes.
+
+The overview and the page of a queue use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The columns of a list of messages, which a visitor may choose: fields of messages, and properties."""
+"""The columns of a list of messages, which a visitor may choose: fields of messages, and properties.
+
+The pages that list messages use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Errors as pages that say what to do."""
+"""Errors as pages that say what to do.
+
+``application`` answers with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How values look on a page: numbers, sizes, times, and text that may come from anybody."""
+"""How values look on a page: numbers, sizes, times, and text that may come from anybody.
+
+The pages, the actions and the templates use it.
+"""
 
 from __future__ import annotations
 

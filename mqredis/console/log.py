@@ -1,4 +1,7 @@
-"""The log of actions of operators, as the page shows it: the queue ``system$;actions``."""
+"""The log of actions of operators, as the page shows it: the queue ``system$;actions``.
+
+The page of the log uses it.
+"""
 
 from __future__ import annotations
 

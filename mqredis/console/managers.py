@@ -1,4 +1,7 @@
-"""The queue managers that one console shows."""
+"""The queue managers that one console shows.
+
+``application`` and ``serve`` make them from settings; requests look a manager up there.
+"""
 
 from __future__ import annotations
 

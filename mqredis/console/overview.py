@@ -1,4 +1,7 @@
-"""The state of all queues of a queue manager, of one moment."""
+"""The state of all queues of a queue manager, of one moment.
+
+The page of the overview and its events use it.
+"""
 
 from __future__ import annotations
 

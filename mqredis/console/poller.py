@@ -1,4 +1,7 @@
-"""Reads the state of a queue manager for all viewers at once."""
+"""Reads the state of a queue manager for all viewers at once.
+
+``shared`` has one for each queue manager.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Makes pages from the templates of the package."""
+"""Makes pages from the templates of the package.
+
+``visit`` and ``failure`` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Signed cookies, tokens in forms, the check of the origin, and the headers of every response."""
+"""Signed cookies, tokens in forms, the check of the origin, and the headers of every response.
+
+``application`` and the pages that have forms use it.
+"""
 
 from __future__ import annotations
 

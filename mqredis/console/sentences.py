@@ -1,4 +1,7 @@
-"""The entries of the log of actions as sentences: who did what, to how many messages, where."""
+"""The entries of the log of actions as sentences: who did what, to how many messages, where.
+
+``log`` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Serves the console by itself."""
+"""Serves the console by itself.
+
+``mqredis console`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What all requests to one console share: its managers, its keys, and the latest readings of the broker."""
+"""What all requests to one console share: its managers, its keys, and the latest readings of the broker.
+
+``application`` makes one; each visit has it.
+"""
 
 from __future__ import annotations
 

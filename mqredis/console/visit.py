@@ -1,4 +1,7 @@
-"""One request to the console: who makes it, and how it is answered."""
+"""One request to the console: who makes it, and how it is answered.
+
+``application`` makes one for each request, which the pages and actions take.
+"""
 
 from __future__ import annotations
 

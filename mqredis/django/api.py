@@ -1,4 +1,7 @@
-"""Django's tasks under one name each: ``django.tasks`` where Django has it (6.0), else the package ``django-tasks``."""
+"""Django's tasks under one name each: ``django.tasks`` where Django has it (6.0), else the package ``django-tasks``.
+
+The backend, the runner and the management command import from it.
+"""
 
 from __future__ import annotations
 

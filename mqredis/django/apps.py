@@ -1,4 +1,7 @@
-"""The Django application, for its management command."""
+"""The Django application, for its management command.
+
+Projects name ``mqredis.django`` in ``INSTALLED_APPS``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``OPTIONS`` of the backend, checked; and the clients that the backends of all threads share."""
+"""``OPTIONS`` of the backend, checked; and the clients that the backends of all threads share.
+
+``backend`` uses it.
+"""
 
 from __future__ import annotations
 

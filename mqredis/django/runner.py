@@ -1,4 +1,7 @@
-"""The worker of ``manage.py mqredis_worker``: its handler runs Django's tasks."""
+"""The worker of ``manage.py mqredis_worker``: its handler runs Django's tasks.
+
+``manage.py mqredis_worker`` starts it.
+"""
 
 from __future__ import annotations
 

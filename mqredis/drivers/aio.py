@@ -1,4 +1,7 @@
-"""The asyncio driver: runs operations in the caller's task. One driver serves the tasks of one event loop."""
+"""The asyncio driver: runs operations in the caller's task. One driver serves the tasks of one event loop.
+
+``mqredis.asyncio.connect`` makes one.
+"""
 
 from __future__ import annotations
 

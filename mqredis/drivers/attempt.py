@@ -1,4 +1,7 @@
-"""All tries of one call: what is sent, what each outcome of a try means, and when to stop."""
+"""All tries of one call: what is sent, what each outcome of a try means, and when to stop.
+
+The drivers make one for each call.
+"""
 
 from __future__ import annotations
 

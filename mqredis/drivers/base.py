@@ -1,4 +1,7 @@
-"""What the two drivers share: their parts, what they know of the manager, and the wrapper for durability."""
+"""What the two drivers share: their parts, what they know of the manager, and the wrapper for durability.
+
+``drivers.calls`` and ``drivers.calls_aio`` are subclasses.
+"""
 
 from __future__ import annotations
 

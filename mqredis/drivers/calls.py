@@ -1,5 +1,8 @@
 # Generated from mqredis/drivers/calls_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session."""
+"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session.
+
+The driver is a subclass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session."""
+"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session.
+
+The driver is a subclass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operations of several tasks in one call, as databases commit for several clients at once."""
+"""Operations of several tasks in one call, as databases commit for several clients at once.
+
+``drivers.aio`` uses it for operations that are shareable (``mqredis.steps.Shareable``).
+"""
 
 from __future__ import annotations
 

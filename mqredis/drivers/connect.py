@@ -1,4 +1,7 @@
-"""Makes a backend (a pool of connections) from a URL or a redis-py client."""
+"""Makes a backend (a pool of connections) from a URL or a redis-py client.
+
+``mqredis.connect``, ``mqredis.asyncio.connect`` and the deploy step call it.
+"""
 
 from __future__ import annotations
 

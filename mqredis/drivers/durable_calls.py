@@ -1,5 +1,8 @@
 # Generated from mqredis/drivers/durable_calls_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""Calls whose change has to reach a level of durability."""
+"""Calls whose change has to reach a level of durability.
+
+The driver hands it the steps of a client that asks for a level.
+"""
 
 from __future__ import annotations
 

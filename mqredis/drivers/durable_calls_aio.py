@@ -1,4 +1,7 @@
-"""Calls whose change has to reach a level of durability."""
+"""Calls whose change has to reach a level of durability.
+
+The driver hands it the steps of a client that asks for a level.
+"""
 
 from __future__ import annotations
 

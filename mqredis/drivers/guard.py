@@ -1,5 +1,7 @@
 """The guard of an embedded server: a program of its own, with the standard library only.
 
+``mqredis.embedded`` starts it.
+
     python -I -S guard.py DIRECTORY SERVER SOCKET
 
 Runs the server as its child, starts it again when it dies, and ends it when no process holds the lock on

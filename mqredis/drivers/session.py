@@ -1,5 +1,7 @@
 """The part of a driver that does no input or output: sessions and their slots, and what is known of the store.
 
+Each driver has a ``Core``, and so do its parts: ``attempt``, ``greeting`` and the waits.
+
 The blocking and the asyncio driver decide here, and in ``attempt``, what a reply means.
 """
 

@@ -1,4 +1,7 @@
-"""A subscription by which other clients see that this process is alive."""
+"""A subscription by which other clients see that this process is alive.
+
+``drivers.sync`` makes one for the Spark reader, whose claim it keeps alive.
+"""
 
 from __future__ import annotations
 

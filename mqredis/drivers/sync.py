@@ -1,4 +1,7 @@
-"""The blocking driver: runs operations in the caller's thread. Thread safe."""
+"""The blocking driver: runs operations in the caller's thread. Thread safe.
+
+``mqredis.connect`` makes one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AMQP arguments of queues: which of them the broker supports, and where they are stored."""
+"""AMQP arguments of queues: which of them the broker supports, and where they are stored.
+
+``store`` and ``channel`` check and write arguments with it.
+"""
 
 from __future__ import annotations
 

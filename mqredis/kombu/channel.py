@@ -1,4 +1,7 @@
-"""Channels: AMQP's methods on queues of the broker."""
+"""Channels: AMQP's methods on queues of the broker.
+
+``transport`` makes one for each channel that kombu opens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Converts kombu's message dictionaries to messages of the broker, and back."""
+"""Converts kombu's message dictionaries to messages of the broker, and back.
+
+``channel`` uses it.
+"""
 
 from __future__ import annotations
 

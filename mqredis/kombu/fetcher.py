@@ -1,4 +1,7 @@
-"""Fetches messages for kombu: directly, or in a thread that notifies kombu's event loop through a socket."""
+"""Fetches messages for kombu: directly, or in a thread that notifies kombu's event loop through a socket.
+
+``transport`` has one for each connection.
+"""
 
 from __future__ import annotations
 

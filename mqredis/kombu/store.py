@@ -1,4 +1,7 @@
-"""The transport's view of the broker: queues by kombu's names, bindings, and locks with their renewal."""
+"""The transport's view of the broker: queues by kombu's names, bindings, and locks with their renewal.
+
+``transport`` makes one for each connection; its channels and the fetcher share it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The base class of Outgoing, Message and Sent.
 
+``header``, ``outgoing`` and ``message`` derive from it.
+
 They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace``
 makes another one.
 """

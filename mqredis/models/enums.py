@@ -1,4 +1,7 @@
-"""The choices that a caller makes, and the classes of messages (MQMQ, MC-MQAC, IBM MQ)."""
+"""The choices that a caller makes, and the classes of messages (MQMQ, MC-MQAC, IBM MQ).
+
+Callers import them from ``mqredis``; messages, sends and seeks have them as values.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The fields that a sender sets and a reader sees, as attributes and as keyword arguments of ``send``.
 
+``Outgoing`` and ``Message`` derive from it; ``Queue.send`` takes its ``MemberFields``.
+
 ``fields`` says how each is checked, written and read.
 """
 

@@ -1,4 +1,7 @@
-"""Reports for operators: holders of messages, and contents of queues."""
+"""Reports for operators: holders of messages, and contents of queues.
+
+``QueueManager`` returns them, ``operations.inspection`` makes them.
+"""
 
 from __future__ import annotations
 

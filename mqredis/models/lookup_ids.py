@@ -1,5 +1,7 @@
 """Lookup ids: the numbers of messages in a queue manager. Replies, records and cursors hold them as 16 hex digits.
 
+Commands, cursors and messages convert ids with it.
+
 The first two digits are 7 minus the priority, so that messages sort in delivery order; the others are the SequentialID.
 """
 

@@ -1,4 +1,7 @@
-"""Match options: which message a read takes."""
+"""Match options: which message a read takes.
+
+Callers pass a ``Match`` to reads; ``operations.matching`` turns it into a filter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A message that was read. It keeps its record, and parses it at the first access to a field."""
+"""A message that was read. It keeps its record, and parses it at the first access to a field.
+
+Reads return it; ``codec.decode`` makes it.
+"""
 
 from __future__ import annotations
 

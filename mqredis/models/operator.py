@@ -1,4 +1,7 @@
-"""The arguments by which operators choose messages, and the results of their actions."""
+"""The arguments by which operators choose messages, and the results of their actions.
+
+``Operator`` takes and returns them; commands of ``mqredis.cli`` and the console make them.
+"""
 
 from __future__ import annotations
 

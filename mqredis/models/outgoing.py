@@ -1,4 +1,7 @@
-"""A message before it is sent, and the result of its send."""
+"""A message before it is sent, and the result of its send.
+
+``Queue.send`` makes one of its arguments; ``send_many`` takes them.
+"""
 
 from __future__ import annotations
 

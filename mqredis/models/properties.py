@@ -1,5 +1,8 @@
 """The properties of a message as text in its record (``lua/core/record.lua``): for each its name, a letter for the
-type of its value, and the value."""
+type of its value, and the value.
+
+``fields`` and the codec use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Properties and reports of queues and queue managers, as frozen pydantic models."""
+"""Properties and reports of queues and queue managers, as frozen pydantic models.
+
+``create_queue``, ``update_queue`` and the reports of ``QueueManager`` use them.
+"""
 
 from __future__ import annotations
 

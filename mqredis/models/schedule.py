@@ -1,4 +1,7 @@
-"""The report of a schedule for operators."""
+"""The report of a schedule for operators.
+
+``operations.schedules`` makes them; ``QueueManager`` returns them.
+"""
 
 from __future__ import annotations
 

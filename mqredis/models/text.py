@@ -1,4 +1,7 @@
-"""Texts in records: escaped values, identifiers, durations and times."""
+"""Texts in records: escaped values, identifiers, durations and times.
+
+The models, the codec and the command line use it.
+"""
 
 from __future__ import annotations
 

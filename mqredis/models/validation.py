@@ -1,4 +1,7 @@
-"""Errors of this package in place of those of pydantic."""
+"""Errors of this package in place of those of pydantic.
+
+Models that check what callers pass use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reports of workers in their heartbeats, and pauses that operators have set."""
+"""Reports of workers in their heartbeats, and pauses that operators have set.
+
+Workers send them (``worker.heartbeat``); ``QueueManager`` returns them.
+"""
 
 from __future__ import annotations
 

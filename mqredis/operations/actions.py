@@ -1,5 +1,7 @@
 """The parts of every action of an operator: a name for the log, an entry in it, and an optional token.
 
+The operations of ``Operator`` use it.
+
 ``begin`` and ``end`` write entries for actions that other calls carry out.
 """
 

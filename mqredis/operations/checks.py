@@ -1,4 +1,7 @@
-"""Checks of arguments of callers before anything is sent. Each raises InvalidArgument unless it says otherwise."""
+"""Checks of arguments of callers before anything is sent. Each raises InvalidArgument unless it says otherwise.
+
+All operations, and the methods that call them, use it.
+"""
 
 from __future__ import annotations
 

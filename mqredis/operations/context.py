@@ -1,4 +1,7 @@
-"""The state that the operations of one client share, and its open handles and units of work."""
+"""The state that the operations of one client share, and its open handles and units of work.
+
+All operations take it; ``connect`` makes the one of a client.
+"""
 
 from __future__ import annotations
 

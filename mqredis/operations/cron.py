@@ -1,5 +1,7 @@
 """Times of a schedule: cron expressions in a time zone, or a number of seconds.
 
+``operations.schedules`` uses it.
+
 The package ``cronsim`` reads the expressions: it follows Debian's cron, also where clocks are set forward or back, and
 needs no other package. Healthchecks maintains it for its own service.
 """

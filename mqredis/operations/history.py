@@ -1,4 +1,7 @@
-"""Statistics of queues over time (lua/core/statistics.lua): periods of the last day, of which each is some buckets."""
+"""Statistics of queues over time (lua/core/statistics.lua): periods of the last day, of which each is some buckets.
+
+``QueueManager`` makes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Function libraries that other releases of mqredis have left on the server (docs/decisions/scripts.md)."""
+"""Function libraries that other releases of mqredis have left on the server (docs/decisions/scripts.md).
+
+The deploy step and the doctor use it.
+"""
 
 from __future__ import annotations
 

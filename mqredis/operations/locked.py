@@ -1,4 +1,7 @@
-"""What a locked message is to the blocking and the asynchronous reader alike."""
+"""What a locked message is to the blocking and the asynchronous reader alike.
+
+``LockedMessage`` of both interfaces is a subclass.
+"""
 
 from __future__ import annotations
 

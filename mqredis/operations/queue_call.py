@@ -1,5 +1,7 @@
 """Calls that may need more queues than they name: journals, dead letters, administration queues, subscribers.
 
+All operations on messages use it.
+
 Such a script answers KEYS_CHANGED and names these queues before it has changed anything. Those that the broker keeps by
 itself are created then, all are added to what the handle names, and the script runs again. A script that names none
 wants to be called again with all keys of the queue: it found more timers due than it serves at once.

@@ -1,4 +1,7 @@
-"""Texts of errors of calls on a queue: which queue has refused the call, and what to do."""
+"""Texts of errors of calls on a queue: which queue has refused the call, and what to do.
+
+``queue_call``, ``handle`` and ``send`` raise errors with them.
+"""
 
 from __future__ import annotations
 

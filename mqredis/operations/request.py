@@ -1,4 +1,7 @@
-"""Request and reply: a temporary reply queue, a deadline, the answer with the right correlation id."""
+"""Request and reply: a temporary reply queue, a deadline, the answer with the right correlation id.
+
+``QueueManager.request`` and ``reply`` make them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Schedules: messages at certain times, stored in the broker, once each, however many workers run.
 
+``QueueManager``, ``Operator`` and workers make them.
+
 A schedule is a text in the broker, which begins with its next time, and a message. When the time has come a worker
 sends the message and writes the time after with one call. The broker refuses the call unless the text is still the one
 that the worker has read. So each time fires once, whichever worker dies when. Operators change schedules the same way.

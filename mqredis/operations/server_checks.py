@@ -1,4 +1,7 @@
-"""Checks of the server before anything is written to it. Facts that the user may not read are unknown, not errors."""
+"""Checks of the server before anything is written to it. Facts that the user may not read are unknown, not errors.
+
+``connect``, new connections (``drivers.greeting``), sends and Spark's writes make them.
+"""
 
 from __future__ import annotations
 

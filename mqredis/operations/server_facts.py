@@ -1,4 +1,7 @@
-"""Facts about a server from INFO, ROLE and CONFIG GET. Facts that the user may not read are unknown, not errors."""
+"""Facts about a server from INFO, ROLE and CONFIG GET. Facts that the user may not read are unknown, not errors.
+
+The doctor, the server checks and the console read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Closing a client: open transactions abort and locked messages are released (MS-MQMP 3.1.7.3)."""
+"""Closing a client: open transactions abort and locked messages are released (MS-MQMP 3.1.7.3).
+
+``QueueManager.close`` makes it.
+"""
 
 from __future__ import annotations
 

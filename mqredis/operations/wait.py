@@ -1,5 +1,7 @@
 """Fetch, sleep, fetch (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
 
+All reads that wait use it.
+
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does
 register, which saves an idle reader a call in each queue. Before a fetch that registers, the operation listens to its
 wake channel, so that no wake can be missed in between. A wake is a hint; only a fetch decides.

@@ -1,4 +1,7 @@
-"""Gauges of a queue manager for OpenTelemetry."""
+"""Gauges of a queue manager for OpenTelemetry.
+
+``mqredis.otel.instrument`` registers them.
+"""
 
 from __future__ import annotations
 

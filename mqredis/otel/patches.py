@@ -1,4 +1,7 @@
-"""Wraps the methods of both interfaces and the worker's handlers, so that they make spans, until ``uninstrument``."""
+"""Wraps the methods of both interfaces and the worker's handlers, so that they make spans, until ``uninstrument``.
+
+``mqredis.otel.instrument`` applies them.
+"""
 
 from __future__ import annotations
 

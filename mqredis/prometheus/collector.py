@@ -1,4 +1,7 @@
-"""Metrics for ``prometheus_client``, beside those of an application."""
+"""Metrics for ``prometheus_client``, beside those of an application.
+
+Applications register it with ``prometheus_client`` (docs/metrics.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A small HTTP server for Prometheus."""
+"""A small HTTP server for Prometheus.
+
+``mqredis exporter`` and applications start it (docs/metrics.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metrics that only a client can measure: durations of calls, and how soon a waiting reader gets a message."""
+"""Metrics that only a client can measure: durations of calls, and how soon a waiting reader gets a message.
+
+Applications make a ``Meter`` for their client and name it as a source of ``Exporter`` or ``Collector``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metrics of a queue manager and of its server."""
+"""Metrics of a queue manager and of its server.
+
+``Collector`` and the exporter ask it at each scrape.
+"""
 
 from __future__ import annotations
 

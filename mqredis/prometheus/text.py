@@ -1,4 +1,7 @@
-"""Metrics, and Prometheus' text format."""
+"""Metrics, and Prometheus' text format.
+
+All of ``mqredis.prometheus``, and the metrics of workers, use it.
+"""
 
 from __future__ import annotations
 

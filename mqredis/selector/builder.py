@@ -1,5 +1,7 @@
 """From grammar rules to the tree: types are checked and constants folded on the way up.
 
+``parser`` makes a tree with it.
+
 Each method of :class:`Builder` is called by the parser for the rule of its name with what stood on its right
 side; a :class:`Part` is a finished piece with its place and its depth.
 """

@@ -1,5 +1,7 @@
 """The compiled form of a selector: prefix notation in one byte string, read by ``lua/selector/selector.lua``.
 
+``Selector`` calls it when a read or a subscription has one.
+
 Numbers that count something are decimal and end in ``:``, texts are such a count and that many bytes. The
 whole is an argument of a script and never becomes Lua.
 

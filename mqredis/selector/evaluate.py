@@ -1,5 +1,7 @@
 """The plain Python evaluator: what a selector means, in the shortest form we could find.
 
+``Selector.matches`` calls it, and the builder for constants.
+
 The broker evaluates selectors in Lua; tests hold the two together. True, False and None stand for true, false
 and unknown (SQL-92).
 """

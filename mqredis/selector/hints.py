@@ -1,4 +1,7 @@
-"""Which identifier must a matching message have? The broker's index finds it without a scan."""
+"""Which identifier must a matching message have? The broker's index finds it without a scan.
+
+``Selector`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Text to tokens, in one pass, with every limit checked before the parser sees anything.
 
+``parser`` reads tokens from it.
+
 Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte
 strings ``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
 """

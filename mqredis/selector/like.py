@@ -1,5 +1,7 @@
 """LIKE: patterns and the match, with a bound on the work.
 
+The evaluator uses it, and the builder checks patterns with it.
+
 Percent stands for any run of characters, underscore for one character; characters are Unicode code points, on
 the server too. The leftmost match of each segment in turn is enough, so nothing ever backtracks further than
 one segment: time is linear, except for patterns that mix underscores and repeated text, and those have a

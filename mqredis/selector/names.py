@@ -1,5 +1,7 @@
 """Names of header fields in a selector: JMS, IBM MQ (``Root.MQMD.*``) and our own (``$label``).
 
+``builder`` and ``encode`` look names up in it.
+
 ``docs/selectors.md`` has the same table for users. Jakarta Messaging 3.8.1.1; IBM MQ: "Message selector syntax".
 """
 

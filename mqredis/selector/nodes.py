@@ -1,5 +1,7 @@
 """The tree of a selector: plain values, no behaviour.
 
+All of this package uses it.
+
 Operands have a value (``Literal``, ``Property``, ``Header``, ``Sign``, ``Chain``, or any condition),
 conditions are true, false or unknown (the rest). ``And``, ``Or`` and ``Chain`` are flat, so the depth of a
 tree is bounded by the brackets and prefix operators of its text and recursion over it is safe.

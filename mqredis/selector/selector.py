@@ -1,4 +1,7 @@
-"""What ``parse`` answers: one selector, ready for the Python evaluator, for the index and for the server."""
+"""What ``parse`` answers: one selector, ready for the Python evaluator, for the index and for the server.
+
+Callers may keep one and pass it in place of the text.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """What operands are worth: comparison and arithmetic, the same rules as in ``lua/selector/selector_value.lua``.
 
+``evaluate`` uses it, and ``builder`` for constants.
+
 docs/selectors.md, "Meaning". NULL wins over everything; unlike types compare as
 false; exact integers have 64 bits and never wrap.
 """

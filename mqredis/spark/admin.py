@@ -1,4 +1,7 @@
-"""What an operator sees and does of pipelines: claims that are open, and a way to end them."""
+"""What an operator sees and does of pipelines: claims that are open, and a way to end them.
+
+Users call it as ``mqredis.spark``, and ``mqredis pipeline`` does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Removes nothing."""
+"""``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Removes nothing.
+
+``source`` makes the reader; ``browse`` and ``receive_reader`` use its partitions.
+"""
 
 from __future__ import annotations
 

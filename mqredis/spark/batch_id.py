@@ -1,5 +1,7 @@
 """Identities of batches that survive a lost checkpoint.
 
+The streaming readers write the column.
+
 Spark numbers the micro-batches of a checkpoint from 0, so a new checkpoint uses the numbers of the old one again
 for other messages. The column ``batch_id`` names the messages themselves: ``<manager>/<queue>/<reader>/<number>``.
 The reader is ``consumerName``, or the id of the checkpoint where no name is given. The number rises with each batch

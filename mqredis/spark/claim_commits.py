@@ -1,5 +1,8 @@
 """How a streaming query receives its finished claims: one call receives a whole claim, and its messages are removed a
-page at a time afterwards."""
+page at a time afterwards.
+
+``receive_reader`` uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A part of a claim, which one task reads. A task that runs again reads the same messages."""
+"""A part of a claim, which one task reads. A task that runs again reads the same messages.
+
+``receive_reader`` plans them, and Spark's tasks read them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Converts stored messages to Arrow columns, many at once and only the wanted columns.
 
+The batch reader, the streaming readers and the staging of writes use it.
+
 ``mqredis.codec.decode`` creates a Python object for each message, which would halve the rate. A test compares both.
 """
 

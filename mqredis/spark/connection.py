@@ -1,5 +1,7 @@
 """One connection per process, broker and queue manager.
 
+All of ``mqredis.spark`` gets its client here.
+
 Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection.
 """
 

@@ -1,5 +1,7 @@
 """Reads messages by their ids, a few thousand for each round trip, with plain read-only commands.
 
+The readers' tasks use it.
+
 A script would copy every body once more. Without a script the read is not atomic, which does no harm: the messages of a
 claim do not change, and in a snapshot a message that was received meanwhile is missing.
 """

@@ -1,4 +1,7 @@
-"""Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``), and so does not evaluate itself."""
+"""Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``), and so does not evaluate itself.
+
+The batch reader uses it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The columns ``headers`` and ``system_headers``: values with their types, so that a frame can be written back.
 
+``columns`` and ``rows`` use it.
+
 Both are maps from a name to a struct of ``type`` and ``value``, two texts. ``headers`` holds the properties of a
 message; the column ``properties`` has the same values as texts alone. ``system_headers`` holds the fields of a message
 that have no column of their own, and the identifiers that are bytes. The types are ``string``, ``bigint``, ``double``,

@@ -1,4 +1,7 @@
-"""Columns from bodies that hold JSON, by Spark's own ``from_json``."""
+"""Columns from bodies that hold JSON, by Spark's own ``from_json``.
+
+Users call it as ``mqredis.spark.json_columns``.
+"""
 
 from __future__ import annotations
 

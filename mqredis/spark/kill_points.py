@@ -1,4 +1,7 @@
-"""Named places where the kill tests end the driver. Without ``MQREDIS_TEST_CRASH`` they do nothing."""
+"""Named places where the kill tests end the driver. Without ``MQREDIS_TEST_CRASH`` they do nothing.
+
+The readers, the sink and the staging call it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Offsets of a streaming read, as Spark keeps them in its checkpoint.
 
+The streaming readers and ``planning`` use it.
+
 An offset of a receiving query names the query (``owner``: ``consumerName``, or the id of the checkpoint), the id of
 the checkpoint (``lineage``), and for each queue the sequence of the last claim with what was planned for that claim,
 so that a restarted driver asks for the same claim. An offset of a browsing query holds the last SequentialID of each

@@ -1,5 +1,8 @@
 """Options of the data source: parsed once, on the driver, before a job starts. Every complaint names the
-option."""
+option.
+
+The data source and everything that it makes use it.
+"""
 
 from __future__ import annotations
 

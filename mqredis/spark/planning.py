@@ -1,4 +1,7 @@
-"""How many messages the next micro-batch of a receiving query claims from each queue."""
+"""How many messages the next micro-batch of a receiving query claims from each queue.
+
+``receive_reader`` asks it for each micro-batch; ``browse`` uses its limits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a streaming query reports of its queues in its progress."""
+"""What a streaming query reports of its queues in its progress.
+
+The streaming readers write it, and ``mqredis.spark.metrics`` reads it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A destructive streaming read, exactly once with a checkpoint.
 
+``stream`` makes it unless the query browses.
+
 Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims the
 messages that the logged offset names under (reader, sequence), and claims the same messages again after a crash. Spark
 may never call ``commit``. So a claim, with all earlier ones, is received by the first of these calls: ``commit``, the

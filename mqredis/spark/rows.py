@@ -1,4 +1,7 @@
-"""From the columns of a DataFrame to messages as ``send.lua`` and ``stage.lua`` take them."""
+"""From the columns of a DataFrame to messages as ``send.lua`` and ``stage.lua`` take them.
+
+``staging``, ``sink`` and the pipeline ``replay`` use it.
+"""
 
 from __future__ import annotations
 

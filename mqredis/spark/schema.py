@@ -1,5 +1,8 @@
 """The columns of a queue, as documented in docs/spark.md. All are nullable: Spark is strict about the
-rest."""
+rest.
+
+The readers, the data source and the conversions of rows use it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """``df.write`` and ``df.writeStream``: tasks stage messages (mqredis/spark/staging.py), and the driver publishes them
 as one unit of work.
 
+``source`` makes the writers.
+
 The manifest lists the stages to publish: those that Spark reports as done, in the order of partitions. A batch that is
 published in part is finished by its stored manifest; a published batch is never published again.
 """

@@ -1,4 +1,7 @@
-"""The data source ``mqredis``: what Spark asks first. Checks options on the driver; connects to nothing."""
+"""The data source ``mqredis``: what Spark asks first. Checks options on the driver; connects to nothing.
+
+Spark makes one for each read or write, once ``mqredis.spark`` or ``pyspark_mqredis`` has registered it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """What a task of a write does: it encodes its rows and stages them in the broker, where no reader sees them.
 
+``sink`` uses it in Spark's tasks.
+
 A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with a new
 driver.
 """

@@ -1,4 +1,7 @@
-"""The SequentialIDs at which a query without a checkpoint begins, and a batch read begins and ends."""
+"""The SequentialIDs at which a query without a checkpoint begins, and a batch read begins and ends.
+
+The readers and ``planning`` call it.
+"""
 
 from __future__ import annotations
 

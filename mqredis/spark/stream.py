@@ -1,4 +1,7 @@
-"""``spark.readStream.format("mqredis")``: which reader serves a query."""
+"""``spark.readStream.format("mqredis")``: which reader serves a query.
+
+``source`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which queues a read covers: those that its options name, compared for a stream with those in its checkpoint."""
+"""Which queues a read covers: those that its options name, compared for a stream with those in its checkpoint.
+
+The readers and the pipeline ``archive`` use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Threads of a streaming query in the driver's Python process."""
+"""Threads of a streaming query in the driver's Python process.
+
+``receive_reader`` and ``claim_commits`` start them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """How a streaming query waits in the driver's Python process, for messages and for enough of them; and the subscription
-that shows that the query runs."""
+that shows that the query runs.
+
+The streaming readers use it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Helpers of tests that read the queues of the broker under test, by handle, or by manager and name."""
+"""Helpers of tests that read the queues of the broker under test, by handle, or by manager and name.
+
+The fixtures of ``pytest_mqredis`` return them.
+"""
 
 from __future__ import annotations
 

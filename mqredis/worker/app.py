@@ -1,4 +1,7 @@
-"""The worker of an application: handlers are registered with it, and it runs them."""
+"""The worker of an application: handlers are registered with it, and it runs them.
+
+Applications make a ``Worker`` (docs/worker.md).
+"""
 
 from __future__ import annotations
 

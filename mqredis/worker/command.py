@@ -1,4 +1,7 @@
-"""``mqredis worker module:attribute``: finds the worker and runs it, in this process or in several."""
+"""``mqredis worker module:attribute``: finds the worker and runs it, in this process or in several.
+
+The command line calls it (``mqredis.cli.work``).
+"""
 
 from __future__ import annotations
 

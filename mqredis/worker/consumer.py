@@ -1,4 +1,7 @@
-"""What a worker knows about one of its handlers."""
+"""What a worker knows about one of its handlers.
+
+``Worker`` makes one for each handler; the loops, logs and metrics use it.
+"""
 
 from __future__ import annotations
 

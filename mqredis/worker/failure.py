@@ -1,5 +1,7 @@
 """What a worker tells the broker about a message that it does not commit.
 
+The loops and the asyncio run of handlers call it.
+
 The queue's retry policy decides what becomes of the message; the texts are those of
 :mod:`mqredis.operations.giveback`.
 """

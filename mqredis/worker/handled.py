@@ -1,4 +1,7 @@
-"""The locks of handled messages whose commit is still to be sent."""
+"""The locks of handled messages whose commit is still to be sent.
+
+``lock_loop`` has one for each thread.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Heartbeats: a worker reports its state to the broker, and gets the orders of operators in the reply."""
+"""Heartbeats: a worker reports its state to the broker, and gets the orders of operators in the reply.
+
+``run`` starts it, unless heartbeats are off.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A thread that renews leases and watches time limits, beside the threads of the handlers."""
+"""A thread that renews leases and watches time limits, beside the threads of the handlers.
+
+``run`` has one; the loops and prefetch tell it what they hold.
+"""
 
 from __future__ import annotations
 

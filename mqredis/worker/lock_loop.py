@@ -1,5 +1,7 @@
 """A loop over queues that are not transactional: it locks messages, runs the handler, and commits the locks.
 
+``run`` makes one for each thread of a consumer.
+
 The call that reads the next messages commits the locks of those that were handled: one round trip per batch.
 """
 

@@ -1,4 +1,7 @@
-"""What ``mqredis worker`` logs, and how. An application that configures logging itself is left alone."""
+"""What ``mqredis worker`` logs, and how. An application that configures logging itself is left alone.
+
+``mqredis worker`` and ``run`` call it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Prometheus metrics of a worker: counters of its consumers, wake latencies, durations of calls."""
+"""Prometheus metrics of a worker: counters of its consumers, wake latencies, durations of calls.
+
+``Worker.run`` serves them, and ``mqredis worker`` sets their address.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a handler can end besides returning."""
+"""How a handler can end besides returning.
+
+Handlers raise some of them; the loops settle their messages accordingly.
+"""
 
 from __future__ import annotations
 

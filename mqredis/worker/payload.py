@@ -1,5 +1,7 @@
 """Converts messages to arguments of handlers, by the annotation of the handler's first parameter.
 
+``consumer`` chooses the conversion when a handler is registered.
+
 Only the annotation of a registered function chooses what a body becomes: nothing in a message does.
 """
 

@@ -1,4 +1,7 @@
-"""Prefetched messages: a thread of a worker locks several with one call and handles them one by one."""
+"""Prefetched messages: a thread of a worker locks several with one call and handles them one by one.
+
+``loop`` uses it where a consumer prefetches.
+"""
 
 from __future__ import annotations
 

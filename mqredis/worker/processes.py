@@ -1,4 +1,7 @@
-"""Runs several processes of one worker, and restarts them when their code changes."""
+"""Runs several processes of one worker, and restarts them when their code changes.
+
+``command`` uses it for ``--processes`` and ``--reload``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Serving schedules: a worker asks which are due, and sends their messages (:mod:`mqredis.operations.schedules`)."""
+"""Serving schedules: a worker asks which are due, and sends their messages (:mod:`mqredis.operations.schedules`).
+
+``run`` starts it.
+"""
 
 from __future__ import annotations
 

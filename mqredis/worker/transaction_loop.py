@@ -1,4 +1,7 @@
-"""A loop over transactional queues: each run of the handler is a transaction."""
+"""A loop over transactional queues: each run of the handler is a transaction.
+
+``run`` makes one for each thread of a consumer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an action of the console is."""
+"""What an action of the console is.
+
+The modules of actions make them, and ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Actions on those who hold messages: end a lock, abort a transaction."""
+"""Actions on those who hold messages: end a lock, abort a transaction.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Actions on the whole queue manager: flow control, quota, repair."""
+"""Actions on the whole queue manager: flow control, quota, repair.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

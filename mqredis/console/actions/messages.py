@@ -1,4 +1,7 @@
-"""Actions on messages that wait: delete, restore, move, put back, reschedule."""
+"""Actions on messages that wait: delete, restore, move, put back, reschedule.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

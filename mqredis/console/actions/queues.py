@@ -1,4 +1,7 @@
-"""Actions on queues and topics: create, limit, stop, delete, subscribe."""
+"""Actions on queues and topics: create, limit, stop, delete, subscribe.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Actions on schedules: create, pause, resume, trigger, remove."""
+"""Actions on schedules: create, pause, resume, trigger, remove.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

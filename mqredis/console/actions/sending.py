@@ -1,4 +1,7 @@
-"""Actions that send a message: a new one, or a failed one that was edited."""
+"""Actions that send a message: a new one, or a failed one that was edited.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Actions on workers: pause, resume, stop, cancel a handler."""
+"""Actions on workers: pause, resume, stop, cancel a handler.
+
+``console.actions`` lists them; ``pages.action`` runs them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The form of an action, and what happens when it is sent."""
+"""The form of an action, and what happens when it is sent.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

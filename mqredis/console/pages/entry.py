@@ -1,4 +1,7 @@
-"""Giving the token, leaving, and the choice of colours: the pages outside a queue manager."""
+"""Giving the token, leaving, and the choice of colours: the pages outside a queue manager.
+
+``application`` has routes to it.
+"""
 
 from __future__ import annotations
 

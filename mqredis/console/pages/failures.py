@@ -1,4 +1,7 @@
-"""Dead letters and poison messages, grouped by why they failed."""
+"""Dead letters and poison messages, grouped by why they failed.
+
+``console.pages`` has the routes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A message by its id, whatever its queue is."""
+"""A message by its id, whatever its queue is.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

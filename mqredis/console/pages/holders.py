@@ -1,4 +1,7 @@
-"""Who holds messages, and which clients are connected."""
+"""Who holds messages, and which clients are connected.
+
+``console.pages`` has the routes.
+"""
 
 from __future__ import annotations
 

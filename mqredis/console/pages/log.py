@@ -1,4 +1,7 @@
-"""The log of actions."""
+"""The log of actions.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The messages of a queue, one message, and its body."""
+"""The messages of a queue, one message, and its body.
+
+``console.pages`` has the routes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The overview of all queues, the page of one queue, and the events that keep both up to date."""
+"""The overview of all queues, the page of one queue, and the events that keep both up to date.
+
+``console.pages`` has the routes.
+"""
 
 from __future__ import annotations
 

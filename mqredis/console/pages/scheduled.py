@@ -1,4 +1,7 @@
-"""Messages that wait for their time."""
+"""Messages that wait for their time.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Schedules, by name."""
+"""Schedules, by name.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

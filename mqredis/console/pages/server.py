@@ -1,4 +1,7 @@
-"""What the doctor finds, and the server behind the queue manager."""
+"""What the doctor finds, and the server behind the queue manager.
+
+``console.pages`` has the routes.
+"""
 
 from __future__ import annotations
 

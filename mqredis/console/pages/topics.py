@@ -1,4 +1,7 @@
-"""Topics and the queues that subscribed to them."""
+"""Topics and the queues that subscribed to them.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What happened to a message that is not in its queue any more."""
+"""What happened to a message that is not in its queue any more.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Workers, what they do, and what operators have paused."""
+"""Workers, what they do, and what operators have paused.
+
+``console.pages`` has the route.
+"""
 
 from __future__ import annotations
 

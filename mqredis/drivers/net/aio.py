@@ -1,4 +1,7 @@
-"""Asyncio connections over a transport and hiredis: one for requests of several tasks, one for subscriptions."""
+"""Asyncio connections over a transport and hiredis: one for requests of several tasks, one for subscriptions.
+
+``net.pool_aio`` and the registry of the asyncio driver make them.
+"""
 
 from __future__ import annotations
 

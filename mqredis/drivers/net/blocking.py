@@ -1,4 +1,7 @@
-"""A blocking connection: one socket and hiredis. Its methods for subscriptions are named as in redis-py."""
+"""A blocking connection: one socket and hiredis. Its methods for subscriptions are named as in redis-py.
+
+``net.pool`` and the registry of the blocking driver make them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """How to make a connection: class and keyword arguments, for one node, a Sentinel group or a cluster.
 
+``drivers.connect`` makes a plan, and the pools follow it.
+
 ``Plan`` is the pure part; the two backends ask it what to connect to and tell it what they found.
 """
 

@@ -1,4 +1,7 @@
-"""What our own connections need to know: the address of the server, TLS, credentials and timeouts."""
+"""What our own connections need to know: the address of the server, TLS, credentials and timeouts.
+
+The pools make one for each server that they connect to.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 # Generated from mqredis/drivers/net/owner_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
+The pools derive from it.
+
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
 

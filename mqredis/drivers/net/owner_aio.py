@@ -1,5 +1,7 @@
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
+The pools derive from it.
+
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
 

@@ -1,5 +1,7 @@
 """Blocking connections, and a pool in which each call has one to itself.
 
+``drivers.connect`` makes it, and the blocking driver takes connections from it.
+
 The pool of asyncio (``pool_aio``) shares connections between calls and has no locks, so it is written by hand, too.
 What both do is in ``owner``.
 """

@@ -1,5 +1,7 @@
 """Asyncio connections, and a pool that shares each of them between calls.
 
+``drivers.connect`` makes it, and the asyncio driver sends through it.
+
 The pool of threads (``pool``) needs locks and shares nothing, so it is written by hand, too; what both do is in
 ``owner_aio``. Time limits are kept here, since redis-py makes a task for each.
 """

@@ -1,4 +1,7 @@
-"""Hides passwords in texts for errors and logs."""
+"""Hides passwords in texts for errors and logs.
+
+Drivers, workers' logs and kombu pass through it what may hold a URL.
+"""
 
 from __future__ import annotations
 

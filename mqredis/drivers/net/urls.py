@@ -1,4 +1,7 @@
-"""Parsing of broker URLs, without connecting."""
+"""Parsing of broker URLs, without connecting.
+
+``drivers.connect`` and the kombu transport call it.
+"""
 
 from __future__ import annotations
 

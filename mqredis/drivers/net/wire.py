@@ -1,5 +1,7 @@
 """The wire format: packing of script calls and commands, and classification of error replies.
 
+Drivers, pools and waits pack and classify with it.
+
 Nothing here does input or output; both drivers share it.
 """
 

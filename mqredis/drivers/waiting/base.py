@@ -1,4 +1,7 @@
-"""The part of the waiter registries that threads and tasks share, and that needs no sleep and no connection."""
+"""The part of the waiter registries that threads and tasks share, and that needs no sleep and no connection.
+
+The registries derive from it.
+"""
 
 from __future__ import annotations
 

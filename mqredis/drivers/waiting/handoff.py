@@ -1,5 +1,7 @@
 """Direct handoff: a sender locks its message for a waiting reader (lua/waiting/handoff).
 
+``waiting.base`` calls it before a reader polls, and ``waiting.table`` recognises such notifications with it.
+
 The notification on the wake channel then is the reply to the call that the reader makes next, so the reader makes no
 call at all.
 """

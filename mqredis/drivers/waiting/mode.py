@@ -1,4 +1,7 @@
-"""How a server can notify waiting readers: by keyspace notifications, by PUBLISH, or not at all."""
+"""How a server can notify waiting readers: by keyspace notifications, by PUBLISH, or not at all.
+
+``waits`` and ``waits_aio`` ask it when the first operation waits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The waits of the threads of one driver, woken by one subscription, which the sleeping threads read in turns."""
+"""The waits of the threads of one driver, woken by one subscription, which the sleeping threads read in turns.
+
+The blocking driver has one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The waits of the tasks of one driver, woken by one subscription. ``registry`` does the same for threads."""
+"""The waits of the tasks of one driver, woken by one subscription. ``registry`` does the same for threads.
+
+The asyncio driver has one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the doctor advises: about the server's settings and clock, and about queues with many failed messages."""
+"""What the doctor advises: about the server's settings and clock, and about queues with many failed messages.
+
+``run`` calls it.
+"""
 
 from __future__ import annotations
 

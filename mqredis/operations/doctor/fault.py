@@ -1,4 +1,7 @@
-"""A fault: what a check of the doctor yields. And how faults name messages and elements."""
+"""A fault: what a check of the doctor yields. And how faults name messages and elements.
+
+The checks make them; ``run`` mends and reports them.
+"""
 
 from __future__ import annotations
 

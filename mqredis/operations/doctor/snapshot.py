@@ -1,5 +1,7 @@
 """Read the whole store for the doctor: in one call if it is small, else in pages.
 
+``run`` makes one; the checks read it.
+
 Pages are consistent if the history number did not change.
 """
 

@@ -1,5 +1,7 @@
 """Tells from the arguments of a call whether it changes anything permanently.
 
+``wrapper`` and ``drivers.durability`` ask it.
+
 What a lease undoes is not permanent: locks, the operations of a transaction before its commit, and aborts.
 """
 

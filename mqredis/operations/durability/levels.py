@@ -1,4 +1,7 @@
-"""Which levels of durability a server can give, and by which command (docs/guarantees.md)."""
+"""Which levels of durability a server can give, and by which command (docs/guarantees.md).
+
+The drivers find the command of a level with it, and the doctor checks the settings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An operation whose permanent changes wait until they have reached a level of durability."""
+"""An operation whose permanent changes wait until they have reached a level of durability.
+
+The drivers wrap the operations of a client with a level in it, and so do methods with ``durability=``.
+"""
 
 from __future__ import annotations
 

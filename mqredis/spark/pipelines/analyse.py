@@ -1,4 +1,7 @@
-"""Tables of what is in the queues and has passed through them, and a report as one HTML page. Removes nothing."""
+"""Tables of what is in the queues and has passed through them, and a report as one HTML page. Removes nothing.
+
+``mqredis pipeline analyse`` and ``mqredis.spark.pipelines`` call it.
+"""
 
 from __future__ import annotations
 

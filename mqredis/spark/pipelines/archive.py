@@ -1,4 +1,7 @@
-"""Moves journals and dead letters into Parquet files by day and queue, each message once."""
+"""Moves journals and dead letters into Parquet files by day and queue, each message once.
+
+``mqredis pipeline archive`` and ``mqredis.spark.pipelines`` call it.
+"""
 
 from __future__ import annotations
 

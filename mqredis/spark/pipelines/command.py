@@ -1,4 +1,7 @@
-"""``mqredis pipeline archive|analyse|replay|migrate ...``; the same for ``spark-submit``."""
+"""``mqredis pipeline archive|analyse|replay|migrate ...``; the same for ``spark-submit``.
+
+``mqredis.cli.pipeline`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """A Redis list that is copied while its consumers continue to pop from it.
 
+``migrate`` uses it.
+
 Positions count from the end at which consumers pop, so pushes do not change them, but pops do. The items that were
 copied last are therefore recognised by a hash, which is stored with their number. Each page is read together with
 these items. If they are not at their position they are searched for. If they are not found, or may be at several

@@ -1,5 +1,7 @@
 """Copies a Redis list, a Redis stream or a Celery queue into mqredis: each item once, without changing the source.
 
+``mqredis pipeline migrate`` and ``mqredis.spark.pipelines`` call it.
+
 The version of a publication says how far the source was copied, so a later call continues after the committed version.
 No Spark session is needed.
 """

@@ -1,4 +1,7 @@
-"""Sends archived messages back into queues: filtered, at a rate, and resumable without duplicates."""
+"""Sends archived messages back into queues: filtered, at a rate, and resumable without duplicates.
+
+``mqredis pipeline replay``, ``mqredis.spark.pipelines`` and ``migrate`` call it.
+"""
 
 from __future__ import annotations
 

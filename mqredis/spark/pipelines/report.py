@@ -1,4 +1,7 @@
-"""The report of ``analyse``: one HTML page without scripts, readable on a phone, in light and dark."""
+"""The report of ``analyse``: one HTML page without scripts, readable on a phone, in light and dark.
+
+``analyse`` writes it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of the claims of data pipelines, and of their pages."""
+"""Doctor checks of the claims of data pipelines, and of their pages.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of the keys of a manager: their types, their times to live and their names."""
+"""Doctor checks of the keys of a manager: their types, their times to live and their names.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of a manager's own fields: its properties, its counters and its list of queues."""
+"""Doctor checks of a manager's own fields: its properties, its counters and its list of queues.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

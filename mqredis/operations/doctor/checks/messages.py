@@ -1,4 +1,7 @@
-"""Doctor checks of messages: their records, positions and timers, and entries of lists and of the index."""
+"""Doctor checks of messages: their records, positions and timers, and entries of lists and of the index.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

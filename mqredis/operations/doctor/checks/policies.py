@@ -1,4 +1,7 @@
-"""Doctor checks of dedup keys, retry policies and subscriptions of topics."""
+"""Doctor checks of dedup keys, retry policies and subscriptions of topics.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of queues: their properties, their counters and their headers in ``meta``."""
+"""Doctor checks of queues: their properties, their counters and their headers in ``meta``.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

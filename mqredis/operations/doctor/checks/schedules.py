@@ -1,4 +1,7 @@
-"""Doctor checks of schedules: their definitions, their messages and their queues."""
+"""Doctor checks of schedules: their definitions, their messages and their queues.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of sessions, their slots, their open handles and their waiting readers."""
+"""Doctor checks of sessions, their slots, their open handles and their waiting readers.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of trails, which are fields of ``meta``, and of the share of messages that get one."""
+"""Doctor checks of trails, which are fields of ``meta``, and of the share of messages that get one.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Doctor checks of open transactions and of the messages that they hold."""
+"""Doctor checks of open transactions and of the messages that they hold.
+
+``operations.doctor.checks`` lists it; ``run`` calls it.
+"""
 
 from __future__ import annotations
 
