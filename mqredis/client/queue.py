@@ -17,9 +17,9 @@ from mqredis.models.header import MessageFields
 from mqredis.operations import checks, groups, handle, lookup, peek, receive, send
 from mqredis.operations.context import Handle, handle_of, lease_of, unit_of
 from mqredis.operations.durability.wrapper import durably
+from mqredis.operations.earlier_locks import earlier_locks, note_outcome, settle_all
 from mqredis.operations.locked import lost_of
 from mqredis.operations.receive import Locks
-from mqredis.operations.settle import earlier_locks, note_outcome, settle_all
 from mqredis.steps import Operation
 
 if TYPE_CHECKING:

@@ -72,6 +72,10 @@ class PageList:
             found.append(cls(number, first, upto, packed, loose, step, owner, int(sequence)))
         return found
 
+    def ids_fields(self) -> list[bytes]:
+        """The fields of a queue's ``states`` that hold the ids of its pages."""
+        return [b"c%d:%d" % (self.number, page) for page in range(self.first, self.upto)]
+
     def format(self) -> str:
         """The text as it is stored, one of several in the field."""
         return (

@@ -1,6 +1,6 @@
 """The kinds of a message's state, which say who holds the message (``lua/core/message_state.lua``).
 
-``commands.inspection`` and the doctor use it.
+``commands.inspection``, the doctor and the Spark batch reader use it.
 """
 
 from __future__ import annotations
@@ -11,3 +11,8 @@ BY_READER = "L"
 RECEIVED, SENT, MOVED = IN_TRANSACTION = ("R", "S", "M")
 # By a data pipeline.
 CLAIMED = "C"
+
+
+def kind_of(text: bytes) -> str:
+    """The kind in the text of a state: "deliveries aborts moves last_move_ms size kind ..."."""
+    return text.split(b" ")[5][:1].decode()

@@ -17,10 +17,10 @@ from mqredis.models import Match, Message
 from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
+from mqredis.operations.earlier_locks import EarlierLocks
 from mqredis.operations.interruption import release_after_interruption
 from mqredis.operations.matching import Selection, text_of
 from mqredis.operations.queue_call import complete
-from mqredis.operations.settle import EarlierLocks
 from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 
@@ -99,7 +99,7 @@ def fetching(
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
         owner, grant = owner_of(handle, unit) if unit else ("", lease)
-        runs = earlier.runs() if earlier and earlier.pending() else ()
+        runs = earlier.pending_runs() if earlier and earlier.pending() else ()
         call = read.receive(
             handle.address,
             mode,
@@ -111,7 +111,7 @@ def fetching(
             match=match,
             settle=runs,
         )
-        return earlier.along(handle, call, earlier.pending()) if runs and earlier else call
+        return earlier.sent_with(handle, call) if runs and earlier else call
 
     return fetch
 
@@ -232,7 +232,7 @@ class Lock(Operation[Locks]):
             if self._pending > read.BATCH:
                 return None
             if self._pending:
-                runs = earlier.runs()
+                runs = earlier.pending_runs()
         if not polls:
             return None
         self._call = read.receive(
@@ -257,7 +257,7 @@ class Lock(Operation[Locks]):
             found = yield from complete(self, handle.address, self._call, reply)
             self._settled(found)
         while earlier is not None and earlier.pending() > read.BATCH:
-            yield from earlier.settle(handle)
+            yield from earlier.settle_some(handle)
         fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
         reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
@@ -269,7 +269,7 @@ class Lock(Operation[Locks]):
 
     def _settled(self, found: Found) -> None:
         if self._pending and self.earlier is not None:
-            self.earlier.take(self.handle, self._pending, found.lost)
+            self.earlier.note_settled(self.handle, self._pending, found.lost)
 
 
 def noted(handle: Handle, found: Found) -> Locks:

@@ -1,23 +1,22 @@
-"""The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12), by itself or on the way of a read.
+"""The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12).
 
-Locked messages, ``Queue`` and workers make them; a closed handle gives its locks back with them.
+Locked messages, ``Queue``, workers and kombu make them; a closed handle gives its locks back with them.
+``earlier_locks`` has the commits that a read carries out on its way.
+
+A settlement names the lock of one stored message: action, fence, lookup id (``commands.settlement``). ``handle.locks``
+holds the fence of each lock, by lookup id, until it is settled. A message that was joined from segments has a lock for
+each segment: ``handle.parts`` holds their lookup ids, by that of the first one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mqredis.commands import read, settlement
-from mqredis.commands.read import Found
 from mqredis.commands.settlement import (
     ABORT,
     AVAILABLE,
-    COMMIT,
     FAIL,
     GONE,
     LOCKED,
@@ -26,8 +25,7 @@ from mqredis.commands.settlement import (
     Lost,
     Settlement,
 )
-from mqredis.errors import InvalidArgument, InvalidHandle, InvariantBroken, LockLost
-from mqredis.operations import checks
+from mqredis.errors import InvalidHandle, InvariantBroken, LockLost
 from mqredis.operations.context import Handle, lease_of
 from mqredis.operations.queue_call import KEYS_CHANGED, QueueCall, complete
 from mqredis.status import Status
@@ -36,7 +34,6 @@ from mqredis.steps import (
     Call,
     More,
     Operation,
-    Payload,
     Reply,
     Shareable,
     Steps,
@@ -45,137 +42,9 @@ from mqredis.steps import (
 )
 
 
-@dataclass(slots=True)
-class EarlierLocks:
-    """Earlier locks that a call commits on its way, by their fences and ids.
-
-    A message that was joined from segments has a lock for each of them. The first ``done`` locks are committed, but for
-    those in ``lost``.
-    """
-
-    fences: Sequence[str] = ()
-    keys: Sequence[str] = ()
-    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The locks of each message that was joined, by that of its first segment."""
-    done: int = 0
-    lost: frozenset[str] = frozenset()
-
-    def pending(self) -> int:
-        """How many are still to be committed."""
-        return len(self.keys) - self.done
-
-    def runs(self) -> Sequence[str]:
-        """Those that are pending, as the scripts take them (:func:`mqredis.commands.read.runs`)."""
-        fences, keys = self.fences, self.keys
-        if self.done:
-            fences, keys = fences[self.done :], keys[self.done :]
-        if fences.count(fences[0]) == len(keys):  # as of what was locked together
-            return COMMIT, fences[0], "".join(keys)
-        return settlement.runs([*zip(repeat(COMMIT), fences, keys)])
-
-    def along(self, handle: Handle, call: Call[Found], count: int) -> Call[Found]:
-        """The read that settles the next ``count`` of them on its way, and notes that once it is answered."""
-        call.parse = partial(self._taken, handle, call.parse, count)
-        return call
-
-    def _taken(
-        self,
-        handle: Handle,
-        parse: Callable[[int, Payload], Found],
-        count: int,
-        status: int,
-        payload: Payload,
-    ) -> Found:
-        found = parse(status, payload)
-        self.take(handle, count, found.lost)
-        return found
-
-    def settle(self, handle: Handle) -> Steps[Sequence[Lost]]:
-        """Settle as many as one call takes. Answers those of them that were lost."""
-        stop = self.done + read.BATCH
-        batch = [*zip(repeat(COMMIT), self.fences[self.done : stop], self.keys[self.done : stop])]
-        settled = yield from settle_segments(handle, batch)
-        self.take(handle, len(batch), settled.lost)
-        return settled.lost
-
-    def take(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
-        """The next ``count`` are settled, but for those that were lost."""
-        locks, stop = handle.locks, self.done + count
-        fences, keys = self.fences, self.keys
-        if count < len(keys):
-            fences, keys = fences[self.done : stop], keys[self.done : stop]
-        if count == 1:
-            forget(handle, COMMIT, fences[0], keys[0])
-        elif not handle.parts and not handle.getting.log and [*locks] == keys and [*locks.values()] == fences:
-            # All that are held, in their order, as mostly; another thread may have locked more since.
-            deque(map(locks.pop, keys, repeat(None)), maxlen=0)
-        else:
-            for fence, key in zip(fences, keys, strict=True):
-                forget(handle, COMMIT, fence, key)
-        self.done = stop
-        if lost:
-            self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
-
-
-def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") -> EarlierLocks:
-    """The commits of these locks, which must be of the same queue. ``name``: of the caller's argument."""
-    fences: list[str] = []
-    keys: list[str] = []
-    known: object = None
-    fence = ""
-    for lock in checks.sequence(locks, name):
-        try:
-            grant = lock._grant
-            if grant is not known:
-                known = _ours(lock, grant, handle, name)
-                fence = grant.fence
-            keys.append(lock._key)
-            fences.append(fence)
-        except AttributeError:
-            raise _foreign(lock, handle, name) from None
-    if not handle.parts:
-        return EarlierLocks(fences, keys)
-    segments = {key: handle.parts[key] for key in keys if key in handle.parts}
-    every = whole(handle, [*zip(repeat(COMMIT), fences, keys)])
-    return EarlierLocks([fence for _, fence, _ in every], [key for _, _, key in every], segments)
-
-
 def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
     """What ends those of these locks that are of this queue."""
     return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
-
-
-def _ours(lock: object, grant: Any, handle: Handle, name: str) -> object:
-    """What these locks share. Raises InvalidArgument if it is of another queue, or if they end with a transaction."""
-    if grant.handle is not handle and grant.handle.address.path != handle.path:
-        raise _foreign(lock, handle, name)
-    if grant.unit is not None:
-        raise InvalidArgument(
-            f"a message that was locked in a transaction ends with that: {name} cannot have it"
-        )
-    known: object = grant
-    return known
-
-
-def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
-    return InvalidArgument(f"{name} takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
-
-
-def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
-    """Note on these locks, which a call was to commit on its way, what it has done."""
-    lost, ended = earlier.lost, locks[: earlier.done]
-    if earlier.segments:
-        committed = set(earlier.keys[: earlier.done])
-        for lock in locks:
-            own = earlier.segments.get(lock._key, (lock._key,))
-            if committed.issuperset(own):
-                lock._settled = lost.isdisjoint(own)
-    elif lost:
-        for lock in ended:
-            lock._settled = lock._key not in lost
-    else:
-        for lock in ended:
-            lock._settled = True
 
 
 @procedure
@@ -299,19 +168,6 @@ class Settle(Shareable[float]):
         if settled.lost:
             raise lock_lost(self.handle.path, settled.lost[0])
         return self.handle.context.clock()
-
-
-@procedure
-def settle_all(handle: Handle, earlier: EarlierLocks) -> Steps[None]:
-    """Commit all of these locks. Raises LockLost for the first that was not held any more; the others are committed."""
-    still_open(handle)
-    first: Lost | None = None
-    while earlier.pending():
-        lost = yield from earlier.settle(handle)
-        if lost and first is None:
-            first = lost[0]
-    if first is not None:
-        raise lock_lost(handle.path, first)
 
 
 def still_open(handle: Handle) -> None:

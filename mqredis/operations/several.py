@@ -15,8 +15,8 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
+from mqredis.operations.earlier_locks import EarlierLocks
 from mqredis.operations.receive import Locks, fetching, noted
-from mqredis.operations.settle import EarlierLocks
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
 
@@ -41,7 +41,7 @@ def lock(
     earlier = settling or [EarlierLocks() for _ in handles]
     for n, handle in enumerate(handles):
         while earlier[n].pending() > read.BATCH:
-            yield from earlier[n].settle(handle)
+            yield from earlier[n].settle_some(handle)
     readers = [
         Reader(
             handle,
@@ -56,7 +56,7 @@ def lock(
     locks = noted(handles[at], found)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
-            yield from earlier[n].settle(handle)
+            yield from earlier[n].settle_some(handle)
     return at, locks
 
 

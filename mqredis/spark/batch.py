@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,15 +16,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
-from mqredis.codec.claims import PageList
 from mqredis.commands.address import Address
-from mqredis.models.lookup_ids import split_ids
+from mqredis.keys import AVAILABLE
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
-from mqredis.spark import starting
+from mqredis.spark import starting, unavailable
 from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import backlog, manager_of, source_errors
-from mqredis.spark.fetch import Place, Reader, fields, hex_id, part, walk
+from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
 from mqredis.spark.options import Options
 from mqredis.spark.targets import read_targets
@@ -97,7 +95,8 @@ class BatchReader(DataSourceReader):
         found: list[InputPartition] = []
         apart: set[bytes] = set()
         for state in ("locked", "delayed"):
-            ids = _locked(manager, path) if state == "locked" else _delayed(manager, path)
+            read = unavailable.locked if state == "locked" else unavailable.delayed
+            ids = read(manager, path)
             apart.update(ids)
             ids = between(ids, after, last)
             if state in states:
@@ -113,7 +112,7 @@ class BatchReader(DataSourceReader):
 
     def _bounds(self, manager: QueueManager, path: str, low: bytes, end: bytes) -> list[bytes]:
         """Where the partitions of the ids from ``low`` to before ``end`` begin; none if there is no such id."""
-        key = part(manager, path, "a")
+        key = part(manager, path, AVAILABLE)
         first = manager.driver.command("ZLEXCOUNT", key, "-", b"(" + low)
         count = manager.driver.command("ZLEXCOUNT", key, b"[" + low, end if end == b"+" else b"(" + end)
         parts = pieces(self.options, count)
@@ -154,7 +153,7 @@ class BatchReader(DataSourceReader):
             ids = between(ids, partition.after, partition.last)
             return [lid for lid in ids if lid not in without] if without else ids
 
-        key = part(manager, partition.place.path, "a")
+        key = part(manager, partition.place.path, AVAILABLE)
         return walk(manager, key, partition.low, partition.high, size, keep)
 
 
@@ -187,48 +186,6 @@ def reader(options: Options, schema: StructType) -> BatchReader:
 
 # Spark wants at least one partition.
 NOTHING = InputPartition(None)
-
-
-def _locked(manager: QueueManager, path: str) -> list[bytes]:
-    """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
-    key, found = part(manager, path, "l"), _packed(manager, path)
-    states = part(manager, path, "s")
-    for at in range(0, manager.driver.command("ZCARD", key), 5_000):
-        ids = manager.driver.command("ZRANGE", key, at, at + 4_999)
-        kinds = manager.driver.command("HMGET", states, *ids) if ids else []
-        found += [
-            lid for lid, text in zip(ids, kinds, strict=True) if text and text.split(b" ")[5][:1] != b"S"
-        ]
-    return list(dict.fromkeys(found))  # a page may have been unpacked meanwhile
-
-
-def _packed(manager: QueueManager, path: str) -> list[bytes]:
-    """Ids in packed locks (lua/core/packed_locks) and in the pages of claims (lua/claims/claim_pages). Those of
-    unpacked
-    pages stand among the others, too."""
-    queue, states = part(manager, path, "q"), part(manager, path, "s")
-    meta = manager.context.keys.own[0]
-    entries = (manager.driver.command("HGET", meta, queue) or b"").split(b" ")[7:]
-    locks = [b"lock:" + entry for entry in entries if b"," not in entry]
-    lists = PageList.parse_all((manager.driver.command("HGET", queue, "pages") or b"").decode())
-    pages = [b"c%d:%d" % (each.number, k) for each in lists for k in range(each.first, each.upto)]
-    found: list[bytes] = []
-    for key, names, ids in ((meta, locks, _LOCK), (states, pages, _PAGE)):
-        for at in range(0, len(names), 64):  # at most 64,000 ids, a megabyte
-            for text in fields(manager, key, names[at : at + 64]):
-                found += split_ids(whole[1] if (whole := ids.fullmatch(text or b"")) else b"")
-    return found + [entry.rpartition(b",")[2] for entry in entries if b"," in entry]
-
-
-# The ids in a packed lock, and in a page of a claim.
-_LOCK, _PAGE = re.compile(rb"\d+ \d+ \d+ \S+ ([0-9a-f]+)"), re.compile(rb"([0-9a-f]*)")
-
-
-def _delayed(manager: QueueManager, path: str) -> list[bytes]:
-    key, found = part(manager, path, "t"), []
-    for at in range(0, manager.driver.command("ZCARD", key), 5_000):
-        found += [m[1:] for m in manager.driver.command("ZRANGE", key, at, at + 4_999) if m[:1] == b"d"]
-    return found
 
 
 def address_of(place: Place) -> Address:

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from mqredis.client import QueueManager
 from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Backlog
+from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
@@ -212,7 +213,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Iterator[list[bytes]]:
     """Ids of one priority in a range, a page at a time."""
-    key = part(manager, span.place.path, "a")
+    key = part(manager, span.place.path, AVAILABLE)
     start, stop = f"({band:02x}{sequential(span.after)}", f"[{band:02x}{sequential(span.upto)}"
     while True:
         ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
@@ -232,7 +233,7 @@ def nth(manager: QueueManager, path: str, after: int, upto: int, count: int) -> 
 def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | None:
     """When the first message behind ``after`` arrived, in ms since the epoch."""
     for lid in firsts(manager, path, after, upto, 1)[:1]:
-        record: bytes | None = manager.driver.command("HGET", part(manager, path, "m"), lid)
+        record: bytes | None = manager.driver.command("HGET", part(manager, path, RECORDS), lid)
         if record is not None:
             return int(record[:13])
     return None
@@ -240,7 +241,7 @@ def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | Non
 
 def firsts(manager: QueueManager, path: str, after: int, upto: int, count: int) -> list[bytes]:
     """Ids of at least the first ``count`` messages behind ``after``, over all priorities, the oldest first."""
-    key = part(manager, path, "a")
+    key = part(manager, path, AVAILABLE)
     found: list[bytes] = []
     for band in range(8):
         start, stop = f"({band:02x}{sequential(after)}", f"[{band:02x}{sequential(upto)}"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mqredis import codec
 from mqredis.client import QueueManager
-from mqredis.keys import QUEUE_PARTS
+from mqredis.keys import QUEUE_PARTS, RECORDS, STATES
 from mqredis.selector import Selector, header_of
 from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
 from mqredis.spark.connection import SourceError
@@ -65,8 +65,8 @@ class Reader:
         self.place = place
         self.builder = builder
         self.batch_id = batch_id
-        self._messages = part(manager, place.path, "m")
-        self._states = part(manager, place.path, "s")
+        self._messages = part(manager, place.path, RECORDS)
+        self._states = part(manager, place.path, STATES)
 
     def batch(
         self, ids: Sequence[bytes], state: str, *, strict: bool, now_ms: int = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mqredis.client import QueueManager
 from mqredis.commands.pipelines import Backlog
+from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.spark.fetch import part
 from mqredis.spark.options import Options, milliseconds, positions
 
@@ -46,7 +47,7 @@ def _named(option: str, text: str, manager: str, path: str, last: int, default: 
 
 def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
     """The SequentialID in front of the first available message that arrived at ``ms`` or later."""
-    key, found = part(manager, path, "a"), last
+    key, found = part(manager, path, AVAILABLE), last
     for band in range(8):
         low = manager.driver.command("ZLEXCOUNT", key, "-", f"({band:02x}")
         high = manager.driver.command("ZLEXCOUNT", key, "-", f"({band + 1:02x}")
@@ -54,7 +55,7 @@ def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
         while low < high:
             middle = (low + high) // 2
             lid = (manager.driver.command("ZRANGE", key, middle, middle) or [b""])[0]
-            record = manager.driver.command("HGET", part(manager, path, "m"), lid) if lid else None
+            record = manager.driver.command("HGET", part(manager, path, RECORDS), lid) if lid else None
             if record is None:
                 tries += 1
                 high = middle if tries < _TRIES else low

@@ -19,8 +19,9 @@ from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import LockLost, MqError, QueueNotAvailable
 from mqredis.models import Message
 from mqredis.operations import giveback, several
+from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from mqredis.operations.locked import mark_settled
-from mqredis.operations.settle import EarlierLocks, earlier_locks, ends, settle
+from mqredis.operations.settle import ends, settle
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.handled import HandledLocks
 from mqredis.worker.loop import Loop
@@ -103,7 +104,7 @@ class LockLoop(Loop):
         for group in commits:
             self._all_lost((lookup_id, "") for lookup_id in group.lost)
             if group.pending():
-                pending = {*group.keys[group.done :]}
+                pending = {*group.ids[group.settled :]}
                 self._handled.restore([lock for lock in done if lock.key in pending])
 
     def _ending(self) -> bool:

@@ -12,7 +12,7 @@ from mqredis.commands.address import Address
 from mqredis.commands.pipelines import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines
-from mqredis.spark import batch
+from mqredis.spark import unavailable
 from mqredis.spark.connection import backlog
 from mqredis.spark.fetch import hex_id, part
 
@@ -73,9 +73,9 @@ def test_packed_and_single_locks_are_both_found(qm, fill):
         False,
         True,
     ]  # packed locks, then a single one
-    assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
+    assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
     assert qm.queue_info("orders").locked == 5
-    assert batch._locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
+    assert unavailable.locked(qm, "orders") == [hex_id(lock.lookup_id) for lock in locks]
 
 
 def test_claimed_messages_have_the_state_locked(spark, qm, options, fill):

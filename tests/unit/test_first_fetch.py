@@ -14,7 +14,7 @@ from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import receive
 from mqredis.operations.context import Context, Handle, UnitOfWork
-from mqredis.operations.settle import EarlierLocks
+from mqredis.operations.earlier_locks import EarlierLocks
 from mqredis.operations.wait import Reader, until_found
 from mqredis.settings import Settings
 from mqredis.status import Status

@@ -1,0 +1,164 @@
+"""Locks of earlier reads that a call commits: on the way of the next read, or several at once.
+
+``Queue.lock_many``, ``Queue.commit_many`` and the loops of workers make them. ``receive`` and ``several`` send the
+commits with their fetches; ``settle`` has all other ends of locks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from mqredis.commands import read, settlement
+from mqredis.commands.read import Found
+from mqredis.commands.settlement import COMMIT, Lost
+from mqredis.errors import InvalidArgument
+from mqredis.operations import checks
+from mqredis.operations.context import Handle
+from mqredis.operations.settle import forget, lock_lost, settle_segments, still_open, whole
+from mqredis.steps import Call, Payload, Steps, procedure
+
+
+@dataclass(slots=True)
+class EarlierLocks:
+    """Locks of one queue that calls commit from the front. A message that was joined from segments has several."""
+
+    fences: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    """The lookup id of each lock, in hex; its fence is at the same place of ``fences``."""
+    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The ids of each message that was joined, by that of its first segment."""
+    settled: int = 0
+    """How many of the locks a call has committed or found lost."""
+    lost: frozenset[str] = frozenset()
+    """The ids of those that were lost."""
+
+    def pending(self) -> int:
+        """How many are still to be committed."""
+        return len(self.ids) - self.settled
+
+    def pending_runs(self) -> Sequence[str]:
+        """The commits of those, as the scripts take them (:func:`mqredis.commands.settlement.runs`)."""
+        fences, ids = self.fences, self.ids
+        if self.settled:
+            fences, ids = fences[self.settled :], ids[self.settled :]
+        if fences.count(fences[0]) == len(ids):  # as of what was locked together
+            return COMMIT, fences[0], "".join(ids)
+        return settlement.runs([*zip(repeat(COMMIT), fences, ids)])
+
+    def sent_with(self, handle: Handle, call: Call[Found]) -> Call[Found]:
+        """The read ``call``, whose arguments have the pending runs: its reply is noted here when it is parsed."""
+        call.parse = partial(self._parse, handle, call.parse, self.pending())
+        return call
+
+    def _parse(
+        self,
+        handle: Handle,
+        parse: Callable[[int, Payload], Found],
+        count: int,
+        status: int,
+        payload: Payload,
+    ) -> Found:
+        found = parse(status, payload)
+        self.note_settled(handle, count, found.lost)
+        return found
+
+    def settle_some(self, handle: Handle) -> Steps[Sequence[Lost]]:
+        """Commit as many as one call takes, by themselves. Returns those of them that were lost."""
+        stop = self.settled + read.BATCH
+        batch = [*zip(repeat(COMMIT), self.fences[self.settled : stop], self.ids[self.settled : stop])]
+        answer = yield from settle_segments(handle, batch)
+        self.note_settled(handle, len(batch), answer.lost)
+        return answer.lost
+
+    def note_settled(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
+        """A call has settled the next ``count``, of which it found ``lost``."""
+        locks, stop = handle.locks, self.settled + count
+        fences, ids = self.fences, self.ids
+        if count < len(ids):
+            fences, ids = fences[self.settled : stop], ids[self.settled : stop]
+        if count == 1:
+            forget(handle, COMMIT, fences[0], ids[0])
+        elif not handle.parts and not handle.getting.log and [*locks] == ids and [*locks.values()] == fences:
+            # All that are held, in their order, as mostly; another thread may have locked more since.
+            deque(map(locks.pop, ids, repeat(None)), maxlen=0)
+        else:
+            for fence, lookup_id in zip(fences, ids, strict=True):
+                forget(handle, COMMIT, fence, lookup_id)
+        self.settled = stop
+        if lost:
+            self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
+
+
+def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") -> EarlierLocks:
+    """The commits of these locked messages, which must be of the queue of ``handle``.
+
+    ``name``: of the caller's argument, for errors. Raises InvalidArgument.
+    """
+    fences: list[str] = []
+    ids: list[str] = []
+    checked: object = None  # messages that were locked together share a grant, which is checked once
+    fence = ""
+    for lock in checks.sequence(locks, name):
+        try:
+            grant = lock._grant
+            if grant is not checked:
+                _check_grant(lock, grant, handle, name)
+                checked, fence = grant, grant.fence
+            ids.append(lock._key)
+            fences.append(fence)
+        except AttributeError:  # not a locked message
+            raise _foreign(lock, handle, name) from None
+    if not handle.parts:
+        return EarlierLocks(fences, ids)
+    segments = {first: handle.parts[first] for first in ids if first in handle.parts}
+    every = whole(handle, [*zip(repeat(COMMIT), fences, ids)])
+    return EarlierLocks([fence for _, fence, _ in every], [part for _, _, part in every], segments)
+
+
+def _check_grant(lock: object, grant: Any, handle: Handle, name: str) -> None:
+    """Raise InvalidArgument if the grant is of another queue, or if its locks end with a transaction."""
+    if grant.handle is not handle and grant.handle.address.path != handle.path:
+        raise _foreign(lock, handle, name)
+    if grant.unit is not None:
+        raise InvalidArgument(
+            f"a message that was locked in a transaction ends with that: {name} cannot have it"
+        )
+
+
+def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
+    return InvalidArgument(f"{name} takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
+
+
+def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
+    """Set ``settled`` of these locked messages, of which ``earlier`` was made: were they committed?"""
+    lost, ended = earlier.lost, locks[: earlier.settled]
+    if earlier.segments:
+        committed = set(earlier.ids[: earlier.settled])
+        for lock in locks:
+            own = earlier.segments.get(lock._key, (lock._key,))
+            if committed.issuperset(own):
+                lock._settled = lost.isdisjoint(own)
+    elif lost:
+        for lock in ended:
+            lock._settled = lock._key not in lost
+    else:
+        for lock in ended:
+            lock._settled = True
+
+
+@procedure
+def settle_all(handle: Handle, earlier: EarlierLocks) -> Steps[None]:
+    """Commit all of these locks. Raises LockLost for the first that was not held any more; the others are committed."""
+    still_open(handle)
+    first: Lost | None = None
+    while earlier.pending():
+        lost = yield from earlier.settle_some(handle)
+        if lost and first is None:
+            first = lost[0]
+    if first is not None:
+        raise lock_lost(handle.path, first)
