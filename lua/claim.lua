@@ -2,7 +2,7 @@
 -- Repeated, it answers the same claim: once sealed, what it holds never changes.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
--- CALLERS claim in mqredis/commands/pipelines.py
+-- CALLERS claim in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,7 +1,7 @@
 -- Tell how much a queue holds and where the claim of a data pipeline stands. Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
--- CALLERS look in mqredis/commands/pipelines.py
+-- CALLERS look in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,7 +1,7 @@
 -- The readers of data pipelines on a queue, with the claim of each.
 -- MS-MQDMPR 3.1.7.1.11 Dequeue Message Begin
 --
--- CALLERS claims in mqredis/commands/pipelines.py
+-- CALLERS claims in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- RETURNS OK now in ms, then for each: owner, "1" if its process is connected, text (claims/claim), how many

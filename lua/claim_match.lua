@@ -1,7 +1,7 @@
 -- Is there a message that a data pipeline with a selector would claim? Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
--- CALLERS match in mqredis/commands/pipelines.py
+-- CALLERS match in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -1,7 +1,7 @@
 -- Wait until a queue holds a message that is newer than what a data pipeline has seen, or that came back. Takes nothing.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
--- CALLERS wait in mqredis/commands/pipelines.py
+-- CALLERS wait in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue

@@ -2,7 +2,7 @@
 -- quotas do not count them, and they expire after `ttl`.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
--- CALLERS stage in mqredis/commands/pipelines.py
+-- CALLERS stage in mqredis/commands/stages.py
 -- KEYS message
 -- KEYS sinks, registry of the sink, the stage's list (claims/sink)
 -- ARGV[3] sink  encoded

@@ -1,7 +1,7 @@
 -- Remove stages of a data pipeline, and accept no more for its batch: a late task must leave nothing behind.
 -- MS-MQDMPR 3.1.4.5 Transaction Abort
 --
--- CALLERS discard in mqredis/commands/pipelines.py
+-- CALLERS discard in mqredis/commands/stages.py
 -- KEYS message
 -- KEYS sinks, registry of the sink, then the list of each stage (claims/sink)
 -- ARGV[3] sink  encoded

@@ -1,7 +1,7 @@
 -- What is known of a sink of a data pipeline, and its stages.
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
--- CALLERS sink in mqredis/commands/pipelines.py
+-- CALLERS sink in mqredis/commands/stages.py
 -- KEYS message
 -- KEYS sinks, registry of the sink (claims/sink)
 -- ARGV[3] sink  encoded

@@ -3,7 +3,7 @@
 -- first call on the sink keeps the manifest, and no call with another one publishes anything before the batch is finished.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
 --
--- CALLERS publish in mqredis/commands/pipelines.py
+-- CALLERS publish in mqredis/commands/stages.py
 -- KEYS message
 -- QUEUE[1+] the queues of its stages, then those of their dead letters and acknowledgements
 -- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)

@@ -2,7 +2,7 @@
 -- queues already stay there.
 -- MS-MQDMPR 3.1.4.5 Transaction Abort (differs: what is published stays)
 --
--- CALLERS withdraw in mqredis/commands/pipelines.py
+-- CALLERS withdraw in mqredis/commands/stages.py
 -- KEYS message
 -- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
 -- ARGV[3] sink  encoded

@@ -59,10 +59,13 @@ class Durable:
 
     call: Call[Any]
     level: Durability
-    reached: Durability | None = None
-    """The change did not reach the level in time: the level that is certain, the replicas that have it, the token."""
+    fell_short_at: Durability | None = None
+    """The lower level that the change has reached in the time for it. None: it has reached ``level``, or there was no
+    change."""
     replicas: int = 0
+    """How many replicas have the change, as far as that was asked."""
     token: str = ""
+    """The operation token of the call."""
 
 
 class Woken(Enum):

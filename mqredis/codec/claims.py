@@ -1,6 +1,6 @@
 """Text format of claims and their page lists, which are fields of a queue's hash.
 
-``commands.pipelines``, the doctor and the Spark batch reader use it.
+``commands.claims``, the doctor and the Spark batch reader use it.
 
 ``lua/claims/claim.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py`` compares
 both sides.

@@ -6,7 +6,7 @@ It serves no timers, so it also shows messages that are due and were not moved y
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,18 +31,24 @@ class StoredRow:
     raw: Raw
     state: MessageState
     due_at: datetime | None
+    """When it becomes available; None unless it is delayed or rests."""
     bytes: int
     complete: bool
+    """Does ``raw`` have the whole body?"""
     overdue: bool
+    """Is its time over, to become available or to expire, and no call has served it yet?"""
 
 
 def available(
     queue: Address, after: object, limit: int, match: bytes, reverse: bool = False
 ) -> Call[Page[StoredRow]]:
-    """A page of the available messages, in delivery order or its reverse, without large bodies."""
-    (place_,) = page_after(_ID_PLACE, after, "messages")
+    """A page of the available messages, in delivery order or its reverse, without large bodies.
+
+    ``after``: the place where the page before ended, None for the first one; a lookup id in hex.
+    """
+    (lookup_id,) = page_after(_ID_PLACE, after, "messages")
     which = "reverse" if reverse else "available"
-    return _messages(queue, (which, limit, "", place_, "", match), False, lambda _, at: at)
+    return _messages(queue, which, limit, place=lookup_id, match=match, following=_after_id)
 
 
 def scheduled(
@@ -50,31 +56,64 @@ def scheduled(
 ) -> Call[Page[StoredRow]]:
     """A page of the delayed and the resting messages, in the order of the times for which they wait.
 
-    ``span``: from and to in ms, "" for no limit.
+    ``after``: the place where the page before ended, None for the first one; time and member of a timer. ``span``: from
+    and to in ms, "" for no limit. ``whole``: with large bodies.
     """
-    score, member = page_after(_TIMER_PLACE, after, "scheduled messages")
-    args = ("scheduled", limit, score or span[0], member, span[1], match)
-    return _messages(queue, args, whole, lambda at, by: f"{at}-{by}")
+    ms, timer = page_after(_TIMER_PLACE, after, "scheduled messages")
+    first, until = span
+    return _messages(
+        queue,
+        "scheduled",
+        limit,
+        score=ms or first,
+        place=timer,
+        until=until,
+        match=match,
+        whole=whole,
+        following=_after_timer,
+    )
 
 
 def one(queue: Address, lookup_id: str) -> Call[Page[StoredRow]]:
     """One message with its body, in any state; an empty page if it does not exist."""
-    return _messages(queue, ("one", 1, "", lookup_id, "", b""), True, lambda _, at: at)
+    return _messages(queue, "one", 1, place=lookup_id, whole=True, following=_after_id)
+
+
+def _after_id(_score: str, place: str) -> str:
+    """The place of the next page of available messages, from what the script has answered."""
+    return place
+
+
+def _after_timer(score: str, place: str) -> str:
+    """The place of the next page of scheduled messages."""
+    return f"{score}-{place}"
 
 
 def _messages(
-    queue: Address, args: Sequence[Arg], whole: bool, following: Callable[[str, str], str]
+    queue: Address,
+    which: str,
+    limit: int,
+    *,
+    following: Callable[[str, str], str],
+    score: str = "",
+    place: str = "",
+    until: str = "",
+    match: bytes = b"",
+    whole: bool = False,
 ) -> Call[Page[StoredRow]]:
+    """The call of the script, whose header describes these arguments. ``following``: makes the next page's place."""
+
     def parse(status: int, payload: Payload) -> Page[StoredRow]:
         check_queue(status, queue.path)
-        now, more, score, at = (text(item) for item in payload[:4])
+        now, more, last_score, last_place = (text(item) for item in payload[:4])
         rows = tuple(_row(int(now), whole, payload[n : n + 7]) for n in range(4, len(payload), 7))
-        return Page(rows, following(score, at) if more == "1" else None)
+        return Page(rows, following(last_score, last_place) if more == "1" else None)
 
     # The end of the rest of a message in ;retry is in the timers of the parent.
     name, _, subqueue = queue.path.partition(";")
     keys_ = queue.manager.call(queue.path, name if subqueue == "retry" else f"{name};retry")
-    return Call("message_list", keys_, [*args, "1" if whole else ""], parse, changes=False)
+    args: list[Arg] = [which, limit, score, place, until, match, "1" if whole else ""]
+    return Call("message_list", keys_, args, parse, changes=False)
 
 
 def _row(now: int, whole: bool, row: Payload) -> StoredRow:

@@ -22,18 +22,18 @@ from mqredis.steps import Durable
 class DurabilityWait:
     """The wait that follows one call."""
 
-    __slots__ = ("command", "deadline", "durable", "local", "replicas", "run_id", "settings")
+    __slots__ = ("command", "deadline", "durable", "run_id", "settings")
 
     def __init__(self, durable: Durable, settings: Settings) -> None:
         self.durable = durable
         self.settings = settings
-        # "WAIT", "WAITAOF" or IMPLIED; None if the server that answers now has no command for the level.
+        # "WAIT", "WAITAOF" or IMPLIED (the server's settings give the level already); None if the server that answers
+        # now has no command for the level.
         self.command: str | None = None
         # The server that has this command. A call that reaches another one finds its command first.
         self.run_id = ""
+        # When to stop waiting, on the monotonic clock; 0 before the first request of a try.
         self.deadline = 0.0
-        self.local = 0
-        self.replicas = 0
 
     @property
     def sent_with_call(self) -> bool:
@@ -57,30 +57,32 @@ class DurabilityWait:
 
     def rounds(self, reply: Any) -> Generator[list[bytes], Any, None]:
         """Yield the requests that follow the script's reply (an empty list: only read a reply); each is answered with
-        its reply."""
+        its reply. At the end ``durable.fell_short_at`` tells how the wait has ended."""
         if self.command == IMPLIED or not self.changed(reply):
             if self.sent_with_call:
-                yield []
+                yield []  # the reply of the command, which nobody needs
             return
-        self.durable.reached = Durability.MEMORY
+        self.durable.fell_short_at = Durability.MEMORY
         if self.command is None:
             return
         answer = yield [] if self.sent_with_call else [self.first_request()]
-        while not self._enough(answer) and time.monotonic() < self.deadline:
+        while not self._note(answer) and time.monotonic() < self.deadline:
             answer = yield [self.request()]
 
     def changed(self, reply: Any) -> bool:
         """Has the script with this reply changed anything?"""
         return changes.changed(self.durable.call, int(reply[0]))
 
-    def _enough(self, answer: Any) -> bool:
-        level, need = self.durable.level, self.settings.durability_replicas
-        if self.command == "WAIT":
-            self.replicas = int(answer)
-        else:
-            self.local, self.replicas = int(answer[0]), int(answer[1])
-        local = level == Durability.REPLICA or self.local >= 1
-        done = local and (level == Durability.FSYNC or self.replicas >= need)
-        self.durable.replicas = self.replicas
-        self.durable.reached = None if done else Durability.FSYNC if self.local >= 1 else Durability.MEMORY
-        return done
+    def _note(self, answer: Any) -> bool:
+        """Note in the step how far the change has come, by this reply of WAIT or WAITAOF. True: it is far enough."""
+        level = self.durable.level
+        on_disk, replicas = (0, answer) if self.command == "WAIT" else answer
+        is_on_disk = int(on_disk) >= 1
+        self.durable.replicas = int(replicas)
+        disk_suffices = is_on_disk or level == Durability.REPLICA
+        replicas_suffice = level == Durability.FSYNC or int(replicas) >= self.settings.durability_replicas
+        if disk_suffices and replicas_suffice:
+            self.durable.fell_short_at = None
+            return True
+        self.durable.fell_short_at = Durability.FSYNC if is_on_disk else Durability.MEMORY
+        return False

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 
 from mqredis import keys
 from mqredis.codec import decode_each
+from mqredis.commands import claims as claim_commands
 from mqredis.commands import inspection as commands
-from mqredis.commands import pipelines, queues, stored_messages, trails
+from mqredis.commands import queues, stored_messages, trails
 from mqredis.commands import workers as worker_commands
 from mqredis.commands.address import Address
 from mqredis.commands.filters import Filter
@@ -106,7 +107,7 @@ def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[S
 @procedure
 def claims(context: Context, name: object) -> Steps[list[ClaimInfo]]:
     """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
-    return (yield from perform(pipelines.claims(Address(context.keys, path_of(name)))))
+    return (yield from perform(claim_commands.claims(Address(context.keys, path_of(name)))))
 
 
 @procedure

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mqredis.commands import pipelines as commands
+from mqredis.commands import claims
+from mqredis.commands import stages as stage_commands
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Backlog, Claimed, Order, Published, Stage
+from mqredis.commands.claims import Backlog, Claimed, Order
+from mqredis.commands.stages import Published, Stage
 from mqredis.commands.waiting import Waiter, leave
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
@@ -29,7 +31,7 @@ def look(
 ) -> Steps[Backlog]:
     """The backlog of a queue and the state of the owner's claim. Raises QueueNotFound."""
     address = Address(context.keys, path)
-    return (yield from QueueCall(address, commands.look(address, owner, bound, bands, after)))
+    return (yield from QueueCall(address, claims.look(address, owner, bound, bands, after)))
 
 
 @procedure
@@ -48,7 +50,7 @@ def claim(
     """
     place = ""
     while True:
-        call = commands.claim(queue, owner, lineage, sequence, order, first, place)
+        call = claims.claim(queue, owner, lineage, sequence, order, first, place)
         found = yield from QueueCall(queue, call)
         if found.sealed:
             return found
@@ -62,7 +64,7 @@ def matches(queue: Address, order: Order) -> Steps[bool]:
     """Is there a message that a claim of this order would take? Raises QueueNotFound."""
     place = ""
     while True:
-        found = yield from QueueCall(queue, commands.match(queue, order, place))
+        found = yield from QueueCall(queue, claims.match(queue, order, place))
         if isinstance(found, bool):
             return found
         place = found
@@ -78,7 +80,7 @@ def commit(
     """
     total = 0
     while True:
-        page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, claims.claim_commit(queue, owner, lineage, sequence))
         total += page.count
         if not page.more:
             return total
@@ -95,7 +97,7 @@ def receive(
     False if nothing is left to remove. Leftovers of the previous claim are removed first. Raises ClaimLost.
     """
     while True:
-        page = yield from QueueCall(queue, commands.claim_commit(queue, owner, lineage, sequence))
+        page = yield from QueueCall(queue, claims.claim_commit(queue, owner, lineage, sequence))
         if page.done:
             return page.more
         if after_page:
@@ -107,7 +109,7 @@ def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]
     """Release the messages that an owner has claimed; returns how many. Raises WaiterNotFound if it has no claim."""
     total, more, address = 0, True, Address(context.keys, path)
     while more:
-        count, more = yield from QueueCall(address, commands.claim_release(address, owner, forget))
+        count, more = yield from QueueCall(address, claims.claim_release(address, owner, forget))
         total += count
     return total
 
@@ -126,7 +128,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     while not found:
         seconds = timeout
         for (queue, after), waiter in zip(places, waiters, strict=True):
-            waiting = yield from QueueCall(queue, commands.wait(queue, after, waiter))
+            waiting = yield from QueueCall(queue, claims.wait(queue, after, waiter))
             if waiting is None:
                 found, waiter.member = True, ""
                 break
@@ -163,7 +165,7 @@ def publish(
     beside: tuple[str, ...] = ()
     while True:
         done: Published = yield from perform(
-            commands.publish(context.keys, sink, batch, identity, limit, keep, stages, beside)
+            stage_commands.publish(context.keys, sink, batch, identity, limit, keep, stages, beside)
         )
         if done.missing:
             yield from provide(context.keys, done.missing)
@@ -193,10 +195,10 @@ def sweep(context: Context, sink: str, upto: int, close_ttl_ms: int | None = Non
     messages between two calls.
     """
     if close_ttl_ms is not None:
-        yield from perform(commands.discard(context.keys, sink, (), upto, close_ttl_ms))
-    state = yield from perform(commands.sink(context.keys, sink))
+        yield from perform(stage_commands.discard(context.keys, sink, (), upto, close_ttl_ms))
+    state = yield from perform(stage_commands.sink(context.keys, sink))
     names = [stage.name for stage in state.stages if int(stage.name.partition("-")[0]) <= upto]
     gone = 0
     for at in range(0, len(names), DISCARD_PAGE):
-        gone += yield from perform(commands.discard(context.keys, sink, names[at : at + DISCARD_PAGE]))
+        gone += yield from perform(stage_commands.discard(context.keys, sink, names[at : at + DISCARD_PAGE]))
     return gone

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from mqredis import keys
 from mqredis.codec import time_at
-from mqredis.commands import pipelines as commands
+from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.operations import pipelines

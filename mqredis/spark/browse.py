@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Backlog
+from mqredis.commands.claims import Backlog
 from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting

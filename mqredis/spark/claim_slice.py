@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from mqredis.commands import pipelines as commands
+from mqredis.commands import claims as commands
 from mqredis.spark import schema as columns
 from mqredis.spark.batch import address_of
 from mqredis.spark.columns import Builder

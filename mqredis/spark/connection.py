@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import mqredis
 from mqredis import Settings
 from mqredis.client import QueueManager
-from mqredis.commands.pipelines import Backlog
+from mqredis.commands.claims import Backlog
 from mqredis.errors import InvalidArgument, MqError
 from mqredis.operations import pipelines
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mqredis.commands import pipelines as commands
-from mqredis.commands.pipelines import Backlog
+from mqredis.commands import claims as commands
+from mqredis.commands.claims import Backlog
 from mqredis.errors import ClaimLost
 from mqredis.spark import starting
 from mqredis.spark.offsets import Offset, Plan

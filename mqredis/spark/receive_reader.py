@@ -28,8 +28,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from mqredis.commands.address import Address
+from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.filters import Filter
-from mqredis.commands.pipelines import Backlog, Claimed, Order
 from mqredis.errors import InvalidArgument, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.matching import selection

@@ -22,7 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from mqredis.commands import pipelines as commands
+from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost, InvalidArgument
 from mqredis.operations import pipelines
 from mqredis.operations.publications import publications

@@ -18,8 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from mqredis import keys
-from mqredis.commands import pipelines as commands
-from mqredis.commands.pipelines import Stage
+from mqredis.commands import stages as commands
+from mqredis.commands.stages import Stage
 from mqredis.errors import MessageTooLarge, QueueNotFound, TransactionUsage
 from mqredis.models import QueueInfo
 from mqredis.operations.server_checks import refuse_volatile

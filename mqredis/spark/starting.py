@@ -6,7 +6,7 @@ The readers and ``planning`` call it.
 from __future__ import annotations
 
 from mqredis.client import QueueManager
-from mqredis.commands.pipelines import Backlog
+from mqredis.commands.claims import Backlog
 from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.spark.fetch import part
 from mqredis.spark.options import Options, milliseconds, positions

@@ -13,10 +13,10 @@ import pytest
 import mqredis
 from mqredis import Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import Claim
-from mqredis.commands import pipelines as commands
+from mqredis.commands import claims as commands
 from mqredis.commands.address import Address
+from mqredis.commands.claims import Claimed, Order, Received
 from mqredis.commands.filters import Filter
-from mqredis.commands.pipelines import Claimed, Order, Received
 from mqredis.errors import ClaimLost, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall

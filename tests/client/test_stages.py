@@ -13,8 +13,8 @@ import pytest
 import mqredis
 from mqredis import Outgoing
 from mqredis.codec.encode import encode
-from mqredis.commands import pipelines as commands
-from mqredis.commands.pipelines import Published, Sink, Stage
+from mqredis.commands import stages as commands
+from mqredis.commands.stages import Published, Sink, Stage
 from mqredis.errors import (
     ClaimLost,
     DuplicateMessage,

@@ -13,9 +13,10 @@ import mqredis.asyncio
 from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.codec.encode import encode
-from mqredis.commands import pipelines as commands
+from mqredis.commands import stages as commands
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Order, Stage
+from mqredis.commands.claims import Order
+from mqredis.commands.stages import Stage
 from mqredis.console import app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.console.pages import holders

@@ -9,7 +9,7 @@ import pytest
 
 from mqredis import Journal, Match, Outgoing
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Order
+from mqredis.commands.claims import Order
 from mqredis.operations import pipelines
 from tests.matching.index_kit import SPECIAL, C, Kit, named, numbered
 from tests.matching.kit import drain

@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis import Grouping, Match, MatchOptionsError, Outgoing, Settings
-from mqredis.commands import pipelines, read, waiting
+from mqredis.commands import claims, read, waiting
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.waiting import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
@@ -386,7 +386,7 @@ def test_waiting_pipeline_is_not_ended_by_a_busy_group(notifications):
     waiter = Waiter("P p0 -")
 
     def waits():
-        found = qm._run(perform(pipelines.wait(queue._handle.address, "", waiter)))
+        found = qm._run(perform(claims.wait(queue._handle.address, "", waiter)))
         if found is not None:
             waiter.ticket = found.ticket
         return found is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.codec.claims import Claim
-from mqredis.commands import manager, pipelines, queues
+from mqredis.commands import claims, manager, queues
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Order
+from mqredis.commands.claims import Order
 from mqredis.keys import QUEUE_PARTS
 from mqredis.models import QueueProperties
 from mqredis.steps import Call
@@ -130,8 +130,8 @@ class SingleQueue:
         return self.store.call(call, *token)
 
     def claim(self, count: int) -> Any:
-        return self.call(pipelines.claim(self.address, "lake", "x", 1, Order(count), first=True))
+        return self.call(claims.claim(self.address, "lake", "x", 1, Order(count), first=True))
 
     def read(self, offset: int, count: int) -> list[bytes]:
-        command = pipelines.claimed(self.address, "lake", "x", 1, offset, count)
+        command = claims.claimed(self.address, "lake", "x", 1, offset, count)
         return command.parse(0, self.call(command)[3:])

@@ -18,9 +18,9 @@ import redis
 
 from mqredis import codec
 from mqredis.codec.claims import Claim
-from mqredis.commands import contents, doctor, features, manager, pipelines, queues, read, send, settlement
+from mqredis.commands import claims, contents, doctor, features, manager, queues, read, send, settlement
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Order
+from mqredis.commands.claims import Order
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
@@ -148,18 +148,18 @@ class PackedComparison:
         after = dice.choice(("", "", "", self.any()[2:]))
         most = dice.choice((None, None, None, 300))
         order = Order(dice.choice((3, 6, 20, 20, 40)), most, after, bound)
-        return pipelines.claim(self.address, owner, lineage, sequence, order, dice.random() < 0.8)
+        return claims.claim(self.address, owner, lineage, sequence, order, dice.random() < 0.8)
 
     def claimed(self) -> Call[Any]:
         dice = self.dice
-        return pipelines.claimed(self.address, *self.who(1), dice.randrange(12), dice.choice((1, 5, 12, 99)))
+        return claims.claimed(self.address, *self.who(1), dice.randrange(12), dice.choice((1, 5, 12, 99)))
 
     def commit(self) -> Call[Any]:
         dice = self.dice
-        return pipelines.claim_commit(self.address, *self.who(dice.choice((0, 1, 1))))
+        return claims.claim_commit(self.address, *self.who(dice.choice((0, 1, 1))))
 
     def release(self) -> Call[Any]:
-        return pipelines.claim_release(self.address, self.dice.choice(OWNERS), self.dice.random() < 0.2)
+        return claims.claim_release(self.address, self.dice.choice(OWNERS), self.dice.random() < 0.2)
 
     def receive(self) -> Call[Any]:
         mode = self.dice.choice(("lock", "take"))
@@ -199,10 +199,10 @@ class PackedComparison:
         return contents.move(self.address, self.sub, self.any())
 
     def look(self) -> Call[Any]:
-        return pipelines.look(self.address, self.dice.choice(("", *OWNERS)), bands=True)
+        return claims.look(self.address, self.dice.choice(("", *OWNERS)), bands=True)
 
     def claims(self) -> Call[Any]:
-        return pipelines.claims(self.address)
+        return claims.claims(self.address)
 
     def info(self) -> Call[Any]:
         return queues.info(KEYS, ["q", "q;s"])
@@ -255,9 +255,9 @@ class PackedComparison:
         for owner in OWNERS:
             known = self.known(owner)
             if known and way == "commit":
-                self.last(pipelines.claim_commit(self.address, owner, known.lineage, known.sequence))
+                self.last(claims.claim_commit(self.address, owner, known.lineage, known.sequence))
             if known:  # also claims that could not be committed
-                self.last(pipelines.claim_release(self.address, owner, True))
+                self.last(claims.claim_release(self.address, owner, True))
         names = [*self.live.client.hkeys(key("q")), *self.live.client.hkeys(key("s"))]
         assert not [name for name in names if name == b"pages" or re.match(rb"[bc]\d+:\d+$", name)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqredis import codec
-from mqredis.commands import pipelines, read, send, transactions
-from mqredis.commands.pipelines import Order
+from mqredis.commands import claims, read, send, transactions
+from mqredis.commands.claims import Order
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
@@ -30,7 +30,7 @@ def test_claim_of_plain_messages_is_packed(backend: Backend) -> None:
     ]
     for offset in range(20):
         assert single.read(offset, 7) == ids[offset : offset + 7]
-    assert [single.call(pipelines.claim_commit(single.address, "lake", "x", 1))[3] for _ in range(4)] == [
+    assert [single.call(claims.claim_commit(single.address, "lake", "x", 1))[3] for _ in range(4)] == [
         6,
         6,
         6,
@@ -58,9 +58,9 @@ def test_claim_of_an_older_store_continues_without_pages(backend: Backend, way: 
         assert not single.client.hexists(key("q"), "pages")
     assert [single.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
     command = (
-        pipelines.claim_commit(single.address, "lake", "x", 1)
+        claims.claim_commit(single.address, "lake", "x", 1)
         if way == "commit"
-        else pipelines.claim_release(single.address, "lake", True)
+        else claims.claim_release(single.address, "lake", True)
     )
     while single.call(command)[0] == Status.CONTINUE:
         continue
@@ -106,11 +106,11 @@ def test_claim_with_a_lost_page_reports_a_gap_and_can_be_committed(backend: Back
         single.client.zrem(key("l"), field)
     else:
         single.client.hdel(key("q" if field == "pages" else "s"), field)
-    command = pipelines.claimed(single.address, "lake", "x", 1, 5, 7)
+    command = claims.claimed(single.address, "lake", "x", 1, 5, 7)
     reply = single.call(command)
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap") or field == "b1:1"
     for _ in range(10):
-        reply = single.call(pipelines.claim_commit(single.address, "lake", "x", 1))
+        reply = single.call(claims.claim_commit(single.address, "lake", "x", 1))
     assert reply[0] == 0
     assert not single.client.hexists(key("q"), "pages")
     single.client.close()
@@ -132,7 +132,7 @@ def test_pages_of_different_sizes_are_read_from_any_offset(backend: Backend) -> 
         for count in range(1, 21 - offset):
             assert single.read(offset, count) == ids[offset : offset + count]
     single.client.hdel(key("s"), "c1:4")  # the last one
-    reply = single.call(pipelines.claimed(single.address, "lake", "x", 1, 0, 20))
+    reply = single.call(claims.claimed(single.address, "lake", "x", 1, 0, 20))
     assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"gap")
     single.client.close()
 
@@ -144,11 +144,11 @@ def test_claim_is_refused_until_the_release_is_complete(backend: Backend) -> Non
         continue
     kinds = set()
     for back in (4, 8, 12, 16):
-        assert single.call(pipelines.claim_release(single.address, "lake", False))[0] == Status.CONTINUE
+        assert single.call(claims.claim_release(single.address, "lake", False))[0] == Status.CONTINUE
         assert single.client.zcard(key("a")) == back
         kinds.add(single.client.exists(key("l")))
         for lineage in ("x", "y"):  # the same checkpoint, and a new one
-            again = pipelines.claim(single.address, "lake", lineage, 1, Order(20), first=True)
+            again = claims.claim(single.address, "lake", lineage, 1, Order(20), first=True)
             reply = single.call(again)
             assert (reply[0], reply[3]) == (Status.LOCK_LOST, b"released")
     assert kinds == {0, 1}  # the page was unpacked, or all remaining pages are packed

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis.commands import pipelines
-from mqredis.commands.pipelines import Order
+from mqredis.commands import claims
+from mqredis.commands.claims import Order
 from mqredis.steps import Call
 from tests.reliability.moves import Step
 from tests.reliability.wire import Answer
@@ -43,7 +43,7 @@ class Claim(Step):
     def call(self, world: World, me: Client) -> Call[Any] | None:
         order = Order(self.wanted)
         address = world.address(self.queue)
-        return pipelines.claim(address, self.owner, self.lineage, self.sequence, order, self.first)
+        return claims.claim(address, self.owner, self.lineage, self.sequence, order, self.first)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         if answer.refused:
@@ -85,7 +85,7 @@ class CommitClaim(Step):
     owner: str = "o"
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return pipelines.claim_commit(world.address(self.queue), self.owner, self.lineage, self.sequence)
+        return claims.claim_commit(world.address(self.queue), self.owner, self.lineage, self.sequence)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         known = world.claims.get(self.owner)
@@ -111,7 +111,7 @@ class ReleaseClaim(Step):
     owner: str = "o"
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
-        return pipelines.claim_release(world.address(self.queue), self.owner, self.forget)
+        return claims.claim_release(world.address(self.queue), self.owner, self.forget)
 
     def learn(self, world: World, me: Client, answer: Answer) -> None:
         known = world.claims.get(self.owner)

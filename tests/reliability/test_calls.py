@@ -13,11 +13,11 @@ from mqredis import codec
 from mqredis.commands import (
     contents,
     manager,
-    pipelines,
     queues,
     read,
     send,
     settlement,
+    stages,
     transactions,
     waiting,
 )
@@ -308,9 +308,9 @@ def test_task_staging_during_the_removal_of_its_job_is_refused(reader: Reader) -
     place, late = Place("1.1"), Place("1.2")
 
     def staged(name: str, by: Place) -> Answer:
-        where = pipelines.Stage(name, "q")
+        where = stages.Stage(name, "q")
         [answer] = reader.wire.volley(
-            [fire(pipelines.stage(reader.keys, "job", 0, where, 60_000, 1, 60, False, ["0", "x"]), by)]
+            [fire(stages.stage(reader.keys, "job", 0, where, 60_000, 1, 60, False, ["0", "x"]), by)]
         )
         return answer
 

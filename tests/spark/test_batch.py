@@ -9,7 +9,7 @@ import pytest
 
 import mqredis
 from mqredis.commands.address import Address
-from mqredis.commands.pipelines import Order
+from mqredis.commands.claims import Order
 from mqredis.models import Outgoing
 from mqredis.operations import pipelines
 from mqredis.spark import unavailable

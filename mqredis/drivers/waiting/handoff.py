@@ -9,7 +9,7 @@ call at all.
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqredis.commands.replies import OK
 from mqredis.drivers.session import Core, Run
@@ -18,6 +18,54 @@ from mqredis.steps import Call, Reply
 
 # The first bytes of a notification that carries a locked message.
 LOCK = b"lock "
+# The state that readers are shown of a message at its first delivery (lua/core/message_state.lua, ``shown``).
+_FIRST_DELIVERY = b"1 0 0 0"
+
+
+class Handoff(NamedTuple):
+    """The text of such a notification: these fields with spaces between them, a line feed, and the record."""
+
+    slot: str
+    sequence: int
+    """That of the next call in the slot: the call which the sender has made for the reader."""
+    incarnation: bytes
+    fence: bytes
+    deadline_ms: bytes
+    now_ms: bytes
+    """When the message was locked. Like the deadline on the server's clock."""
+    lookup_id: bytes
+    queue_key: str
+    """The first key of the queue."""
+    record: bytes
+
+    @classmethod
+    def parse(cls, text: bytes) -> Handoff:
+        """Parse a notification. Raises ValueError if it was not published by a script of mqredis."""
+        head, _, record = text.partition(b"\n")
+        _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
+        if not (deadline.isdigit() and now.isdigit()):
+            raise ValueError("no times")
+        return cls(
+            slot.decode(), int(sequence), incarnation, fence, deadline, now, lookup_id, queue.decode(), record
+        )
+
+    def is_fresh(self, awake_at: float) -> bool:
+        """Is more than half of the lease left, if the message was locked at ``awake_at`` on the monotonic clock?"""
+        lease_ms = int(self.deadline_ms) - int(self.now_ms)
+        return 2 * 1000 * (monotonic() - awake_at) < lease_ms
+
+    def is_for(self, run: Run, call: Call[Any]) -> bool:
+        """Is it the reply to this call? It may be meant for an earlier wait, or for an earlier use of the slot."""
+        addressee = (self.slot, self.sequence, self.queue_key)
+        return addressee == (run.slot.name, run.slot.last + 1, call.keys.keys[MESSAGE_SCRIPT_PARTS])
+
+    def reply(self) -> list[Any]:
+        """What lua/receive.lua answers to a lock of one message: no earlier lock was lost."""
+        history, lost = self.fence, b"0"  # a fence is the history number of the call that locked
+        return [
+            OK, self.incarnation, history, self.fence, self.deadline_ms, self.now_ms, lost,
+            self.lookup_id, _FIRST_DELIVERY, self.record,
+        ]  # fmt: skip
 
 
 def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) -> Reply | None:
@@ -30,26 +78,16 @@ def take_reply(core: Core, run: Run, call: Call[Any] | None, awake_at: float) ->
     wake = run.wake
     if wake is None or wake.handoff is None:
         return None
+    # To drop it loses nothing: the slot keeps the reply for the next call.
     text, wake.handoff = wake.handoff, None
-    # As lua/waiting/handoff.lua publishes it. To drop it loses nothing: the slot keeps the reply for the next call.
-    head, _, record = text.partition(b"\n")
     try:
-        _, slot, sequence, incarnation, fence, deadline, now, lookup_id, queue = head.split(b" ")
-        addressee = slot.decode(), int(sequence), queue.decode()
-        fresh = 2 * 1000 * (monotonic() - awake_at) < int(deadline) - int(now)  # half of the lease is left
+        handoff = Handoff.parse(text)
     except ValueError:
-        return None  # not published by a script of mqredis
-    if not fresh or call is None:
         return None
-    # The notification may be meant for an earlier wait, or for an earlier use of this slot.
-    if addressee != (run.slot.name, run.slot.last + 1, call.keys.keys[MESSAGE_SCRIPT_PARTS]):
+    if call is None or not handoff.is_fresh(awake_at) or not handoff.is_for(run, call):
         return None
-    # As lua/receive.lua answers a lock of one message: the fence is the history number, no earlier lock was lost, and
-    # the state is that of a first delivery.
-    history, lost, state = fence, b"0", b"1 0 0 0"
-    made = [OK, incarnation, history, fence, deadline, now, lost, lookup_id, state, record]
     # The history was right when the notification came. It is not compared: other calls of this process may have been
     # answered since, and the nodes of a cluster pass notifications on.
-    reply = core.accept(made, 0, remember=False)
+    reply = core.accept(handoff.reply(), 0, remember=False)
     run.slot.last += 1
     return reply

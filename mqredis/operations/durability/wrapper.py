@@ -57,7 +57,7 @@ def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
                 raise
             except BaseException as raised:  # noqa: BLE001 - handed to the operation
                 error = raised
-            if type(step) is Durable and step.reached is not None:
+            if type(step) is Durable and step.fell_short_at is not None:
                 short = step
     except StopIteration as stop:
         result: R = stop.value
@@ -81,10 +81,10 @@ def _not_reached(short: Durable, result: object) -> DurabilityNotReached:
     have = f"; {short.replicas} replica(s) have it" if short.level != Durability.FSYNC else ""
     return DurabilityNotReached(
         f"{short.call.script} was carried out and is not to be repeated, but in the time for it it got no further than "
-        f"{short.reached!s}, {short.level!s} was asked for{have}",
+        f"{short.fell_short_at!s}, {short.level!s} was asked for{have}",
         result=result,
         wanted=str(short.level),
-        reached=str(short.reached),
+        reached=str(short.fell_short_at),
         replicas=short.replicas,
         token=short.token,
     )

@@ -18,8 +18,8 @@ from typing import Any
 import redis
 
 from mqredis import codec, keys
-from mqredis.commands import pipelines as commands
-from mqredis.commands.pipelines import Stage
+from mqredis.commands import stages as commands
+from mqredis.commands.stages import Stage
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing, PropertyValue
 from mqredis.operations import pipelines

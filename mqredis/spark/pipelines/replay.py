@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqredis.commands import pipelines as commands
+from mqredis.commands import stages as commands
 from mqredis.errors import InvalidArgument
 from mqredis.spark import options as parsing
 from mqredis.spark import rows, sink
