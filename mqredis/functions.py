@@ -18,26 +18,39 @@ LAZILY = "local function lazily()"
 
 @dataclass(frozen=True)
 class Entry:
-    """A script in a bundle: the index of its first and its last line."""
+    """A script in a bundle."""
 
     name: str
     first: int
+    """Index of its first line among the lines of the bundle."""
     last: int
+    """Index of its last line, which may have no comment."""
     flag: str
+    """The flag of the function, such as ``no-writes``; "" if it has none."""
 
 
 def library(name: str, lines: list[str], entries: list[Entry]) -> tuple[str, str]:
     """Hash and text of the library of a bundle, with a function ``mqredis_<hash>_<script>`` for each entry.
 
-    ``lines`` is the bundle. Its first line is a comment, whose place the ``#!lua`` line takes. No line is added before
-    the last one, so that the line map of the bundle holds here too. The last line of a script may have no comment, and
-    "redis.call(" may not stand in a text. Indentation is left out, which is a sixteenth of the text.
+    ``lines`` is the bundle: its first line is a comment, then come the modules, then the scripts. For a script ``send``
+    with the flag ``allow-oom`` the text is::
+
+        #!lua name=mqredis_0123456789ab_messages
+        local KEYS, ARGV, call ...            (the modules)
+        local function call_send() ... end    (the script)
+        local function register(name, main, flags) ... end
+        register('mqredis_0123456789ab_send', call_send, {'allow-oom'})
+
+    No line is added before the last one, so that the line map of the bundle holds here, too, and errors name the right
+    lines. "redis.call(" may not stand in a text of the Lua.
     """
+    # Indentation is a sixteenth of the text; a local function is called faster than a field of ``redis``.
     body = [line.lstrip().replace("redis.call(", "call(") for line in lines]
     for entry in entries:
         body[entry.first] = f"local function call_{entry.name}() {body[entry.first]}"
         body[entry.last] += " end"
     body[1] = f"local KEYS, ARGV, call {body[1]}"
+    # Each call of a function sets the locals that the modules and the script read.
     body += [
         "local function register(name, main, flags)",
         "redis.register_function{function_name=name, flags=flags, callback=function(keys, args)",

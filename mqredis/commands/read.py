@@ -58,7 +58,7 @@ class Found:
         return found
 
 
-# A cursor (lua/receive.lua): the first letter says whether the message at its id was read, or that a search goes on
+# The first letter of a cursor (lua/core/seek.lua): the message at its id is unread or read, or a search goes on
 # behind the id.
 UNREAD, READ, BEHIND = "URA"
 
@@ -136,7 +136,8 @@ def receive(
 ) -> Call[Found]:
     """Take (``take``), lock (``lock``) or receive in a transaction (``tx``) the first available messages.
 
-    ``settle``: what is settled on the way, in :func:`runs`.
+    ``owner``: id of the transaction. ``grant``: its fence, or the lease of the locks in ms. ``settle``: what is settled
+    on the way, as :func:`mqredis.commands.settlement.runs` returns it.
     """
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
     many = "1" if count == 1 else str(count)
@@ -146,9 +147,13 @@ def receive(
     return Call("receive", queue.call, args, _parse_receive)
 
 
+# The place of the number of settlements among the arguments of receive.lua. A call without the last ones is shorter.
+_SETTLEMENTS = 9
+
+
 def settles(args: Sequence[Arg]) -> bool:
-    """Do the arguments of receive bring settlements?"""
-    return len(args) > 9 and args[9] != "0"
+    """Do the arguments of receive.lua bring settlements?"""
+    return len(args) > _SETTLEMENTS and args[_SETTLEMENTS] != "0"
 
 
 def locks(call: Call[Any]) -> bool:
@@ -190,9 +195,13 @@ def lookup(
     owner: str = "",
     grant: str = "",
     allow_peek: bool = False,
-    held: str = "",
+    own_fence: str = "",
 ) -> Call[Found]:
-    """Read one particular message by lookup id: ``peek``, ``take``, ``lock`` or ``tx``."""
+    """Read one particular message by lookup id: ``peek``, ``take``, ``lock`` or ``tx``.
+
+    ``owner``: id of the transaction. ``grant``: its fence, or the lease of a lock in ms. ``own_fence``: of a lock on
+    the message that this call takes over.
+    """
     args: list[Arg] = [
         queue.generation,
         mode,
@@ -201,6 +210,6 @@ def lookup(
         owner,
         grant,
         "1" if allow_peek else "0",
-        held,
+        own_fence,
     ]
     return Call("lookup", queue.call, args, _parse_lookup, changes=mode != "peek")

@@ -36,7 +36,7 @@ class Declared:
     """x-dead-letter-routing-key; None: that of each message."""
 
     def label(self) -> str:
-        """The arguments as the label of a queue."""
+        """The arguments as the label of a queue, such as ``kombu {"ttl_ms": 1000}``; "" if there are none."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         text = PREFIX + json.dumps(given) if given else ""
         if len(text) > _LONGEST_LABEL:
@@ -44,7 +44,7 @@ class Declared:
         return text
 
 
-def declared_in(label: str) -> Declared:
+def read_label(label: str) -> Declared:
     """The arguments in the label of a queue; none if kombu has not declared the queue."""
     if not label.startswith(PREFIX):
         return Declared()
@@ -54,26 +54,17 @@ def declared_in(label: str) -> Declared:
         return Declared()
 
 
-def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
+def split(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     """Split the arguments of a declaration: those for the label, and the properties of the queue.
 
-    Raises ChannelError (540) for what the broker does otherwise.
+    Example: ``{"x-message-ttl": 1000, "x-delivery-limit": 3}`` gives ``Declared(ttl_ms=1000)`` and
+    ``{"retry": RetryPolicy(immediate=3, final="poison")}``. Raises ChannelError (540) for what the broker does
+    otherwise.
     """
-    overflow = arguments.get("x-overflow")
-    properties: dict[str, Any] = {}
-    for name, quota in (("x-max-length", "quota_messages"), ("x-max-length-bytes", "quota_bytes")):
-        if arguments.get(name) is not None:
-            properties[quota] = _number(arguments, name)
-            if overflow != "reject-publish":
-                raise refused(
-                    f"{name} takes the oldest message away when the queue is full, and this broker refuses the newest: "
-                    "say so with x-overflow = reject-publish"
-                )
-    if overflow == "reject-publish-dlx":
-        raise refused("x-overflow = reject-publish-dlx: a message that is refused was never there")
     exchange, key = arguments.get("x-dead-letter-exchange"), arguments.get("x-dead-letter-routing-key")
     if key is not None and exchange is None:
         raise refused("x-dead-letter-routing-key needs x-dead-letter-exchange")
+    properties = _quotas(arguments)
     limit = _number(arguments, "x-delivery-limit")
     if limit is not None:
         properties["retry"] = retry_policy(exchange is not None, limit)
@@ -83,6 +74,24 @@ def declared(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
         dead_exchange=None if exchange is None else str(exchange),
         dead_key=None if key is None else str(key),
     ), properties
+
+
+def _quotas(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The quotas of a queue with ``x-max-length`` and ``x-max-length-bytes``."""
+    overflow = arguments.get("x-overflow")
+    if overflow == "reject-publish-dlx":
+        raise refused("x-overflow = reject-publish-dlx: a message that is refused was never there")
+    quotas: dict[str, Any] = {}
+    for name, quota in (("x-max-length", "quota_messages"), ("x-max-length-bytes", "quota_bytes")):
+        if arguments.get(name) is None:
+            continue
+        if overflow != "reject-publish":
+            raise refused(
+                f"{name} takes the oldest message away when the queue is full, and this broker refuses the newest: "
+                "say so with x-overflow = reject-publish"
+            )
+        quotas[quota] = _number(arguments, name)
+    return quotas
 
 
 def retry_policy(dead_letters: bool, limit: int = DELIVERY_LIMIT) -> RetryPolicy | None:

@@ -19,7 +19,7 @@ from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.keys import RESERVED
-from mqredis.kombu.arguments import Declared, declared, declared_in, retry_policy
+from mqredis.kombu.arguments import Declared, read_label, retry_policy, split
 from mqredis.models import Journal, Outgoing
 from mqredis.operations import giveback, settle
 
@@ -65,7 +65,7 @@ class Store:
             found = self._handles.get(name)
             if found is None:
                 opened = self.manager.open(quote(name))
-                self._declared[name] = declared_in(self.manager.queue_info(quote(name)).label)
+                self._declared[name] = read_label(self.manager.queue_info(quote(name)).label)
                 found = self._handles[name] = opened
             return found
 
@@ -84,7 +84,7 @@ class Store:
 
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Create a queue, or change an existing one to these arguments."""
-        own, properties = declared(arguments or {})
+        own, properties = split(arguments or {})
         if own.expires_ms is not None:
             self.sweep()
         try:
@@ -97,7 +97,7 @@ class Store:
             changed: dict[str, Any] = {
                 key: value for key, value in properties.items() if getattr(present, key) != value
             }
-            before = declared_in(present.label)
+            before = read_label(present.label)
             if own != Declared() and before != own:
                 changed["label"] = own.label()
                 final = "poison" if own.dead_exchange is None else "dead_letter"
@@ -150,7 +150,7 @@ class Store:
             return
         self._swept = now
         for info in self.manager.queues():
-            expires_ms = declared_in(info.label).expires_ms
+            expires_ms = read_label(info.label).expires_ms
             if expires_ms is None or info.active or info.waiters:
                 continue
             age = (datetime.now(UTC) - info.modified_at).total_seconds()

@@ -193,7 +193,9 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequ
         raise MessageAlreadyReceived("no message is under the cursor: nothing was browsed yet", mqrc=2034)
     owner, grant = owner_of(handle, unit)
     ids = ",".join(browsing.under)
-    call = read.lookup(handle.address, mode, "current", ids, owner=owner, grant=grant, held=browsing.fence)
+    call = read.lookup(
+        handle.address, mode, "current", ids, owner=owner, grant=grant, own_fence=browsing.fence
+    )
     try:
         found = yield from QueueCall(handle.address, call)
     except MessageNotFound as error:

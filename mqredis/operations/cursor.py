@@ -91,7 +91,7 @@ def peek(place: Place, step: str, timeout: float | None) -> Steps[Message]:
     place.enter()
     try:
         wanted = place.wanted(timeout, taking=False)
-        reader = Reader(handle, peeking(handle, wanted, step, at=place.text), wanted)
+        reader = Reader(handle, peeking(handle, wanted, step, cursor_at=place.text), wanted)
         try:
             found = yield from until_found(reader, PEEKS, timeout, scopes=(place,))
         except MqError as error:
@@ -132,7 +132,7 @@ def _dequeue(
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
         idle = Waiter(ticket="nowait" if nowait else "")
-        fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, at=place.text, idle=idle)
+        fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, cursor_at=place.text, idle=idle)
         reader = Reader(handle, fetch, wanted, locks=mode == "lock")
         try:
             found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))

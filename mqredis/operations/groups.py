@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis import codec
@@ -25,23 +25,24 @@ from mqredis.steps import Steps, procedure
 
 def _take(
     handle: Handle,
-    found: Filter,
+    wanted: Filter,
     timeout: float | None,
     mode: str,
     unit: UnitOfWork | None,
     lease: str,
     tag: str | None,
 ) -> Steps[Found]:
+    """Wait for messages that pass the filter. ``mode`` and ``lease``: as of ``receive.fetching``."""
     handle.need("receive")
-    matching.check_token(found.match, timeout)
-    text = found.text()
+    matching.check_token(wanted.match, timeout)
+    text = wanted.text()
 
     fetch = fetching(handle, mode, text, unit=unit, lease=lease)
     reader = Reader(handle, fetch, text, locks=mode == "lock")
-    answer = yield from until_found(reader, TAKES, timeout, tag)
+    found = yield from until_found(reader, TAKES, timeout, tag)
     if unit:
-        unit.touched(answer.fence, handle)
-    return answer
+        unit.touched(found.fence, handle)
+    return found
 
 
 @procedure
@@ -55,12 +56,12 @@ def receive(
     grouping: Grouping,
 ) -> Steps[Message]:
     """Receive one message under grouping options."""
-    found = matching.wanted(handle, match, selector, grouping)
-    matching.enter(handle.getting, found, unit)
-    answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
-    messages = handle.context.messages(handle.path, answer.messages, taken=unit is None)
-    matching.advance(handle.getting, found, unit, messages)
-    return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in found.grouping else messages[0]
+    wanted = matching.wanted(handle, match, selector, grouping)
+    matching.enter(handle.getting, wanted, unit)
+    found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
+    messages = handle.context.messages(handle.path, found.messages, taken=unit is None)
+    matching.advance(handle.getting, wanted, unit, messages)
+    return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in wanted.grouping else messages[0]
 
 
 @procedure
@@ -74,16 +75,16 @@ def lock(
     grouping: Grouping,
 ) -> Steps[Locks]:
     """Lock one message under grouping options; of a complete message all its segments."""
-    found = matching.wanted(handle, match, selector, grouping)
-    matching.enter(handle.getting, found, None)
-    grant = str(lease_of(handle.context, lease))
-    answer = yield from _take(handle, found, timeout, "lock", None, grant, tag)
-    locks = noted(handle, answer)
-    first = answer.messages[0][0].decode()
-    matching.advance(handle.getting, found, None, locks.messages, (first, answer.fence))
-    if len(locks.messages) > 1:
-        handle.parts[first] = tuple(raw[0].decode() for raw in answer.messages)
-    if Grouping.COMPLETE_MESSAGE in found.grouping:
+    wanted = matching.wanted(handle, match, selector, grouping)
+    matching.enter(handle.getting, wanted, None)
+    lease_ms = str(lease_of(handle.context, lease))
+    found = yield from _take(handle, wanted, timeout, "lock", None, lease_ms, tag)
+    locks = noted(handle, found)
+    ids = tuple(locks.keys)
+    matching.advance(handle.getting, wanted, None, locks.messages, (ids[0], found.fence))
+    if len(ids) > 1:
+        handle.parts[ids[0]] = ids  # what settles the first one settles all (settle.whole)
+    if Grouping.COMPLETE_MESSAGE in wanted.grouping:
         locks.made = [matching.joined(locks.messages)]
     return locks
 
@@ -98,10 +99,10 @@ def receive_group(
     selector: Selection,
 ) -> Steps[list[Message]]:
     """Receive the first complete group in one step. A message without a group is a group of one."""
-    found = matching.wanted(handle, match, selector)
-    found.options = WHOLE_GROUP
-    answer = yield from _take(handle, found, timeout, "tx" if unit else "take", unit, "", tag)
-    return assembled(handle.context.messages(handle.path, answer.messages, taken=unit is None))
+    wanted = matching.wanted(handle, match, selector)
+    wanted.options = WHOLE_GROUP
+    found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
+    return assembled(handle.context.messages(handle.path, found.messages, taken=unit is None))
 
 
 def assembled(messages: Sequence[Message]) -> list[Message]:
@@ -182,39 +183,52 @@ def _mixed_persistence() -> GroupInconsistent:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the sending of a group has come, which an abort sets back."""
+
+    sequence: int = 1
+    """The sequence number of the next message, and its offset if a part of it was sent."""
+    offset: int = 0
+    inside_message: bool = False
+    """Was a part of the present message sent that is not its last one?"""
+    inside_last: bool = False
+    """Was such a part sent as part of the last message of the group?"""
+    complete: bool = False
+    """Was the last message of the group sent?"""
+    in_unit: bool | None = None
+    """Is the group sent in a transaction? None before the first message."""
+
+    def after(self, sent: int, segment: bool, last: bool, in_unit: bool) -> Progress:
+        """The progress after ``sent`` bytes, a part that is not the last one of its message if ``segment``."""
+        if segment:
+            return Progress(self.sequence, self.offset + sent, True, last, False, in_unit)
+        return Progress(self.sequence + 1, 0, False, last, last, in_unit)
+
+
 @dataclass(slots=True)
 class Writing:
     """A group that is being sent message by message (IBM MQ: put in logical order)."""
 
     handle: Handle
     group_id: Identifier
-    sequence: int = 1
-    offset: int = 0
-    segmenting: bool = False
-    last: bool = False
-    """Was a part of the present message sent as part of the last message of the group?"""
-    complete: bool = False
-    in_unit: bool | None = None
+    progress: Progress = field(default_factory=Progress)
     recoverable: bool | None = None
     """Whether the messages that were sent outside of a transaction are recoverable; None before the first."""
 
-    def state(self) -> tuple[int, int, bool, bool, bool, bool | None]:
-        """The state that an abort restores."""
-        return self.sequence, self.offset, self.segmenting, self.last, self.complete, self.in_unit
-
-    def restore(self, state: tuple[int, int, bool, bool, bool, bool | None]) -> Callable[[], None]:
-        """A function that sets the state back to ``state``."""
+    def set_back(self, progress: Progress) -> Callable[[], None]:
+        """A function for the abort of a transaction: it sets the progress back."""
 
         def back() -> None:
-            self.sequence, self.offset, self.segmenting, self.last, self.complete, self.in_unit = state
+            self.progress = progress
 
         return back
 
     def check_end(self) -> None:
         """Raise GroupIncomplete unless the group is complete: 2242 inside a segmented message, else 2241."""
-        if self.segmenting:
+        if self.progress.inside_message:
             raise GroupIncomplete("the last segment of the message was not sent", mqrc=2242)
-        if not self.complete and (self.sequence, self.offset) != (1, 0):
+        if not self.progress.complete and self.progress.sequence > 1:
             raise GroupIncomplete("the last message of the group was not sent", mqrc=2241)
 
 
@@ -247,9 +261,10 @@ def write(
     for name in ("group_id", "sequence", "offset", "last_in_group", "segment", "last_segment"):
         if name in fields:
             raise InvalidArgument(f"{name} is set by the group")
-    if writing.complete:
+    before = writing.progress
+    if before.complete:
         raise GroupInconsistent("the last message of this group was sent already", mqrc=2241)
-    if writing.in_unit is not None and writing.in_unit is not (unit is not None):
+    if before.in_unit is not None and before.in_unit is not (unit is not None):
         raise GroupInconsistent(
             "a group is sent in a unit of work as a whole, or outside as a whole", mqrc=2245
         )
@@ -258,21 +273,19 @@ def write(
         raise _mixed_persistence()
     if segment and not message.body:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
-    place = {"group_id": writing.group_id, "sequence": writing.sequence, "offset": writing.offset}
-    last = last or writing.last
-    flags = {"last_in_group": last, "segment": segment or writing.segmenting}
-    flags["last_segment"] = writing.segmenting and not segment
-    before = writing.state()
-    sent = yield from send.Send(writing.handle, message.replace(**place, **flags), {}, unit)
-    writing.in_unit = unit is not None
+    last = last or before.inside_last
+    member = message.replace(
+        group_id=writing.group_id,
+        sequence=before.sequence,
+        offset=before.offset,
+        last_in_group=last,
+        segment=segment or before.inside_message,
+        last_segment=before.inside_message and not segment,
+    )
+    sent = yield from send.Send(writing.handle, member, {}, unit)
+    writing.progress = before.after(len(message.body), segment, last, unit is not None)
     if unit is None:
         writing.recoverable = message.recoverable
-    if segment:
-        writing.segmenting, writing.offset = True, writing.offset + len(message.body)
-        writing.last = last
     else:
-        writing.segmenting, writing.offset, writing.sequence = False, 0, writing.sequence + 1
-        writing.complete = last
-    if unit:
-        unit.undo += (writing.restore(before),)
+        unit.undo += (writing.set_back(before),)
     return sent

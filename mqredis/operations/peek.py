@@ -28,15 +28,23 @@ def peeking(
     match: bytes = b"",
     step: str = "current",
     *,
-    at: Callable[[str], str] = read.behind,
+    cursor_at: Callable[[str], str] = read.behind,
     marks: bool = False,
 ) -> Fetch:
-    """The fetch of a peek. ``at``: the cursor, for a search that continues; ``marks``: the peek sets browse marks."""
+    """Return what makes the call of each fetch of a peek (``wait``).
+
+    ``match``: the filter. ``step``: ``current`` or ``next``, seen from the cursor. ``cursor_at``: returns the cursor
+    for the id behind which a search goes on, "" at first. ``marks``: the peek sets browse marks.
+    """
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
-        going = "after" if place else step
         return read.peek(
-            handle.address, cursor=at(place), step=going, waiter=waiter, match=match, marks=marks
+            handle.address,
+            cursor=cursor_at(place),
+            step="after" if place else step,
+            waiter=waiter,
+            match=match,
+            marks=marks,
         )
 
     return fetch

@@ -87,14 +87,14 @@ def fetching(
     unit: UnitOfWork | None = None,
     lease: str = "",
     earlier: EarlierLocks | None = None,
-    at: Callable[[str], str] = read.behind,
+    cursor_at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
 ) -> Fetch:
     """Return what makes the call of each fetch of a read.
 
     ``mode``: ``take``, ``lock``, or ``tx`` for a receive in a transaction. ``lease``: of the locks, in ms. ``earlier``:
-    locks that the fetch settles on its way. ``at``: the cursor for the place where a search goes on. ``idle``: takes
-    the place of the waiter in a fetch that registers none.
+    locks that the fetch settles on its way. ``cursor_at``: as of ``peek.peeking``. ``idle``: takes the place of the
+    waiter in a fetch that registers none.
     """
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
@@ -106,7 +106,7 @@ def fetching(
             count,
             owner=owner,
             grant=grant,
-            cursor=at(place),
+            cursor=cursor_at(place),
             waiter=waiter or idle,
             match=match,
             settle=runs,

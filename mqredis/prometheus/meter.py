@@ -21,7 +21,11 @@ _WAKE_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 
 class Meter:
-    """Measures the operations of the clients that it watches; others cost nothing."""
+    """Measures the operations of the clients that it watches; others cost nothing.
+
+    ``QueueManager.wrap`` puts a procedure of the meter around each operation of a client. It passes each step on to the
+    driver, and measures how long that takes.
+    """
 
     def __init__(self) -> None:
         self.calls = Histogram(
@@ -34,16 +38,17 @@ class Meter:
             "From the arrival of a message to the waiting reader that was woken for it.",
             _WAKE_BUCKETS,
         )
-        self._ahead: dict[QueueManager, float] = {}
+        # By watched client: by how many seconds the server's clock, which stamps messages, is ahead of this machine's.
+        self._clock_offset: dict[QueueManager, float] = {}
 
     def watch(self, manager: QueueManager) -> None:
         """Measure this client from now on."""
-        self._adjust(manager)
+        self._compare_clocks(manager)
         manager.wrap(lambda operation: self._metered(manager, operation))
 
     def unwatch(self, manager: QueueManager) -> None:
         """Stop measuring this client."""
-        if self._ahead.pop(manager, None) is not None:
+        if self._clock_offset.pop(manager, None) is not None:
             manager.wrap(None)
 
     def render(self) -> str:
@@ -52,39 +57,41 @@ class Meter:
 
     def metrics(self) -> list[Metric]:
         """The metrics, for ``Collector(sources=[meter.metrics])``."""
-        for manager in list(self._ahead):
+        for manager in list(self._clock_offset):
             try:
-                self._adjust(manager)
+                self._compare_clocks(manager)
             except MqError:
                 continue  # its server cannot be asked: what was measured of it and of the others is still shown
         return [self.calls.metric(), self.wakes.metric()]
 
-    def _adjust(self, manager: QueueManager) -> None:
-        """Measure by how many seconds the server's clock, which stamps messages, is ahead of this machine's."""
+    def _compare_clocks(self, manager: QueueManager) -> None:
+        """Ask the server for its time, which was that of the middle of the request."""
         before = time.time()
         server = manager.driver.clock_ms() / 1000
-        self._ahead[manager] = server - (before + time.time()) / 2
+        self._clock_offset[manager] = server - (before + time.time()) / 2
 
     @procedure
     def _metered(self, manager: QueueManager, operation: Operation[R]) -> Steps[R]:
         """Run the operation, and measure each of its steps."""
         steps = iter(operation)
+        # What the driver has answered to the last step, or the error that it has raised.
         answer: Any = None
         error: BaseException | None = None
-        waiting, notified = 0.0, False
+        # When the first wait of the operation began (0: it did not wait); has a notification ended the last one?
+        waiting_since, was_notified = 0.0, False
         try:
             while True:
                 try:
                     step = steps.send(answer) if error is None else steps.throw(error)
                 except StopIteration as stop:
-                    if notified:
-                        self._woken(manager, stop.value, waiting)
+                    if was_notified:
+                        self._observe_wake(manager, stop.value, waiting_since)
                     result: R = stop.value
                     return result
                 answer = error = None
                 began = time.monotonic()
                 if type(step) is Wait:
-                    waiting = waiting or time.time()
+                    waiting_since = waiting_since or time.time()
                 try:
                     answer = yield step
                 except GeneratorExit:
@@ -95,19 +102,19 @@ class Meter:
                     took = time.monotonic() - began
                     self.calls.observe(took, manager=manager.name, script=step.script)
                 elif type(step) is Wait:
-                    notified = answer is Woken.NOTIFIED
+                    was_notified = answer is Woken.NOTIFIED
         finally:
             steps.close()
 
-    def _woken(self, manager: QueueManager, result: Any, waiting: float) -> None:
+    def _observe_wake(self, manager: QueueManager, result: Any, waiting_since: float) -> None:
         """Measure a notified wait, if it has received a message that arrived during the wait and for the first time."""
         message = _first(result)
         if message is None or message.delivery_count > 1:
             return
-        ahead = self._ahead.get(manager, 0.0)
-        arrived = message.arrived_at.timestamp()
-        if arrived >= waiting + ahead:
-            self.wakes.observe(max(0.0, time.time() + ahead - arrived), manager=manager.name)
+        offset = self._clock_offset.get(manager, 0.0)
+        arrived = message.arrived_at.timestamp()  # on the server's clock
+        if arrived >= waiting_since + offset:
+            self.wakes.observe(max(0.0, time.time() + offset - arrived), manager=manager.name)
 
 
 def _first(result: Any) -> Message | None:

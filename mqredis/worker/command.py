@@ -37,11 +37,12 @@ def find(target: str) -> Worker:
     except MissingDependency:
         raise  # the error says what to install
     except Exception as error:  # noqa: BLE001 - a module may raise anything
-        name = error.name if isinstance(error, ModuleNotFoundError) else None
-        if name is not None and (module_name + ".").startswith(name + "."):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # The module itself or a package that it is in, and not a module that it imports.
+        if missing is not None and (module_name + ".").startswith(missing + "."):
             raise InvalidArgument(f"module {module_name!r} was not found") from None
         raise InvalidArgument(
-            f"module {module_name!r} cannot be imported:\n{_of_application(error)}"
+            f"module {module_name!r} cannot be imported:\n{_application_traceback(error)}"
         ) from None
     worker = getattr(module, attribute, None)
     if not isinstance(worker, Worker):
@@ -49,20 +50,16 @@ def find(target: str) -> Worker:
     return worker
 
 
-def _of_application(error: Exception) -> str:
-    """The traceback without the frames of the import system and of mqredis."""
-    own = f"{Path(__file__).parents[1]}{os.sep}"
-    told = traceback.TracebackException.from_exception(error)
-    each: traceback.TracebackException | None = told
-    while each is not None:
-        frames = [
-            frame
-            for frame in each.stack
-            if not frame.filename.startswith((own, "<frozen importlib", importlib.__file__))
-        ]
-        each.stack = traceback.StackSummary.from_list(frames)
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-    return "".join(told.format()).rstrip()
+def _application_traceback(error: Exception) -> str:
+    """The traceback of an error and of its causes, without the frames of the import system and of mqredis."""
+    hidden = (f"{Path(__file__).parents[1]}{os.sep}", "<frozen importlib", importlib.__file__)
+    whole = traceback.TracebackException.from_exception(error)
+    one: traceback.TracebackException | None = whole
+    while one is not None:
+        shown = [frame for frame in one.stack if not frame.filename.startswith(hidden)]
+        one.stack = traceback.StackSummary.from_list(shown)
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "".join(whole.format()).rstrip()
 
 
 def run(
@@ -81,8 +78,9 @@ def run(
 ) -> int:
     """Run a worker and return the exit code. ``url`` and ``manager`` override the application's own values.
 
-    ``configure_logs`` is called after the application was imported, or before child processes are started. ``options``:
-    further options of the child processes.
+    With several processes or ``reload`` this process supervises: each child is ``mqredis worker`` again, for one
+    process, with the same options. ``configure_logs`` is called after the application was imported, or before child
+    processes are started. ``options``: further options of the child processes.
     """
     if processes < 1:
         raise InvalidArgument(f"processes must be at least 1, not {processes}")
@@ -93,22 +91,13 @@ def run(
             options += [name, str(value)] if value is not None else []
         # Not as an option: ps would show a password in the URL.
         environment = {**os.environ, **({_URL: url} if url is not None else {})}
-        own = functools.partial(_own_options, processes > 1, health_file, metrics)
+        own = functools.partial(_child_options, processes > 1, health_file, metrics)
         command = [sys.executable, "-m", "mqredis", "worker", target, *options]
         return supervise(command, environment, processes, reload=reload, once=burst, own=own)
     end_with_supervisor()
     worker = find(target)
     configure_logs()
-    if url is None:
-        url = os.environ.get(_URL)
-    if url is not None:
-        worker._url = url
-        if worker._settings is not None:
-            worker._settings = worker._settings.model_copy(update={"url": url})
-    if manager is not None:
-        worker._manager = manager
-    if worker._url is None and worker._settings is None:
-        worker._settings = Settings.from_env()
+    _connect_to(worker, os.environ.get(_URL) if url is None else url, manager)
     if shutdown_seconds is not None:
         worker._shutdown_seconds = shutdown_seconds
     if health_file is not None:
@@ -119,8 +108,20 @@ def run(
     return 0
 
 
-def _own_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:
-    """The options that differ between the processes: health file and port of the metrics."""
+def _connect_to(worker: Worker, url: str | None, manager: str | None) -> None:
+    """Set the broker and the queue manager of a worker; None: the application's own, else those of the environment."""
+    if url is not None:
+        worker._url = url
+        if worker._settings is not None:
+            worker._settings = worker._settings.model_copy(update={"url": url})
+    if manager is not None:
+        worker._manager = manager
+    if worker._url is None and worker._settings is None:
+        worker._settings = Settings.from_env()
+
+
+def _child_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:
+    """The options of the ``n``-th child process, from 0, that differ: its health file and the port of its metrics."""
     options = []
     if health_file:
         options += ["--health-file", f"{health_file}.{n + 1}" if several else health_file]

@@ -161,7 +161,7 @@ def test_lapsed_lock_not_yet_served_cannot_be_taken_over(wire: Wire, purged: boo
         reader.call(contents.purge(q), place)
     reader.call(manager.update(KEYS, "clock", "2000"), place)
     last = locked.messages[-1][0].decode()
-    take = read.lookup(q, "lock", "current", last, grant="60000", held=locked.fence)
+    take = read.lookup(q, "lock", "current", last, grant="60000", own_fence=locked.fence)
     [answer] = wire.volley([fire(take, place)])
     if purged:  # a purged message is removed when its lock lapses
         assert answer.refused

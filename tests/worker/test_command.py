@@ -18,7 +18,7 @@ import pytest
 
 import mqredis
 from mqredis.cli import main
-from mqredis.worker.command import _own_options
+from mqredis.worker.command import _child_options
 from tests.support.server import RedisServer
 
 APP = """
@@ -194,14 +194,14 @@ def test_target_that_is_not_a_worker_is_a_usage_error(app, monkeypatch, target):
 
 
 def test_each_process_has_its_own_health_file_and_metrics_port():
-    assert _own_options(True, "alive", "0.0.0.0:9465", 1) == [
+    assert _child_options(True, "alive", "0.0.0.0:9465", 1) == [
         "--health-file",
         "alive.2",
         "--metrics",
         "0.0.0.0:9466",
     ]
-    assert _own_options(False, "alive", None, 0) == ["--health-file", "alive"]
-    assert _own_options(True, None, None, 3) == []
+    assert _child_options(False, "alive", None, 0) == ["--health-file", "alive"]
+    assert _child_options(True, None, None, 3) == []
 
 
 def test_module_of_the_tutorial_can_be_run_twice(app, run):
