@@ -49,7 +49,7 @@ end
 local function finish(answer)
   store.save(q)
   answer = context.close(answer)
-  if handed then handoff.publish(unpack(handed)) end
+  if handed then handoff.publish(handed) end
   if q.waiting or context.sides then
     waiters.load()
     waiters.notify(q)

@@ -7,21 +7,28 @@
 -- these when it looks again. Only while a reader waits whose filter names no identifier (waiting/match_waiters): all other
 -- readers are found by what arrives.
 --
--- Stored in q.index as members "l" <number, 14 digits> <lookup id>, the last `most` of them. Field "arrivals" of q.key counts
+-- Stored in q.index, the last `most` of them, as members "l" <number, 14 digits> <lookup id>. Field "arrivals" of q.key counts
 -- them. A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
-local arrivals = { most = 500 }
+--
+-- first, stop: limits of all members, as ZRANGEBYLEX takes them.
+local arrivals = { most = 500, first = "[l", stop = "(l\255" }
+
+-- Returns the text with which the member of an arrival begins.
+function arrivals.stem(number)
+  return string.format("l%014d", number)
+end
 
 -- Notes that these messages arrived.
-
 function arrivals.note(q, ids)
   local newest = redis.call("HINCRBY", q.key, "arrivals", #ids)
   local args = {}
   for n = math.max(1, #ids - arrivals.most + 1), #ids do
     args[#args + 1] = "0"
-    args[#args + 1] = string.format("l%014d%s", newest - #ids + n, ids[n])
+    args[#args + 1] = arrivals.stem(newest - #ids + n) .. ids[n]
   end
   redis.call("ZADD", q.index, unpack(args))
-  redis.call("ZREMRANGEBYLEX", q.index, "[l", string.format("(l%014d", math.max(0, newest - arrivals.most + 1)))
+  local first_kept = math.max(0, newest - arrivals.most + 1)
+  redis.call("ZREMRANGEBYLEX", q.index, arrivals.first, "(" .. arrivals.stem(first_kept))
 end
 
 -- Returns the number of the last arrival, 0 if there was none.
@@ -31,7 +38,7 @@ end
 
 -- Removes all arrivals, since the last reader that needs them is gone.
 function arrivals.forget(q)
-  redis.call("ZREMRANGEBYLEX", q.index, "[l", "(m")
+  redis.call("ZREMRANGEBYLEX", q.index, arrivals.first, arrivals.stop)
 end
 
 -- May a reader that has seen the arrivals up to number `seen` look at the later ones only? Not if some of these are not
@@ -45,7 +52,7 @@ end
 -- Returns up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order; and if there was no
 -- time for all and none was found, the id behind which the next call goes on, else nil.
 function arrivals.look(q, f, seen, count)
-  local members = redis.call("ZRANGEBYLEX", q.index, string.format("[l%014d", seen + 1), "(m")
+  local members = redis.call("ZRANGEBYLEX", q.index, "[" .. arrivals.stem(seen + 1), arrivals.stop)
   local ids, found, known = {}, {}, {}
   -- What this script has made available is noted only when it ends.
   for n = 1, #(q.arrived or "") do members[#members + 1] = q.arrived[n] end

@@ -2,6 +2,7 @@
 --- require "core/message"
 --- require "core/message_state"
 --- require "core/position"
+--- require "core/queue"
 --- require "core/record"
 --- require lazy "core/release"
 --- require "core/store"
@@ -21,14 +22,14 @@ local handoff = {}
 
 -- The sender's side -----------------------------------------------------------------------------------------------------
 
--- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes,
--- as a list; nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
+-- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes;
+-- nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
 -- lock, its channel has no subscriber, or its slot was used since it began to wait. For scripts that have marked a change.
 function handoff.offer(q, lid, rec)
   if not handoff.is_plain(q, rec) or not q.arrived or #q.arrived ~= 1 then return end
   local member = redis.call("ZRANGE", q.waiters, "0", "0")[1]
   local slot, database, lease = waiter_text.parse_lock(member or "")
-  if not slot or slot == ARGV[1] then return end
+  if not slot or slot == ARGV[1] then return end -- the slot of this very call is not free
   local kept = handoff.kept_wait(slot)
   if not kept then return end
   local key, channel = notify.channel(slot, database)
@@ -40,7 +41,8 @@ function handoff.offer(q, lid, rec)
   redis.call("ZREM", q.waiters, member)
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
   context.write(slot, context.format_reply(sequence, "!" .. lid, reply) .. "\n" .. kept)
-  return { channel, key, slot, sequence, lid, fence, deadline, rec }
+  return { channel = channel, key = key, slot = slot, sequence = sequence, lid = lid, fence = fence, deadline = deadline,
+    rec = rec }
 end
 
 -- Do neither the message nor its queue ask for anything but a trail?
@@ -54,13 +56,15 @@ function handoff.kept_wait(slot)
   if kept ~= "" and context.reply_ids(kept) == "-" and context.reply_status(kept) == status.WAITING then return kept end
 end
 
--- Publishes the reply. Where that is not allowed the reader is notified alone, and its next call finds what is kept.
-function handoff.publish(channel, key, slot, sequence, lid, fence, deadline, rec)
-  -- A record may hold a zero byte, at which format would end it.
-  local said = redis.pcall("PUBLISH", channel, string.format("lock %s %s %s %s %s %s %s %s\n",
-    slot, sequence, context.incarnation, fence, deadline, context.now_text, lid, KEYS[3])
-    .. (context.lead > 0 and record.shown(rec, context.lead) or rec))
-  if type(said) ~= "number" then notify.wake(key) end
+-- Publishes the reply, `handed` of handoff.offer. Where that is not allowed the reader is notified alone, and its next call
+-- finds what is kept.
+function handoff.publish(handed)
+  -- The record is not an argument of format, which would end it at a zero byte.
+  local head = string.format("lock %s %s %s %s %s %s %s %s\n", handed.slot, handed.sequence, context.incarnation,
+    handed.fence, handed.deadline, context.now_text, handed.lid, queue.nth_key(1))
+  local shown = context.lead > 0 and record.shown(handed.rec, context.lead) or handed.rec
+  local receivers = redis.pcall("PUBLISH", handed.channel, head .. shown)
+  if type(receivers) ~= "number" then notify.wake(handed.key) end -- it was refused
 end
 
 -- The reader's side, in a call whose context.handover is set --------------------------------------------------------------
