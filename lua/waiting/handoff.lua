@@ -41,8 +41,8 @@ function handoff.offer(q, lid, rec)
   redis.call("ZREM", q.waiters, member)
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
   context.write(slot, context.format_reply(sequence, "!" .. lid, reply) .. "\n" .. kept)
-  return { channel = channel, key = key, slot = slot, sequence = sequence, lid = lid, fence = fence, deadline = deadline,
-    rec = rec }
+  return { channel = channel, key = key, slot = slot, sequence = sequence, lid = lid, fence = fence,
+    deadline = deadline, rec = rec }
 end
 
 -- Do neither the message nor its queue ask for anything but a trail?
