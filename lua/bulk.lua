@@ -33,7 +33,7 @@
 --- require "admin/operator"
 --- require "waiting/waiters"
 local action, value, states, most, progress_text = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
-local filter_text, lookup_ids = ARGV[10] ~= "" and ARGV[10] or "\0", { unpack(ARGV, 11) }
+local filter_text, lookup_ids = ARGV[10] ~= "" and ARGV[10] or "\0", operator.lookup_ids(11)
 local page = 256 -- messages that one call changes
 local reply = context.open()
 if reply then return reply end

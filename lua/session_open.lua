@@ -18,32 +18,43 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
-local kept = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
-if not kept[1] then
-  if ARGV[8] ~= "" or ARGV[7] == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
+local ttl, run_id, test, new_incarnation = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local touched_session, client_text = ARGV[8], ARGV[9]
+
+-- The manager, which is created if it does not exist.
+local stored = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
+local schema, stored_test, stored_run_id, terms = stored[1], stored[2], stored[3], stored[4] or ""
+if not schema then
+  if touched_session ~= "" or new_incarnation == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "config", "", "counters", "0 0 0 0 0", "schema", context.schema, "incarnation", ARGV[7],
-    "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0", "test", ARGV[6],
-    "run_id", ARGV[5])
+  redis.call("HSET", KEYS[1], "config", "", "counters", "0 0 0 0 0", "schema", context.schema,
+    "incarnation", new_incarnation, "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
+    "test", test, "run_id", run_id)
   context.save_config()
-  kept = { context.schema, ARGV[6], ARGV[5] }
+  schema, stored_test, stored_run_id = context.schema, test, run_id
 end
 -- Here the field itself counts, and not what the manager's configuration text says of it.
-if kept[1] ~= context.schema then redis.call("HDEL", KEYS[1], "config") end
+if schema ~= context.schema then redis.call("HDEL", KEYS[1], "config") end
 local reply = context.open()
 if reply then return reply end
 session.sweep()
 session.units()
--- Another server process than the last one may have lost the end of its log: ids that were issued then must never be
--- issued again, so the counter jumps; to where the clock says, since a jump that is lost itself must not be made again
--- to the same place. 4096 ids for each millisecond since 2025: that is 69 years in the exact range of a double.
-if ARGV[5] ~= "" and kept[3] ~= ARGV[5] then
-  if kept[3] ~= "" then context.seq = math.max(context.seq + 4294967296, (context.now - 1735689600000) * 4096) end
-  kept[4] = session.term(kept[4] or "")
-  redis.call("HSET", KEYS[1], "run_id", ARGV[5], "terms", kept[4])
+
+-- Another server process than the last one may have lost the end of its log: ids that were given out then must never be
+-- given out again. So the counter jumps: to where the clock says, since a jump that is lost itself must not be made again to
+-- the same place. 4096 ids for each millisecond since 2025 are 69 years in the exact range of a double.
+local least_jump, start_of_2025, ids_per_ms = 4294967296, 1735689600000, 4096
+if run_id ~= "" and stored_run_id ~= run_id then
+  if stored_run_id ~= "" then
+    context.seq = math.max(context.seq + least_jump, (context.now - start_of_2025) * ids_per_ms)
+  end
+  terms = session.term(terms)
+  redis.call("HSET", KEYS[1], "run_id", run_id, "terms", terms)
   context.mark_changed()
 end
-local number, highest = ARGV[8], ""
+
+-- The session: a new one, or that which is touched, which keeps its highest slot (core/session).
+local number, highest = touched_session, ""
 if number == "" then
   number = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "sessno", 1))
 else
@@ -52,6 +63,6 @@ else
   highest = string.match(text, "^%d+(.*)$")
 end
 context.mark_changed()
-redis.call("HSET", KEYS[1], number, ARGV[4] .. highest, "client:" .. number, ARGV[9])
-redis.call("ZADD", KEYS[5], context.now + tonumber(ARGV[4]), number)
-return context.close({ status.OK, "", 0, number, context.now, kept[2], kept[4] or "" })
+redis.call("HSET", KEYS[1], number, ttl .. highest, "client:" .. number, client_text)
+redis.call("ZADD", KEYS[5], context.now + ttl, number)
+return context.close({ status.OK, "", 0, number, context.now, stored_test, terms })

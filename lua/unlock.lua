@@ -24,7 +24,7 @@
 --- require "core/timers"
 --- require "admin/operator"
 --- require "waiting/waiters"
-local given, lookup_ids = ARGV[5], { unpack(ARGV, 6) }
+local given, lookup_ids = ARGV[5], operator.lookup_ids(6)
 local reply = context.open()
 if reply then return reply end
 reply = operator.repeated()
@@ -34,25 +34,25 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q)
 
-local ended, elsewhere, runs = 0, 0, {}
+-- ended: locks that this call ends; otherwise_locked: messages that a transaction or a claim holds, which keeps them.
+local ended, otherwise_locked, settlements = 0, 0, { nil }
 if not context.missing then
   local entries = position.read(q, lookup_ids)
   for n = 1, #entries do
-    local st = entries[n].st
+    local st, lid, last = entries[n].st, entries[n].lid, #settlements
     if st and message_state.is_reader_lock(st) then
-      runs[#runs + 1], runs[#runs + 2], runs[#runs + 3] = given, st.fence, entries[n].lid
+      settlements[last + 1], settlements[last + 2], settlements[last + 3] = given, st.fence, lid
       ended = ended + 1
-    elseif not redis.call("ZSCORE", q.available, entries[n].lid)
-      and not timers.delayed_until(q, entries[n].lid) then
-      elsewhere = elsewhere + 1
+    elseif not redis.call("ZSCORE", q.available, lid) and not timers.delayed_until(q, lid) then
+      otherwise_locked = otherwise_locked + 1
     end
   end
   operator.plan()
 end
-if not context.missing then settle.all(q, runs, 0) end
+if not context.missing then settle.all(q, settlements, 0) end
 if not context.missing then
   operator.log(ended, true)
-  reply = { status.OK, "", 0, ended, elsewhere, #lookup_ids - ended - elsewhere }
+  reply = { status.OK, "", 0, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked }
 end
 store.save(q)
 if context.missing then reply = context.close(context.missing) else reply = operator.close(reply) end

@@ -42,12 +42,7 @@ end
 
 -- Returns those of these messages that are in one of the states, as entries; those that are delayed have the field
 -- `delayed_until`, in ms. Counts the others in progress.locked and progress.missing.
-function bulk_progress.by_ids(q, lookup_ids, states, progress)
-  local ids, known = { nil }, {} -- a message that is named twice is one message
-  for n = 1, #lookup_ids do
-    local id = lookup_ids[n]
-    if not known[id] then ids[#ids + 1], known[id] = id, true end
-  end
+function bulk_progress.by_ids(q, ids, states, progress)
   local entries, found = position.read(q, ids), { nil }
   progress.missing = progress.missing + #ids - #entries
   for n = 1, #entries do

@@ -18,6 +18,16 @@
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
 local operator = { remembered = 86400000, most = 10000 }
 
+-- Returns the lookup ids among the arguments of the script, from this place of ARGV on: each once, however often it is named.
+function operator.lookup_ids(from)
+  local ids, known = { nil }, {}
+  for n = from, #ARGV do
+    local id = ARGV[n]
+    if not known[id] then ids[#ids + 1], known[id] = id, true end
+  end
+  return ids
+end
+
 -- Returns the place in KEYS of the last key before that of the token.
 function operator.last_key()
   return ARGV[3] ~= "" and #KEYS - 1 or #KEYS

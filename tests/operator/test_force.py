@@ -57,6 +57,20 @@ def test_release_counts_messages_that_cannot_be_released(qm: QueueManager, opera
     assert operator.release("orders", [free]) == BulkResult(changed=0, missing=1)
 
 
+@pytest.mark.parametrize("reject", [None, "it never ends"])
+def test_message_named_twice_is_released_once(
+    qm: QueueManager, operator: Operator, reject: str | None
+) -> None:
+    with qm.open("orders") as queue:
+        queue.send(b"x")
+        held = queue.lock(0).message.lookup_id
+        free = queue.send(b"y").lookup_id
+        released = operator.release("orders", [held, held, free, free], reject=reject)
+        assert released == BulkResult(changed=1, locked=0, missing=1)
+    assert qm.queue_info("orders").messages == (2 if reject is None else 1)
+    assert qm.doctor().findings == ()
+
+
 def test_release_with_a_token_acts_once(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send(b"x")
