@@ -84,7 +84,7 @@ local function append(from, id, state, due)
   reply[at + 5] = st and message.shown(message_state.shown(st)) or ""
   reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
-  reply[at + 7] = record.shown(rec, context.lead)
+  reply[at + 7] = context.lead > 0 and record.shown(rec, context.lead) or rec
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end
