@@ -122,6 +122,7 @@ def pages(rounds: int) -> None:
             ("messages, none matches", lambda: qm.messages("orders", selector=rare)),
             ("messages of 4,000 bytes", lambda: qm.messages("large", limit=256)),
             ("locks", lambda: qm.locks("locked", limit=256)),
+            ("locks, none matches", lambda: qm.locks("locked", selector=rare)),
             ("delayed messages", lambda: qm.scheduled("late", selector="n >= 0", limit=256)),
         ):
             timed(server, title, partial(once, call), rounds)
