@@ -54,6 +54,17 @@ async def test_message_offers_the_actions_of_its_state(browser: Browser, manager
     await shown(browser, "orders", ready, "ready")
 
 
+@pytest.mark.parametrize("given", ["message_id", "correlation_id", "group_id"])
+async def test_search_by_an_identifier_offers_no_action_on_more_messages(
+    browser: Browser, manager: QueueManager, given: str
+) -> None:
+    await fill(manager, ["a", Outgoing("b", delay=3600.0)])
+    for path, usual in (("messages", {"send", "purge"}), ("scheduled", {"run-now", "reschedule", "cancel"})):
+        address = f"/m/main/{path}"
+        assert offered(await browser.get(address, queue="orders", selector="a IS NULL")) == usual
+        assert offered(await browser.get(f"{address}?queue=orders&{given}=x")) == set()
+
+
 async def test_failed_message_offers_to_be_put_back_and_edited(
     browser: Browser, manager: QueueManager
 ) -> None:
