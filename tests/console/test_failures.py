@@ -71,6 +71,36 @@ async def test_action_on_a_group_affects_no_other(browser: Browser, manager: Que
     assert "This affects 1 message of orders;poison." in (await browser.get(group)).text
 
 
+async def test_action_on_a_group_leaves_errors_that_contain_its_text(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await poison(
+        manager,
+        "404",
+        "404",
+        "500",
+        "KeyError: 'a'",
+        "KeyError: 'b'",
+        "KeyError: 'abc' in x",
+        "KeyError: 'd' in x",
+    )
+    page = await browser.get(PAGE)
+    affected = []
+    for address in [each for each in page.addresses if "/act/purge" in each and "selector" in each]:
+        found = re.search(
+            r"This affects (\d) messages? of orders;poison\.", (await browser.get(address)).text
+        )
+        assert found
+        affected.append(int(found[1]))
+    # Both kinds of KeyError, the second of which the pattern of the first would choose too; 404 and 500.
+    assert sorted(affected) == [1, 2, 2, 2]
+
+
+def test_time_of_grouping_is_proportional_to_the_length_of_the_error() -> None:
+    digits = "1" * 300_000  # of these a quadratic search takes longer than the time limit of a test
+    assert failures._kind(f"unknown order {digits}g") == f"unknown order {failures.ANY}g"
+
+
 async def test_omitted_groups_are_counted(browser: Browser, manager: QueueManager) -> None:
     names = [f"{chr(97 + n)}Error: x" for n in range(failures.GROUPS + 2)]
     await poison(manager, *names)

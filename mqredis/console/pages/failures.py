@@ -26,9 +26,10 @@ LOOKED_AT = 1000
 GROUPS = 20
 
 
-# Parts in which errors of one kind may differ: numbers, ids, times, and quoted texts.
+# Parts in which errors of one kind may differ: numbers, ids, times, and quoted texts. The possessive repetition keeps the
+# time of a search proportional to the length of the text.
 _VARYING = re.compile(
-    r"""'[^'\n]*'|"[^"\n]*"|\b[0-9a-f]*\d[0-9a-f]*(?:[-:.,][0-9a-f]*\d[0-9a-f]*)*\b|\d+""", re.IGNORECASE
+    r"""'[^'\n]*'|"[^"\n]*"|\b(?=[a-f]*\d)[0-9a-f]++(?:[-:.,](?=[a-f]*\d)[0-9a-f]++)*\b|\d+""", re.IGNORECASE
 )
 # Shown in place of such a part.
 ANY = "\u2026"
@@ -47,13 +48,20 @@ class Texts:
         return self.kind if len(self.found) > 1 else next(iter(self.found), "")
 
     def term(self, name: str) -> str:
-        """The condition of a selector that chooses them."""
+        """The condition of a selector that chooses them, and may choose texts of other kinds (:meth:`chooses`)."""
         if not self.kind:
             return f"{name} IS NULL"
         if len(self.found) == 1:
             return f"{name} = {_quoted(self.shown)}"
         fixed = [re.sub(r"([%_!])", r"!\1", part) for part in self.kind.split(ANY)]
         return f"{name} LIKE {_quoted('%'.join(fixed))} ESCAPE '!'"
+
+    def chooses(self, other: Texts) -> bool:
+        """Does the condition choose a text of ``other``?"""
+        if not self.kind or len(self.found) == 1:
+            return self.shown in other.found
+        pattern = re.compile(".*".join(map(re.escape, self.kind.split(ANY))), re.DOTALL)
+        return any(pattern.fullmatch(text) for text in other.found if text)
 
 
 @dataclass
@@ -66,12 +74,28 @@ class Group:
     first: datetime
     last: datetime
     count: int = 0
+    # Groups whose messages the texts of this one would choose as well.
+    within: list[Group] = field(default_factory=list)
 
     @property
     def selector(self) -> str:
-        """A selector that chooses the messages of the group."""
+        """A selector that chooses the messages of the group and of no other."""
         origin = f"$original_queue = {_quoted(self.origin)}" if self.origin else "$original_queue IS NULL"
-        return " AND ".join((self.reason.term("$reason"), self.error.term("failure_error"), origin))
+        others = [f"NOT ({other.terms})" for other in self.within]
+        return " AND ".join((self.terms, origin, *others))
+
+    @property
+    def terms(self) -> str:
+        """The conditions of its reason and its error."""
+        return f"{self.reason.term('$reason')} AND {self.error.term('failure_error')}"
+
+    def chooses(self, other: Group) -> bool:
+        """Do the conditions choose a message of ``other``?"""
+        return (
+            self.origin == other.origin
+            and self.reason.chooses(other.reason)
+            and self.error.chooses(other.error)
+        )
 
 
 @dataclass
@@ -137,11 +161,15 @@ async def _grouped(manager: QueueManager, name: str, counts: tuple[int, int]) ->
     except QueueNotFound:  # deleted meanwhile
         pass
     found = sorted(groups.values(), key=lambda group: -group.count)
+    for group in found[:GROUPS]:
+        group.within = [other for other in found if group.chooses(other) and not other.chooses(group)]
     return Failed(name, counts, found[:GROUPS], looked_at, max(0, len(found) - GROUPS))
 
 
 def _kind(text: str) -> str:
-    return _VARYING.sub(ANY, text)
+    """The text with its varying parts replaced; as it is, if nothing else would be left to tell it from others."""
+    kind = _VARYING.sub(ANY, text)
+    return kind if re.search(r"[^\W\d_]", kind) else text
 
 
 def _add(groups: dict[tuple[str, str, str], Group], message: Message) -> None:
