@@ -14,11 +14,11 @@ import re
 from datetime import UTC, datetime
 
 # Control characters of both sets (ESC is in C0, the one-byte CSI in C1), and what turns the direction of text around.
-_UNSAFE = "\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _IN_A_CELL = re.compile(f"[{_UNSAFE}\u2028\u2029]")
 _IN_LINES = re.compile(f"(?!\n|\t|\r\n)[{_UNSAFE}]")
 # JSON escapes the first 32 characters itself.
-_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def cell(text: str) -> str:

@@ -44,7 +44,7 @@ def size(value: int | None) -> str:
         return DASH
     amount, unit = float(value), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 1000 or unit == "TB":
+        if amount < (1000 if unit == "B" else 999.95) or unit == "TB":  # 999.95 would be shown as 1,000.0
             break
         amount /= 1000
     return f"{value:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
@@ -55,7 +55,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return DASH
     if seconds < 1:
-        return "0 s" if seconds < 0.001 else f"{seconds * 1000:.0f} ms"
+        return "0 s" if seconds < 0.001 else f"{min(seconds * 1000, 999):.0f} ms"
     rest = round(seconds)
     if rest >= 600:
         rest = round(rest / 60) * 60  # 59 min 40 s are an hour
@@ -84,8 +84,8 @@ def when(moment: datetime | None, now: Callable[[], datetime] = lambda: datetime
         return Markup("{}").format(DASH)
     seconds = (now() - moment).total_seconds()
     text = f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
-    exact = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), exact, text)
+    title = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), title, text)
 
 
 def hex_id(lookup_id: int) -> str:

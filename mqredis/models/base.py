@@ -26,7 +26,7 @@ class Fields:
 
     __slots__ = ()
     FIELDS: ClassVar[dict[str, Any]]
-    """Name and default of each field, in order; REQUIRED where there is no default."""
+    """Name and default of each field: those of the class, then inherited ones. REQUIRED where there is no default."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields by name."""
@@ -37,12 +37,13 @@ class Fields:
         return type(self)(**{**self._given_fields(), **changes})
 
     def _given_fields(self) -> dict[str, Any]:
+        """The arguments from which ``replace`` and pickle make the object again."""
         return self.to_dict()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment] # properties can be changed
+    __hash__ = None  # type: ignore[assignment] # the dict in the field `properties` can be changed
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[type, dict[str, Any]]]:
         return _rebuilt, (type(self), self._given_fields())
@@ -79,7 +80,10 @@ def checked(cls: type[Fields], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expose(cls: type[Fields], getter: Callable[[str, Any], property]) -> None:
-    """Replace each field of a class, inherited ones included, by the property that ``getter`` returns for it."""
+    """Replace each field of a class, inherited ones included, by the property that ``getter`` returns for it.
+
+    Called once for each class, below its definition: the annotations of its body are its fields.
+    """
     cls.FIELDS = {
         name: vars(base).get(name, REQUIRED)
         for base in cls.__mro__[: cls.__mro__.index(Fields)]

@@ -38,12 +38,15 @@ def supervise(
     own: Callable[[int], Sequence[str]] | None = None,
     folder: Path | None = None,
 ) -> int:
-    """Run ``command`` so many times until SIGTERM or SIGINT, which every process gets; a second one kills.
+    """Run ``processes`` copies of ``command`` until SIGTERM or SIGINT. Each signal is passed on to them as SIGTERM; at
+    the second one a worker gives its messages back without waiting for its handlers.
 
-    A process that dies is started again, unless ``once``. If one ends with exit code 2 (wrong arguments, a missing
-    package) all end, except with ``reload``, since a change of the code may help. ``own``: further arguments by number
-    of process.
-    Answers the exit code: 0, or the first that was not.
+    A process that dies is started again. With ``once`` none is started again, and the run is over when all have ended.
+    Without it, if one ends with exit code 2 (wrong arguments, a missing package), all end, except with ``reload``,
+    since a change of the code may help. ``own``: further arguments by number of process.
+
+    Returns the exit code: with ``once`` that of the first process, by number, which failed (1 if a signal ended it); 2
+    if a process cannot run; else 0.
     """
     return _Supervisor(command, environment, processes, reload, once, own, folder or Path.cwd()).run()
 
@@ -87,8 +90,10 @@ class _Supervisor:
         # Filled by the signal handler. An event would not do: the main thread may hold its lock at that moment.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
+        # Process ids that got SIGTERM.
         self._told: set[int] = set()
         self._children: list[subprocess.Popen[bytes] | None] = [None] * processes
+        # When a process that died is started again, on the monotonic clock; 0: at once.
         self._due = [0.0] * processes
         self._code = 0
 
@@ -109,6 +114,7 @@ class _Supervisor:
                     seen = now
                     self._signal(signal.SIGTERM)
                     self._collect()
+                    self._told.clear()
                     self._children = [None] * len(self._children)
                     self._due = [0.0] * len(self._children)
         finally:
@@ -117,6 +123,8 @@ class _Supervisor:
                 signal.signal(number, handler)
             for end in self._pipe:
                 os.close(end)
+        if self._once:
+            return next((_exit_code(child) for child in self._children if child and child.returncode), 0)
         return self._code
 
     def _start(self) -> None:
@@ -126,7 +134,6 @@ class _Supervisor:
                 continue
             if child is not None:
                 if self._once:
-                    self._code = self._code or abs(child.returncode)
                     continue
                 if child.returncode == _USAGE and not self._reload:
                     log.error("process %d cannot run the worker, so all processes end", child.pid)
@@ -179,3 +186,8 @@ class _Supervisor:
             except FileNotFoundError:
                 continue
         return found
+
+
+def _exit_code(child: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process that has ended; 1 if a signal ended it."""
+    return child.returncode if child.returncode > 0 else 1

@@ -14,8 +14,8 @@ from mqredis.cli import main, terminal
 from tests.cli.conftest import Run
 
 # Clears the screen, sets the title, and begins a sequence with the one-byte form; the last one turns text around.
-HOSTILE = "\x1b[2J\x1b]0;gone\x07 \x9b31m \r \x7f \u202e"
-_CONTROL = re.compile("(?!\n)[\x00-\x1f\x7f-\x9f\u202e]")
+HOSTILE = "\x1b[2J\x1b]0;gone\x07 \x9b31m \r \x7f \u202e \u061c"
+_CONTROL = re.compile("(?!\n)[\x00-\x1f\x7f-\x9f\u202e\u061c]")
 
 
 @pytest.fixture

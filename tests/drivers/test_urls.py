@@ -16,7 +16,7 @@ import redis.asyncio
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend, open_backend
 from mqredis.drivers.net.discovery import Plan
-from mqredis.drivers.net.redaction import redact
+from mqredis.drivers.net.redaction import mask_passwords, redact
 from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
 from mqredis.errors import InvalidArgument
@@ -170,6 +170,12 @@ def test_redact_replaces_passwords() -> None:
     assert redact("redis://u:pa/ss@host/0 failed") == "redis://***@host/0 failed"
     assert redact("redis://u:p@ss?@host/0 failed") == "redis://***@host/0 failed"
     assert redact("it was p%2Fw or p/w", "p/w") == "it was *** or ***"
+    assert redact("password='my secret' was given") == "password=*** was given"
+    assert redact("password='a b'c&x=1") == "password=***&x=1"
+
+
+def test_mask_of_passwords_is_put_in_as_it_is() -> None:
+    assert mask_passwords("redis://u:pw@h/0?password=x", r"7\1") == r"redis://u:7\1@h/0?password=7\1"
 
 
 def test_address_repr_and_logs_show_no_password(

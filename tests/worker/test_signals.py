@@ -74,6 +74,26 @@ def test_sigterm_ends_the_supervisor_at_any_moment(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "script, code", [("exit 0", 0), ("exit 3", 3), ("kill -INT $$", 1)], ids=["done", "failed", "killed"]
+)
+def test_supervisor_of_one_run_returns_the_code_of_a_process_that_ended_at_once(
+    monkeypatch: pytest.MonkeyPatch, script: str, code: int
+) -> None:
+    supervisor = _Supervisor(["sh", "-c", script], {}, 1, False, True, None, Path.cwd())
+    start = supervisor._start
+
+    def start_and_wait() -> None:
+        start()
+        for child in supervisor._children:
+            assert child is not None
+            child.wait()
+
+    monkeypatch.setattr(supervisor, "_start", start_and_wait)
+    assert supervisor.run() == code
+
+
+@pytest.mark.timeout(60)
 def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
     supervisor = _Supervisor(["true"], {}, 1, False, False, None, Path.cwd())
     # Its ``put`` may interrupt a ``get`` of the same thread (documented), unlike that of an event or another queue.

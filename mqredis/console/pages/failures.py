@@ -26,8 +26,8 @@ LOOKED_AT = 1000
 GROUPS = 20
 
 
-# Parts in which errors of one kind may differ: numbers, ids, times, and quoted texts. The possessive repetition keeps the
-# time of a search proportional to the length of the text.
+# Parts in which errors of one kind may differ: numbers, ids, times, and quoted texts. With the possessive
+# repetition the time of a search is proportional to the length of the text.
 _VARYING = re.compile(
     r"""'[^'\n]*'|"[^"\n]*"|\b(?=[a-f]*\d)[0-9a-f]++(?:[-:.,](?=[a-f]*\d)[0-9a-f]++)*\b|\d+""", re.IGNORECASE
 )

@@ -26,7 +26,7 @@ CALLS = 80
 # Messages that one page shows.
 ROWS = 50
 
-# A message id that the broker has made from a lookup id, or a lookup id as the console shows it.
+# A lookup id as the console shows it, or a message id that the broker has made from one.
 LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
 
 # What is searched, one after the other in all queues: the place that a lookup id names; the available messages; those
@@ -49,38 +49,21 @@ async def find(visit: Visit) -> Response:
     the number of messages that the page already shows.
     """
     given = needed(visit.query, "id").strip()
-    match = LOOKUP_ID.fullmatch(given)
-    lookup_id = int(match[1], 16) if match else None
     manager = await visit.manager()
     names = await manager.run(queue.names(manager.context, None))
-    # A message id that the broker made stays when a message is moved; its lookup id does not.
-    parts = PARTS if given.startswith("mq-") and match else PARTS[:1] if match else PARTS[1:]
     begin = Place(visit.query.get("part", ""), visit.query.get("in", ""), visit.query.get("after") or None)
     had = max(whole(visit.query, "had") or 0, 0)
-    found: list[StoredMessage] = []
-    rest: Place | None = None
-    calls = 0
-    for place in _places(parts, names, begin):
-        following: Place | None = place
-        while following is not None:
-            if calls == CALLS or len(found) >= ROWS:
-                rest = following
-                break
-            calls += 1
-            if place.part == "lookup":
-                if await _is_there(manager, place.queue, lookup_id or 0):
-                    return _go(visit, visit.link("/message", queue=place.queue, id=hex_id(lookup_id or 0)))
-                break
-            page, after = await _page(manager, following, given)
-            found += page
-            following = following._replace(after=after) if after else None
-        if rest is not None:
-            break
+    result = await _search(manager, names, given, begin)
+    lookup_id = _lookup_id(given)
+    if isinstance(result, Place):
+        return _go(visit, visit.link("/message", queue=result.queue, id=hex_id(lookup_id or 0)))
+    found, rest = result
     if rest is None and lookup_id is not None and not found and not had:
         # It may have left, and its trail is found through any queue.
-        entries = await manager.trail(names[0], lookup_id) if names else []
-        if entries:
-            return _go(visit, visit.link("/trail", queue=entries[0].queue, id=hex_id(lookup_id)))
+        with suppress(QueueNotFound):
+            entries = await manager.trail(names[0], lookup_id) if names else []
+            if entries:
+                return _go(visit, visit.link("/trail", queue=entries[0].queue, id=hex_id(lookup_id)))
     return visit.page(
         "find.html",
         given=given,
@@ -92,8 +75,51 @@ async def find(visit: Visit) -> Response:
     )
 
 
+def _lookup_id(given: str) -> int | None:
+    match = LOOKUP_ID.fullmatch(given)
+    return int(match[1], 16) if match else None
+
+
+async def _search(
+    manager: QueueManager, names: Sequence[str], given: str, begin: Place
+) -> Place | tuple[list[StoredMessage], Place | None]:
+    """Search the parts of all queues from ``begin`` on.
+
+    Returns the place of the message with this lookup id; else messages that have this message id, and where the search
+    goes on if it took ``CALLS`` calls or found ``ROWS`` messages.
+    """
+    lookup_id = _lookup_id(given)
+    if lookup_id is None:
+        parts: Sequence[str] = PARTS[1:]
+    elif given.startswith("mq-"):
+        parts = (
+            PARTS  # a message id that the broker made stays when a message is moved; its lookup id does not
+        )
+    else:
+        parts = PARTS[:1]
+    found: list[StoredMessage] = []
+    calls = 0
+    for place in _places(parts, names, begin):
+        following: Place | None = place
+        while following is not None:
+            if calls == CALLS or len(found) >= ROWS:
+                return found, following
+            calls += 1
+            if place.part == "lookup":
+                if await _is_there(manager, place.queue, lookup_id or 0):
+                    return place
+                break  # not in this queue
+            page, after = await _page(manager, following, given, ROWS - len(found))
+            found += page
+            following = following._replace(after=after) if after else None
+    return found, None
+
+
 def _places(parts: Sequence[str], names: Sequence[str], begin: Place) -> Iterator[Place]:
-    """The parts of all queues, from ``begin`` on. A queue that was created or deleted since moves no other."""
+    """The parts of all queues, from ``begin`` on.
+
+    ``names`` are sorted, so a search goes on behind ``begin.queue`` even if that queue has been deleted.
+    """
     first = parts.index(begin.part) if begin.part in parts else 0
     for part in parts[first:]:
         for name in names:
@@ -117,14 +143,16 @@ def _go(visit: Visit, address: str) -> Response:
     return visit.redirect(address)
 
 
-async def _page(manager: QueueManager, place: Place, given: str) -> tuple[list[StoredMessage], str | None]:
+async def _page(
+    manager: QueueManager, place: Place, given: str, limit: int
+) -> tuple[list[StoredMessage], str | None]:
     """Messages of a queue with a message id, and where the search goes on."""
     wanted = Match(message_id=identifier_of(given))
     if place.part == "locked":
-        return await _locked(manager, place, wanted)
+        return await _locked(manager, place, wanted, limit)
     listed = manager.messages if place.part == "ready" else manager.scheduled
     try:
-        page = await listed(place.queue, match=wanted, after=place.after, limit=ROWS)
+        page = await listed(place.queue, match=wanted, after=place.after, limit=limit)
     except QueueNotFound:  # deleted meanwhile
         return [], None
     # A message that waits for its retry is an available one of ;retry, which is searched, too.
@@ -133,12 +161,12 @@ async def _page(manager: QueueManager, place: Place, given: str) -> tuple[list[S
 
 
 async def _locked(
-    manager: QueueManager, place: Place, wanted: Match
+    manager: QueueManager, place: Place, wanted: Match, limit: int
 ) -> tuple[list[StoredMessage], str | None]:
     """The locked messages of a queue that match, and where the search goes on."""
     found: list[StoredMessage] = []
     with suppress(QueueNotFound):
-        page = await manager.locks(place.queue, match=wanted, after=place.after, limit=ROWS)
+        page = await manager.locks(place.queue, match=wanted, after=place.after, limit=limit)
         for lock in page:
             with suppress(MessageNotFound):  # it has left meanwhile
                 found.append(await manager.message(lock.queue, lock.lookup_id))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 # The same with the name of the user apart, up to its colon.
 _PASSWORD = re.compile(r"(?<=://)([^:@\s]*:)\S*@")
-_QUERY = re.compile(r"(?i)((?:password|secret|token)=)[^&\s]*")
+_QUERY = re.compile(r"""(?i)((?:password|secret|token)=)(?:'[^'\n]*'|"[^"\n]*")?[^&\s]*""")
 
 
 def redact(text: object, *secrets: str | None) -> str:
@@ -28,4 +28,5 @@ def redact(text: object, *secrets: str | None) -> str:
 
 def mask_passwords(url: str, mask: str) -> str:
     """The URL with ``mask`` in place of each password. The name of the user is shown."""
-    return _QUERY.sub(rf"\1{mask}", _PASSWORD.sub(rf"\1{mask}@", url))
+    shown = _PASSWORD.sub(lambda found: f"{found[1]}{mask}@", url)
+    return _QUERY.sub(lambda found: found[1] + mask, shown)
