@@ -1,4 +1,8 @@
-"""Unfinished publications of data pipelines (lua/claims/sink.lua). ``QueueManager`` and ``mqredis.spark`` make them."""
+"""Unfinished publications of data pipelines (lua/claims/sink.lua).
+
+Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where ``finish``
+is called ``recover``.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,9 @@ class Publication:
     """``txnVersion``, or the id of the micro-batch."""
     queues: tuple[str, ...]
     messages: int
-    """All messages of the publication, and how many of them are not in the queues yet; about as many, where bodies of
-    more than 4 KiB are among them."""
+    """All messages of the publication."""
     left: int
+    """How many of them are not in the queues yet; about as many, where bodies of more than 4 KiB are among them."""
     since: datetime
     """When the last step was done."""
     abandoned: bool
@@ -51,12 +55,16 @@ def publications(context: Context) -> Steps[list[Publication]]:
     sinks = context.keys.sink("-").keys[MESSAGE_SCRIPT_PARTS]
     reply: list[bytes] = yield Command(("HGETALL", sinks))
     time: list[bytes] = yield Command(("TIME",))
-    now = datetime.fromtimestamp(int(time[0]), UTC)
+    # Stored times are broker times: the server's plus `clock` and `lead`. Users are shown them without the lead
+    # (lua/core/context.lua).
+    moved: list[bytes | None] = yield Command(("HMGET", context.keys.own[0], "clock", "lead"))
+    clock, lead = (int(each or 0) for each in moved)
+    now = datetime.fromtimestamp(int(time[0]), UTC) + timedelta(milliseconds=clock)
     found = []
     for field, text in zip(reply[::2], reply[1::2], strict=True):
         _, _, publishing, since, manifest = text.decode().split(" ")
         if publishing != "-":
-            one = yield from _publication(context, field.decode(), int(publishing), int(since), manifest, now)
+            one = yield from _publication(context, field.decode(), int(publishing), int(since) - lead, manifest, now)
             if not one.expired or _keeps(one.name):
                 found.append(one)
             elif not context.settings.read_only:
@@ -101,12 +109,16 @@ def _publication(
 def finish(context: Context, name: str) -> Steps[int]:
     """Publish the rest of a publication. Returns the number of messages; 0 if none of this name is open.
 
-    Raises ClaimLost if the rest has expired.
+    Its driver may be at work on it: each step takes what the one before has left. Raises ClaimLost if the rest has
+    expired.
     """
     state = yield from perform(commands.sink(context.keys, name))
     if state.publishing is None:
         return 0
-    return (yield from pipelines.publish(context, name, state.publishing, "-", STEP, _keeps(name), ()))
+    rest = pipelines.publish(
+        context, name, state.publishing, identity="-", limit=STEP, keep=_keeps(name), stages=()
+    )
+    return (yield from rest)
 
 
 @procedure
@@ -124,6 +136,8 @@ def withdraw(context: Context, name: str) -> Steps[int]:
                     why="running",
                 )
             state = yield from perform(commands.sink(context.keys, name))
+            if state.publishing != each.version:
+                return 0  # a step was done meanwhile, and it was the last
             withdrawn = yield from perform(
                 commands.withdraw(context.keys, name, each.version, state.manifest, _keeps(name))
             )

@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -495,3 +496,14 @@ def test_open_publication_is_listed_and_can_be_finished(job: Job) -> None:
     assert job.qm.run(operations.finish(job.qm.context, job.name)) == 3
     assert job.bodies() == texts(5)
     assert job.qm.run(operations.publications(job.qm.context)) == []
+
+
+def test_publication_shows_its_time_without_the_lead_of_broker_time(job: Job) -> None:
+    # As it is after the server's clock was set back by an hour (docs/decisions/time.md).
+    meta = job.qm.context.keys.own[0]
+    job.raw.hset(meta, "lead", 3_600_000)
+    job.raw.hdel(meta, "config")
+    job.step(0, job.stage(0, "0-a", numbers(0, 5)), limit=2)
+    (one,) = job.qm.run(operations.publications(job.qm.context))
+    assert abs((one.since - datetime.now(UTC)).total_seconds()) < 600
+    assert not one.abandoned
