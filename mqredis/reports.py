@@ -46,7 +46,7 @@ class Level(BaseModel):
 
 
 class Report(BaseModel):
-    """What the doctor found. ``healthy`` if no invariant of the store is broken."""
+    """What the doctor found."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -55,7 +55,7 @@ class Report(BaseModel):
     findings: tuple[Finding, ...] = ()
     """Broken invariants of the store, repaired ones included."""
     advice: tuple[Finding, ...] = ()
-    """Warnings about the server, and notices."""
+    """Warnings and notices about the server and the store."""
     queues: int = 0
     """Number of queues that were examined."""
     messages: int = 0
@@ -78,5 +78,5 @@ class Report(BaseModel):
 
     @property
     def everything(self) -> tuple[Finding, ...]:
-        """Findings and advice, worst first."""
+        """Findings, repaired ones first, then advice."""
         return self.findings + self.advice

@@ -73,7 +73,7 @@ def logged(
     operator.begin(action, queue, token=token, details=details)
     try:
         yield told
-    except MqError as error:
+    except BaseException as error:
         with suppress(MqError):  # the first error is the one to show
             outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
             operator.end(action, queue, token=token, outcome=outcome)

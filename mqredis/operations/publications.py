@@ -1,7 +1,7 @@
 """Unfinished publications of data pipelines (lua/claims/sink.lua).
 
-Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where ``finish``
-is called ``recover``.
+Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where
+``finish`` is called ``recover``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def publications(context: Context) -> Steps[list[Publication]]:
     for field, text in zip(reply[::2], reply[1::2], strict=True):
         _, _, publishing, since, manifest = text.decode().split(" ")
         if publishing != "-":
-            one = yield from _publication(context, field.decode(), int(publishing), int(since) - lead, manifest, now)
+            one = yield from _publication(
+                context, field.decode(), int(publishing), int(since) - lead, manifest, now
+            )
             if not one.expired or _keeps(one.name):
                 found.append(one)
             elif not context.settings.read_only:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mqredis
 from mqredis.cli.exits import Exit
 from tests.cli.conftest import Run, manager, run  # noqa: F401 - fixtures
 
@@ -87,6 +88,16 @@ def test_failed_command_is_logged_with_its_error(orders: Run) -> None:
     assert error == "mqredis: there is no queue 'ghost'\n"
     entry = orders("actions", "--json").rows[0]
     assert entry["details"] == {"error": "QueueNotFound: there is no queue 'ghost'"}
+
+
+def test_interrupted_command_is_logged_as_such(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mqredis.QueueManager, "update_queue", interrupted)
+    orders("queue", "set", "orders", "--label", "x", code=Exit.INTERRUPTED)
+    entry = orders("actions", "--json").rows[0]
+    assert (entry["action"], entry["details"]) == ("set_queue", {"error": "KeyboardInterrupt: "})
 
 
 def test_reading_commands_are_not_logged(orders: Run) -> None:

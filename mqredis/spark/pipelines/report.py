@@ -12,10 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+# Rows of one of the tables of analyse.py (_QUERIES, and "depth"). Their columns are those of its query.
 Table = Sequence[Mapping[str, Any]]
 
+# The colours of the lines of a chart, in light and dark; the last is that of all queues without a line of their own.
+_COLOURS = (("#1f6feb", "#6cb6ff"), ("#b35900", "#f0a35e"), ("#1a7f37", "#57ab5a"), ("#8250df", "#b083f0"),
+            ("#cf222e", "#f47067"), ("#57606a", "#909dab"))  # fmt: skip
 # Rows of a table that are shown, and lines of a chart. What is left out is said.
-ROWS, LINES = 20, 5
+ROWS, LINES = 20, len(_COLOURS) - 1
+_NUMBER_CLASS = ' class="number"'
 
 
 def write_page(out: Path, manager: str, tables: Mapping[str, Table], width: int) -> None:
@@ -89,7 +94,7 @@ def table(rows: Table, bar: str) -> str:
     if not rows:
         return '<p class="none">None.</p>'
     numeric = {name for name, value in rows[0].items() if isinstance(value, int | float)}
-    head = "".join(f"<th{_CLASS if name in numeric else ''}>{_title(name)}</th>" for name in rows[0])
+    head = "".join(f"<th{_NUMBER_CLASS if name in numeric else ''}>{_title(name)}</th>" for name in rows[0])
     top = max(row[bar] for row in rows) or 1
     lines = []
     for row in rows[:ROWS]:
@@ -102,9 +107,6 @@ def table(rows: Table, bar: str) -> str:
     rest = _left_out(len(rows) - ROWS, "row", sum(row["messages"] for row in rows[ROWS:]))
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
     return f'<div class="scroll"><table>{body}</table></div>{rest}'
-
-
-_CLASS = ' class="number"'
 
 
 def _title(name: str) -> str:
@@ -160,7 +162,8 @@ def chart(rows: Table, axis: Axis, level: bool = False) -> str:
     if others:
         name = f"{len(others)} other queue{'s' if len(others) > 1 else ''}"
         shown[name] = [sum(each) for each in zip(*others, strict=True)]
-    top = max(max(values) for values in shown.values()) or 1
+    top = max(2, *(max(values) for values in shown.values()))
+    top += top % 2  # its half is a label
     kinds = {queue: f"line{axis.lines.index(queue) if queue in axis.lines else LINES}" for queue in shown}
     lines = "".join(
         f'<path class="{kinds[queue]}" d="{_path(values, top)}"><title>{html.escape(queue)}</title></path>'
@@ -170,7 +173,7 @@ def chart(rows: Table, axis: Axis, level: bool = False) -> str:
         f'<li class="{kinds[queue]}"><i></i>{html.escape(queue)} <span>at most {number(max(values))}</span></li>'
         for queue, values in shown.items()
     )
-    span = axis.width * (axis.steps - 1)
+    span = axis.width * axis.steps  # the last step ends at the right edge
     ticks = "".join(f"<span>{_moment(axis.begin + span * n // 3, span)}</span>" for n in range(4))
     return (
         f'<figure><div class="plot"><div class="y"><span>{number(top)}</span><span>{number(top // 2)}</span>'
@@ -217,10 +220,6 @@ def duration(seconds: float | None) -> str:
             value = seconds / size
             return f"{value:.0f} {unit}" if value >= 10 or value == int(value) else f"{value:.1f} {unit}"
     return f"{seconds * 1000:.0f} ms"
-
-
-_COLOURS = (("#1f6feb", "#6cb6ff"), ("#b35900", "#f0a35e"), ("#1a7f37", "#57ab5a"), ("#8250df", "#b083f0"),
-            ("#cf222e", "#f47067"), ("#57606a", "#909dab"))  # fmt: skip
 
 
 def _rules(dark: int) -> str:
