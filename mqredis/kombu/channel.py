@@ -1,6 +1,7 @@
-"""Channels: AMQP's methods on queues of the broker.
+"""Channels: AMQP's methods on queues of the broker. ``transport`` makes one for each channel that kombu opens.
 
-``transport`` makes one for each channel that kombu opens.
+Methods with an underscore override those of kombu's virtual channel, which calls them. Consumers get their messages
+from the transport and not from ``_get``.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
         """How many messages may be delivered now."""
         if not self.can_consume():
             return 0
-        estimate: int | None = self.can_consume_max_estimate()
         if "can_consume" in self.__dict__:
-            return 1  # Celery's --disable-prefetch looks after each message
+            return 1  # Celery's --disable-prefetch has replaced the method: it is asked before each message
+        estimate: int | None = self.can_consume_max_estimate()
         return UNLIMITED if estimate is None else min(estimate, UNLIMITED)
 
 
@@ -74,6 +75,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         super().__init__(connection, **kwargs)
+        # Queues whose consumers take messages without acknowledgement, and those that end with their consumers.
         self._no_ack: set[str] = set()
         self._auto_delete: set[str] = set()
         self._owner = weakref.ref(connection)
@@ -102,7 +104,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         return self.store.send(queue, packed)
 
     def _dead_letters(self, queue: str, declared: Declared, message: dict[str, Any]) -> str | None:
-        """The queue for this message if it is rejected or expires: one, the first of those that are bound."""
+        """The queue for this message if it is rejected or expires. AMQP copies it to all queues that are bound to the
+        dead letter exchange; the broker has one target, so it is the first of them by name."""
         exchange = declared.dead_exchange
         if exchange is None:
             return None
@@ -214,12 +217,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """One message, or None."""
-        try:
-            lock = self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
-        except IoTimeout:
-            return None
-        except (QueueNotFound, QueueNotAvailable):
-            self.store.forget(queue)
+        lock = self._lock(queue)
+        if lock is None:
             return None
         if no_ack:
             lock.commit()
@@ -229,11 +228,20 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         return message
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        try:
-            lock = self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
-        except (IoTimeout, QueueNotFound):
-            raise Empty from None
+        """A message for kombu's own polling, which the transport replaces."""
+        lock = self._lock(queue)
+        if lock is None:
+            raise Empty
         return self.received(lock, False)
+
+    def _lock(self, queue: str) -> LockedMessage | None:
+        try:
+            return self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
+        except IoTimeout:
+            return None
+        except (QueueNotFound, QueueNotAvailable):
+            self.store.forget(queue)
+            return None
 
     def received(self, lock: LockedMessage, no_ack: bool) -> dict[str, Any]:
         """The dictionary of a message; its lock is held under its tag until it is settled."""
