@@ -85,7 +85,7 @@ end
 
 -- Sets the manager's counters from this text. They stay texts until they change.
 function context.parse_counters(text)
-  local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%d+) (%-?%d+) (%-?%d+) (%d+)$")
+  local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   if not history then
     error("the manager's counters cannot be read (" .. text .. "). Restore the store from a backup, or "
       .. "delete the keys that begin with " .. string.sub(KEYS[1], 1, -5), 0)
