@@ -45,10 +45,11 @@ def _in_locks(manager: QueueManager, path: str) -> list[bytes]:
     """Ids in the locks that the header of the queue keeps."""
     meta = manager.context.keys.own[0]
     header = manager.driver.command("HGET", meta, part(manager, path, PROPERTIES)) or b""
-    found, names = locks.in_header(header)
+    single, names = locks.in_header(header)
+    found: list[bytes] = []
     for text in _texts(manager, meta, names):
         found += split_ids(locks.ids_in(text))
-    return found
+    return found + single
 
 
 def _in_claims(manager: QueueManager, path: str) -> list[bytes]:
