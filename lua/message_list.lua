@@ -81,7 +81,7 @@ local function append(from, id, state, due)
   local expires = record.is_special(rec) and record.expires(rec)
   reply[at + 1], reply[at + 2], reply[at + 3] = id, state, due and string.format("%.0f", context.shown(due)) or -1
   reply[at + 4] = expires and context.shown(expires) or -1
-  reply[at + 5] = st and message.shown(message_state.shown(st)) or ""
+  reply[at + 5] = st and message.without_lead(message_state.shown(st)) or ""
   reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   reply[at + 7] = context.lead > 0 and record.shown(rec, context.lead) or rec

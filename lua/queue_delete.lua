@@ -58,7 +58,7 @@ for n = 1, #going do
       return on(q, count)
     end
   end
-  local entries = q.has_special and sweep.some(q) or {}
+  local entries = q.has_special and sweep.next_page(q) or {}
   if not position.may_leave(q, entries, "queue_deleted") then return context.close(context.missing) end
   if #entries > 0 then
     position.delete(q, entries, "queue_deleted")

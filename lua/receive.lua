@@ -134,7 +134,7 @@ elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}
 elseif groups_take_turns and cursor == "" then -- the first message of each group whose turn it is
-  entries = group_lock.take(q, count)
+  entries = group_lock.next_in_turn(q, count)
 else -- the first available messages
   ids, recs, states = seek.available(q, from, count)
 end
@@ -178,11 +178,11 @@ reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply -- where the messages begin, which a kept reply leaves out
 if mode == "take" then
-  message.add(q, reply, ids, recs, message.told(states, #ids, ""))
+  message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   position.delete(q, entries, "receive")
 else
   position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  message.add(q, reply, ids, recs, message.told(states, #ids, message_state.locked_once))
+  message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))
 end
 if filter_text ~= "" then waiters.offer_again(q, ids) end
 if mode == "take" then return finish(reply) end

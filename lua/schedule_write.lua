@@ -43,7 +43,7 @@ local stored = redis.call("HGET", messages, name) or ""
 if current ~= expected then
   return context.close({ status.OK, "", 0, "0", string.format("%.0f", context.shown(context.now)), current, stored })
 end
-if current == "" and redis.call("HLEN", definitions) >= schedules.most then
+if current == "" and text ~= "" and redis.call("HLEN", definitions) >= schedules.most then
   return context.close({ status.OK, "", 0, "full" })
 end
 if message == "" then message = stored end

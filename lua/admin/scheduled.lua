@@ -4,14 +4,15 @@
 --- require "admin/ordered"
 --- require lazy "matching/filter"
 --- used by admin/bulk_progress
--- Searches the delayed messages of a queue, in the order in which they become available (features/delivery_delay).
+-- Searches the delayed messages of a queue, in the order in which they become available (features/delivery_delay), for actions
+-- on many of them (bulk.lua). The list that QueueManager.scheduled shows, also of resting messages, is in message_list.lua.
 --
 -- A place is "<ms><member of q.timers>": the search goes on behind this timer; "" for the beginning.
 -- most: timers that one call looks at; page: those that one command reads.
 local scheduled = { most = 1000, page = 100 }
 
--- Returns up to `count` entries that a filter admits, each with the field `delayed_until`, in ms; and the place to go on from, nil
--- if the search is complete. `text`: of the filter.
+-- Returns up to `count` entries that agree with a filter (filter.test, which does not ask for groups and marks), each with the
+-- field `delayed_until`, in ms; and the place to go on from, nil if the search is complete. `text`: of the filter.
 function scheduled.look(q, text, place, count)
   filter.load()
   local f = filter.parse(text)
@@ -19,7 +20,7 @@ function scheduled.look(q, text, place, count)
   local score, member = string.match(place, "^(%d+)(%a.*)$")
   score, member = score or "", member or ""
   while left > 0 do
-    local rows = ordered.page(q.timers, score, member, scheduled.page)
+    local rows = ordered.page(q.timers, score, member, scheduled.page) -- member, score, member, score, ...
     local ids, dues = { nil }, { nil }
     for n = 1, #rows, 2 do
       local lid = string.sub(rows[n], 2)
@@ -34,11 +35,12 @@ function scheduled.look(q, text, place, count)
         found[#found + 1] = e
         if #found == count then return found, due .. letter .. e.lid end
       end
+      -- The time for selectors is used up: the next call goes on here.
       if filter.spent(f) then return found, due .. letter .. e.lid end
     end
     if #rows < scheduled.page * 2 then return found end
     member, score = rows[#rows - 1], rows[#rows]
     left = left - scheduled.page
   end
-  return found, score .. member
+  return found, string.format("%.0f", score) .. member
 end

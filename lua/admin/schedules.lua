@@ -5,25 +5,30 @@
 --- require lazy "features/features"
 --- require lazy "features/other_queues"
 --- used by schedule_write
--- Sends the messages of schedules. A script is given two keys for them behind those of the queues:
+-- Sends the messages of schedules. schedule_write has two keys for them behind those of the queues:
 --
 --   schedules           hash  "<name>": "<next ms> <JSON>" (mqredis/codec/schedules.py); 0: the schedule is paused
 --   schedules:messages  hash  "<name>": the message that the schedule sends: a digit for its priority, then as send.lua
 --                             takes it; its body is never large
 --
 -- Times are as users are shown them (context.shown), since a schedule follows the clock on the wall.
+--
+-- most  schedules that a queue manager may have
 local schedules = { most = 1000 }
 
 -- Decides about a message of a schedule, as it is stored. Returns the batch (core/enqueue) with which it goes to the queue
--- of this encoded name, with that queue and the priority; or nil and the status that refuses it. context.missing may name
--- queues then. `slot`: the time in seconds for which the message is sent, which it gets as property "scheduled_for".
+-- of this encoded name, with that queue and the priority; or nil and the status that refuses it. If context.missing is set
+-- then, the script ends with it instead, and the client repeats the call with the queues that it names. `slot`: the time in
+-- seconds for which the message is sent, which it gets as property "scheduled_for".
 function schedules.plan(name, message, slot)
+  -- Priority, flag, head, NUL, body; the same as MESSAGE in mqredis/codec/schedules.py.
   if not string.find(message, "^[0-7][0-9a-v][^%z]*%z") then return nil, status.SCHEDULE_DAMAGED end
   other_queues.load()
   local q = other_queues.find(name)
   if not q then return nil, status.QUEUE_NOT_FOUND end
   if q.options.topic then return nil, status.XACT_E_NOTSUPPORTED end
   if q.options.put_inhibited then return nil, status.PUT_INHIBITED end
+  -- A record (core/record): the arrival, the flag, the property, which has the type "d", and the rest.
   local rec = context.now_text .. string.sub(message, 2, 2) .. "\1scheduled_for\2d" .. slot .. string.sub(message, 3)
   if q.options.transactional then
     -- The message is a transaction of its own, in which every message is recoverable.

@@ -14,31 +14,34 @@
 -- A purge removes what is available or delayed, and marks what is locked: a message with this mark leaves when its lock ends
 -- (D6 in docs/semantics.md). What an open transaction has sent survives a purge (D18). A deletion removes everything.
 --
--- page: messages that one call removes; locked: those that one command reads while all locked ones are marked, which takes
--- more of them, since it writes no more than their states. Both are well below what unpack can return.
-local sweep = { page = 256, locked = 500 }
+-- page         messages that one call removes, of available and of delayed ones each
+-- locked_page  messages that one command reads while all locked ones are marked: more, since only their states are written
+--
+-- Both are well below what unpack can return.
+local sweep = { page = 256, locked_page = 500 }
 
 -- Locked messages -------------------------------------------------------------------------------------------------------
 
 -- Marks all locked messages as purged, so that no peek sees them any more, but for those that a transaction has sent, and
--- those of committed claims, which count as received already. Once, when a purge begins.
+-- those of committed claims, which count as received already. For the first call of a purge. Messages that are marked already
+-- are left alone, so that the call may be repeated with more keys.
 function sweep.mark_locked(q)
   local ids, committed = redis.call("ZRANGE", q.locked, 0, -1), sweep.committed_claims(q)
-  for from = 1, #ids, sweep.locked do
-    local entries = position.read(q, { unpack(ids, from, math.min(from + sweep.locked - 1, #ids)) })
-    local pairs = { nil, nil } -- id, state, id, state, ...
+  for from = 1, #ids, sweep.locked_page do
+    local entries = position.read(q, { unpack(ids, from, math.min(from + sweep.locked_page - 1, #ids)) })
+    local id_states = { nil, nil } -- id, state, id, state, ...
     for n = 1, #entries do
       local st = entries[n].st
       local is_received = message_state.is_claimed(st) and tonumber(st.fence) <= (committed[st.owner] or -1)
       if not is_received and not message_state.is_sent(st) and not message_state.is_purged(st) then
         if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
         message_state.purge(st)
-        pairs[#pairs + 1] = entries[n].lid
-        pairs[#pairs + 1] = message_state.format(st)
+        id_states[#id_states + 1] = entries[n].lid
+        id_states[#id_states + 1] = message_state.format(st)
       end
     end
-    if pairs[1] then
-      store.change_locks(q, pairs)
+    if id_states[1] then
+      store.change_locks(q, id_states)
       context.mark_changed()
     end
   end
@@ -79,7 +82,8 @@ function sweep.purge(q, limit, reason)
 end
 
 -- May all messages but the locked ones go with one UNLINK of the queue's keys? If no message ever asked for anything, none
--- rests in ;retry, no claim has pages, and none is newer than the purge. Deleting fields instead takes long in one command:
+-- rests in ;retry, no claim has pages, and none is newer than the purge. q.has_special stays set from the first message that
+-- asked for a feature, also one with a trail or a timer, so q.timers holds nothing here. Deleting fields instead takes long in one command:
 -- 91 ms for 300,000 of them.
 function sweep.may_unlink(q, locked, limit)
   claim_pages.load()
@@ -153,9 +157,10 @@ end
 
 -- Deletion --------------------------------------------------------------------------------------------------------------
 
--- Returns up to a page of a queue's messages, whatever their state, as entries. Those that an open transaction has sent are
--- left out: they were never there, and go without a trace.
-function sweep.some(q)
+-- Returns up to a page of a queue's messages, whatever their state, as entries. Where only locked ones are left it first turns
+-- a packed page of a claim into a loose one, which changes nothing in what the store means. Messages that an open transaction
+-- has sent are left out: they were never there, and go without a trace.
+function sweep.next_page(q)
   local ids = redis.call("ZRANGE", q.available, 0, sweep.page - 1)
   if #ids == 0 then sweep.append_delayed(q, ids) end
   local entries, locked = position.read(q, ids), {}

@@ -85,7 +85,7 @@ function fill.take_turns(q, page, count)
   local entries = {}
   if count > 0 then
     group_lock.load()
-    entries = group_lock.take(q, count)
+    entries = group_lock.next_in_turn(q, count)
     page.dry = #entries < count
   end
   fill.set_columns(page, entries)

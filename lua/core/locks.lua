@@ -24,20 +24,23 @@
 -- the state of one, the entry is expanded: each message gets its element of q.locked and its state (core/message_state).
 -- That changes nothing in what the store means, so a script may do it before it refuses a call.
 --
--- In this module a lock is a table {fence, deadline, slot, bytes, size, ids, field}: deadline and bytes as numbers; `field` of
--- meta, false if the entry says all.
+-- In this module a lock is a table {fence, deadline, slot, bytes, size, ids, field}: deadline and bytes as numbers, all else as
+-- texts; `field` of meta, false if the entry says all.
 --
--- texts  limit of fields of meta for a queue, since to expand takes 1.5 microseconds a message
--- room   bytes of entries up to which a header takes one more of one message; beyond, it costs less to write a field
-local locks = { texts = 32, room = 512 }
+-- Whoever changes the entries sets q.changed, so that the header is written when the script ends. What writes states or
+-- elements of q.locked as well writes the header at once (queue.write).
+--
+-- most_fields      fields of meta for a queue, since to expand takes 1.5 microseconds a message
+-- most_entry_bytes bytes of entries up to which a header takes one more of one message; beyond, it costs less to write a field
+local locks = { most_fields = 32, most_entry_bytes = 512 }
 
 -- Locks messages that are in no list. Returns false, and does nothing, if there is no room: then the messages need states.
 function locks.add(q, ids, recs, slot, fence, deadline)
   if not q.messages then return false end -- the header is lost (core/queue), and is not written
   local format, size = string.format, #recs[1]
-  if #ids == 1 and #q.locks < locks.room then
+  if #ids == 1 and #q.locks < locks.most_entry_bytes then
     q.locks = q.locks .. " " .. fence .. format(",%d,", size) .. deadline .. "," .. slot .. "," .. ids[1]
-  elseif q.lock_texts < locks.texts then
+  elseif q.lock_texts < locks.most_fields then
     local text, bytes = table.concat(ids), 0
     for n = 1, #recs do
       bytes = bytes + #recs[n]
@@ -76,8 +79,9 @@ function locks.list(q)
   return list
 end
 
--- Takes the lock with this fence, if the header has one, out of it. If `ids` are its messages, all of them and in their order,
--- they are in no list then, and their bytes are returned. If not, the lock is expanded, and nil is returned.
+-- Takes the lock with this fence out of the header, if `ids` are its messages, all of them and in their order: then they are in
+-- no list, and their bytes are returned. Returns nil if the header has no such lock, or a damaged one; and if the lock is of
+-- other messages, too, which has expanded it. Then the caller goes on with the states.
 function locks.take_out(q, fence, ids)
   local entry, bytes, id = fence, nil, nil
   local from = string.find(q.locks, " " .. fence .. ",", 1, true)
@@ -87,7 +91,7 @@ function locks.take_out(q, fence, ids)
     from = string.find(q.locks .. " ", " " .. fence .. " ", 1, true)
   end
   if not from or not entry then return end
-  local lock = id ~= ids and locks.parse(entry) -- false: it is of one message, which is `ids`
+  local lock = id ~= ids and locks.parse(entry) -- false: it is of one message, which is `ids`, and need not be parsed
   if lock == nil then return end
   q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, from + 1 + #entry), true
   if not lock then return bytes + 0 end
@@ -114,7 +118,7 @@ function locks.ids(text)
   return ids
 end
 
--- Expands all locks.
+-- Expands all locks. A damaged one has nothing to expand: the doctor finds its messages without a state, in no list.
 function locks.expand(q)
   if q.locks == "" then return end
   local list = locks.list(q)

@@ -3,19 +3,22 @@
 --- require "core/position"
 --- require "core/record"
 --- used by lookup, message_list, peek, receive, waiting/handoff
--- Messages in a reply (mqredis/commands reads them). If there are any, these elements:
+-- Messages in a reply, which mqredis/commands/read.py parses. If there are any, these elements:
 --
 --   ids      16 digits each, nothing between them
---   states   message_state.shown of each, or "", with "," between them; one for all if they are the same
+--   states   message_state.shown of each, with "," between them; one for all, if none has a state
 --   records  one element each; behind a record with the flag large its body
+--
+-- Times in them are as users are shown them, without the lead of broker time (core/context).
 local message = {}
 
--- Appends messages to a reply. `told`: the element `states`.
-function message.add(q, reply, ids, recs, told)
+-- Appends messages to a reply. `states_text`: the element `states`.
+function message.add(q, reply, ids, recs, states_text)
   if not ids[1] then return end
-  local at, byte, free = #reply + 2, string.byte, record.free
-  if context.lead > 0 then told = message.shown(told) end
-  reply[at - 1], reply[at] = ids[2] and table.concat(ids) or ids[1], told
+  local at, byte, free = #reply, string.byte, record.free
+  if context.lead > 0 then states_text = message.without_lead(states_text) end
+  reply[at + 1], reply[at + 2] = ids[2] and table.concat(ids) or ids[1], states_text
+  at = at + 2
   for n = 1, #ids do
     local rec = recs[n]
     at = at + 1
@@ -27,22 +30,22 @@ function message.add(q, reply, ids, recs, told)
   end
 end
 
--- Returns `told` with the times of moves as users are shown them.
-function message.shown(told)
-  return (string.gsub(told, "(%d+ %d+ %d+ )(%d+)", function(before, moved)
+-- Returns the element `states` with the times of moves as users are shown them.
+function message.without_lead(states_text)
+  return (string.gsub(states_text, "(%d+ %d+ %d+ )(%d+)", function(before, moved)
     return before .. (moved == "0" and "0" or string.format("%d", context.shown(moved)))
   end))
 end
 
 -- Returns the element `states` for `count` messages, whose states are tables or false. `none`: what is shown of a message
 -- without a state.
-function message.told(states, count, none)
+function message.join_states(states, count, none)
   local any = false
   for n = 1, count do any = any or states[n] end
   if not any then return none end
-  local told = { nil }
-  for n = 1, count do told[n] = states[n] and message_state.shown(states[n]) or none end
-  return table.concat(told, ",")
+  local texts = { nil }
+  for n = 1, count do texts[n] = states[n] and message_state.shown(states[n]) or none end
+  return table.concat(texts, ",")
 end
 
 -- Returns the reply of a repeated call (context.again), with the messages that the call had found, read again.
@@ -53,8 +56,8 @@ function message.again(q)
   return context.again.reply
 end
 
--- Appends entries to a reply. `none` as in message.told.
+-- Appends entries to a reply. `none` as in message.join_states.
 function message.add_entries(q, reply, entries, none)
   local ids, recs, states = position.columns_of(entries)
-  message.add(q, reply, ids, recs, message.told(states, #ids, none))
+  message.add(q, reply, ids, recs, message.join_states(states, #ids, none))
 end

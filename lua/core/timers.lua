@@ -19,8 +19,8 @@ local timers = {
     poison = "p" },
 }
 
--- Serves what is due. If there is more than one call serves, the client is asked to call again before anything is decided; with
--- `lax`, for a script that depends on no timer, true is returned instead.
+-- Serves what is due. If more is due than one call can serve, the client is asked to call again before anything is decided
+-- (context.missing). With `lax`, for a script whose result depends on no timer, true is returned instead.
 function timers.serve(q, lax)
   if not queue.is_due(q) or not timers.all(q) then return end
   if lax then return true end
@@ -30,11 +30,11 @@ end
 -- Serves what is due, whatever q.due says, and sets q.due anew. Returns true if more is due.
 function timers.all(q)
   timers.close_bucket(q)
-  if q.due then q.due = context.now end -- the bucket need not be looked at again until q.due is set
+  if q.due then q.due = context.now end -- until set_due: the bucket need not be looked at again
   local more, first = false, nil
   for _ = 1, timers.pages do
     local full, head = timers.page(q)
-    -- A timer that stays was of no message, so that nothing removed it. The doctor reports it.
+    -- A page that begins as the one before: its first lock is of no message, so nothing took it away. The doctor reports it.
     more = full and head ~= first
     if not more or context.missing then break end
     first = head
@@ -46,13 +46,18 @@ end
 -- Sets q.due to the queue's next timer, or to the end of the present bucket of its statistics if that comes first.
 function timers.set_due(q)
   local soon, ends = timers.next(q), queue.bucket_end()
-  -- What is left over is due since some moment before now: 0, which is not later than that either.
-  q.due = soon == 0 and 0 or soon > 0 and math.min(context.now + soon, ends) or ends
+  if soon == 0 then
+    q.due = 0 -- what is left over is due since a moment before now that is not known
+  elseif soon > 0 then
+    q.due = math.min(context.now + soon, ends)
+  else
+    q.due = ends
+  end
   q.changed = true
 end
 
--- Ends the open bucket of the queue's statistics if its time is over. q.due is never later than that moment, so that most calls
--- need not read the statistics.
+-- Ends the open bucket of the queue's statistics if its time is over. q.due is never later than the end of that bucket, so most
+-- calls need not read the statistics: rounded up to the end of a bucket it is that end, or that of an earlier bucket.
 function timers.close_bucket(q)
   if math.ceil((q.due or 0) / queue.bucket) * queue.bucket <= context.now then
     statistics.load()

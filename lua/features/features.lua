@@ -41,7 +41,7 @@ local features = { list = { nil } }
 --   at_end        its hook `leave` also acts when a locked message is deleted, so such ends have to read the record
 --   timers        the kinds of timers that it serves (timers.letters in core/timers)
 --
--- Hooks run in this order.
+-- Hooks run in this order. group_lock reads the index that identifiers writes.
 features.list = {
   { name = "dedup", module = dedup, fields = { "dedup_key" }, at_end = true },
   { name = "expiry", module = expiry, fields = { "time_to_be_received" }, timers = { "expiry" } },

@@ -17,7 +17,7 @@
 -- of the group that had it last.
 local group_lock = {}
 
--- Returns the group id of a record, "" if it has none.
+-- Returns the group id of a record as the index has it (index.fields); "" if it has none. No id has the byte 255.
 function group_lock.group(rec)
   index.load()
   return index.fields(rec).group_id or ""
@@ -40,8 +40,9 @@ function group_lock.busy(q, rec)
   return id ~= "" and group_lock.holder(q, id) ~= nil
 end
 
--- Notes that a group is ready, if it is not busy and has an available message. Returns the lookup id of that message, nil if
--- there is none.
+-- Notes anew whether a group is ready: `is_busy`, which the caller knows, is false, and it has an available message. Returns the
+-- lookup id of that message, nil if there is none. This reads the index, which features/identifiers has brought up to date: its
+-- hooks run before those of this module.
 function group_lock.set_ready(q, id, is_busy)
   local members = {}
   for priority = 0, 7 do members[priority + 1] = string.format("h%02x", priority) .. id end
@@ -51,7 +52,7 @@ function group_lock.set_ready(q, id, is_busy)
   return first
 end
 
--- Hooks (features/features) ---------------------------------------------------------------------------------------------
+-- Hooks; `batch` as in features.batch (features/features) ---------------------------------------------------------------
 
 -- Keeps messages of busy groups from readers although they are available.
 function group_lock.arrive(q, batch, places)
@@ -64,7 +65,7 @@ function group_lock.arrive(q, batch, places)
       if id ~= "" and group_lock.holder(q, id) then
         batch.fates[n] = "busy"
       else
-        group_lock.set_ready(q, id)
+        group_lock.set_ready(q, id, false)
       end
     end
   end
@@ -82,6 +83,7 @@ function group_lock.leave(q, batch, places)
       local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(id, lid)) == 1
       local first = group_lock.set_ready(q, id, group_lock.holder(q, id) ~= nil)
       if was_busy and first then
+        -- Readers are notified of it as of a message that arrives (position.arrive).
         q.arrived = q.arrived or {}
         q.arrived[#q.arrived + 1] = first
       end
@@ -91,23 +93,23 @@ end
 
 -- Ready groups ----------------------------------------------------------------------------------------------------------
 
--- Returns up to `count` entries, the first message of each group whose turn it is.
-function group_lock.take(q, count)
+-- Returns up to `count` entries, the first message of each group whose turn it is, and moves the turn on.
+function group_lock.next_in_turn(q, count)
   index.load()
   local found, from = {}, "[h"
   while #found < count do
     local next_ready = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
     if not next_ready then return found end
     local stem = string.sub(next_ready, 1, 3) -- letter and priority
-    group_lock.take_priority(q, stem, count, found)
+    group_lock.next_of_priority(q, stem, count, found)
     from = "(" .. stem .. "\255"
   end
   return found
 end
 
 -- Appends to `found`, up to `count` elements in all, the first messages of ready groups whose members begin with `stem`: those
--- behind the group that had the turn last, and then the others.
-function group_lock.take_priority(q, stem, count, found)
+-- behind the group that had the turn last, and then the others. Each has the turn then.
+function group_lock.next_of_priority(q, stem, count, found)
   local last = redis.call("HGET", q.key, "turn" .. stem)
   local ready = redis.call("ZRANGEBYLEX", q.index, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
     "LIMIT", 0, count)

@@ -4,8 +4,8 @@
 --- require lazy "matching/search"
 --- used by matching/search, waiting/match_waiters, waiting/waiters
 -- Notes which messages became available last, so that a reader which has searched the whole queue needs to search only
--- these when it looks again. Only while a reader waits whose filter names no identifier (waiting/match_waiters): all other
--- readers are found by what arrives.
+-- these when it looks again. They are noted only while a reader waits whose filter names no identifier. A message that arrives
+-- finds the other readers by its identifiers (waiting/match_waiters), so they do not need this list.
 --
 -- Stored in q.index, the last `most` of them, as members "l" <number, 14 digits> <lookup id>. Field "arrivals" of q.key counts
 -- them. A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
@@ -36,26 +36,29 @@ function arrivals.newest(q)
   return tonumber(redis.call("HGET", q.key, "arrivals") or 0)
 end
 
--- Removes all arrivals, since the last reader that needs them is gone.
+-- Removes all arrivals, since the last reader that needs them is gone. The numbers in tickets of former readers do no harm:
+-- waiters.seen asks whether the reader is still registered.
 function arrivals.forget(q)
   redis.call("ZREMRANGEBYLEX", q.index, arrivals.first, arrivals.stop)
 end
 
 -- May a reader that has seen the arrivals up to number `seen` look at the later ones only? Not if some of these are not
--- kept any more; nor if a message that came before may be admitted now: because a co-operative mark has ended, another
--- message has made its group whole, or its group is not locked any more.
+-- kept any more; nor if a message that came before may be admitted now.
 function arrivals.suffice(q, f, seen)
-  if f.grouped or q.options.group_exclusive or f.unmarked then return false end
+  if f.grouped then return false end -- another message may have made its group whole
+  if q.options.group_exclusive then return false end -- its group may not be locked any more
+  if f.unmarked then return false end -- its co-operative mark may have ended
   return arrivals.newest(q) - seen <= arrivals.most
 end
 
--- Returns up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order; and if there was no
--- time for all and none was found, the id behind which the next call goes on, else nil.
+-- Returns up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order. If the time for
+-- selectors was used up before one was found, it also returns the id of the last one that was looked at: the next call has
+-- it as its cursor, and searches the queue, not the arrivals, from there.
 function arrivals.look(q, f, seen, count)
   local members = redis.call("ZRANGEBYLEX", q.index, "[" .. arrivals.stem(seen + 1), arrivals.stop)
   local ids, found, known = {}, {}, {}
-  -- What this script has made available is noted only when it ends.
-  for n = 1, #(q.arrived or "") do members[#members + 1] = q.arrived[n] end
+  -- What this script has made available (position.arrive) is noted only when it ends.
+  for _, id in ipairs(q.arrived or {}) do members[#members + 1] = id end
   for n = 1, #members do
     local lid = string.sub(members[n], -16)
     if not known[lid] and (not f.after or lid > f.after) then ids[#ids + 1] = lid end
@@ -69,7 +72,6 @@ function arrivals.look(q, f, seen, count)
       found[#found + 1] = { lid = ids[n], rec = recs[n] }
       if #found == count then return found end
     end
-    -- The next call looks at the rest, behind this place.
     if filter.spent(f) then return found, #found == 0 and ids[n] or nil end
   end
   return found
