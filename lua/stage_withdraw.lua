@@ -8,19 +8,24 @@
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] keep  "1": remember the batch; "0": delete the sink, which no later write uses
--- RETURNS OK "1" if the batch was abandoned; "0" if it is not being published with so many stages: nothing was changed
+-- ARGV[6] manifest  names of its stages, with "," between them
+-- RETURNS OK "1" if the batch was abandoned; "0" if it is not being published with this manifest: nothing was changed
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sink"
-local sink_name, batch, keep = ARGV[3], ARGV[4], ARGV[5] == "1"
+local sink_name, batch, keep, manifest = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end
+
+-- decide -----------------------------------------------------------------------------------------
 local s = sink.open(sink_name)
+if s.publishing ~= batch or s.manifest ~= manifest then return context.close({ status.OK, "", 0, "0" }) end
 local stages = {}
-for name in sink.stage_names(s.manifest) do
+for name in sink.stage_names(manifest) do
   stages[#stages + 1] = { name = name, list = sink.list_key(s, #stages + 1) }
 end
-if s.publishing ~= batch or sink.count_lists(s) ~= #stages then return context.close({ status.OK, "", 0, "0" }) end
+
+-- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 sink.mark_done(s, stages, batch, keep)
 return context.close({ status.OK, "", 0, "1" })

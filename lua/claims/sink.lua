@@ -61,11 +61,6 @@ function sink.list_key(s, n)
   return KEYS[s.at + 1 + n]
 end
 
--- Returns how many lists of stages KEYS brings.
-function sink.count_lists(s)
-  return #KEYS - s.at - 1
-end
-
 -- Writes a sink.
 function sink.save(s)
   s.since = context.now_text

@@ -142,7 +142,7 @@ def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str],
         return payload[0] == b"1"
 
     name = keys.encode(sink)
-    args: list[Arg] = [name, batch, "1" if keep else "0"]
+    args: list[Arg] = [name, batch, "1" if keep else "0", ",".join(stages)]
     return Call("stage_withdraw", manager.sink(name, stages=tuple(stages)), args, parse)
 
 

@@ -467,6 +467,7 @@ def test_withdrawn_batch_is_never_published(job: Job) -> None:
     names = ["0-a", "0-b"]
     job.step(0, *stages, limit=1)
     assert job.qm.run(perform(commands.withdraw(keys, job.name, 0, names[:1], True))) is False
+    assert job.qm.run(perform(commands.withdraw(keys, job.name, 0, ["0-x", "0-y"], True))) is False
     assert job.qm.run(perform(commands.withdraw(keys, job.name, 1, names, True))) is False
     assert job.state.publishing == 0
     assert job.qm.run(perform(commands.withdraw(keys, job.name, 0, names, True))) is True
