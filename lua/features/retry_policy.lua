@@ -104,7 +104,8 @@ function retry_policy.final(q, e)
   return poison and not retry_policy.has_room(poison, bytes) and "full" or "poison"
 end
 
--- Returns how long an entry with this fate rests in ;retry, in ms. Messages that fail together do not come back together: the
+-- Returns how long an entry with this fate rests in ;retry, in ms. Where a lease lapsed within a round the number of rounds is
+-- not whole, and the rest is between those of two rounds. Messages that fail together do not come back together: the
 -- jitter of each is a hash of its id.
 function retry_policy.rest(q, e, fate)
   local policy = retry_policy.read(q)
