@@ -150,6 +150,11 @@ class Locked:
         return f"<LockedMessage {self.lookup_id:#018x} of {self.message.queue!r} fence {self.fence}>"
 
 
+def mark_renewed(lock: Locked, until: float) -> None:
+    """Note that an operation has renewed the lease of this lock, to this moment of the monotonic clock."""
+    lock._until = until
+
+
 def mark_settled(lock: Locked) -> None:
     """Note that an operation has settled this lock. Its ``settled`` is true from now on."""
     lock._settled = True

@@ -1,6 +1,7 @@
 """Prefetched messages: a thread of a worker locks several with one call and handles them one by one.
 
-``loop`` uses it where a consumer prefetches.
+``loop`` makes one, and ``lock_loop`` runs it in the thread of the handlers. While it runs, the thread of ``keeper``
+renews the leases, and ``run`` may call ``give_back`` from the thread that ends the worker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mqredis.client import LockedMessage, Queue
 from mqredis.commands.settlement import RENEW
 from mqredis.errors import MqError
 from mqredis.operations import giveback, settle
+from mqredis.operations.locked import mark_renewed
 from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.outcomes import accept_lower_durability
 
@@ -24,13 +26,12 @@ log = logging.getLogger("mqredis.worker")
 QUICK_RUN_SECONDS = 0.1
 """A thread aims to handle its prefetched messages within this time, and commits handled ones at least this often."""
 
-_NO_LIMIT = (
-    1e9  # ``max_hold`` limits the time in the handler, not the time that a message waits for its handler
-)
+# ``max_hold`` limits the time in the handler, not the time that a message waits for its handler.
+_NO_LIMIT = 1e9
 
 
 class Prefetch:
-    """The messages that one thread has locked and not begun. Other threads renew them and give them back."""
+    """The messages that one thread has locked and not begun."""
 
     def __init__(self, most: int, lease: float, keeper: Keeper) -> None:
         self.most = most
@@ -77,6 +78,7 @@ class Prefetch:
         finally:
             self._keeper.remove(held)
             self.give_back()
+        # Twice as many after a quick run, half after a slow one, one after a failure.
         quick = well and now - begun < QUICK_RUN_SECONDS
         self.count = min(self.count * 2, self.most) if quick else max(self.count // 2, 1) if well else 1
 
@@ -96,26 +98,32 @@ class Prefetch:
         """Give back the messages that were not begun: each returns to its place, and this is not a failed attempt."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
-        if waiting:
-            self._settle(waiting[0].queue, giveback.orderly(), waiting, "given back")
+        if not waiting:
+            return
+        queue = waiting[0].queue
+        try:
+            self._settle(queue, giveback.orderly(), waiting)
+        except MqError as error:
+            log.warning("%d message(s) of %s could not be given back: %s", len(waiting), queue.name, error)
 
     def _renew(self, queue: Queue, done: Callable[[], Sequence[LockedMessage]]) -> None:
+        """Renew the leases of all messages. Raises MqError.
+
+        Handled ones are renewed, too; their commit tells which of them were lost.
+        """
         with self._lock:
             waiting = [*self._waiting]
-        lost = self._settle(
-            queue, RENEW, [*waiting, *(lock for lock in done() if lock.queue is queue)], "renewed"
-        )
+        until = time.monotonic() + self._lease
+        lost = self._settle(queue, RENEW, [*waiting, *(lock for lock in done() if lock.queue is queue)])
         with self._lock:
+            for lock in waiting:
+                mark_renewed(lock, until)
             self._waiting = deque(lock for lock in self._waiting if lock.key not in lost)
 
-    def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage], what: str) -> set[str]:
-        """Settle the messages with one call, and return the keys of the locks that were lost."""
+    def _settle(self, queue: Queue, action: str, locks: Sequence[LockedMessage]) -> set[str]:
+        """Settle the messages with one call, and return the keys of the locks that were lost. Raises MqError."""
         settlements = [(action, lock.fence, lock.key) for lock in locks]
-        try:
-            ended = accept_lower_durability(
-                lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
-            )
-        except MqError as error:
-            log.warning("%d message(s) of %s could not be %s: %s", len(locks), queue.name, what, error)
-            return set()
-        return {lock.key for lock in locks}.difference(key for key, _ in ended.lost)
+        ended = accept_lower_durability(
+            lambda: queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
+        )
+        return {key for key, _ in ended.lost}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis.errors import MqError
 from mqredis.operations import settle, several
 from mqredis.steps import procedure
 from mqredis.testing import drain
@@ -53,9 +54,9 @@ def locked(qm, monkeypatch):
     requested: list[int] = []
     lock = several.lock
 
-    def counted(handles, count, *rest):
+    def counted(handles, count, *rest, **options):
         requested.append(count[0])
-        return lock(handles, count, *rest)
+        return lock(handles, count, *rest, **options)
 
     monkeypatch.setattr(several, "lock", counted)
     return requested
@@ -227,6 +228,54 @@ def test_leases_of_prefetched_messages_are_renewed(qm, queue, worker, register, 
     assert renewed.wait(WAIT)
     proceed.set()
     worker.stop()
+
+
+def test_prefetched_messages_are_handled_after_their_leases_were_renewed(qm, queue, worker, register, caplog):
+    queue.send_many([b"%d" % n for n in range(7)])
+    seen: list[tuple[bytes, int]] = []
+
+    def work(message: mqredis.Message) -> None:
+        seen.append((message.body, message.delivery_count))
+        if message.body == b"3":
+            prefetch = worker._running._loops[0].prefetch
+            waiting = [*prefetch._waiting]
+            assert [lock.body for lock in waiting] == [b"4", b"5", b"6"]
+            waiting[0].abort()
+            for lock in waiting:
+                lock._until = 0.0  # as if the leases of the read had passed, but for the renewal
+            prefetch._renew(waiting[0].queue, list)
+
+    register(worker, work, lease=20, retry=Retry(delay=0))
+    with caplog.at_level(logging.WARNING):
+        burst(worker, qm)
+    assert [body for body, _ in seen] == [b"0", b"1", b"2", b"3", b"5", b"6", b"4"]
+    assert {count for body, count in seen if body != b"4"} == {1}
+    assert "lapsed" not in caplog.text
+    assert counts(qm) == (0, 0)
+
+
+def test_failed_renewal_of_prefetched_messages_is_told_to_the_keeper(
+    qm, queue, worker, register, monkeypatch
+):
+    queue.send_many([b"%d" % n for n in range(7)])
+    errors: list[MqError] = []
+
+    def unavailable(*_: Any) -> None:
+        raise mqredis.BrokerUnavailable("no answer")
+
+    def work(message: mqredis.Message) -> None:
+        if message.body == b"3":
+            prefetch = worker._running._loops[0].prefetch
+            with monkeypatch.context() as patch:
+                patch.setattr(settle, "settle", unavailable)
+                with pytest.raises(mqredis.BrokerUnavailable) as caught:
+                    prefetch._renew(prefetch._waiting[0].queue, list)
+            errors.append(caught.value)
+
+    register(worker, work, lease=20)
+    burst(worker, qm)
+    assert len(errors) == 1
+    assert counts(qm) == (0, 0)
 
 
 def test_prefetched_message_whose_lease_lapsed_is_not_handled(qm, queue, worker, register, caplog):
