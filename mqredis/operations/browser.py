@@ -82,7 +82,7 @@ def start(
 ) -> Steps[Browsing]:
     """A browser before the first message. Raises InvalidArgument if its options are wrong."""
     handle.need("peek")
-    found = matching.wanted(handle, match, selector, grouping)
+    found = matching.filter_of(handle, match, selector, grouping)
     if not isinstance(co_op, bool):
         raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
     yield from still_there(handle)
@@ -100,7 +100,7 @@ def interval_of(seconds: float) -> str:
 def _filter(browsing: Browsing, call: Browse) -> Filter:
     match = browsing.match if call.match is None else call.match
     selector = browsing.selector if call.selector is None else call.selector
-    found = matching.wanted(browsing.handle, match, selector, browsing.grouping)
+    found = matching.filter_of(browsing.handle, match, selector, browsing.grouping)
     _mark(call.mark)
     checks.flag(call.unmarked, "unmarked")
     if Mark.CO_OP in call.mark and browsing.interval is None:

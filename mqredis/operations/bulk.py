@@ -139,7 +139,7 @@ def bulk(
         )
     if chosen.scheduled is not None:
         action = Action(action.name, action.value, DELAYED if chosen.scheduled else AVAILABLE)
-    match = b"" if ids else matching.chosen_by(context, chosen.match, chosen.selector)
+    match = b"" if ids else matching.operator_filter(context, chosen.match, chosen.selector)
     if action.name == "trash" and keys.is_journal_or_system(path):
         raise UnsupportedAccess(
             "messages of a journal or of a queue of the system are not kept in the trash: delete them without it"

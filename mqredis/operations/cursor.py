@@ -53,10 +53,10 @@ class Place:
         """The filter of a read at the cursor."""
         if taking and self.handle.group_exclusive:
             matching.check_token(self.match, timeout)
-            found = matching.wanted(self.handle, self.match, self.selector)
+            found = matching.filter_of(self.handle, self.match, self.selector)
             found.options = DELIVERY_ORDER  # also if groups take turns
             return found.text()
-        return matching.text_of(self.handle, self.match, self.selector, timeout)
+        return matching.filter_text(self.handle, self.match, self.selector, timeout)
 
     def on(self, state: str, found: Found) -> None:
         """Move the cursor to the message that was found."""
@@ -78,7 +78,7 @@ class Place:
 @procedure
 def start(handle: Handle, match: Match | None, selector: Selection) -> Steps[Place]:
     """A cursor at the start of the queue. Raises InvalidArgument if its options are wrong."""
-    matching.wanted(handle, match, selector)
+    matching.filter_of(handle, match, selector)
     yield from still_there(handle)
     return Place(handle, match, matching.selection(selector))
 

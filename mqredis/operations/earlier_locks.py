@@ -42,7 +42,8 @@ class EarlierLocks:
         return len(self.ids) - self.settled
 
     def pending_runs(self) -> Sequence[str]:
-        """The commits of those, as the scripts take them (:func:`mqredis.commands.settlement.runs`)."""
+        """The commits of those, of which there must be some, as the scripts take them
+        (:func:`mqredis.commands.settlement.runs`)."""
         fences, ids = self.fences, self.ids
         if self.settled:
             fences, ids = fences[self.settled :], ids[self.settled :]
@@ -79,7 +80,7 @@ class EarlierLocks:
         """A call has settled the next ``count``, of which it found ``lost``."""
         locks, stop = handle.locks, self.settled + count
         fences, ids = self.fences, self.ids
-        if count < len(ids):
+        if count < len(ids):  # else nothing was settled before
             fences, ids = fences[self.settled : stop], ids[self.settled : stop]
         if count == 1:
             forget(handle, COMMIT, fences[0], ids[0])
@@ -116,8 +117,8 @@ def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") ->
     if not handle.parts:
         return EarlierLocks(fences, ids)
     segments = {first: handle.parts[first] for first in ids if first in handle.parts}
-    every = whole(handle, [*zip(repeat(COMMIT), fences, ids)])
-    return EarlierLocks([fence for _, fence, _ in every], [part for _, _, part in every], segments)
+    all_parts = whole(handle, [*zip(repeat(COMMIT), fences, ids)])
+    return EarlierLocks([fence for _, fence, _ in all_parts], [part for _, _, part in all_parts], segments)
 
 
 def _check_grant(lock: object, grant: Any, handle: Handle, name: str) -> None:
@@ -136,19 +137,16 @@ def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
 
 def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
     """Set ``settled`` of these locked messages, of which ``earlier`` was made: were they committed?"""
-    lost, ended = earlier.lost, locks[: earlier.settled]
+    lost = earlier.lost
     if earlier.segments:
         committed = set(earlier.ids[: earlier.settled])
         for lock in locks:
             own = earlier.segments.get(lock._key, (lock._key,))
             if committed.issuperset(own):
                 lock._settled = lost.isdisjoint(own)
-    elif lost:
-        for lock in ended:
-            lock._settled = lock._key not in lost
     else:
-        for lock in ended:
-            lock._settled = True
+        for lock in locks[: earlier.settled]:
+            lock._settled = lock._key not in lost
 
 
 @procedure

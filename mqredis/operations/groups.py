@@ -56,7 +56,7 @@ def receive(
     grouping: Grouping,
 ) -> Steps[Message]:
     """Receive one message under grouping options."""
-    wanted = matching.wanted(handle, match, selector, grouping)
+    wanted = matching.filter_of(handle, match, selector, grouping)
     matching.enter(handle.getting, wanted, unit)
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
     messages = handle.context.messages(handle.path, found.messages, taken=unit is None)
@@ -75,7 +75,7 @@ def lock(
     grouping: Grouping,
 ) -> Steps[Locks]:
     """Lock one message under grouping options; of a complete message all its segments."""
-    wanted = matching.wanted(handle, match, selector, grouping)
+    wanted = matching.filter_of(handle, match, selector, grouping)
     matching.enter(handle.getting, wanted, None)
     lease_ms = str(lease_of(handle.context, lease))
     found = yield from _take(handle, wanted, timeout, "lock", None, lease_ms, tag)
@@ -99,7 +99,7 @@ def receive_group(
     selector: Selection,
 ) -> Steps[list[Message]]:
     """Receive the first complete group in one step. A message without a group is a group of one."""
-    wanted = matching.wanted(handle, match, selector)
+    wanted = matching.filter_of(handle, match, selector)
     wanted.options = WHOLE_GROUP
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
     return assembled(handle.context.messages(handle.path, found.messages, taken=unit is None))

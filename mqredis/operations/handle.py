@@ -19,7 +19,7 @@ from mqredis.models import Access, Match, Share
 from mqredis.operations import checks, refusals
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
-from mqredis.operations.matching import Selection, selection, text_of
+from mqredis.operations.matching import Selection, filter_text, selection
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import abort_all
 from mqredis.status import Status
@@ -109,7 +109,7 @@ def purge(handle: Handle, match: Match | None = None, selector: Selection = None
     """Remove every available message, or those that match (3.1.7.1.7). Returns how many."""
     handle.need("receive")
     some = match is not None or selector is not None
-    wanted = text_of(handle, match, selector, 0) if some else b""
+    wanted = filter_text(handle, match, selector, 0) if some else b""
     removed, limit = yield from QueueCall(handle.address, contents.purge(handle.address, match=wanted))
     while limit:
         more, limit = yield from QueueCall(handle.address, contents.purge(handle.address, limit, wanted))

@@ -1,6 +1,7 @@
-"""Function libraries that other releases of mqredis have left on the server (docs/decisions/scripts.md).
+"""Finds, and deletes, function libraries that other releases of mqredis have left on the server
+(docs/decisions/scripts.md).
 
-The deploy step and the doctor use it.
+The doctor uses it; the deploy step uses its names.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ OURS = re.compile(r"mqredis_[0-9a-f]{12}_[a-z_]+")
 
 @procedure
 def examine(repair: bool) -> Steps[list[Finding]]:
-    """Report libraries of other releases; ``repair`` deletes them. A client of such a release then gets an error that
-    the function is missing, so nothing ran, and loads it again."""
+    """Report libraries of other releases; ``repair`` deletes them.
+
+    A client of such a release then gets an error that the function is missing, so nothing ran, and loads it again. One
+    that may not load scripts stops working.
+    """
     reply = yield Command(("FUNCTION", "LIST", "LIBRARYNAME", "mqredis_*"))
     if isinstance(reply, Refused):
         return []  # a server without functions, or a user that may not list them
@@ -36,7 +40,7 @@ def examine(repair: bool) -> Steps[list[Finding]]:
         if isinstance(done, Refused):
             left.append(name)
     repaired = repair and not left
-    text = f"function libraries of other releases: {len(old)}; a client that still needs one loads it again"
+    text = f"function libraries of other releases: {len(old)}; clients of those releases load them again, if they may"
     return [
         Finding(code="server.libraries", severity="notice", where=old[0], text=text, repaired=repaired,
                 repairable=not repaired)

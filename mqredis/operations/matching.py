@@ -1,4 +1,13 @@
-"""Reading particular messages: match options, selectors, groups and segments (IBM MQ). All reads use it."""
+"""Reading particular messages: match options, selectors, groups and segments (IBM MQ).
+
+``receive``, ``peek``, ``cursor``, ``browser``, ``groups`` and ``handle`` make the filters of their reads here, ``bulk``
+that of an action. ``redrive`` and ``inspection`` check or parse what they were given.
+
+    filter_text      the text of a filter for a plain read
+    filter_of        a filter as an object, for a read that adds to it
+    operator_filter  the text of a filter for an action, which needs no handle
+    check            refuses what is wrong in calls that do something else before they read
+"""
 
 from __future__ import annotations
 
@@ -31,20 +40,21 @@ def selection(given: object) -> Selector | None:
 
 
 def check(match: object, selector: object) -> None:
-    """Check the selection of a call that does something else before it reads. Raises as :func:`text_of`."""
+    """Check the selection of a call that does something else before it reads. Raises MatchOptionsError
+    and SelectorSyntaxError."""
     if match is not None and not isinstance(match, Match):
         raise MatchOptionsError(f"match must be a mqredis.Match, not {type(match).__name__}")
     selection(selector)
 
 
-def wanted(
+def filter_of(
     handle: Handle, match: Match | None, selector: Selection = None, grouping: Grouping | None = None
 ) -> Filter:
     """The filter of a read. Its text is empty if every message passes."""
     return _filter(handle.context, match, (handle.selector, selection(selector)), grouping)
 
 
-def chosen_by(context: Context, match: Match | None, selector: Selection) -> bytes:
+def operator_filter(context: Context, match: Match | None, selector: Selection) -> bytes:
     """The filter of an operator's action, which needs no handle. Empty if every message passes."""
     return _filter(context, match, (selection(selector),), None).text()
 
@@ -66,20 +76,20 @@ def _filter(
     return found
 
 
-def text_of(handle: Handle, match: Match | None, selector: Selection, timeout: float | None) -> bytes:
-    """The filter of a plain read. Without a selection it is a constant."""
+def filter_text(handle: Handle, match: Match | None, selector: Selection, timeout: float | None) -> bytes:
+    """The filter of a plain read. Raises MatchOptionsError and SelectorSyntaxError."""
     if match is None and selector is None and handle.selector is None:
         return b""
     if selector is None and handle.selector is None and isinstance(match, Match):
-        one = single(match)
+        one = single(match)  # the most frequent filter; it has no token
         if one is not None:
             return one
     check_token(match, timeout)
-    return wanted(handle, match, selector).text()
+    return filter_of(handle, match, selector).text()
 
 
 def check_token(match: Match | None, timeout: float | None) -> None:
-    """Refuse to wait for a token (2331), which names a message that exists already."""
+    """Refuse to wait for a token (MQRC 2331), which names a message that exists already."""
     if not isinstance(match, Match) or match.token is None:
         return
     timeout = checks.timeout(timeout)
@@ -102,7 +112,8 @@ def following(message: Message, size: int | None = None) -> Member | None:
 
 
 def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
-    """Begin a read in logical order: inside a group it takes only the next member."""
+    """Begin a read in logical order: inside a group it takes only the next member. :func:`advance` follows a read that
+    succeeded."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
         return
     if state.member is not None and state.in_unit is not (unit is not None):

@@ -14,7 +14,7 @@ from mqredis.errors import TransactionUsage
 from mqredis.models import Match, Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations.context import Handle, UnitOfWork
-from mqredis.operations.matching import Selection, text_of
+from mqredis.operations.matching import Selection, filter_text
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.wait import Fetch, Reader, until_found
 from mqredis.steps import Call, Steps, procedure
@@ -65,7 +65,7 @@ def peek(
             f"a peek of queue {handle.path!r} takes nothing, so it cannot be part of a transaction: leave "
             "transaction= out"
         )
-    wanted = text_of(handle, match, selector, timeout)
+    wanted = filter_text(handle, match, selector, timeout)
     reader = Reader(handle, peeking(handle, wanted), wanted)
     found = yield from until_found(reader, PEEKS, timeout)
     return handle.context.messages(handle.path, found.messages)[0]
@@ -81,7 +81,7 @@ def page(
 ) -> Steps[list[Message]]:
     """The next available messages after a lookup id, in delivery order; none at the end."""
     handle.need("peek")
-    wanted = text_of(handle, match, selector, 0)
+    wanted = filter_text(handle, match, selector, 0)
     place = "" if after is None else format_id(after)
     while True:
         call = read.peek(handle.address, count, cursor=read.behind(place), step="after", match=wanted)

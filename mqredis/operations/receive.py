@@ -19,7 +19,7 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.earlier_locks import EarlierLocks
 from mqredis.operations.interruption import release_after_interruption
-from mqredis.operations.matching import Selection, text_of
+from mqredis.operations.matching import Selection, filter_text
 from mqredis.operations.queue_call import complete
 from mqredis.operations.wait import Fetch, Reader, polls_first, until_found
 from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
@@ -144,7 +144,7 @@ class Receive(Operation[list[Message]]):
         handle, unit = self.handle, self.unit
         handle.need("receive")
         self.count = checks.count(self.count, "max", read.BATCH)
-        self._wanted = text_of(handle, self.match, self.selector, self.timeout)
+        self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         if not polls_first(handle, self.timeout, self.tag):
             return None
         owner, grant = owner_of(handle, unit) if unit else ("", "")
@@ -223,7 +223,7 @@ class Lock(Operation[Locks]):
         self.count = checks.count(self.count, "max", read.BATCH)
         context = handle.context
         self._lease = context.lease if self.lease is None else str(lease_of(context, self.lease))
-        self._wanted = text_of(handle, self.match, self.selector, self.timeout)
+        self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         polls = polls_first(handle, self.timeout, self.tag)
         self._pending = 0
         runs: Sequence[str] = ()

@@ -127,7 +127,7 @@ class ServerFacts:
 
     @property
     def evicts(self) -> bool:
-        """May this server delete messages when memory is short? Our keys never expire, so volatile-* cannot."""
+        """May this server delete messages when memory is short? Keys of queues never expire, so volatile-* cannot."""
         return self.policy.startswith("allkeys")
 
     @property

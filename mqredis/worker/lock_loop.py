@@ -42,6 +42,7 @@ class LockLoop(Loop):
     ) -> None:
         super().__init__(running, consumer, queues, lapsed)
         self._handled = HandledLocks()
+        # The messages of the handler that runs. The thread that ends the worker reads it, too.
         self._held: list[LockedMessage] = []
 
     def flush(self) -> None:
@@ -53,6 +54,8 @@ class LockLoop(Loop):
                 batch = [lock for lock in left if lock.grant.queue is queue][: read.BATCH]
                 try:
                     self._settle(queue, ends(COMMIT, batch, queue))
+                    for lock in batch:
+                        mark_settled(lock)
                 except QueueNotAvailable as error:  # the queue was deleted with its messages
                     log.warning(
                         "%s: %d handled message(s) are gone: %s", self.consumer.name, len(batch), error
@@ -62,10 +65,12 @@ class LockLoop(Loop):
             self._handled.restore(left)
 
     def _give_back_all(self) -> None:
+        """Called by the thread that ends the worker, while the handler of this loop may still run, or end."""
         self.flush()
         for lock in list(self._held):
-            if not lock.settled:
+            if not lock.settled and lock not in self._handled.copy():
                 self._give_back(lock.queue, lock, giveback.orderly())
+        self.flush()  # what was handled meanwhile
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
@@ -79,12 +84,13 @@ class LockLoop(Loop):
         several_at_once = consumer.batch if consumer.payload.many else self.prefetch.count
         operation = several.lock(
             [queue.handle for queue in queues],
+            # The queues behind the regular ones are ;lapsed, from which one message is taken at a time.
             [several_at_once if n < regular else 1 for n in range(len(queues))],
             timeout,
             self.lease,
-            commits,
-            (self.running.scope,),
-            self._interrupted,
+            settling=commits,
+            scopes=(self.running.scope,),
+            stop=self._interrupted,
         )
         try:
             at, found = self._read(operation)
@@ -135,7 +141,7 @@ class LockLoop(Loop):
             return False
         rest = list(lock_of.values())
 
-        def give_back(instruction: str) -> None:
+        def give_back_rest(instruction: str) -> None:
             for lock in rest:
                 self._give_back(queue, lock, instruction)
 
@@ -143,10 +149,10 @@ class LockLoop(Loop):
         try:
             error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush)
         except MqError:
-            give_back(giveback.orderly())
+            give_back_rest(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, good, give_back)
+            self._after_failure(queue, error, good, give_back_rest)
             return False
         self._handled.add(rest)
         return True
