@@ -1,5 +1,6 @@
 -- Put dead letters (or journal copies) back into the queue they came from, as new messages. What a message asked for
--- is in force again, and its times count anew; only its dedup key is not taken a second time.
+-- is in force again, and its times count anew; only its dedup key is not taken a second time. admin/redrive decides where each
+-- goes, and sends it.
 -- docs/semantics.md, "Beyond MSMQ"
 --
 -- CALLERS redrive in mqredis/commands/features.py
@@ -9,7 +10,7 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] target  encoded name of another queue than the original one, "" none
 -- ARGV[5+] id  lookup ids
--- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID before
+-- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID of the manager before
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
@@ -24,16 +25,17 @@ if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
-timers.serve(q, true)
+timers.serve(q, true) -- what is left over of its timers makes no difference
 
 -- decide -----------------------------------------------------------------------------------------
 local found, entries = position.read(q, lookup_ids), {}
 for n = 1, #found do
   if redis.call("ZSCORE", q.available, found[n].lid) then entries[#entries + 1] = found[n] end
 end
-local targets = redrive.plan(q, entries, target)
+local targets = redrive.plan(q, entries, target) -- may ask for queues
 local last, went = string.format("%014x", context.seq), 0
 
 -- apply ------------------------------------------------------------------------------------------
+-- One after the other, since those that went count in the quotas of the next. One that finds no room stays.
 if not context.missing then went = redrive.apply(q, entries, targets) end
 return waiters.finish(q, context.missing or { status.OK, "", 0, went, #lookup_ids - went, last })

@@ -1,5 +1,5 @@
 -- Create, change or remove a schedule, and perhaps send its message: all of it if the schedule is as the caller saw it, else
--- nothing. Who sends the message of a time writes the next time with the same call, so that each time fires once.
+-- nothing. A worker that sends the message of a due time writes the next time with the same call, so that each time fires once.
 -- docs/worker.md
 --
 -- CALLERS write in mqredis/commands/schedules.py
@@ -29,7 +29,7 @@
 --- require "admin/operator"
 --- require "admin/schedules"
 --- require "waiting/waiters"
-local last = operator.last_key()
+local last = operator.last_key() -- the last key but that of the token
 local definitions, messages = KEYS[last - 1], KEYS[last]
 local name, expected, text, message, target, slot = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local reply = context.open()

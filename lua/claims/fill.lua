@@ -38,7 +38,7 @@ local fill = {}
 function fill.plan(q, c, limits)
   local page = fill.candidates(q, c, limits)
   fill.choose(q, c, page, limits.max_bytes)
-  if position.may_leave(q, page.expired, "receive_timeout") then return page end
+  if position.may_leave(q, page.expired, "receive_timeout") then return page end -- else context.missing is set
 end
 
 -- Returns a page of what the claim may take.
@@ -119,7 +119,7 @@ end
 -- holds no large body, as it has one field for each message. Else nil.
 function fill.sizes(q, ids)
   if q.has_special then return end
-  if redis.call("HLEN", q.records) ~= q.messages + 0 then return end
+  if redis.call("HLEN", q.records) ~= tonumber(q.messages) then return end
   local sizes = { nil }
   for n = 1, #ids do
     local size = redis.call("HSTRLEN", q.records, ids[n])
@@ -130,10 +130,10 @@ function fill.sizes(q, ids)
 end
 
 -- Returns the states of these messages; nil if none has one. Every locked message that is not in a packed page has a state: if
--- there are no more states than that, none of these has one.
+-- there are no more states than that, none of these has one. q.states also has the fields of the packed pages.
 function fill.states(q, ids)
-  local _, fields = claim_pages.packed(q)
-  if redis.call("HLEN", q.states) - fields == redis.call("ZCARD", q.locked) then return end
+  local _, page_fields = claim_pages.packed(q)
+  if redis.call("HLEN", q.states) - page_fields == redis.call("ZCARD", q.locked) then return end
   return chunked.read(q.states, ids)
 end
 
@@ -145,13 +145,13 @@ function fill.choose(q, c, page, max_bytes)
   page.full = page.dry or c.count + count >= c.wanted
   for n = 1, count do
     local text, e = records and records[n], nil
-    if text and not free[string.byte(text, 14)] then
+    if text and not free[string.byte(text, 14)] then -- it asks for something (core/record), so it may have expired
       local state = page.states and page.states[n]
       e = { lid = ids[n], rec = text, st = state and message_state.parse(state) or nil }
     end
     if e and seek.expired(e) then
       page.expired[#page.expired + 1] = e
-      page.full, page.first = page.dry, false
+      page.full, page.first = page.dry, false -- its place is free: only a queue without more makes the claim complete
     elseif not text and not sizes then
       page.first = false -- a message without a record is passed over, and left to the doctor
     else
@@ -193,7 +193,7 @@ function fill.apply(q, c, page)
   if page.full then c.sealed = claim.complete end
 end
 
--- Makes the rows unavailable. Fills `texts`, by row, with the new states of messages that were locked before or ask for
+-- Makes the rows unavailable, after their features were told (position.before_lock). Fills `texts`, by row, with the new states of messages that were locked before or ask for
 -- something. Returns true if no message of the page needs a state, so that the page may be packed.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true

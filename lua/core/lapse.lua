@@ -16,12 +16,13 @@ local lapse = {}
 function lapse.locks(q, ids)
   release.load()
   local plan = lapse.plan(q, ids)
-  if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end
+  -- What was sent leaves no copies, so no queue has to be at hand for it.
+  if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end -- the call is repeated
   for _, transaction in ipairs(plan.ended) do tx.forget(transaction) end
   for _, e in ipairs(plan.extended) do store.extend(q, e.lid, e.deadline) end
   release.unlock(q, plan.others, false)
   release.unlock(q, plan.received, true)
-  position.delete(q, plan.sent, "aborted") -- leaves no copies, so no queue has to be at hand
+  position.delete(q, plan.sent, "aborted")
 end
 
 -- Decides what becomes of these locks. Returns a table with lists of entries, and of transactions (transactions/tx):
@@ -33,30 +34,36 @@ end
 --   ended     the transactions whose lease is over
 function lapse.plan(q, ids)
   local plan = { extended = {}, received = {}, sent = {}, others = {}, ended = {} }
-  local entries, leases = position.read(q, ids), {}
+  local entries, found = position.read(q, ids), {}
   tx.load()
   for n = 1, #entries do
     local e = entries[n]
-    local owner, fence, lease = e.st.owner, e.st.fence, nil
-    e.lapsed = true
-    if not message_state.is_reader_lock(e.st) then
-      local known = owner .. " " .. fence
-      if leases[known] == nil then
-        -- A transaction with this id and another fence was begun later.
-        local found = tx.find(owner)
-        leases[known] = found and found.fence == fence and found or false
-        if leases[known] and not found.is_open then plan.ended[#plan.ended + 1] = found end
-      end
-      lease = leases[known]
+    local transaction = not message_state.is_reader_lock(e.st) and lapse.transaction(e.st, found, plan.ended)
+    local list = plan.others
+    if transaction and transaction.is_open then
+      list, e.deadline = plan.extended, transaction.deadline
+    elseif message_state.is_sent(e.st) then
+      list = plan.sent
+    elseif message_state.is_received(e.st) then
+      list = plan.received
     end
-    local list = message_state.is_sent(e.st) and plan.sent or message_state.is_received(e.st) and plan.received
-      or plan.others
-    if lease and lease.is_open then
-      list, e.deadline = plan.extended, lease.deadline
-    end
+    e.lapsed = true -- features/retry_policy, features/trail
     list[#list + 1] = e
   end
   return plan
+end
+
+-- Returns the transaction that holds a message with this state; false if it is gone. `found`: those that were looked for
+-- before. Appends to `ended` each that it finds for the first time, if its lease is over.
+function lapse.transaction(st, found, ended)
+  local name = st.owner .. " " .. st.fence
+  if found[name] == nil then
+    local transaction = tx.find(st.owner)
+    -- One with this id and another fence was begun later.
+    found[name] = transaction and transaction.fence == st.fence and transaction or false
+    if found[name] and not transaction.is_open then ended[#ended + 1] = transaction end
+  end
+  return found[name]
 end
 
 -- Serves these members of q.timers, at most timers.most: each feature serves its own (features.list). The window of a dedup key
@@ -80,8 +87,8 @@ function lapse.timers(q, members)
   for n = 1, #served do served[n].hooks.due(q, served[n].entries, served[n].letter) end
 end
 
--- Returns the ids of these timers as lists, by the letter of the timer. Of a message that expires the end of its delay does not
--- matter any more.
+-- Returns the ids of these timers as lists, by the letter of the timer. If both the expiry and the delay of a message are due, the
+-- delay is left out, since the message is about to be deleted.
 function lapse.by_letter(members)
   local ids, expired, letters = {}, {}, timers.letters
   for n = 1, #members do

@@ -7,11 +7,12 @@
 --- used by features/features
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
 -- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does
--- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back.
+-- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back. It is counted and
+-- traced with MSMQ's reason "receive_timeout". The functions are hooks (features/features), which also says what `batch` is.
 local expiry = {}
 
--- Sets the timers of messages that become available; those that have expired do not become available.
-
+-- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by
+-- features.arrive.
 function expiry.arrive(q, batch, places)
   local elements, soonest = { nil, nil }, nil
   for k = 1, #places do

@@ -2,12 +2,12 @@
 --- require lazy "core/record"
 --- require lazy "features/trace"
 --- used by send
--- What messages leave behind that a send refuses: the sender is told by the status, its administration queue by a negative
--- arrival acknowledgement. A message over the manager's quota leaves nothing, since its sender tries again.
+-- Writes what messages that a send refuses leave behind, if they ask for it: a negative arrival acknowledgement in their
+-- administration queue, and a dead letter. A message over the manager's quota leaves nothing, since its sender tries again.
 local refusal = {}
 
--- Returns the reason (features/trace) for a status; nil if messages that are refused with it leave nothing.
-
+-- Returns the reason (features/trace) for a status; nil if messages that are refused with it leave nothing. `transactional`: the
+-- send is, and so the queue is not.
 function refusal.reason(code, transactional)
   if code == status.ENQUEUE_TIMED_OUT then return "reach_queue_timeout" end
   if code == status.ENQUEUE_QUEUE_QUOTA then return "queue_exceed_quota" end
@@ -20,9 +20,9 @@ end
 function refusal.trace(q, code, at, transactional)
   local reason, entries = refusal.reason(code, transactional), {}
   if not reason then return end
-  -- A batch is one thing: all its messages are refused for what is wrong with one.
+  -- The whole batch is refused, so each of its messages leaves something.
   while at <= #ARGV do
-    local e = { rec = context.now_text .. ARGV[at] }
+    local e = { rec = context.now_text .. ARGV[at] } -- a record (core/record); it never got a lookup id
     if record.has_large_body(e.rec) then
       at = at + 1
       e.large = ARGV[at]

@@ -22,7 +22,8 @@
 --
 -- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing.
 --
--- reason: by fate, why a message is deleted (features/trace). event: by fate, what its trail says (features/trail).
+-- reason: by fate, why a message is deleted (features/trace). That of a dead letter is named "poison", too; the fate "poison" is
+-- a move and has none. event: by fate, what its trail says (features/trail).
 local retry = {
   patience = 600000,
   reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
@@ -42,8 +43,8 @@ function retry.find_queues(q, e, fate)
   if fate == "dead_letter" or fate == "reject" then
     trace.load()
     trace.plan(q, { e }, retry.reason[fate])
-    local letters = fate == "dead_letter" and retry_policy.letters(q, e)
-    if retry_policy.has_quota(letters) then retry.find_queues(q, e, "poison") end
+    local dead_letter_queue = fate == "dead_letter" and retry_policy.letters(q, e)
+    if retry_policy.has_quota(dead_letter_queue) then retry.find_queues(q, e, "poison") end
   elseif fate == "poison" then
     if retry_policy.has_quota(retry_policy.subqueue(q, "poison")) then retry.find_queues(q, e, "full") end
   elseif fate == "retry" or fate == "full" then
@@ -55,15 +56,15 @@ function retry.find_queues(q, e, fate)
 end
 
 -- Decides the fates of these entries, which are locked no more and not available yet, and carries them out. e.retried:
--- the entry counts in n_retried, unless the policy ends.
+-- the entry counts in n_retried, unless it is deleted or goes to ;poison.
 function retry.apply(q, entries)
   local retried = 0
   for n = 1, #entries do
     local e = entries[n]
     local fate = retry_policy.decide(q, e)
-    local ends = retry.reason[fate] or fate == "poison"
-    if e.retried and not ends then retried = retried + 1 end
-    if retry.reason[fate] then
+    local is_deleted = retry.reason[fate] ~= nil
+    if e.retried and not is_deleted and fate ~= "poison" then retried = retried + 1 end
+    if is_deleted then
       retry.delete(q, e, fate)
     elseif fate == "poison" then
       retry.poison(q, e)
@@ -112,7 +113,8 @@ end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------
 
--- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other.
+-- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other. `q`: the queue or one of its
+-- subqueues; the timer is in the queue.
 function retry.set_timer(q, letter, e, at)
   local home, letters = retry_policy.home(q), timers.letters
   redis.call("ZREM", home.timers, letters.rest .. e.lid, letters.rest_isolated .. e.lid, letters.isolated .. e.lid,
@@ -146,7 +148,7 @@ function retry.plan_due(q, ids, letter)
   end
   if letter == timers.letters.rest_isolated then retry_policy.subqueue(q, "lapsed") end
   trace.load()
-  trace.expiring(q, entries)
+  trace.expiring(q, entries) -- those that have expired meanwhile are deleted as they arrive
   return entries
 end
 

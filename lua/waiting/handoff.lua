@@ -17,7 +17,7 @@
 --   "lock <slot> <sequence> <incarnation> <fence> <deadline ms> <now ms> <lookup id> <first key of the queue>" LF <record>
 --
 -- If the publication is lost, the next call gets the kept reply, as any repeated call does (context.handover). If the reader
--- has given up, its next call gives the lock back.
+-- has given up, stop_waiting gives the lock back; else it ends with its lease.
 local handoff = {}
 
 -- The sender's side -----------------------------------------------------------------------------------------------------
@@ -37,15 +37,16 @@ function handoff.offer(q, lid, rec)
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local fence, deadline = context.history_text, string.format("%d", context.now + lease)
   position.lock(q, { lid }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
-  q.arrived = false
+  q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)
+  -- As receive.lua replies: 3 history, 4 fence, 5 deadline, 6 now, 7 earlier locks that were lost.
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
   context.write(slot, context.format_reply(sequence, "!" .. lid, reply) .. "\n" .. kept)
   return { channel = channel, key = key, slot = slot, sequence = sequence, lid = lid, fence = fence,
     deadline = deadline, rec = rec }
 end
 
--- Do neither the message nor its queue ask for anything but a trail?
+-- Do neither the message nor its queue ask for anything but a trail (letter l of queue.letters)?
 function handoff.is_plain(q, rec)
   return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, 14)]
 end
@@ -69,7 +70,8 @@ end
 
 -- The reader's side, in a call whose context.handover is set --------------------------------------------------------------
 
--- Does this queue still hold the lock that was handed over?
+-- Does this queue still hold the lock that was handed over? `q` is one of queue.open, which gives the locks in its header
+-- states.
 function handoff.held(q)
   local reply = context.handover.reply
   if reply[5] + 0 <= context.now then return false end
@@ -94,7 +96,7 @@ function handoff.back(q)
   release.load()
   local entries = position.read(q, { context.handover.lid })
   if not release.plan(q, entries) then return end
-  entries[1].st.deliveries = 0
+  entries[1].st.deliveries = 0 -- it was handed over as it arrived, so it had none before
   release.unlock(q, entries, false)
   store.save(q)
 end

@@ -66,7 +66,7 @@ def _list(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         rows = [_row(schedule) for schedule in qm.schedules()]
     if not output.json_lines:
-        rows = [{**row, "times": row["cron"] or f"every {row['interval']:g} s"} for row in rows]
+        rows = [{**row, "times": row["cron"] or f"every {row['interval']:.15g} s"} for row in rows]
     output.rows(rows, COLUMNS)
     for name in [row["name"] for row in rows if row["damaged"]]:
         output.notice(f"schedule {name} sends nothing: {ScheduleDamaged()}")

@@ -83,6 +83,8 @@ def _statistics(qm: QueueManager, pattern: str | None) -> Iterator[QueueStatisti
 
 def _row(queue: QueueStatistics, before: QueueStatistics | None, passed: float) -> dict[str, Any]:
     known = before if passed > 0 else None
+    if known and (known.total_in > queue.total_in or known.total_out > queue.total_out):
+        known = None  # it was deleted and created again
     return {
         "queue": queue.name,
         "ready": queue.ready,

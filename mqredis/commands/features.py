@@ -1,4 +1,5 @@
-"""stats*.lua, redrive.lua, subscribe.lua, subscriptions.lua, queue_orphans.lua: statistics, redrive and topics.
+"""Statistics, redrive and topics: stats.lua, stats_sample.lua, redrive.lua, subscribe.lua, subscriptions.lua and
+queue_orphans.lua.
 
 ``mqredis.operations`` calls it: ``statistics``, ``redrive``, ``topics`` and ``manager``.
 """

@@ -1,7 +1,6 @@
 """Filters: the messages that a reader wants, as one argument of a script (``lua/matching/filter.lua``).
 
-``mqredis.operations.matching`` makes most of them; browsers, cursors, groups, inspection and Spark make
-theirs.
+``mqredis.operations.matching`` makes most of them; browsers, inspection and Spark make theirs.
 """
 
 from __future__ import annotations

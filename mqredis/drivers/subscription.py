@@ -1,6 +1,6 @@
 """A subscription by which other clients see that this process is alive.
 
-``drivers.sync`` makes one for the Spark reader, whose claim it keeps alive.
+``drivers.sync`` makes one for the Spark reader: while it lives, no other query takes over its claim.
 """
 
 from __future__ import annotations

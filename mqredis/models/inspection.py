@@ -1,6 +1,7 @@
-"""Reports for operators: holders of messages, and contents of queues.
+"""Reports for operators: contents and depths of queues, holders of messages, their trails, and statistics over time.
 
-``QueueManager`` returns them, ``operations.inspection`` makes them.
+``QueueManager`` returns them; the console and the command line show them. ``commands.inspection``, ``commands.claims``,
+``commands.trails``, ``operations.inspection`` and ``operations.history`` make them.
 """
 
 from __future__ import annotations

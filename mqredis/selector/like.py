@@ -1,6 +1,7 @@
 """LIKE: patterns and the match, with a bound on the work.
 
-The evaluator uses it, and the builder checks patterns with it.
+``evaluate`` matches with it, ``builder`` compiles patterns, and ``selector`` shares the budget.
+``lua/selector/selector_like.lua`` does the same on the server: change both.
 
 Percent stands for any run of characters, underscore for one character; characters are Unicode code points, on
 the server too. The leftmost match of each segment in turn is enough, so nothing ever backtracks further than
@@ -17,8 +18,8 @@ from mqredis.selector.nodes import Like
 BUDGET = 16384
 FLOOR = 256
 # A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
-# And so many comparisons for each character of the budget may a pattern with underscores use.
-FACTOR = 4
+# A pattern with underscores may make so many comparisons for each character of its budget.
+FACTOR = 4  # selector_like.lua has it as a number
 
 Segments = tuple[tuple[str | None, ...], ...]
 
@@ -27,7 +28,7 @@ def compile_pattern(pattern: str, escape: str | None) -> Segments:
     """Split a pattern at its percent signs.
 
     The escape character makes a percent sign, an underscore or itself literal; before anything else it is an
-    ordinary character (case L12; docs/selectors.md).
+    ordinary character (docs/selectors.md; case L12 of tests/selector/cases.py).
     """
     segments: list[list[str | None]] = [[]]
     special = {"%", "_", escape}

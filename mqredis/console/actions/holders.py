@@ -1,4 +1,4 @@
-"""Actions on those who hold messages: end a lock, abort a transaction.
+"""Actions on those who hold messages: end a lock, reject a message, abort a transaction.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
 """

@@ -1,6 +1,6 @@
 """What happened to a message that is not in its queue any more.
 
-``console.pages`` has the route.
+``console.pages`` has the route, and ``pages.messages`` shows ``left`` for a message that has gone.
 """
 
 from __future__ import annotations
