@@ -200,7 +200,10 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "QueueManager.advance_clock": ({}, {"seconds": "seconds"}),
     "QueueManager.doctor": ({}, {"repair": "flag"}),
     "QueueManager.maintain": ({}, {}),
-    "QueueManager.locks": ({"queue": "q"}, {"queue": "name", "after": "after", "limit": "count"}),
+    "QueueManager.locks": (
+        {"queue": "q"},
+        {"queue": "name", "match": "match", "selector": "selector", "after": "after", "limit": "count"},
+    ),
     "QueueManager.transactions": ({}, {"after": "after"}),
     "QueueManager.sessions": ({}, {"after": "after", "limit": "count"}),
     "QueueManager.claims": ({}, {"queue": "name"}),
