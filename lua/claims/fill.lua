@@ -167,6 +167,8 @@ function fill.choose(q, c, page, max_bytes)
     end
   end
   for n = count, taken + 1, -1 do ids[n] = nil end
+  -- A page of ids without records, which the doctor removes, must not make the client ask for it for ever.
+  if taken == 0 and not page.expired[1] and not page.place then page.full = true end
 end
 
 -- Moves a row of the columns to a free row before it.

@@ -287,6 +287,17 @@ def test_delete_queue_acknowledges_committed_messages_as_received(pipeline: Pipe
     assert pipeline.qm.doctor().findings == ()
 
 
+def test_claim_of_a_queue_that_begins_with_ids_without_records_ends(pipeline: Pipeline) -> None:
+    pipeline.fill(5)
+    available = f"mq:{{{pipeline.qm.name}}}:q:{pipeline.path}:a"
+    ghosts = {f"{number:016x}": 0 for number in range(PLAIN_PAGE + 1)}
+    pipeline.raw.zadd(available, ghosts)
+    assert pipeline.claim(1, first=True).count == 0
+    pipeline.raw.zrem(available, *ghosts)  # as the doctor does
+    assert pipeline.commit(1) == 0
+    assert pipeline.claim(2).count == 5
+
+
 def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
 
