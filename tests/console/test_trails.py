@@ -81,6 +81,14 @@ async def test_trail_outlives_its_queue(browser: Browser, manager: QueueManager)
     assert "deleted gone" in page.text
 
 
+async def test_message_id_in_a_deleted_queue_leads_to_a_search_of_all_queues(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await fill(manager, [Outgoing("here", message_id="order-4711")])
+    page = await browser.get(TRAIL, queue="deleted", id="order-4711")
+    assert any("/m/main/message?queue=orders" in address for address in page.addresses)
+
+
 async def test_missing_trail_says_how_to_enable_trails(browser: Browser, manager: QueueManager) -> None:
     (lookup_id,) = await fill(manager, ["x"])
     assert (

@@ -23,7 +23,8 @@ from mqredis.operations import inspection, queue
 async def trail(visit: Visit) -> Response:
     """The message with an id, or what happened to it if it has left its queue.
 
-    ``id`` is a lookup id or a message id. One that no trail has leads to a search.
+    ``id`` is a lookup id or a message id. A message id that no trail has leads to a search: of the queue, or of all
+    queues if this one does not exist.
     """
     name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
     match = LOOKUP_ID.fullmatch(given)
@@ -31,7 +32,10 @@ async def trail(visit: Visit) -> Response:
         lookup_id = int(match[1], 16)
     else:
         manager = await visit.manager()
-        found = await manager.run(inspection.trail(manager.context, name, identifier_of(given)))
+        try:
+            found = await manager.run(inspection.trail(manager.context, name, identifier_of(given)))
+        except QueueNotFound:  # it may have been deleted
+            return visit.redirect(visit.link("/find", id=given))
         if not found.entries:
             return visit.redirect(visit.link("/messages", queue=name, message_id=given))
         lookup_id = int(found.lookup_id, 16)
