@@ -32,7 +32,7 @@ timers.serve(q, true)
 
 if context.missing then return waiters.finish(q, context.missing) end
 -- by_band: how many there are of each priority, in the order of their ids (band 0 is priority 7).
-local available, by_band, last_seq = redis.call("ZCARD", q.available), {}, string.format("%014x", tonumber(context.seq))
+local available, by_band, last_seq = redis.call("ZCARD", q.available), {}, context.last_sequential()
 if bound ~= "" or wants_bands or after ~= "" then
   available = 0
   for band = 0, 7 do

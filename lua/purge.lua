@@ -32,7 +32,7 @@ if context.missing then return waiters.finish(q, context.missing) end
 
 local is_first_call = limit_text == ""
 local limit, place = string.match(limit_text, "^(%x*) ?(%x*)$")
-if is_first_call then limit = sweep.newest() end
+if is_first_call then limit = context.last_sequential() end
 
 -- Removes a page of the available messages that match the filter. Returns how many, and the id behind which the search goes on,
 -- nil if it is complete.

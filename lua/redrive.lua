@@ -33,7 +33,7 @@ for n = 1, #found do
   if redis.call("ZSCORE", q.available, found[n].lid) then entries[#entries + 1] = found[n] end
 end
 local targets = redrive.plan(q, entries, target) -- may ask for queues
-local last, went = string.format("%014x", context.seq), 0
+local last, went = context.last_sequential(), 0
 
 -- apply ------------------------------------------------------------------------------------------
 -- One after the other, since those that went count in the quotas of the next. One that finds no room stays.

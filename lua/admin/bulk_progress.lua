@@ -21,7 +21,7 @@ local bulk_progress = {}
 
 -- Returns the progress of an action that begins. `states`: as ARGV of bulk.lua.
 function bulk_progress.new(states, due)
-  return { changed = 0, locked = 0, missing = 0, newest = string.format("%014x", context.seq), due = due,
+  return { changed = 0, locked = 0, missing = 0, newest = context.last_sequential(), due = due,
     log_entry = "", phase = string.sub(states, 1, 1), place = "" }
 end
 

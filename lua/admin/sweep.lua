@@ -62,11 +62,6 @@ end
 
 -- Purge -----------------------------------------------------------------------------------------------------------------
 
--- Returns the last SequentialID that was given out, 14 hex digits, which are digits 3 to 16 of a lookup id.
-function sweep.newest()
-  return string.format("%014x", tonumber(context.seq))
-end
-
 -- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how
 -- many, and whether there may be more; nil if context.missing names queues that this takes.
 function sweep.purge(q, limit, reason)
@@ -83,12 +78,12 @@ end
 
 -- May all messages but the locked ones go with one UNLINK of the queue's keys? If no message ever asked for anything, none
 -- rests in ;retry, no claim has pages, and none is newer than the purge. q.has_special stays set from the first message that
--- asked for a feature, also one with a trail or a timer, so q.timers holds nothing here. Deleting fields instead takes long in one command:
--- 91 ms for 300,000 of them.
+-- asked for a feature, also one with a trail or a timer, so q.timers holds nothing here. Deleting fields instead takes long in
+-- one command: 91 ms for 300,000 of them.
 function sweep.may_unlink(q, locked, limit)
   claim_pages.load()
   return #locked <= sweep.page and #claim_pages.lists(q) == 0 and not q.has_special and not q.options.retry
-    and limit == sweep.newest()
+    and limit == context.last_sequential()
 end
 
 -- Removes all messages but these locked ones, whose parts are written again. Returns how many.

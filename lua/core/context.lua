@@ -109,6 +109,11 @@ function context.set_time(time, lead)
   context.now, context.now_text, context.lead = now, string.format("%d", now), lead
 end
 
+-- Returns the last SequentialID that was given out, 14 hex digits: digits 3 to 16 of a lookup id.
+function context.last_sequential()
+  return string.format("%014x", tonumber(context.seq))
+end
+
 -- Returns a broker time as users are shown it.
 function context.shown(time)
   return time - context.lead
