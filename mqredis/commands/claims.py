@@ -15,9 +15,8 @@ from mqredis.codec import time_at
 from mqredis.codec.claims import Claim
 from mqredis.commands.address import Address
 from mqredis.commands.read import Found
-from mqredis.commands.replies import check, check_queue, number, text
+from mqredis.commands.replies import check, check_lost, check_queue, number, text
 from mqredis.commands.waiting import Waiter
-from mqredis.errors import ClaimLost
 from mqredis.models.inspection import ClaimInfo, ClaimState
 from mqredis.models.lookup_ids import split_ids
 from mqredis.status import Status
@@ -38,14 +37,6 @@ WHY = {
     "gap": "the queue does not know the batch before this one: the queue was restored or deleted, or the checkpoint is "
     "from another queue. Nothing was taken. Start with a new checkpoint, and write by the column batch_id",
 }
-
-
-def _check(status: int, payload: Payload) -> None:
-    """Raise the error of a refused call."""
-    if status == Status.LOCK_LOST:
-        why = text(payload[0]) if payload else ""
-        raise ClaimLost(WHY.get(why, ""), why=why)
-    check(status)
 
 
 @dataclass(slots=True)
@@ -129,7 +120,7 @@ def claim(
 
     def parse(status: int, payload: Payload) -> Claimed:
         if status != Status.CONTINUE:
-            _check(status, payload)
+            check_lost(status, payload, WHY)
         sealed = status != Status.CONTINUE
         return Claimed(number(payload[0]), number(payload[1]), sealed, "" if sealed else text(payload[2]))
 
@@ -171,7 +162,7 @@ def claimed(
     """Ids of a part of a sealed claim. Raises ClaimLost."""
 
     def parse(status: int, payload: Payload) -> list[bytes]:
-        _check(status, payload)
+        check_lost(status, payload, WHY)
         return split_ids(b"".join(payload))
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
@@ -194,7 +185,7 @@ def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Cal
     def parse(status: int, payload: Payload) -> Received:
         if status == Status.CONTINUE:
             return Received(number(payload[0]), True, number(payload[1]) == 1)
-        _check(status, payload)
+        check_lost(status, payload, WHY)
         return Received(number(payload[0]), False, True)
 
     args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence]

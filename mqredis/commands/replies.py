@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from mqredis.errors import error_for
+from collections.abc import Mapping
+
+from mqredis.errors import ClaimLost, error_for
 from mqredis.status import Status
+from mqredis.steps import Payload
 
 # A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
@@ -18,6 +21,14 @@ def check(status: int, message: str = "") -> None:
 def check_queue(status: int, path: str) -> None:
     """Raise the exception for a refusal; QueueNotFound names the queue."""
     check(status, f"there is no queue {path!r}" if status == Status.QUEUE_NOT_FOUND else "")
+
+
+def check_lost(status: int, payload: Payload, why: Mapping[str, str]) -> None:
+    """Raise the exception for a refusal; ClaimLost has the text of the word that follows LOCK_LOST."""
+    if status == Status.LOCK_LOST:
+        word = text(payload[0]) if payload else ""
+        raise ClaimLost(why.get(word, ""), why=word)
+    check(status)
 
 
 def number(data: bytes | int) -> int:

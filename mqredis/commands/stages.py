@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.replies import check, number, text
-from mqredis.errors import ClaimLost, error_for
+from mqredis.commands.replies import check, check_lost, number, text
+from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -27,14 +27,6 @@ _WHY = {
     "stage": "staged messages are gone or incomplete: the job took longer than stageTtlSeconds. Nothing was published. "
     "Run the job again, with a longer stageTtlSeconds if it needs more time",
 }
-
-
-def _check(status: int, payload: Payload) -> None:
-    """Raise the error of a refused call."""
-    if status == Status.LOCK_LOST:
-        why = text(payload[0]) if payload else ""
-        raise ClaimLost(_WHY.get(why, ""), why=why)
-    check(status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ def stage(
     aborted."""
 
     def parse(status: int, payload: Payload) -> bool:
-        _check(status, payload)
+        check_lost(status, payload, _WHY)
         return text(payload[0]) == "1"
 
     name = keys.encode(sink)
@@ -110,7 +102,7 @@ def publish(
                 f"and repeat the call, or discard the rest with mqredis.spark.withdraw(manager, {sink!r})",
             )
         if status != Status.CONTINUE:
-            _check(status, payload)
+            check_lost(status, payload, _WHY)
         return Published(number(payload[0]), status == Status.CONTINUE)
 
     name = keys.encode(sink)
