@@ -53,8 +53,9 @@ async def find(visit: Visit) -> Response:
     names = await manager.run(queue.names(manager.context, None))
     begin = Place(visit.query.get("part", ""), visit.query.get("in", ""), visit.query.get("after") or None)
     had = max(whole(visit.query, "had") or 0, 0)
-    result = await _search(manager, names, given, begin)
-    lookup_id = _lookup_id(given)
+    match = LOOKUP_ID.fullmatch(given)
+    lookup_id = int(match[1], 16) if match else None
+    result = await _search(manager, names, given, lookup_id, begin)
     if isinstance(result, Place):
         return _go(visit, visit.link("/message", queue=result.queue, id=hex_id(lookup_id or 0)))
     found, rest = result
@@ -75,26 +76,19 @@ async def find(visit: Visit) -> Response:
     )
 
 
-def _lookup_id(given: str) -> int | None:
-    match = LOOKUP_ID.fullmatch(given)
-    return int(match[1], 16) if match else None
-
-
 async def _search(
-    manager: QueueManager, names: Sequence[str], given: str, begin: Place
+    manager: QueueManager, names: Sequence[str], given: str, lookup_id: int | None, begin: Place
 ) -> Place | tuple[list[StoredMessage], Place | None]:
     """Search the parts of all queues from ``begin`` on.
 
     Returns the place of the message with this lookup id; else messages that have this message id, and where the search
     goes on if it took ``CALLS`` calls or found ``ROWS`` messages.
     """
-    lookup_id = _lookup_id(given)
     if lookup_id is None:
         parts: Sequence[str] = PARTS[1:]
     elif given.startswith("mq-"):
-        parts = (
-            PARTS  # a message id that the broker made stays when a message is moved; its lookup id does not
-        )
+        # A message id that the broker made stays when a message is moved; its lookup id does not.
+        parts = PARTS
     else:
         parts = PARTS[:1]
     found: list[StoredMessage] = []
