@@ -8,8 +8,8 @@
 --- require lazy "features/other_queues"
 --- require lazy "features/trash"
 --- used by bulk
--- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed. `value`: ARGV[6] of bulk.lua; of the
--- action due: the new time, in ms of broker time.
+-- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed. `value`: ARGV[6] of bulk.lua;
+-- of the action due: the new time, in ms of broker time.
 --
 -- An action is two functions of (q, entries, value, plan):
 --

@@ -1,13 +1,13 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by queue_create, queue_ensure, queue_open
--- Creates queues: those of users, subqueues, and queues of the broker. For scripts with "KEYS admin", in which KEYS[1] is meta and
--- KEYS[3] the hash of queues, "<name>": generation.
+-- Creates queues: those of users, subqueues, and queues of the broker. For scripts with "KEYS admin", in which KEYS[1] is meta
+-- and KEYS[3] the hash of queues, "<name>": generation.
 local create = {}
 
 -- Creates a queue that does not exist yet. `key`: the first of its keys; `name`: as users write it; then fields of its hash, as
--- pairs of name and value, beside those that queue.create writes. Returns its generation: a number that no queue of the manager had before, so that handles on a deleted queue are
--- recognized.
+-- pairs of name and value, beside those that queue.create writes. Returns its generation: a number that no queue of the manager
+-- had before, so that handles on a deleted queue are recognized.
 function create.queue(key, name, ...)
   context.mark_changed()
   local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))

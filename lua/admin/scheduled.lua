@@ -42,5 +42,5 @@ function scheduled.look(q, text, place, count)
     member, score = rows[#rows - 1], rows[#rows]
     left = left - scheduled.page
   end
-  return found, string.format("%.0f", score) .. member
+  return found, string.format("%.0f", score) .. member -- in plain digits, also the score of a held dedup key
 end

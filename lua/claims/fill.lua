@@ -195,8 +195,9 @@ function fill.apply(q, c, page)
   if page.full then c.sealed = claim.complete end
 end
 
--- Makes the rows unavailable, after their features were told (position.before_lock). Fills `texts`, by row, with the new states of messages that were locked before or ask for
--- something. Returns true if no message of the page needs a state, so that the page may be packed.
+-- Makes the rows unavailable, after their features were told (position.before_lock). Fills `texts`, by row, with the new states
+-- of messages that were locked before or ask for something. Returns true if no message of the page needs a state, so that the
+-- page may be packed.
 function fill.withdraw(q, c, page, texts)
   local ids, records, packed = page.ids, page.records, true
   local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim

@@ -27,8 +27,8 @@
 -- In this module a lock is a table {fence, deadline, slot, bytes, size, ids, field}: deadline and bytes as numbers, all else as
 -- texts; `field` of meta, false if the entry says all.
 --
--- Whoever changes the entries sets q.changed, so that the header is written when the script ends. What writes states or
--- elements of q.locked as well writes the header at once (queue.write).
+-- A function that changes the entries sets q.changed, so that the header is written when the script ends. A function that also
+-- writes states or elements of q.locked writes the header at once (queue.write).
 --
 -- most_fields      fields of meta for a queue, since to expand takes 1.5 microseconds a message
 -- most_entry_bytes bytes of entries up to which a header takes one more of one message; beyond, it costs less to write a field

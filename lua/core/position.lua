@@ -92,7 +92,7 @@ end
 -- Special messages -----------------------------------------------------------------------------------------------------
 
 -- Returns what is to be done for special messages (core/record) that come or go; nil if there is nothing to do. Most special
--- messages have only a correlation id, and nobody has searched the queue for one. The fields, each nil if it is empty:
+-- messages have only a correlation id, and no reader has searched the queue for one. The fields, each nil if it is empty:
 --
 --   members  the members in the index of identifiers, of messages that have only a correlation id
 --   places   places of all other special messages, of which the features take care (features/features)

@@ -17,8 +17,8 @@
 local topic = {}
 
 -- Decides which messages go where, and notes that as `plans` (queue.notes), a list of {to, entries}. Returns a status if one
--- of the queues refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was deleted, or that
--- takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
+-- of the queues refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was
+-- deleted, or that takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
 function topic.plan(q, entries, t)
   local names, texts = subscription.all(q)
   local total, total_bytes, plans = 0, 0, {}

@@ -6,9 +6,9 @@
 --- require lazy "features/other_queues"
 --- require lazy "matching/index"
 --- used by admin/redrive, core/enqueue, features/copy, features/features, trail_read
--- Keeps the trails of messages: what has happened to a message, when, and by whom (docs/decisions/observation.md). It is an optional
--- feature of queues. A queue with the property `trail` marks a share of the messages that come to it with the field `trail`
--- of the head. What happens to a marked message is noted, wherever it goes within the manager.
+-- Keeps the trails of messages: what has happened to a message, when, and by whom (docs/decisions/observation.md). It is an
+-- optional feature of queues. A queue with the property `trail` marks a share of the messages that come to it with the field
+-- `trail` of the head. What happens to a marked message is noted, wherever it goes within the manager.
 --
 -- A trail has a number: the lookup id of its message without the priority, the first two digits. The field `trail` is empty as
 -- long as the message has this id. A dead letter or a redriven message has an id of its own, and the number in the field.

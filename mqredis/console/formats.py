@@ -1,4 +1,4 @@
-"""How values look on a page: numbers, sizes, times, and text that may come from anybody.
+"""How values look on a page: numbers, sizes, times, and text from outside.
 
 The pages, the actions and the templates use it.
 """

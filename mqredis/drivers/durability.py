@@ -60,7 +60,7 @@ class DurabilityWait:
         its reply. At the end ``durable.fell_short_at`` tells how the wait has ended."""
         if self.command == IMPLIED or not self.changed(reply):
             if self.sent_with_call:
-                yield []  # the reply of the command, which nobody needs
+                yield []  # the reply of the command, which is not used
             return
         self.durable.fell_short_at = Durability.MEMORY
         if self.command is None:

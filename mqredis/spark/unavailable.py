@@ -22,7 +22,7 @@ _PAGE, _TEXTS = 5_000, 64
 
 
 def locked(manager: QueueManager, path: str) -> list[bytes]:
-    """Ids of messages that readers hold; what an open transaction has sent is not there for anybody."""
+    """Ids of messages that readers hold; messages that an open transaction has sent are left out."""
     found = [*_in_locks(manager, path), *_in_claims(manager, path)]
     key, states = part(manager, path, LOCKED), part(manager, path, STATES)
     for at in range(0, manager.driver.command("ZCARD", key), _PAGE):
