@@ -177,7 +177,7 @@ class Demo:
             f"batches of the board out of order: {disorder}": not disorder,
             "the browser has found its flight": self.count["found"] == 1,
             f"findings of the doctor in the store: {len(findings)}": not findings,
-            f"{count['refused']:,} batches refused by the quota; sent later: {count['recovered']:,}": (
+            f"sends refused by the quota: {count['refused']:,}; batches that were sent later: {count['recovered']:,}": (
                 count["recovered"] > 0
             ),
             f"flights locked by the killed consumer: {count['killed with']}; booked by others: {count['again']}": (
@@ -238,8 +238,10 @@ def main() -> int:
     )
     print("Output and input agree: nothing lost, nothing twice." if good else "OUTPUT AND INPUT DISAGREE.")
     where = f"--url {options.url}" if options.url else f"--url embedded://{DIRECTORY}"
+    # By its path, since the environment of this interpreter need not be active.
+    command = os.path.relpath(Path(sys.executable).with_name("mqredis"))
     print(
-        f"Look at its queues in a browser: mqredis console {where} --manager {os.environ['MQREDIS_MANAGER']}"
+        f"Look at its queues in a browser: {command} console {where} --manager {os.environ['MQREDIS_MANAGER']}"
     )
     return 0 if good else 1
 
