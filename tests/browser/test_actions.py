@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 
 import pytest
+from playwright.sync_api import Page, expect
+from starlette.responses import HTMLResponse
 
 import mqredis
 from mqredis.console import Visitor, app, everyone
@@ -12,11 +14,6 @@ from mqredis.console.actions import messages as bulk_actions
 from tests.browser.conftest import serving
 from tests.browser.test_browser import Open, send
 from tests.support.server import RedisServer
-
-pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
-
-from playwright.sync_api import Page, expect
-from starlette.responses import HTMLResponse
 
 pytestmark = pytest.mark.browser
 

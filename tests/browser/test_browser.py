@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import Page, expect
 
 import mqredis
 from mqredis import Outgoing, RetryPolicy, Settings
@@ -14,10 +15,6 @@ from mqredis.console import app, everyone
 from mqredis.console.pages import messages as pages_of_messages
 from tests.browser.conftest import serving
 from tests.support.server import RedisServer
-
-pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
-
-from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

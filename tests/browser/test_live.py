@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 import mqredis
 from mqredis import Outgoing, RetryPolicy
 from tests.browser.test_browser import Open, fail, send
 from tests.support.server import RedisServer
-
-pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
-
-from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 

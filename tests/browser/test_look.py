@@ -6,15 +6,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Page
 
 import mqredis
 from mqredis import Message, Outgoing, RetryPolicy
 from mqredis.worker import Worker
 from tests.browser.test_browser import Open, fail, send
-
-pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
-
-from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
