@@ -12,7 +12,7 @@ from typing import Any
 from mqredis import scripts
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.net.redaction import redact
-from mqredis.drivers.net.wire import Fault, bulk, fault_of, forbidden, pack, redirect
+from mqredis.drivers.net.wire import Fault, fault_of, forbidden, pack, redirect
 from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.errors import (
     BrokerFull,
@@ -40,7 +40,7 @@ RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 # Faults of a server that perhaps does not hold the data, or did not for a time.
 _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 
-_NO_TOKEN = bulk(b"") + bulk(b"")
+_NO_TOKEN = ("", "")
 
 
 class Next(Enum):
@@ -93,24 +93,24 @@ class Attempt:
         self.run = run
         self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
 
-    def packed(self) -> list[bytes]:
+    def packed(self) -> bytes:
         """Pack the request with the next token of the run's slot. Empty for a call without a session (:meth:`bare`).
 
         Called for each try. If the request cannot be packed, nothing was sent.
         """
         core, call, run = self.core, self.call, self.run
         if run is None:
-            return []
+            return b""
         if not self.may_have_run:
             # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
         form = core.forms.get(call.script) or core.script(call.script)
-        packed = [pack(call.keys, form, run.slot.token_of(call.changes), call.args)]
+        packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args)
         if self.wait is not None and self.wait.sent_with_call:
-            packed.append(self.wait.first_request())
+            packed += self.wait.first_request()
         return packed
 
-    def bare(self, address: str) -> list[bytes]:
+    def bare(self, address: str) -> bytes:
         """Pack the request of a call without a session, for the server that :meth:`ready` was given.
 
         ``address``: of this end of the connection, "" if that is not known.
@@ -119,7 +119,7 @@ class Attempt:
         if call.script == "session_open":
             # A node to which the slot is moving was not greeted, so `server` is not its run_id.
             call.args = self.core.open_args("" if self.detour else self.server, address)
-        return [pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)]
+        return pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)
 
     def ready(self, run_id: str) -> Next:
         """Called before sending over a connection to the server ``run_id``. Returns DONE, or what must be done

@@ -174,7 +174,7 @@ class Calls(BaseDriver):
         """Send a packed command that may be repeated. Returns its reply."""
         connection = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = connection.exchange((request,))
+            reply = connection.exchange(request)
         except BaseException as error:
             if fault_of(error) is Fault.LOST:
                 self.backend.discard(connection)

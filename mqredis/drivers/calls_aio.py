@@ -175,7 +175,7 @@ class AsyncCalls(BaseDriver):
         """Send a packed command that may be repeated. Returns its reply."""
         connection = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = await connection.exchange((request,))
+            reply = await connection.exchange(request)
         except BaseException as error:
             if fault_of(error) is Fault.LOST:
                 await self.backend.discard(connection)

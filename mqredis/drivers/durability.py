@@ -55,19 +55,19 @@ class DurabilityWait:
             return packed_command(("WAIT", replicas, limit))
         return packed_command(("WAITAOF", "1", replicas, limit))
 
-    def rounds(self, reply: Any) -> Generator[list[bytes], Any, None]:
-        """Yield the requests that follow the script's reply (an empty list: only read a reply); each is answered with
+    def rounds(self, reply: Any) -> Generator[bytes, Any, None]:
+        """Yield the requests that follow the script's reply (an empty one: only read a reply); each is answered with
         its reply. At the end ``durable.fell_short_at`` tells how the wait has ended."""
         if self.command == IMPLIED or not self.changed(reply):
             if self.sent_with_call:
-                yield []  # the reply of the command, which is not used
+                yield b""  # the reply of the command, which is not used
             return
         self.durable.fell_short_at = Durability.MEMORY
         if self.command is None:
             return
-        answer = yield [] if self.sent_with_call else [self.first_request()]
+        answer = yield b"" if self.sent_with_call else self.first_request()
         while not self._note(answer) and time.monotonic() < self.deadline:
-            answer = yield [self.request()]
+            answer = yield self.request()
 
     def changed(self, reply: Any) -> bool:
         """Has the script with this reply changed anything?"""

@@ -19,7 +19,7 @@ from mqredis import scripts
 from mqredis.codec import clients
 from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
-from mqredis.drivers.net.wire import as_text, bulk
+from mqredis.drivers.net.wire import as_text
 from mqredis.errors import (
     AccessDenied,
     HistoryRolledBack,
@@ -39,7 +39,6 @@ _READING = frozenset(("receive", "lookup"))
 # Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
-_NO_SEQUENCE = bulk(b"")
 EXPIRED = int(Status.SESSION_EXPIRED)
 REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
@@ -54,20 +53,17 @@ def raw(_status: int, payload: Payload) -> Payload:
 class Slot:
     """One place of a session: at most one call at a time, numbered 1, 2, 3..."""
 
-    __slots__ = ("_packed", "last", "name", "session")
+    __slots__ = ("last", "name", "session")
 
     def __init__(self, session: Session, index: int) -> None:
         self.session = session
         self.name = f"{session.number}.{index}"
-        self._packed = bulk(self.name.encode())
         # The last sequence number that the server is known to have taken.
         self.last = 0
 
-    def token_of(self, changes: bool) -> bytes:
-        """The packed token of the next call, which has a sequence number if it changes something."""
-        if not changes:
-            return self._packed + _NO_SEQUENCE
-        return self._packed + bulk(b"%d" % (self.last + 1))
+    def token_of(self, changes: bool) -> tuple[str, str]:
+        """The token of the next call as two arguments. It has a sequence number if the call changes something."""
+        return self.name, str(self.last + 1) if changes else ""
 
     def token(self) -> str:
         """Token of the call that is under way or comes next."""

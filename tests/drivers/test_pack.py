@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 
 import pytest
 
-from mqredis.drivers.net.wire import bulk, pack
+from mqredis.drivers.net.wire import pack
 from mqredis.keys import KeySet
 from mqredis.scripts import Form
 from mqredis.steps import Arg
@@ -27,7 +27,7 @@ class Number(IntEnum):
 
 
 FORM = Form("FCALL", "mqredis_send", ())
-TOKEN = bulk(b"5.0") + bulk(b"17")
+TOKEN = ("5.0", "17")
 KEYS = tuple(f"mq:{{m}}:{n}" for n in range(10))
 
 

@@ -49,7 +49,7 @@ async def loop_iteration() -> None:
 
 async def test_requests_of_one_loop_iteration_are_written_together_and_answered_in_order() -> None:
     connection, transport = make()
-    replies = [connection.exchange([b"one", b" more"]), connection.exchange([b" two"])]
+    replies = [connection.exchange(b"one more"), connection.exchange(b" two")]
     assert transport.written == []
     await loop_iteration()
     assert transport.written == [b"one more two"]
@@ -66,7 +66,7 @@ async def test_request_of_a_single_task_is_written_immediately() -> None:
     async def exchange(*requests: bytes) -> list[bytes]:
         """Return what was written before the end of the loop iteration."""
         before = len(transport.written)
-        replies = [connection.exchange([request]) for request in requests]
+        replies = [connection.exchange(request) for request in requests]
         at_once = transport.written[before:]
         await loop_iteration()
         connection.data_received(b"".join(b"+%b\r\n" % request for request in requests))
@@ -89,8 +89,8 @@ async def test_task_resumes_where_its_reply_is_read_in_its_own_context() -> None
 
     async def send_requests(number: int) -> None:
         mine.set(number)
-        seen.append((number, await connection.exchange([b"a%d" % number]), mine.get()))
-        seen.append((number, await connection.exchange([b"b%d" % number]), mine.get()))
+        seen.append((number, await connection.exchange(b"a%d" % number), mine.get()))
+        seen.append((number, await connection.exchange(b"b%d" % number), mine.get()))
 
     tasks = [asyncio.create_task(send_requests(number)) for number in (1, 2)]
     await loop_iteration()
@@ -111,8 +111,8 @@ async def test_next_request_of_the_last_answered_task_is_written_immediately() -
     seen: list[list[bytes]] = []
 
     async def send_requests(number: int) -> None:
-        await connection.exchange([b"a%d" % number])
-        reply = connection.exchange([b"b%d" % number])
+        await connection.exchange(b"a%d" % number)
+        reply = connection.exchange(b"b%d" % number)
         seen.append([*transport.written])
         await reply
 
@@ -137,7 +137,7 @@ async def test_next_request_of_the_last_answered_task_is_written_immediately() -
 @pytest.mark.parametrize("data", [b"+one\r\n", b"+on"])
 async def test_received_data_restarts_the_reply_timeout(data: bytes) -> None:
     connection, _ = make()
-    replies = [connection.exchange([b"a"]), connection.exchange([b"b"])]
+    replies = [connection.exchange(b"a"), connection.exchange(b"b")]
     await loop_iteration()
     connection._due = 0.0
     connection.data_received(data)
@@ -151,7 +151,7 @@ async def test_cancelled_task_leaves_the_reply_of_the_other_task() -> None:
     connection, _ = make()
 
     async def send_requests() -> object:
-        return await connection.exchange([b"a"])
+        return await connection.exchange(b"a")
 
     first, second = asyncio.create_task(send_requests()), asyncio.create_task(send_requests())
     await loop_iteration()
@@ -167,7 +167,7 @@ def test_system_exit_of_a_task_leaves_the_other_replies_to_the_next_run() -> Non
     received: list[object] = []
 
     async def send_requests(connection: PipelinedConnection, leave: bool) -> None:
-        received.append(await connection.exchange([b"a"]))
+        received.append(await connection.exchange(b"a"))
         if leave:
             raise SystemExit
 
@@ -192,7 +192,7 @@ def test_system_exit_of_a_task_leaves_the_other_replies_to_the_next_run() -> Non
 
 async def test_reply_of_a_cancelled_caller_is_dropped() -> None:
     connection, transport = make()
-    first, second = connection.exchange([b"a"]), connection.exchange([b"b"])
+    first, second = connection.exchange(b"a"), connection.exchange(b"b")
     first.cancel()
     connection.data_received(b"+mine\r\n+yours\r\n")
     assert await second == b"yours"
@@ -201,7 +201,7 @@ async def test_reply_of_a_cancelled_caller_is_dropped() -> None:
 
 async def test_error_reply_is_raised_in_its_caller_only() -> None:
     connection, transport = make()
-    first, second = connection.exchange([b"a"]), connection.exchange([b"b"])
+    first, second = connection.exchange(b"a"), connection.exchange(b"b")
     connection.data_received(b"-ERR no\r\n:7\r\n")
     with pytest.raises(rx.ResponseError, match="no"):
         await first
@@ -212,7 +212,7 @@ async def test_error_reply_is_raised_in_its_caller_only() -> None:
 @pytest.mark.parametrize("how", ["silence", "end", "loss", "noise"])
 async def test_lost_connection_raises_in_waiting_and_later_callers(how: str) -> None:
     connection, transport = make()
-    replies = [connection.exchange([b"a"]), connection.exchange([b"b"])]
+    replies = [connection.exchange(b"a"), connection.exchange(b"b")]
     replies[0].cancel()
     if how == "silence":
         connection._due = 0.0
@@ -227,17 +227,17 @@ async def test_lost_connection_raises_in_waiting_and_later_callers(how: str) -> 
         await replies[1]
     assert transport.aborted
     with pytest.raises(rx.ConnectionError):
-        await connection.exchange([b"c"])
+        await connection.exchange(b"c")
 
 
 async def test_failed_transport_is_not_written_to() -> None:
     connection, transport = make()
     transport.abort()
     with pytest.raises(rx.ConnectionError):
-        await connection.exchange([b"one"])
+        await connection.exchange(b"one")
     assert transport.written == []
     with pytest.raises(rx.ConnectionError):
-        await connection.exchange([b"two"])
+        await connection.exchange(b"two")
 
 
 async def test_unexpected_reply_aborts_the_connection() -> None:
@@ -249,7 +249,7 @@ async def test_unexpected_reply_aborts_the_connection() -> None:
 
 async def test_timer_of_an_earlier_request_does_not_time_out_a_later_one() -> None:
     connection, transport = make()
-    reply = connection.exchange([b"a"])
+    reply = connection.exchange(b"a")
     connection._late()  # called by the timer of an earlier request
     assert not transport.aborted
     connection.data_received(b"+ok\r\n")

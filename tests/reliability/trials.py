@@ -214,11 +214,11 @@ class Trials:
         if watch:
             packed, bare = Attempt.packed, Attempt.bare
 
-            def watched(self: Attempt) -> list[bytes]:
+            def watched(self: Attempt) -> bytes:
                 used.add(self.call.script)
                 return packed(self)
 
-            def watched_bare(self: Attempt, address: str) -> list[bytes]:
+            def watched_bare(self: Attempt, address: str) -> bytes:
                 used.add(self.call.script)
                 return bare(self, address)
 

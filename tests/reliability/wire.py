@@ -62,7 +62,7 @@ class Shot:
     answers: list[Answer] = field(default_factory=list)
 
     def request(self, wire: Wire) -> bytes:
-        token = bulk(self.slot.encode()) + bulk(b"%d" % self.sequence if self.sequence else b"")
+        token = self.slot, str(self.sequence) if self.sequence else ""
         return pack(self.call.keys, Form("EVALSHA", wire.sha(self.call.script), ()), token, self.call.args)
 
 

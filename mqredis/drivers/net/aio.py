@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from time import monotonic
@@ -87,9 +87,9 @@ class PipelinedConnection(asyncio.Protocol):
 
     def command(self, *args: str | bytes | int) -> Reply:
         """Send a command. The future's result is the reply; an error reply is its exception."""
-        return self.exchange((packed_command(args),))
+        return self.exchange(packed_command(args))
 
-    def exchange(self, request: Sequence[bytes]) -> Reply:
+    def exchange(self, request: bytes) -> Reply:
         """Send a packed request. The future's result is the reply; an error reply is its exception."""
         future = Reply(loop=self._loop)
         if self.lost is not None:
@@ -111,20 +111,20 @@ class PipelinedConnection(asyncio.Protocol):
             self._alone = False
             if not self._unsent:
                 self._loop.call_soon(self._flush)
-        self._unsent += request
+        self._unsent.append(request)
         return future
 
     def _flush(self) -> None:
         data, self._unsent = self._unsent, []
         self._alone, self._count = self._count == 1, 0
         if data and self.lost is None:
-            self._write(data)
+            self._write(b"".join(data))
 
-    def _write(self, data: Sequence[bytes]) -> None:
+    def _write(self, data: bytes) -> None:
         if self._transport.is_closing():  # the connection has failed; connection_lost follows in a later turn
             self._lose(rx.ConnectionError("the connection is gone"))
             return
-        self._transport.write(data[0] if len(data) == 1 else b"".join(data))
+        self._transport.write(data)
 
     def _late(self) -> None:
         self._timer = None
@@ -294,7 +294,7 @@ async def connect(endpoint: Endpoint, patience: float) -> PipelinedConnection:
     connection = await dial(endpoint, lambda: PipelinedConnection(patience))
     try:
         for command in endpoint.greeting:
-            await connection.exchange((command,))
+            await connection.exchange(command)
     except BaseException:
         connection.close()
         raise

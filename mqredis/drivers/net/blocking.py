@@ -9,7 +9,7 @@ import selectors
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import hiredis
@@ -49,33 +49,29 @@ class SocketConnection:
         """IP address of this end; "" of a unix socket."""
         return address_of(self._socket().getsockname())
 
-    def exchange(self, request: Sequence[bytes]) -> Any:
+    def exchange(self, request: bytes) -> Any:
         """Send a packed request and read its reply. An empty request reads a further reply to an earlier request.
 
         Raises an error reply as an exception.
         """
-        sock = self._socket()
+        sock, reader, buffer = self._socket(), self._reader, self._buffer
         try:
-            for part in request:
-                sock.sendall(part)
-            # The reply to this request cannot be here yet; the second reply to an earlier one can.
-            if request or (reply := self._reader.gets()) is False:  # False is never a reply
-                reply = self._read(sock)
+            if request:
+                sock.sendall(request)
+                reply = False  # the reply to this request cannot be here yet
+            else:
+                reply = reader.gets()
+            while reply is False:  # False is never a reply
+                count = sock.recv_into(buffer)
+                if not count:
+                    raise rx.ConnectionError("the server closed the connection")
+                reader.feed(buffer, 0, count)
+                reply = reader.gets()
         except (TimeoutError, BlockingIOError):
             raise rx.TimeoutError(SILENT) from None
-        if type(reply) is not list and isinstance(reply, Exception):
+        if isinstance(reply, Exception):
             raise reply
         return reply
-
-    def _read(self, sock: socket.socket) -> Any:
-        reader, buffer = self._reader, self._buffer
-        while True:
-            count = sock.recv_into(buffer)
-            if not count:
-                raise rx.ConnectionError("the server closed the connection")
-            reader.feed(buffer, 0, count)
-            if (reply := reader.gets()) is not False:
-                return reply
 
     def _socket(self) -> socket.socket:
         if self._sock is None:
@@ -90,7 +86,7 @@ class SocketConnection:
 
     def read_response(self) -> Any:
         """The next message."""
-        return self.exchange(())
+        return self.exchange(b"")
 
     def can_read(self, timeout: float) -> bool:
         """Has data arrived, or the end of the connection, within so many seconds?"""
@@ -128,7 +124,7 @@ def connect(endpoint: Endpoint, timeout: float) -> SocketConnection:
     connection = SocketConnection(_dial(endpoint, timeout), endpoint.reply_timeout)
     try:
         for command in endpoint.greeting:
-            connection.exchange((command,))
+            connection.exchange(command)
     except BaseException:
         connection.disconnect()
         raise

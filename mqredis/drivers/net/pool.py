@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -33,7 +33,7 @@ class Connection:
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
-    exchange: Callable[[Sequence[bytes]], Any]
+    exchange: Callable[[bytes], Any]
     """Send a packed request and read its reply; an empty one: read the reply of what was sent before."""
 
     def __init__(self, conn: Any, epoch: int) -> None:
@@ -46,11 +46,11 @@ class Connection:
         # When it was last taken into use.
         self.used = monotonic()
 
-    def _exchange(self, request: Sequence[bytes]) -> Any:
+    def _exchange(self, request: bytes) -> Any:
         """Send a request over a redis-py connection."""
         try:
             if request:
-                self.conn.send_packed_command(request, check_health=False)
+                self.conn.send_packed_command((request,), check_health=False)
             return self.conn.read_response()
         except rx.ResponseError:
             raise
@@ -60,7 +60,7 @@ class Connection:
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a command."""
-        return self.exchange((packed_command(args),))
+        return self.exchange(packed_command(args))
 
     @property
     def connected(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -47,7 +47,7 @@ class AsyncConnection:
         "users",
     )
 
-    exchange: Callable[[Sequence[bytes]], Awaitable[Any]]
+    exchange: Callable[[bytes], Awaitable[Any]]
     """Send a packed request; its reply is to be awaited."""
 
     def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
@@ -67,14 +67,14 @@ class AsyncConnection:
 
     def command(self, *args: str | bytes | int) -> Awaitable[Any]:
         """Run a command; its reply is to be awaited."""
-        return self.exchange((packed_command(args),))
+        return self.exchange(packed_command(args))
 
-    async def _exchange(self, request: Sequence[bytes]) -> Any:
+    async def _exchange(self, request: bytes) -> Any:
         """Send a request over a redis-py connection."""
         try:
             async with asyncio.timeout(self.patience):
                 if request:
-                    await self.conn.send_packed_command(request, check_health=False)
+                    await self.conn.send_packed_command((request,), check_health=False)
                 return await self.conn.read_response()
         except rx.ResponseError:
             raise

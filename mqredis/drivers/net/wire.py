@@ -33,19 +33,15 @@ def bulk(data: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def pack(keys: KeySet, form: Form, token: bytes, args: Sequence[Arg]) -> bytes:
-    """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``.
+def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) -> bytes:
+    """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``. ``token``: slot and sequence.
 
-    Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set. ``token`` is
-    the packed pair of slot and sequence.
+    Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set.
     """
     head, count = keys.packed.get(form.name) or _keep_head(keys, form)
-    packed = hiredis.pack_command(
-        _words(args)
-    )  # begins with the number of arguments, to which the others are added
-    return b"".join(
-        (b"*%d\r\n" % (count + len(args)), head, token, memoryview(packed)[packed.index(b"\n") + 1 :])
-    )
+    # Begins with the number of these words, in place of which the number of all words is sent.
+    packed = hiredis.pack_command(_words((*token, *args)))
+    return b"".join((b"*%d\r\n" % (count + len(args)), head, memoryview(packed)[packed.index(b"\n") + 1 :]))
 
 
 def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
@@ -58,16 +54,16 @@ def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
 _TEXTS = frozenset((str, bytes))
 
 
-def _words(args: Sequence[Arg]) -> Any:
+def _words(args: tuple[Arg, ...]) -> Any:
     """Arguments with numbers as bytes: hiredis (3.5) crashes when a signal handler raises while it packs a number."""
     if _TEXTS.issuperset(map(type, args)):
-        return tuple(args)
+        return args
     return tuple([b"%d" % arg if isinstance(arg, int) else arg for arg in args])
 
 
 def packed_command(args: Sequence[Arg]) -> bytes:
     """Pack a plain command."""
-    packed: bytes = hiredis.pack_command(_words(args))
+    packed: bytes = hiredis.pack_command(_words(tuple(args)))
     return packed
 
 
