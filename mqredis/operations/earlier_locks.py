@@ -70,11 +70,25 @@ class EarlierLocks:
 
     def settle_some(self, handle: Handle) -> Steps[Sequence[Lost]]:
         """Commit as many as one call takes, by themselves. Returns those of them that were lost."""
-        stop = self.settled + read.BATCH
+        stop = self._batch_stop()
         batch = [*zip(repeat(COMMIT), self.fences[self.settled : stop], self.ids[self.settled : stop])]
         answer = yield from settle_segments(handle, batch)
         self.note_settled(handle, len(batch), answer.lost)
         return answer.lost
+
+    def _batch_stop(self) -> int:
+        """The end of the next batch. All segments of a message are in one: if the next call failed, the rest of the
+        message would become available again, and never be complete."""
+        stop = self.settled + read.BATCH
+        if not self.segments:
+            return stop
+        end = self.settled
+        while end < len(self.ids):
+            following = end + len(self.segments.get(self.ids[end], (1,)))
+            if following > stop and end > self.settled:
+                break
+            end = following
+        return end
 
     def note_settled(self, handle: Handle, count: int, lost: Sequence[Lost]) -> None:
         """A call has settled the next ``count``, of which it found ``lost``."""

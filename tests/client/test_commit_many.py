@@ -9,7 +9,9 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import Grouping, InvalidArgument, InvalidHandle, LockLost, Outgoing, Settings
+from mqredis import BrokerUnavailable, Grouping, InvalidArgument, InvalidHandle, LockLost, Outgoing, Settings
+from mqredis.operations import earlier_locks
+from mqredis.operations.settle import settle_segments
 from tests.support.backend import Backend
 
 SETTINGS = Settings(allow_volatile=True, test_clock=True)
@@ -91,6 +93,40 @@ def test_lock_of_a_segmented_message_commits_all_segments(queue: Any) -> None:
     assert len(whole.body) == 40
     queue.commit_many([whole])
     assert (whole.settled, left(queue)) == (True, 0)
+
+
+def test_failure_between_two_calls_commits_no_part_of_a_segmented_message(
+    queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the other segments would stay in the queue as a message that is never complete."""
+    for _ in range(90):  # three segments each: the limit of a call is inside the 86th message
+        queue.send_group([b"x" * 30], segment_bytes=10)
+    held = [queue.lock(0, grouping=Grouping.COMPLETE_MESSAGE) for _ in range(90)]
+    calls = 0
+
+    def second_fails(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise BrokerUnavailable("no")
+        return settle_segments(*given)
+
+    monkeypatch.setattr(earlier_locks, "settle_segments", second_fails)
+    with pytest.raises(BrokerUnavailable):
+        queue.commit_many(held)
+    assert (calls, left(queue)) == (2, 15)
+    queue.commit_many(held[85:])
+    assert left(queue) == 0
+
+
+def test_message_of_more_segments_than_one_call_takes_locks_is_committed_whole(queue: Any) -> None:
+    queue.send(b"x")
+    queue.send_group([b"x" * 600], segment_bytes=2)
+    queue.send(b"x")
+    first = queue.lock(0)
+    whole = queue.lock(0, grouping=Grouping.COMPLETE_MESSAGE)
+    assert queue.lock_many(1, settle=[first, whole])[0].lookup_id > whole.lookup_id
+    assert (whole.settled, left(queue)) == (True, 1)
 
 
 async def test_asyncio_commit_many_reports_a_lost_lock_and_commits_the_others(backend: Backend) -> None:

@@ -204,6 +204,17 @@ def test_message_of_a_paused_queue_is_committed_before_the_next_read(qm, monkeyp
     running.close()
 
 
+def test_segments_are_handled_one_by_one(qm, worker):
+    """Locks of joined messages, which are several, never come to a worker."""
+    qm.create_queue("q")
+    handled = []
+    worker.consumer("q", prefetch=8)(lambda message: handled.append((message.body, message.offset)))
+    with qm.open("q") as queue:
+        queue.send_group([b"abcd"], segment_bytes=2)
+    assert burst(worker, qm) == 2
+    assert (handled, bodies(qm, "q")) == ([(b"ab", 0), (b"cd", 2)], [])
+
+
 def test_failed_counts_the_messages_of_a_batch(qm, worker, transactional):
     create(qm, "q", transactional, b"1", b"2", b"3")
 
