@@ -131,6 +131,11 @@ class ServerFacts:
         return self.policy.startswith("allkeys")
 
     @property
+    def evicts_expiring(self) -> bool:
+        """May it delete keys that expire: stages of Spark's writes, and kept replies to operators with a token?"""
+        return self.policy.startswith("volatile")
+
+    @property
     def append_only(self) -> str:
         """yes, no or "" if unknown."""
         said = self.info.get("aof_enabled")

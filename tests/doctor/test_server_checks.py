@@ -10,8 +10,11 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import BrokerRefused, Settings, UnsafeServer
+from mqredis import BrokerFull, BrokerRefused, Settings, UnsafeServer
+from mqredis.commands import stages
+from mqredis.commands.stages import Stage
 from mqredis.drivers import greeting
+from mqredis.steps import perform
 from tests.support.server import RedisServer, server_version
 
 Start = Callable[..., RedisServer]
@@ -50,6 +53,39 @@ def test_policies_that_evict_no_persistent_keys_are_accepted(redis_server: Redis
     with redis_server.client() as raw:
         raw.config_set("maxmemory-policy", policy)
     mqredis.connect(redis_server.url).close()
+
+
+def test_eviction_of_expiring_keys_loses_no_message_and_is_reported(server: RedisServer) -> None:
+    """As the advice says, an operator's action is carried out twice then, and stages are gone. All else stays."""
+    with server.client() as raw, mqredis.connect(server.url, settings=Settings(allow_volatile=True)) as qm:
+        operator = qm.operator("ann")
+        qm.create_queue("q")
+        q = qm.open("q")
+        stage = Stage("0-a", "q", 1, 20)
+        qm.run(perform(stages.stage(qm.context.keys, "app-a", 0, stage, 60_000, 1, 20, False, [b"\0x"])))
+
+        def repeat() -> int:
+            """Call the same action on a new message; return how many messages are left."""
+            q.send(b"x")
+            assert operator.delete("q", token="t").changed == 1
+            return qm.queue_info("q").messages
+
+        assert [repeat(), repeat()] == [0, 1]
+        expiring = {key for key in raw.keys("*") if raw.pttl(key) >= 0}
+        assert len(expiring) == 3  # the reply to the action, the stage and the registry of its sink
+        kept = set(raw.keys("*")) - expiring
+        raw.config_set("maxmemory-policy", "volatile-random")
+        raw.config_set("maxmemory", 1)
+        with pytest.raises(BrokerFull):
+            q.send(b"refused")
+        raw.config_set("maxmemory", 0)
+        assert set(raw.keys("*")) == kept
+        q.purge()
+        assert repeat() == 0, "the action is carried out again"
+        report = qm.doctor()
+    assert report.findings == ()
+    (advice,) = (item for item in report.advice if item.code == "server.eviction")
+    assert re.search("volatile-random .*Spark write .*is carried out twice.* noeviction", advice.text)
 
 
 @pytest.fixture

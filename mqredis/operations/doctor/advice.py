@@ -47,7 +47,16 @@ def about_store(store: Store, failed_messages: int) -> list[Finding]:
 
 def _memory(facts: ServerFacts) -> Iterator[Advice]:
     if facts.evicts:
-        text = f"{facts.policy} deletes messages when memory is short: set noeviction"
+        text = (
+            f"{facts.policy} deletes any keys when memory is short, with queues and messages: set noeviction"
+        )
+        yield "eviction", "maxmemory-policy", text, "warning"
+    elif facts.evicts_expiring:
+        text = (
+            f"{facts.policy} deletes keys that expire when memory is short: what a partly published Spark write has "
+            "left is lost and counts as written, an unpublished one has to be run again, and an operator's action that "
+            "is repeated with its token is carried out twice. Set noeviction"
+        )
         yield "eviction", "maxmemory-policy", text, "warning"
     limit, used = facts.number("maxmemory"), facts.number("used_memory")
     if limit and used > limit * 0.9:
