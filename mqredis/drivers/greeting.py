@@ -62,7 +62,9 @@ def greet(core: Core, memory: bool) -> Steps[str]:
             )
     if core.shebang is None:
         functions = core.settings.functions != "off"
-        core.use_shebang(*(yield from _forms(memory, functions, core.settings.read_only)))
+        shebang, functions = yield from _forms(functions, core.settings.read_only)
+        # fakeredis has functions, but does not understand that line.
+        core.use_shebang(shebang and not memory, functions)
     return run_id
 
 
@@ -79,14 +81,12 @@ def run_id_of(info: Any) -> str:
     return found[1] if found else ""
 
 
-def _forms(memory: bool, functions: bool, reading: bool) -> Steps[tuple[bool, bool]]:
+def _forms(functions: bool, reading: bool) -> Steps[tuple[bool, bool]]:
     """Does the server understand ``#!lua`` in front of a script (Redis 7, Valkey), and may this user call functions?
 
     One command tells both, since Redis got both in one release: a server without functions does not know FCALL, and a
     server with functions answers that the function is missing or that the user may not call it.
     """
-    if memory:
-        return False, False
     suffix = "_RO" if reading else ""
     reply = yield Command((FUNCTION_PROBE[0] + suffix, *FUNCTION_PROBE[1:]))
     if not isinstance(reply, Refused):

@@ -1,4 +1,4 @@
-"""The ``broker`` of a conformance test: five kinds, checked by the doctor at the end of every test."""
+"""The ``broker`` of a conformance test: six kinds, checked by the doctor at the end of every test."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from mqredis import Settings
 from tests import model
 from tests.conformance.facade import Broker, LoopThread
 
-KINDS = ("real-sync", "real-async", "fake-sync", "fake-async", "model-sync")
+# "evalsha": a real server whose scripts are called by EVALSHA, as Redis 6.2 is; on all others they are functions.
+KINDS = ("real-sync", "real-async", "evalsha-sync", "fake-sync", "fake-async", "model-sync")
 
 _numbers = itertools.count(1)
 
@@ -53,11 +55,12 @@ def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
     manager = f"conformance-{os.getpid()}-{next(_numbers)}"
     if store == "model":
         return Broker(kind, model.connect, manager, None)
-    url = request.getfixturevalue("redis_server").url if store == "real" else f"memory://{manager}"
+    url = f"memory://{manager}" if store == "fake" else request.getfixturevalue("redis_server").url
+    functions = "off" if store == "evalsha" else "auto"
     module = importlib.import_module("mqredis" if face == "sync" else "mqredis.asyncio")
 
-    def connect(**how: Any) -> Any:
-        return module.connect(url, **how)
+    def connect(settings: Settings, **how: Any) -> Any:
+        return module.connect(url, settings=settings.model_copy(update={"functions": functions}), **how)
 
     thread = request.getfixturevalue("loop_thread") if face == "async" else None
     return Broker(kind, connect, manager, thread)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.cases import BASIS, LEFT_OUT
 
-COLUMNS = ("real-sync", "real-async", "fake-sync", "fake-async")
+COLUMNS = ("real-sync", "real-async", "evalsha-sync", "fake-sync", "fake-async")
 HERE = Path(__file__).parent
 # The cases of timers, moves and traces. There the name alone tells the case: test_n10_n11.
 FEATURES = sorted((HERE.parent / "msmq").glob("test_cases*.py"))
@@ -87,9 +87,9 @@ def rows(collector: Collector) -> list[dict[str, Any]]:
 
 def show(table: list[dict[str, Any]], others: dict[str, int]) -> None:
     """Print the table."""
-    print(f"{'case':5} {'basis':5} " + " ".join(f"{kind:10}" for kind in COLUMNS) + " verdict")
+    print(f"{'case':5} {'basis':5} " + " ".join(f"{kind:12}" for kind in COLUMNS) + " verdict")
     for row in table:
-        cells = " ".join(f"{row[kind] or '-':10}" for kind in COLUMNS)
+        cells = " ".join(f"{row[kind] or '-':12}" for kind in COLUMNS)
         print(f"{row['case']:5} {row['basis']:5} {cells} {row['verdict']}")
     words = [row["verdict"].split(" (")[0] for row in table]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import fakeredis
 import pytest
 import redis
 
+from mqredis import scripts
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.attempt import Attempt
 from mqredis.drivers.net.blocking import SocketConnection
@@ -145,6 +147,18 @@ def test_functions_setting_off_disables_functions(
     driver = connect(redis_server.url, FAST.model_copy(update={"functions": "off"}))
     driver.run(add(driver.core.keys))
     assert not driver.core.functions
+
+
+@pytest.mark.parametrize("version, functions", [((7, 0, 15), True), ((6, 2), False)])
+def test_fake_calls_functions_if_its_version_has_them(
+    connect: Callable[..., Driver], version: tuple[int, ...], functions: bool
+) -> None:
+    """fakeredis compiles a function once, and a script for each call."""
+    client = fakeredis.FakeRedis(version=version)
+    driver = connect(client)
+    assert driver.run(add(driver.core.keys)) == "1"
+    _, sha = scripts.get("add").variant(shebang=False)
+    assert client.script_exists(sha) == [not functions]
 
 
 def test_killed_connections_are_replaced(redis_server: RedisServer, connect: Callable[..., Driver]) -> None:
