@@ -40,7 +40,7 @@ if reply then return reply end
 -- decide -----------------------------------------------------------------------------------------
 local s = sink.open(sink_name, queue.message_keys + queue_count * queue.parts + 1) -- behind the keys of the queues
 local function answer(code, ...) return context.close({ code, "", 0, ... }) end
-if s.is_stored and identity ~= sink.none and s.identity ~= sink.none and s.identity ~= identity then
+if identity ~= sink.none and s.identity ~= sink.none and s.identity ~= identity then
   return answer(status.LOCK_LOST, "identity")
 end
 if tonumber(batch) <= s.committed then return answer(status.OK, 0) end

@@ -13,8 +13,8 @@
 --                       "closed": the last batch for which no stage is accepted any more
 --   stage, a list       messages in the form of stage.lua; a large body is the element after its message
 --
--- `s` is a sink as a table: the parts of its text; its `name`; `is_stored`, false for a new one; and where its keys stand in
--- KEYS: sinks at the place `at`, its registry behind that, and then the lists of the stages that the call names.
+-- `s` is a sink as a table: the parts of its text; its `name`; and where its keys stand in KEYS: sinks at the place `at`, its
+-- registry behind that, and then the lists of the stages that the call names.
 --
 -- none: stands for no identity and for no batch. new: the text of a sink that nothing was published to.
 local sink = { none = "-", new = "- -1 - 0 " }
@@ -50,9 +50,8 @@ end
 -- Reads a sink whose keys begin at this place of KEYS, 3 if nil. One that is not stored is a new one.
 function sink.open(name, at)
   at = at or 3 -- behind meta and txs
-  local text = redis.call("HGET", KEYS[at], name)
-  local s = sink.parse(text or sink.new)
-  s.name, s.is_stored, s.at, s.registry = name, text and true or false, at, KEYS[at + 1]
+  local s = sink.parse(redis.call("HGET", KEYS[at], name) or sink.new)
+  s.name, s.at, s.registry = name, at, KEYS[at + 1]
   return s
 end
 

@@ -477,10 +477,14 @@ def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
         qm.create_queue("turns", group_exclusive=True)
         with qm.open("turns") as queue:
             queue.send_many([Outgoing(body=b"x", group_id=group) for group in ("a", "a", "a", "b", "b")])
+            first = queue.peek(0).lookup_id
         all_readers = qm.run(pipelines.look(qm.context, "turns"))
         owner = qm.run(pipelines.look(qm.context, "turns", "lake"))
         assert (all_readers.available, all_readers.turns) == (5, False)
         assert (owner.available, owner.turns) == (2, True)
+        # The first three messages are of one group.
+        early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{first % 2**56 + 2:014x}"))
+        assert early.available == 1
 
 
 def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline) -> None:

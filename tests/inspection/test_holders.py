@@ -139,6 +139,7 @@ def test_locks_are_chosen_by_identifier_and_selector(qm: Any) -> None:
     )  # the match is behind the locks that a page looks at
     one_by_one = pages(lambda **how: qm.locks("q", selector="n >= 570", **how), limit=1)
     assert sorted(lock.lookup_id for lock in one_by_one) == sorted(lock.lookup_id for lock in held)
+    assert len(qm.locks("q", selector="n >= 0", limit=3).items) == 3
     with pytest.raises(SelectorSyntaxError):
         qm.locks("q", selector="n >")
 

@@ -71,6 +71,25 @@ def test_no_journal_copy_for_purge_expiry_peek_and_move(qm):
     assert [m.original_queue for m in drain(qm, "q;journal")] == ["q;retry"]
 
 
+def test_journal_that_was_deleted_is_created_again(qm):
+    q = make(qm, journaling=True)
+    q.send(b"a")
+    q.send(b"b")
+    q.receive(0)
+    qm.delete_queue("q;journal")
+    q.receive(0)
+    assert [m.body for m in drain(qm, "q;journal")] == [b"b"]
+
+
+def test_copy_tells_when_its_message_was_sent(qm):
+    q = make(qm, journaling=True)
+    q.send(b"a", sent_seconds_ago=40)
+    qm.advance_clock(10)
+    sent_at = q.receive(0).sent_at
+    (copy,) = drain(qm, "q;journal")
+    assert abs((copy.sent_at - sent_at).total_seconds()) < 1
+
+
 @pytest.mark.parametrize("quota", [{"journal_quota_messages": 0}, {"journal_quota_bytes": 0}])
 def test_receive_succeeds_when_the_journal_quota_is_reached(qm, quota):
     q = make(qm, journaling=True, **quota)
