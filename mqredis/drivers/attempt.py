@@ -231,6 +231,8 @@ class Attempt:
             self.core.use_shebang(False)  # this server is older than the one that was probed
             return Next.AGAIN
         if forbidden(error):
+            # The next call tries the function again, which the deploy step may have loaded by then.
+            self.core.forms.pop(self.call.script, None)
             if self.may_have_run and self.call.changes:
                 raise self._unknown(redact(error))
             raise ScriptsNotLoaded(

@@ -40,7 +40,10 @@ def examine(repair: bool) -> Steps[list[Finding]]:
         if isinstance(done, Refused):
             left.append(name)
     repaired = repair and not left
-    text = f"function libraries of other releases: {len(old)}; clients of those releases load them again, if they may"
+    text = (
+        f"function libraries of other releases: {len(old)}. A repair deletes them: run it when the clients of those "
+        "releases have ended, or if they may load scripts"
+    )
     return [
         Finding(code="server.libraries", severity="notice", where=old[0], text=text, repaired=repaired,
                 repairable=not repaired)
