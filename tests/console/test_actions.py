@@ -8,9 +8,12 @@ import pytest
 
 from mqredis import Journal, LockLost, Outgoing, RetryPolicy, TransactionSequence
 from mqredis.asyncio import QueueManager
+from mqredis.commands.address import Address
+from mqredis.commands.claims import Order
 from mqredis.console import Visitor, app, everyone
 from mqredis.console.formats import hex_id
 from mqredis.keys import DEAD_LETTER
+from mqredis.operations import pipelines
 from tests.console.browser import Browser
 from tests.console.test_pages import fail, fill
 
@@ -153,6 +156,45 @@ async def test_aborted_transaction_cannot_be_committed(browser: Browser, manager
         with pytest.raises(TransactionSequence):
             await unit.commit()
     assert (await manager.queue_info("ledger")).messages == 0
+
+
+async def test_message_in_a_transaction_has_the_action_that_aborts_it(
+    browser: Browser, manager: QueueManager
+) -> None:
+    await manager.create_queue("ledger", transactional=True)
+    async with await manager.open("ledger") as ledger:
+        async with await manager.transaction() as sending:
+            for body in "ab":
+                await ledger.send(body, transaction=sending)
+        unit = await manager.transaction()
+        numbers = [(await ledger.receive(0, transaction=unit)).lookup_id for _ in range(2)]
+        number = hex_id(numbers[0])
+        for action in ("release", "reject"):
+            page = await browser.get(f"/m/main/act/{action}", 400, queue="ledger", id=number)
+            assert "holds the message: abort the transaction, which undoes all that it has done" in page.text
+            assert "This ends" not in page.text
+            assert "This rejects" not in page.text
+        page = await browser.get("/m/main/message", queue="ledger", id=number)
+        (address,) = (each for each in page.addresses if "/act/" in each)
+        form = await browser.get(address)
+        assert "with 2 operations: " in form.text
+        assert "what it received is back in its queue. Its client is refused" in form.text
+        await browser.post("/m/main/act/abort", form.fields)
+        assert await ready(manager, "ledger") == 2
+        with pytest.raises(TransactionSequence):
+            await unit.commit()
+
+
+async def test_claimed_message_has_no_action_on_its_lock(browser: Browser, manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["a"])
+    generation = (await manager.run(pipelines.look(manager.context, "orders"))).generation
+    address = Address(manager.context.keys, "orders", generation)
+    await manager.run(pipelines.claim(address, "lake", "first", 7, Order(20), True))
+    page = await browser.get("/m/main/message", queue="orders", id=hex_id(number))
+    assert not [each for each in page.addresses if "/act/" in each]
+    for action in ("release", "reject"):
+        page = await browser.get(f"/m/main/act/{action}", 400, queue="orders", id=hex_id(number))
+        assert "mqredis.spark.release gives all of them back" in page.text
 
 
 async def test_message_is_moved_and_deleted_once(browser: Browser, manager: QueueManager) -> None:

@@ -9,9 +9,9 @@ from mqredis.asyncio import QueueManager
 from mqredis.console import formats
 from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of
 from mqredis.errors import InvalidArgument, TransactionSequence
-from mqredis.models import TransactionInfo
+from mqredis.models import LockInfo, Match, Message, TransactionInfo
 
-# Pages of open transactions among which one is looked for.
+# Pages of open transactions, or of locks, among which one is looked for.
 _PAGES = 50
 
 
@@ -19,11 +19,39 @@ def _to_holders(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 -
     return "/in-flight", {}
 
 
-async def _preview_release(manager: QueueManager, values: Values) -> Preview:
-    name, number = needed(values, "queue"), lookup_id(values)
+async def lock_of(manager: QueueManager, message: Message) -> LockInfo | None:
+    """The lock of a message; None: it has ended meanwhile, or so many others are there that it was not found."""
+    place = None
+    for _ in range(_PAGES):
+        page = await manager.locks(message.queue, match=Match(token=message.token), after=place, limit=1)
+        if page.items:
+            return page.items[0]
+        place = page.next
+        if place is None:
+            break
+    return None
+
+
+async def _check_reader(manager: QueueManager, name: str, number: int) -> None:
+    """Raise InvalidArgument if the message is not locked by a reader, and say who holds it."""
     found = await manager.message(name, number)
+    if found.state == "claimed":
+        raise InvalidArgument(
+            "a data pipeline has claimed the message with others: mqredis.spark.release gives all of them back"
+        )
     if found.state != "locked":
         raise InvalidArgument("the message is not locked any more")
+    lock = await lock_of(manager, found.message)
+    if lock and lock.transaction:
+        raise InvalidArgument(
+            f"transaction {lock.transaction} holds the message: abort the transaction, which undoes all that it has "
+            "done"
+        )
+
+
+async def _preview_release(manager: QueueManager, values: Values) -> Preview:
+    name, number = needed(values, "queue"), lookup_id(values)
+    await _check_reader(manager, name, number)
     return Preview(
         f"This ends the lock of 1 message of {name}, {formats.hex_id(number)}. It is given back as after a failed "
         "attempt. Its reader is refused when it settles the message; a worker cancels the handler."
@@ -31,9 +59,10 @@ async def _preview_release(manager: QueueManager, values: Values) -> Preview:
 
 
 async def _preview_reject(manager: QueueManager, values: Values) -> Preview:
-    await _preview_release(manager, values)
+    name, number = needed(values, "queue"), lookup_id(values)
+    await _check_reader(manager, name, number)
     return Preview(
-        f"This rejects 1 message of {needed(values, 'queue')}, {formats.hex_id(lookup_id(values))}. It becomes a dead "
+        f"This rejects 1 message of {name}, {formats.hex_id(number)}. It becomes a dead "
         "letter if its sender asked for one, and is deleted if not. Its reader is refused when it settles the message."
     )
 

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies, columns
 from mqredis.console.actions.base import lookup_id, needed, whole
+from mqredis.console.actions.holders import lock_of
 from mqredis.console.pages.trails import left
 from mqredis.console.security import Forbidden
 from mqredis.console.visit import Visit
 from mqredis.errors import InvalidArgument, MessageNotFound
-from mqredis.models import LockInfo, Match, Message, StoredMessage
+from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.lookup_ids import lookup_id_of
 from mqredis.models.text import identifier_of
 
@@ -136,22 +137,9 @@ async def message(visit: Visit) -> Response:
         body=bodies.view(found.body, visit.query.get("view", "")) if show else None,
         failure=failure,
         fields=_fields(found),
-        lock=await _lock(await visit.manager(), found) if stored.state == "locked" else None,
+        lock=await lock_of(await visit.manager(), found) if stored.state == "locked" else None,
         trail=await (await visit.manager()).trail(found.queue, found.lookup_id),
     )
-
-
-async def _lock(manager: QueueManager, found: Message) -> LockInfo | None:
-    """The lock of a message; None: it has ended meanwhile, or so many others are there that it was not found."""
-    place = None
-    for _ in range(CALLS):
-        page = await manager.locks(found.queue, match=Match(token=found.token), after=place, limit=1)
-        if page.items:
-            return page.items[0]
-        place = page.next
-        if place is None:
-            break
-    return None
 
 
 def _fields(found: Message) -> dict[str, Any]:
