@@ -26,6 +26,8 @@ log = logging.getLogger("mqredis.kombu")
 
 # Messages that one fetch takes for a channel without a prefetch limit.
 UNLIMITED = 32
+# Queue managers and queues of which the log says that only one queue gets their dead letters.
+_WARNED: set[tuple[str, str]] = set()
 
 
 class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
@@ -117,8 +119,17 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         except KeyError:
             found = []
         if len(found) > 1:
-            log.warning("dead letters of %r go to %r, not to all of %r", queue, found[0], found)
+            self._warn_of_one_target(queue, found)
         return quote(found[0]) if found else None
+
+    def _warn_of_one_target(self, queue: str, found: list[str]) -> None:
+        """Log which queue gets the dead letters, once for each queue in this process, and not for each message."""
+        key = self.store.manager.context.keys.tag, queue
+        if key not in _WARNED:
+            _WARNED.add(key)
+            log.warning(
+                "dead letters of %r go to %r, the first by name, and not to all of %r", queue, found[0], found
+            )
 
     # ---- queues and bindings ---------------------------------------------------------------------
 

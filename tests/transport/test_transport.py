@@ -9,6 +9,7 @@ import kombu
 import pytest
 
 import mqredis
+from mqredis.kombu import channel as channels
 from mqredis.kombu.store import Locks
 from tests.transport.kit import WAIT, get, info, publish
 
@@ -100,6 +101,24 @@ def test_max_length_is_a_quota(connection, connect):
     producer.publish(2, routing_key="short")
     with pytest.raises(mqredis.QueueQuotaExceeded):
         producer.publish(3, routing_key="short")
+
+
+def test_first_of_several_queues_gets_the_dead_letters_which_is_logged_once(connect, monkeypatch, caplog):
+    monkeypatch.setattr(channels, "_WARNED", set())
+    dead = kombu.Exchange("dead", type="fanout")
+    for _ in range(2):
+        connection = connect()
+        channel = connection.default_channel
+        for name in ("second", "first", "work"):  # a queue never gets its own dead letters
+            arguments = {"x-dead-letter-exchange": "dead"} if name == "work" else {}
+            kombu.Queue(name, exchange=dead, queue_arguments=arguments)(channel).declare()
+        for body in "ab":
+            connection.Producer().publish(body, routing_key="work")
+            get(connection, "work").reject()
+    assert [get(connection, "first").payload for _ in range(4)] == ["a", "b", "a", "b"]
+    assert get(connection, "second") is None
+    (said,) = (record.message for record in caplog.records if "dead letters" in record.message)
+    assert "dead letters of 'work' go to 'first'" in said
 
 
 @pytest.mark.parametrize(
