@@ -128,6 +128,21 @@ def test_staged_messages_are_not_visible(job: Job) -> None:
     assert len(job.lifetimes()) == 2
 
 
+def test_registry_never_expires_before_the_stages(job: Job) -> None:
+    """So nothing is left without a time to live, and a stage that has expired is missed when its batch is published."""
+    first = job.stage(0, "0-a", numbers(0, 1))
+    *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
+    for key in (registry, messages):
+        job.raw.pexpire(key, TTL_MS // 2)  # time passes
+    second = job.stage(0, "0-b", numbers(1, 1))
+    left, *stages = job.lifetimes()
+    assert left >= max(stages) > TTL_MS // 2 > min(stages)
+    job.raw.delete(messages)  # it expires
+    with pytest.raises(ClaimLost, match="stageTtlSeconds") as refused:
+        job.step(0, first, second)
+    assert (refused.value.details["why"], job.bodies()) == ("stage", [])
+
+
 def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
     job.qm.create_queue("other")
     first, second = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 2))
