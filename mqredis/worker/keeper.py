@@ -93,23 +93,32 @@ class Held:
             return self.reason
 
     def run_async(self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """Run a coroutine on the loop, and wait until it has ended, also when it is cancelled."""
-        done: Future[Any] = Future()
-        tasks: list[asyncio.Task[Any]] = []
+        """Run a coroutine on the loop, and wait until it has ended, also when it is cancelled.
 
-        def finished(task: asyncio.Task[Any]) -> None:
-            if task.cancelled():
-                done.set_exception(Cancelled(str(self.reason)))
-            elif error := task.exception():
+        Raises what it raises, in this thread: SystemExit and KeyboardInterrupt must not end the loop, on which other
+        coroutines run.
+        """
+        done: Future[Any] = Future()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def caught() -> None:
+            try:
+                done.set_result(await coroutine)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - ``done.result`` raises it
                 done.set_exception(error)
-            else:
-                done.set_result(task.result())
+
+        def finished(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                coroutine.close()  # it may not have begun
+                done.set_exception(Cancelled(str(self.reason)))
 
         def stop() -> None:
             tasks[0].cancel()
 
         def start() -> None:
-            tasks.append(loop.create_task(coroutine))
+            tasks.append(loop.create_task(caught()))
             tasks[0].add_done_callback(finished)
 
         loop.call_soon_threadsafe(start)

@@ -135,9 +135,10 @@ class LockLoop(Loop):
             lock_of[id(lock.message)] = lock
             messages.append(lock.message)
         good, arguments, bad = self._accepted(messages)
-        for message, instruction in bad:
-            self._give_back(queue, lock_of.pop(id(message)), instruction)
+        for message, refusal in bad:
+            self._give_back(queue, lock_of.pop(id(message)), self._return_instruction(refusal))
         if not good:
+            self._pause_without_policy(queue, bad[0][1])
             return False
         rest = list(lock_of.values())
 

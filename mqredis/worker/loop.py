@@ -162,18 +162,18 @@ class Loop:
 
     def _accepted(
         self, messages: list[Message]
-    ) -> tuple[list[Message], list[Any], list[tuple[Message, str]]]:
-        """Split messages: those that can be handled, the argument for each, and how the others are given back."""
+    ) -> tuple[list[Message], list[Any], list[tuple[Message, Exception]]]:
+        """Split messages: those that can be handled, the argument for each, and the others, each with its error."""
         good: list[Message] = []
         arguments: list[Any] = []
-        bad: list[tuple[Message, str]] = []
+        bad: list[tuple[Message, Exception]] = []
         for message in messages:
             try:
                 arguments.append(self.consumer.payload.one(message))
                 good.append(message)
-            except Reject as refused:
-                self._rejected(message, refused)
-                bad.append((message, self._report.return_instruction(refused, 0.0)))
+            except Exception as error:  # noqa: BLE001 - the application's own type may raise anything
+                self._count(error, [message])
+                bad.append((message, error))
         return good, arguments, bad
 
     def _run(
@@ -260,18 +260,26 @@ class Loop:
         give_back: Callable[[str], None],
     ) -> None:
         """Count a failure and give the messages back."""
+        self._count(error, messages)
+        give_back(self._return_instruction(error))
+        self._pause_without_policy(queue, error)
+
+    def _count(self, error: BaseException, messages: Sequence[Message]) -> None:
+        """Count the messages that were rejected or that failed, and log them."""
         if isinstance(error, Reject):
             for message in messages:
                 self._rejected(message, error)
         elif not isinstance(error, Cancelled | RetryLater):
             self.consumer.failed += len(messages)
             self.running.failed(self.consumer, messages, error)
-        give_back(self._return_instruction(error))
-        if isinstance(error, Cancelled | Reject | RetryLater) or self.consumer.policy_of(queue.name):
-            return
-        # No retry policy delays the message: it is in a subqueue, or the policy was removed. This thread waits after
-        # the message was given back, so the lease does not matter.
-        self.running.stopping.wait(self.consumer.retry.delay)
+
+    def _pause_without_policy(self, queue: Queue, error: BaseException) -> None:
+        """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
+
+        It was given back before, so its lease does not matter.
+        """
+        if not isinstance(error, Cancelled | Reject | RetryLater) and not self.consumer.policy_of(queue.name):
+            self.running.stopping.wait(self.consumer.retry.delay)
 
     def _return_instruction(self, error: BaseException) -> str:
         """How messages are given back after their handler has ended with this error."""

@@ -313,6 +313,7 @@ class Running:
         except BaseException as error:  # noqa: BLE001 - run() raises it in the main thread
             self.fatal = self.fatal or error
             self.stopping.set()
+            loop.give_back()  # and commit what was handled, or else it would be handled again
 
     def _until_empty(self, loop: Loop, rate: Rate | None) -> None:
         if loop.paused:

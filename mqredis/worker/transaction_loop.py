@@ -60,10 +60,13 @@ class TransactionLoop(Loop):
 
     def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
         good, arguments, bad = self._accepted(messages)
-        verdicts = {format_id(message.lookup_id): instruction for message, instruction in bad}
+        verdicts = {
+            format_id(message.lookup_id): self._return_instruction(refusal) for message, refusal in bad
+        }
         commit = partial(self._commit_transaction, transaction, verdicts)
         if not good:
             self._end(commit)
+            self._pause_without_policy(queue, bad[0][1])
             return
 
         def give_back(instruction: str) -> None:

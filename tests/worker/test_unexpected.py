@@ -1,0 +1,79 @@
+"""What a worker does with messages when its code meets an error that nobody expects there."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from mqredis.testing import drain
+from mqredis.worker import Retry
+from tests.worker.test_settling import burst, create, transactional  # noqa: F401 - a fixture
+
+WAIT = 30
+
+
+class Known(BaseModel):
+    """A type with a validator that raises what pydantic does not expect."""
+
+    kind: str
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return {"a": "A", "c": "C"}[value]
+
+
+def orders(*kinds: str) -> list[bytes]:
+    return [b'{"kind": "%s"}' % kind.encode() for kind in kinds]
+
+
+def test_error_of_a_validator_is_a_failed_attempt_of_its_message_alone(qm, worker, transactional):  # noqa: F811
+    create(qm, "q", transactional, *orders("a", "b", "c"))
+    seen = []
+
+    @worker.consumer("q", prefetch=8, retry=Retry(attempts=2))
+    def handle(order: Known) -> None:
+        seen.append(order.kind)
+
+    burst(worker, qm)
+    assert (seen, worker.consumers[0].handled, worker.consumers[0].failed) == (["A", "C"], 2, 1)
+    qm.advance_clock(2)
+    burst(worker, qm)
+    with qm.open("q;poison") as poison:
+        (message,) = drain(poison)
+    assert (message.reason, message.properties["failure_attempts"]) == ("poison: KeyError: 'b'", 2)
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_handler_that_exits_ends_the_worker_and_repeats_no_handled_message(qm, worker, kind):
+    """The error of a coroutine must not end the event loop: the worker would wait for ever, and renew its leases."""
+    create(qm, "q", False, *(b"%d" % n for n in range(1, 8)))
+    seen = []
+
+    def plain(body: bytes) -> None:
+        seen.append(body)
+        if body == b"5":
+            sys.exit(3)
+
+    async def coroutine(body: bytes) -> None:
+        plain(body)
+
+    worker.consumer("q", prefetch=8)(plain if kind == "plain" else coroutine)
+    ended: list[SystemExit] = []
+
+    def run() -> None:
+        try:
+            burst(worker, qm)
+        except SystemExit as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    assert [error.code for error in ended] == [3]
+    assert seen == [b"1", b"2", b"3", b"4", b"5"]
+    left = [stored.message for stored in [*qm.messages("q"), *qm.scheduled("q")]]
+    assert [(message.body, message.attempts) for message in left] == [(b"6", 0), (b"7", 0), (b"5", 1)]
