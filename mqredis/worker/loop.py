@@ -90,6 +90,9 @@ class Loop:
         self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
         # The pauses that were set when the present turn began.
         self._pauses = running.pauses
+        # Names of its queues that were deleted: they are left out while others are there, until they are opened again.
+        self.deleted: set[str] = set()
+        self.reopen_at = 0.0
         # When to read lapsed messages next; not in the turn after one was handled.
         self._lapsed_next = time.monotonic() + LAPSED_SECONDS
         self._lapsed_last = False
@@ -115,10 +118,15 @@ class Loop:
         pauses = self.running.pauses
         return [queue for queue in queues if not pauses.queue(queue.name)] if pauses else queues
 
+    def _existing(self, queues: list[Queue]) -> list[Queue]:
+        return [queue for queue in queues if queue.name.removesuffix(";lapsed") not in self.deleted]
+
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
         """Read from these queues; if they are empty, from the subqueues of lapsed messages."""
         self._pauses = self.running.pauses
         queues, lapsed = self._readable(queues), self._readable(self.lapsed)
+        if self.deleted:  # if all are, the read fails
+            queues, lapsed = self._existing(queues) or queues, self._existing(lapsed)
         if not queues and not lapsed:
             return False
         try:

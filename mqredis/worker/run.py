@@ -10,7 +10,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -346,7 +346,9 @@ class Running:
                         loop.flush()
                         if self.stopping.wait(wait):
                             break
-                loop.turn(None if self._woken() else POLL_READ_SECONDS)
+                if loop.deleted and time.monotonic() >= loop.reopen_at:
+                    self._reopen(loop, {*loop.deleted})
+                loop.turn(None if self._woken() and not loop.deleted else POLL_READ_SECONDS)
                 self.touch()
                 pause = 0.0
             except ManagerNotFound:
@@ -363,10 +365,16 @@ class Running:
         except MqError as error:
             log.warning("%s could not commit what it handled: %s", loop.consumer.name, error)
 
-    def _reopen(self, loop: Loop) -> None:
-        """Open a queue again that was deleted and created anew, and set its retry policy as at the start."""
+    def _reopen(self, loop: Loop, names: Collection[str] | None = None) -> None:
+        """Open queues again, of which some were deleted and created anew, and set their retry policy as at the start.
+
+        ``names``: only these; None: all, since the error of a read does not tell which.
+        """
+        loop.reopen_at = time.monotonic() + POLL_READ_SECONDS
         for handles in (loop.queues, loop.lapsed):
             for n, queue in enumerate(handles):
+                if names is not None and queue.name.removesuffix(";lapsed") not in names:
+                    continue
                 with self._lock:
                     if self._handles.get(queue.name) is queue:
                         del self._handles[queue.name]
@@ -375,6 +383,13 @@ class Running:
                     if found.handle.address.generation != queue.handle.address.generation:
                         self._set_policy(loop.consumer, queue.name)
                     handles[n] = found
+                    loop.deleted.discard(queue.name)
+                except QueueNotFound as error:
+                    if queue.name not in loop.deleted and handles is loop.queues:
+                        log.warning(
+                            "%s reads %s again when it exists: %s", loop.consumer.name, queue.name, error
+                        )
+                        loop.deleted.add(queue.name)
                 except MqError as error:
                     log.debug("queue %s cannot be opened: %s", queue.name, error)
 
