@@ -81,16 +81,23 @@ class Attempt:
     """The node to which the slot is moving now (ASK); the next try goes there."""
     server = ""
     """run_id of the server that took the call. Only calls that open a session use it."""
-    wait: DurabilityWait | None = None
-    """The wait for durability that follows the script on the same connection."""
     floor = 0
     """The least history number that the reply may have; a smaller one shows that the server forgot changes."""
     result: Reply = (0, [])
 
-    def __init__(self, core: Core, call: Call[Any], run: Run | None, now: float) -> None:
+    def __init__(
+        self,
+        core: Core,
+        call: Call[Any],
+        run: Run | None,
+        now: float,
+        wait: DurabilityWait | None = None,
+    ) -> None:
         self.core = core
         self.call = call
         self.run = run
+        # The wait for durability that follows the script on the same connection.
+        self.wait = wait
         self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
 
     def packed(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What the two drivers share: their parts, what they know of the manager, and the wrapper for durability.
+"""What the two drivers share: their parts, what they know of the manager, and the durability level.
 
 ``drivers.calls`` and ``drivers.calls_aio`` are subclasses.
 """
@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, TypeVar
+from typing import Any
 
 from mqredis.commands.transactions import Doubt
 from mqredis.drivers.session import Core
 from mqredis.keys import ManagerKeys
 from mqredis.models import Durability
-from mqredis.operations.durability.wrapper import durably
 from mqredis.settings import Settings
-from mqredis.steps import Call, Operation
-
-R = TypeVar("R")
+from mqredis.steps import Call
 
 _drivers: weakref.WeakSet[BaseDriver] = weakref.WeakSet()
 
@@ -39,6 +36,8 @@ class BaseDriver:
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Any) -> None:
         self.settings = settings
+        # For what level the permanent changes of all operations wait.
+        self.level = Durability(settings.durability)
         self.backend = backend
         self.core = Core(settings, keys, backend.memory, backend.address)
         # A single address that refuses a connection is probably wrong; Sentinel or a cluster may be electing a primary.
@@ -55,11 +54,6 @@ class BaseDriver:
         self.backend.after_fork()
         self.core.after_fork()
         self._setup()
-
-    def wrapped(self, operation: Operation[R]) -> Operation[R]:
-        """The operation as it is run: its permanent changes wait for the durability level of the settings."""
-        level = self.settings.durability
-        return operation if level == Durability.MEMORY else durably(operation, level)
 
     @property
     def session(self) -> str:

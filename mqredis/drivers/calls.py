@@ -23,6 +23,8 @@ from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_comma
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
+from mqredis.models import Durability
+from mqredis.operations.durability.wrapper import durably
 from mqredis.steps import (
     MORE,
     Call,
@@ -71,7 +73,8 @@ class Calls(BaseDriver):
 
     def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
-        operation = self.wrapped(operation)
+        if self.level is not Durability.MEMORY:
+            operation = durably(operation, self.level)
         call = operation.request()
         if call is None:
             return self._steps(operation.resume(None), run)
@@ -203,18 +206,15 @@ class Calls(BaseDriver):
     def call(self, call: Call[Any], run: Run, wait: DurabilityWait | None = None) -> Reply:
         """Make a call in the slot of this run, with as many tries as it takes. ``wait``: the wait for its
         durability."""
-        attempt = Attempt(self.core, call, run, time.monotonic())
-        attempt.wait = wait
         if run.listening:
             run.keys = call.keys
-        return self._attempts(attempt)
+        return self._attempts(Attempt(self.core, call, run, time.monotonic(), wait))
 
     def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
         """Make all tries of a call. ``patient`` False: one try, and a second one if the script had to be loaded."""
         backend = self.backend
         try:
             while True:
-                attempt.sent = False
                 request = attempt.packed()
                 connection: Connection | None = None
                 try:
@@ -250,6 +250,7 @@ class Calls(BaseDriver):
                 if not patient and step is not Next.LOAD:
                     return attempt.result
                 self._prepare(attempt, step)
+                attempt.sent = False
         except BrokerUnavailable as error:
             raise attempt.final(error) from None
         except MqError:

@@ -24,6 +24,8 @@ from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_comma
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
+from mqredis.models import Durability
+from mqredis.operations.durability.wrapper import durably
 from mqredis.steps import (
     MORE,
     Call,
@@ -72,7 +74,8 @@ class AsyncCalls(BaseDriver):
 
     async def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
-        operation = self.wrapped(operation)
+        if self.level is not Durability.MEMORY:
+            operation = durably(operation, self.level)
         call = operation.request()
         if call is None:
             return await self._steps(operation.resume(None), run)
@@ -206,18 +209,15 @@ class AsyncCalls(BaseDriver):
     ) -> Coroutine[Any, Any, Reply]:
         """Make a call in the slot of this run, with as many tries as it takes. ``wait``: the wait for its
         durability."""
-        attempt = Attempt(self.core, call, run, time.monotonic())
-        attempt.wait = wait
         if run.listening:
             run.keys = call.keys
-        return self._attempts(attempt)
+        return self._attempts(Attempt(self.core, call, run, time.monotonic(), wait))
 
     async def _attempts(self, attempt: Attempt, patient: bool = True) -> Reply:
         """Make all tries of a call. ``patient`` False: one try, and a second one if the script had to be loaded."""
         backend = self.backend
         try:
             while True:
-                attempt.sent = False
                 request = attempt.packed()
                 connection: AsyncConnection | None = None
                 try:
@@ -255,6 +255,7 @@ class AsyncCalls(BaseDriver):
                 if not patient and step is not Next.LOAD:
                     return attempt.result
                 await self._prepare(attempt, step)
+                attempt.sent = False
         except BrokerUnavailable as error:
             raise attempt.final(error) from None
         except MqError:

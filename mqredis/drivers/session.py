@@ -389,27 +389,15 @@ class Core:
         """
         try:
             # By index, since unpacking costs half as much again.
-            status, incarnation, known = reply[0], reply[1], reply[2]
-            if (
-                incarnation == self._incarnation
-                and type(known) is int
-                and known >= floor
-                and type(status) is int
-            ):  # most replies are of this kind
-                if known > self.history and remember:
-                    self.history = known
-                return status, reply[3:]
-            payload = reply[3:]
-            if type(status) is not int:
-                status = int(status)
-            if incarnation == self._incarnation:
-                history = known if type(known) is int else int(known)
-                if history >= floor:
-                    if history > self.history and remember:
-                        self.history = history
-                    return status, payload
+            status, incarnation, history, payload = reply[0], reply[1], reply[2], reply[3:]
+            if type(status) is not int or type(history) is not int:
+                status, history = int(status), int(history)
         except (TypeError, ValueError, LookupError):
             raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None
+        if incarnation == self._incarnation and history >= floor:
+            if history > self.history and remember:
+                self.history = history
+            return status, payload
         if status >= _BAND:
             # A refusal that is sent before the manager was read carries no incarnation.
             if status in (EXPIRED, REUSED) and not incarnation:
@@ -441,5 +429,5 @@ class Core:
 def _parts(reply: Any) -> tuple[int, bytes, int, Payload]:
     try:
         return int(reply[0]), reply[1], int(reply[2] or 0), reply[3:]
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, LookupError):
         raise InvariantBroken(f"a script answered {str(reply)[:80]!r}") from None

@@ -40,8 +40,8 @@ def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) 
     """
     head, count = keys.packed.get(form.name) or _keep_head(keys, form)
     # Begins with the number of these words, in place of which the number of all words is sent.
-    packed = hiredis.pack_command(_words((*token, *args)))
-    return b"".join((b"*%d\r\n" % (count + len(args)), head, memoryview(packed)[packed.index(b"\n") + 1 :]))
+    _, _, packed = hiredis.pack_command(_words((*token, *args))).partition(b"\n")
+    return b"".join((b"*%d\r\n" % (count + len(args)), head, packed))
 
 
 def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
