@@ -285,7 +285,8 @@ class Queue:
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self.locked_messages(self._run(operation))[0]
-        locks = self._run(receive.Lock(self._handle, 1, timeout, lease, tag, None, match, selector))
+        operation = receive.Lock(self._handle, 1, timeout, lease, tag, match=match, selector=selector)
+        locks = self._run(operation)
         return self.locked_messages(locks)[0]
 
     def lock_many(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -30,8 +30,8 @@ class EarlierLocks:
     fences: Sequence[str] = ()
     ids: Sequence[str] = ()
     """The lookup id of each lock, in hex; its fence is at the same place of ``fences``."""
-    segments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The ids of each message that was joined, by that of its first segment."""
+    segments: Mapping[str, Sequence[str]] | None = None
+    """The ids of each message that was joined, by that of its first segment; None if there is no such message."""
     settled: int = 0
     """How many of the locks a call has committed or found lost."""
     lost: frozenset[str] = frozenset()
@@ -42,11 +42,12 @@ class EarlierLocks:
         return len(self.ids) - self.settled
 
     def pending_runs(self) -> Sequence[str]:
-        """The commits of those, of which there must be some, as the scripts take them
-        (:func:`mqredis.commands.settlement.runs`)."""
+        """The commits of those as the scripts take them (:func:`mqredis.commands.settlement.runs`)."""
         fences, ids = self.fences, self.ids
         if self.settled:
             fences, ids = fences[self.settled :], ids[self.settled :]
+        if not ids:
+            return ()
         if fences.count(fences[0]) == len(ids):  # as of what was locked together
             return COMMIT, fences[0], "".join(ids)
         return settlement.runs([*zip(repeat(COMMIT), fences, ids)])
@@ -107,6 +108,10 @@ class EarlierLocks:
         self.settled = stop
         if lost:
             self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
+
+
+# It is never changed, since nothing of it is pending.
+NO_LOCKS = EarlierLocks()
 
 
 def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") -> EarlierLocks:

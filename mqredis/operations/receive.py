@@ -17,7 +17,7 @@ from mqredis.models import Match, Message
 from mqredis.models.lookup_ids import split_ids
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
-from mqredis.operations.earlier_locks import EarlierLocks
+from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.interruption import release_after_interruption
 from mqredis.operations.matching import Selection, filter_text
 from mqredis.operations.queue_call import complete
@@ -86,7 +86,7 @@ def fetching(
     *,
     unit: UnitOfWork | None = None,
     lease: str = "",
-    earlier: EarlierLocks | None = None,
+    earlier: EarlierLocks = NO_LOCKS,
     cursor_at: Callable[[str], str] = read.behind,
     idle: Waiter | None = None,
 ) -> Fetch:
@@ -99,7 +99,7 @@ def fetching(
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:
         owner, grant = owner_of(handle, unit) if unit else ("", lease)
-        runs = earlier.pending_runs() if earlier and earlier.pending() else ()
+        runs = earlier.pending_runs()
         call = read.receive(
             handle.address,
             mode,
@@ -111,7 +111,7 @@ def fetching(
             match=match,
             settle=runs,
         )
-        return earlier.sent_with(handle, call) if runs and earlier else call
+        return earlier.sent_with(handle, call) if runs else call
 
     return fetch
 
@@ -203,7 +203,7 @@ class Lock(Operation[Locks]):
         timeout: float | None,
         lease: float | None = None,
         tag: str | None = None,
-        earlier: EarlierLocks | None = None,
+        earlier: EarlierLocks = NO_LOCKS,
         match: Match | None = None,
         selector: Selection = None,
     ) -> None:
@@ -225,16 +225,10 @@ class Lock(Operation[Locks]):
         self._lease = context.lease if self.lease is None else str(lease_of(context, self.lease))
         self._wanted = filter_text(handle, self.match, self.selector, self.timeout)
         polls = polls_first(handle, self.timeout, self.tag)
-        self._pending = 0
-        runs: Sequence[str] = ()
-        if earlier is not None:
-            self._pending = earlier.pending()
-            if self._pending > read.BATCH:
-                return None
-            if self._pending:
-                runs = earlier.pending_runs()
-        if not polls:
+        self._pending = earlier.pending()
+        if not polls or self._pending > read.BATCH:
             return None
+        runs = earlier.pending_runs()
         self._call = read.receive(
             handle.address, "lock", self.count, grant=self._lease, match=self._wanted, settle=runs
         )
@@ -256,7 +250,7 @@ class Lock(Operation[Locks]):
         if reply is not None:
             found = yield from complete(self, handle.address, self._call, reply)
             self._settled(found)
-        while earlier is not None and earlier.pending() > read.BATCH:
+        while earlier.pending() > read.BATCH:
             yield from earlier.settle_some(handle)
         fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
         reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
@@ -268,7 +262,7 @@ class Lock(Operation[Locks]):
         return release_after_interruption(self.handle, call, token, locks=True)
 
     def _settled(self, found: Found) -> None:
-        if self._pending and self.earlier is not None:
+        if self._pending:
             self.earlier.note_settled(self.handle, self._pending, found.lost)
 
 

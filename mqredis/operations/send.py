@@ -186,11 +186,10 @@ class Send(Shareable[Sent]):
 
     def request(self) -> Call[commands.Accepted] | None:
         """The message, unless it may be too large or goes to several queues."""
-        return None if self.prepared is None else self._request(self.prepared)
-
-    def _request(self, prepared: Prepared) -> Call[commands.Accepted]:
         handle, unit = self.handle, self.unit
-        line, large = prepared[1]
+        if self.prepared is None:
+            return None
+        line, large = self.prepared[1]
         texts = (line[1:],) if large is None else (line[1:], large)
         owner, grant = owner_of(handle, unit) if unit else ("", "")
         priority = _OCTETS[line[0]]
@@ -212,7 +211,7 @@ class Send(Shareable[Sent]):
             if self.too_large is not None:
                 yield from learn(handle, self.too_large)
             self.prepared = prepare(handle, self.body, self.fields, self.unit)
-            reply = yield from self.make(self._request(self.prepared))
+            return (yield from self)
         key = self.prepared[0].dedup_key if self.prepared else None
         return self._result(*(yield from complete(self, handle.address, self._call, reply, key)))
 

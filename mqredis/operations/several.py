@@ -15,7 +15,7 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
-from mqredis.operations.earlier_locks import EarlierLocks
+from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
 from mqredis.operations.receive import Locks, fetching, noted
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
@@ -38,7 +38,7 @@ def lock(
     _check(handles)
     counts = _counts(handles, count)
     lease_ms = str(lease_of(handles[0].context, lease))
-    earlier = settling or [EarlierLocks() for _ in handles]
+    earlier = settling or [NO_LOCKS] * len(handles)
     for n, handle in enumerate(handles):
         while earlier[n].pending() > read.BATCH:
             yield from earlier[n].settle_some(handle)
