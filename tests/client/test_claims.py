@@ -469,6 +469,18 @@ def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Bac
         assert qm.doctor().healthy
 
 
+def test_claimed_message_keeps_its_earlier_deliveries(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        queue.send(b"special", time_to_be_received=600)
+        queue.send(b"plain")
+        for locked in queue.lock_many(2, 0):
+            locked.abort()
+        assert [message.delivery_count for message in queue.browse()] == [1, 1]
+        pipeline.claim(1, first=True)
+        assert pipeline.release() == 2
+        assert [message.delivery_count for message in queue.browse()] == [2, 2]
+
+
 def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
     backend: Backend,
 ) -> None:

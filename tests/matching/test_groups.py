@@ -63,6 +63,15 @@ def test_segment_with_a_null_group_id_is_an_incomplete_message(broker, none):
     assert_none(q, grouping=COMPLETE)
 
 
+def test_browsed_message_has_all_segments_however_large(broker):
+    q = broker.queue()
+    q.send(b"a" * 700_000, group_id="g", segment=True)
+    q.send(b"b" * 700_000, group_id="g", offset=700_000, last_segment=True)
+    with q.browser(grouping=COMPLETE) as browser:
+        assert browser.next().body == b"a" * 700_000 + b"b" * 700_000
+    assert q.receive(0, grouping=COMPLETE).body == b"a" * 700_000 + b"b" * 700_000
+
+
 @ibm("H2", "H12", "I26")
 def test_group_writer_numbers_the_messages(broker):
     q = broker.queue()

@@ -26,9 +26,11 @@ _CONDITIONS = (
     (r"(?<=[\w)\]]) \+ (?=[a-z])", " - "), (r"(?<=[\w)\]]) - (?=[a-z])", " + "),
 )  # fmt: skip
 _KEYS = (
-    (r"\bq\.a\b", "q.l"), (r"\bq\.l\b", "q.a"), (r"\bq\.m\b", "q.s"), (r"\bq\.s\b", "q.m"), (r"\bq\.t\b", "q.i"),
+    (r"\bq\.available\b", "q.locked"), (r"\bq\.locked\b", "q.available"), (r"\bq\.records\b", "q.states"),
+    (r"\bq\.states\b", "q.records"), (r"\bq\.timers\b", "q.index"), (r"\bq\.index\b", "q.timers"),
     (r"KEYS\[2\]", "KEYS[3]"), (r"KEYS\[3\]", "KEYS[2]"),
 )  # fmt: skip
+PATTERNS = (*_CONDITIONS, *_KEYS)
 _WRITE = re.compile(r'^\s*redis\.call\("(HSET|HDEL|ZADD|ZREM|UNLINK|HINCRBY)".*\)$')
 # A call whose result is not used. Loads and caches save time and change no result.
 _CALL = re.compile(r"^\s*(?!cache\.|string\.|table\.)[a-z_]+\.(?!load\()\w+\(.*\)$")
@@ -90,7 +92,7 @@ def _changes(line: str) -> Iterator[str]:
     code = line.partition(" --")[0]
     if _WRITE.match(code) or _CALL.match(code):
         yield ""
-    for pattern, new in (*_CONDITIONS, *_KEYS):
+    for pattern, new in PATTERNS:
         for found in re.finditer(pattern, code):
             before = code[: found.start()]
             if before.count('"') % 2 == 0 and not (found[0] == "true" and _PLAIN.search(before)):
