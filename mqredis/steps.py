@@ -283,7 +283,7 @@ def procedure(function: Callable[P, Steps[R]]) -> Callable[P, Operation[R]]:
 def understand(call: Call[T], reply: Reply) -> T:
     """Parse a reply. Raises the error of a refusal; InvariantBroken if the reply cannot be parsed."""
     try:
-        return call.parse(*reply)
+        return call.parse(reply[0], reply[1])
     except MqError:
         raise
     except _UNREADABLE as error:

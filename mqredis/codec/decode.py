@@ -102,13 +102,13 @@ def decode(
 
     ``taken``: the call removed the message, so it counts as one more delivery than ``state`` says.
     """
-    return build(queue, incarnation, check(queue, lookup_id, state, record), taken)
+    return build(queue, incarnation, check(queue, (lookup_id, state, record)), taken)
 
 
 def decode_each(queue: str, incarnation: str, raw: Sequence[Raw], taken: bool = False) -> list[Message]:
     """Decode several messages; arguments and errors as for :func:`decode`."""
     if len(raw) == 1:  # the most frequent case
-        return [build(queue, incarnation, check(queue, *raw[0]), taken)]
+        return [build(queue, incarnation, check(queue, raw[0]), taken)]
     return build_each(queue, incarnation, check_each(queue, raw), taken)
 
 
@@ -118,17 +118,18 @@ def check_each(queue: str, raw: Sequence[Raw]) -> Sequence[Checked]:
     Raises InvariantBroken if one is damaged in any way.
     """
     if len(raw) == 1:
-        return (check(queue, *raw[0]),)
+        return (check(queue, raw[0]),)
     with suppress(*_REFUSED):  # then each message is checked separately, which finds the damaged one
         return _check_joined(rows(raw))
-    return [check(queue, *one) for one in raw]
+    return [check(queue, one) for one in raw]
 
 
 _REFUSED = (AttributeError, TypeError, ValueError, struct.error)
 
 
-def check(queue: str, lookup_id: bytes, state: bytes, record: bytes) -> Checked:
+def check(queue: str, raw: Raw) -> Checked:
     """Check one message. Raises InvariantBroken if it is damaged."""
+    lookup_id, state, record = raw
     try:
         found = _match_record(record)
         if found is None or (state not in _counts and _parse_state(state) is None):

@@ -36,8 +36,8 @@ class BaseDriver:
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Any) -> None:
         self.settings = settings
-        # For what level the permanent changes of all operations wait.
-        self.level = Durability(settings.durability)
+        # The level that the permanent changes of all operations have to reach; None if they do not wait for one.
+        self.level = None if settings.durability == Durability.MEMORY else settings.durability
         self.backend = backend
         self.core = Core(settings, keys, backend.memory, backend.address)
         # A single address that refuses a connection is probably wrong; Sentinel or a cluster may be electing a primary.

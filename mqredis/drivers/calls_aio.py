@@ -24,7 +24,6 @@ from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_comma
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
-from mqredis.models import Durability
 from mqredis.operations.durability.wrapper import durably
 from mqredis.steps import (
     MORE,
@@ -74,7 +73,7 @@ class AsyncCalls(BaseDriver):
 
     async def carry_out(self, operation: Operation[R], run: Run) -> R:
         """Carry out an operation in the slot of this run."""
-        if self.level is not Durability.MEMORY:
+        if self.level is not None:
             operation = durably(operation, self.level)
         call = operation.request()
         if call is None:

@@ -199,26 +199,22 @@ class Handle:
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
     batchers: dict[type, Any] = field(default_factory=dict)
     """The batchers of this handle, by class of operation (``drivers/coalescing``)."""
+    topic: bool = field(init=False)
+    """Is it a topic?"""
+    transactional: bool = field(init=False)
+    """Does the queue hold transactional messages?"""
+    group_exclusive: bool = field(init=False)
+    """Do groups take turns?"""
+
+    def __post_init__(self) -> None:
+        self.topic, self.transactional, self.group_exclusive = (
+            FLAGS[name] in self.flags for name in ("topic", "transactional", "group_exclusive")
+        )
 
     @property
     def path(self) -> str:
         """Name of the queue, with its subqueue."""
         return self.address.path
-
-    @property
-    def topic(self) -> bool:
-        """Is it a topic?"""
-        return FLAGS["topic"] in self.flags
-
-    @property
-    def transactional(self) -> bool:
-        """Does the queue hold transactional messages?"""
-        return FLAGS["transactional"] in self.flags
-
-    @property
-    def group_exclusive(self) -> bool:
-        """Do groups take turns?"""
-        return FLAGS["group_exclusive"] in self.flags
 
     def __del__(self) -> None:
         """Keep a handle that holds locks until its client is closed, which gives them back."""

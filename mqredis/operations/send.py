@@ -200,7 +200,8 @@ class Send(Shareable[Sent]):
         """The identifiers of the message, unless the script needs more queues or has refused it."""
         if reply[0] != OK:
             return MORE
-        return self._result(*understand(self._call, reply))
+        lookup_id, fence = understand(self._call, reply)
+        return self._result(lookup_id, fence)
 
     def resume(self, reply: Reply | None) -> Steps[Sent]:
         """Name the queues that the script needs; learn first whether the queue takes larger messages by now."""
