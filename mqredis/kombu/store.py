@@ -55,6 +55,8 @@ class Store:
         self._opening = threading.Lock()
         # The declared arguments of the queues that are open in this client.
         self._declared: dict[str, Declared] = {}
+        # The arguments with which this client has declared queues.
+        self._arguments: dict[str, Mapping[str, Any]] = {}
         self._swept = 0.0
 
     # ---- queues ----------------------------------------------------------------------------------
@@ -85,6 +87,8 @@ class Store:
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Create a queue, or change an existing one to these arguments."""
         own, properties = split(arguments or {})
+        if arguments:
+            self._arguments[name] = arguments
         if own.expires_ms is not None:
             self.sweep()
         try:
@@ -107,6 +111,11 @@ class Store:
             if changed:
                 self.manager.update_queue(quote(name), **changed)
                 self.forget(name)
+
+    def recreate(self, name: str) -> None:
+        """Create a queue that was deleted, with the arguments of its last declaration by this client."""
+        self.forget(name)
+        self.declare(name, self._arguments.get(name))
 
     def ready(self, name: str) -> int:
         """How many messages are available. Raises QueueNotFound."""
@@ -239,22 +248,24 @@ class Locks:
             found = self._held.pop(tag, None)
         return found[0] if found else None
 
-    def settle(self, tag: str, action: str) -> None:
-        """Acknowledge (COMMIT), give back (ABORT) or reject (REJECT) a message.
+    def settle(self, tag: str, action: str) -> bool:
+        """Acknowledge (COMMIT), give back (ABORT) or reject (REJECT) a message. False: its lock was lost.
 
         A rejected message goes to its dead letter exchange, or else to the queue's ``;poison``, as in workers.
         """
         lock = self.take(tag)
         if lock is None:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
-            return
+            return False
         if action == REJECT and Journal.DEAD_LETTER not in lock.message.journal:
             self.settle_many([lock], giveback.ended("rejected", {}))
-            return
+            return True
         try:
             {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}[action]()
         except (LockLost, QueueNotAvailable) as error:
             log.warning("message %s: %s", tag, error)
+            return False
+        return True
 
     def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
         """Settle messages of one or more queues, in batches (see :meth:`settle`)."""

@@ -186,12 +186,14 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             return
         channel, _ = consumed[queue]
         needs_ack = channel.needs_ack(queue)
-        if not needs_ack:
-            self.locks.settle_many(messages, COMMIT)
-        raws = deque(channel.received(lock, not needs_ack) for lock in messages)
+        # All are held under their tags at first, so that their leases are renewed while callbacks run. A message that
+        # needs no acknowledgement is committed just before its callback: the others are not lost if a callback raises.
+        raws = deque(channel.received(lock, False) for lock in messages)
         try:
             while raws and queue in self._callbacks and (channel.qos.can_consume() or not needs_ack):
-                self._callbacks[queue](raws.popleft())
+                raw = raws.popleft()
+                if needs_ack or self.locks.settle(raw["properties"]["delivery_tag"], COMMIT):
+                    self._callbacks[queue](raw)
         finally:  # also if a callback raises
             rest = [self.locks.take(raw["properties"]["delivery_tag"]) for raw in raws]
             self.locks.settle_many([lock for lock in rest if lock is not None], giveback.orderly())
@@ -215,9 +217,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 self._recreate(queue)
 
     def _recreate(self, queue: str) -> None:
-        """Create a queue with the bindings that this process declared."""
-        self.store.forget(queue)
-        self.store.declare(queue)
+        """Create a queue with the arguments and bindings that this process declared."""
+        self.store.recreate(queue)
         for channel in self.channels:
             for exchange, routing_key, arguments in list(self.state.queue_bindings(queue)):
                 meta = channel.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import kombu
@@ -119,6 +120,43 @@ def test_consumed_queue_is_recreated_after_its_deletion(connect):
         producer.publish(1, routing_key="k")
         reading.drain_events(timeout=WAIT)
     assert seen == [1]
+
+
+def test_recreated_queue_has_the_declared_arguments(connect):
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead", "x-message-ttl": 60_000}
+    queue = kombu.Queue("q", routing_key="q", queue_arguments={**arguments, "x-delivery-limit": 3})
+    reading, sending = connect(), connect()
+    with kombu.Consumer(reading, [queue], callbacks=[print]):
+        before = info(sending, "q")
+        sending.default_channel.queue_delete("q")
+        with pytest.raises(socket.timeout):
+            reading.drain_events(timeout=0.1)
+        after = info(sending, "q")
+    assert "ttl_ms" in before.label
+    assert before.retry is not None
+    assert (after.label, after.retry) == (before.label, before.retry)
+
+
+@pytest.mark.parametrize("ends", ["by an error", "by a cancellation"])
+def test_messages_without_acknowledgement_are_not_lost_when_consumption_ends(connect, queue, ends):
+    reading, sending = connect(), connect()
+    for body in range(4):
+        publish(sending, body, queue)
+    seen: list[int] = []
+
+    def callback(body, message):
+        seen.append(body)
+        if body == 1 and ends == "by an error":
+            raise RuntimeError("no")
+        if body == 1:
+            consumer.cancel()
+
+    consumer = kombu.Consumer(reading, [queue], callbacks=[callback], no_ack=True)
+    consumer.consume()
+    with pytest.raises(RuntimeError) if ends == "by an error" else nullcontext():
+        reading.drain_events(timeout=WAIT)
+    assert (seen, info(sending, "q").locked) == ([0, 1], 0)
+    assert [get(sending, "q").payload for _ in range(2)] == [2, 3]
 
 
 def test_consumer_continues_after_a_server_restart(start_server, queue):
