@@ -247,7 +247,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     def _lock(self, queue: str) -> LockedMessage | None:
         try:
-            return self.store.queue(queue).lock(timeout=0, lease=self.store.lease)
+            opened = self.store.queue(queue)
+            self.store.used(queue)
+            return opened.lock(timeout=0, lease=self.store.lease)
         except IoTimeout:
             return None
         except (QueueNotFound, QueueNotAvailable):

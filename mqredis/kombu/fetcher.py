@@ -37,6 +37,8 @@ def fetch(
     Raises QueueNotFound or QueueNotAvailable if one of the queues was deleted.
     """
     handles = [store.queue(queue).handle for queue, _ in requests]
+    for queue, _ in requests:
+        store.used(queue)
     operation = several.lock(handles, [n for _, n in requests], timeout, store.lease, (), (scope,), stop)
     try:
         at, locks = store.manager.run(operation)

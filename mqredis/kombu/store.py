@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from kombu.utils.json import dumps, loads
@@ -22,6 +22,7 @@ from mqredis.keys import RESERVED
 from mqredis.kombu.arguments import Declared, read_label, retry_policy, split
 from mqredis.models import Journal, Outgoing
 from mqredis.operations import giveback, settle
+from mqredis.operations.broker_time import broker_time
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -57,6 +58,8 @@ class Store:
         self._declared: dict[str, Declared] = {}
         # The arguments with which this client has declared queues.
         self._arguments: dict[str, Mapping[str, Any]] = {}
+        # When the expiry of a queue was last renewed, on the monotonic clock.
+        self._renewed: dict[str, float] = {}
         self._swept = 0.0
 
     # ---- queues ----------------------------------------------------------------------------------
@@ -90,27 +93,46 @@ class Store:
         if arguments:
             self._arguments[name] = arguments
         if own.expires_ms is not None:
-            self.sweep()
+            self.sweep(name)
         try:
             created = {"retry": retry_policy(own.dead_exchange is not None), **properties}
             self.manager.create_queue(quote(name), label=own.label(), max_message_bytes=_MAX_BODY, **created)
         except QueueExists:
-            if own == Declared() and not properties:
-                return
-            present = self.manager.queue_info(quote(name))
-            changed: dict[str, Any] = {
-                key: value for key, value in properties.items() if getattr(present, key) != value
-            }
-            before = read_label(present.label)
-            if own != Declared() and before != own:
-                changed["label"] = own.label()
-                final = "poison" if own.dead_exchange is None else "dead_letter"
-                policy = present.retry
-                if "retry" not in properties and policy and policy.final in ("poison", "dead_letter"):
-                    changed["retry"] = policy.model_copy(update={"final": final})
-            if changed:
-                self.manager.update_queue(quote(name), **changed)
-                self.forget(name)
+            self._change(name, own, properties)
+
+    def _change(self, name: str, own: Declared, properties: Mapping[str, Any]) -> None:
+        """Give an existing queue what a declaration says, if it says anything."""
+        if own == Declared() and not properties:
+            return
+        present = self.manager.queue_info(quote(name))
+        changed: dict[str, Any] = {
+            key: value for key, value in properties.items() if getattr(present, key) != value
+        }
+        if own != Declared() and read_label(present.label) != own:
+            changed["label"] = own.label()
+            final = "poison" if own.dead_exchange is None else "dead_letter"
+            policy = present.retry
+            if "retry" not in properties and policy and policy.final in ("poison", "dead_letter"):
+                changed["retry"] = policy.model_copy(update={"final": final})
+        if changed:
+            self.manager.update_queue(quote(name), **changed)
+            self.forget(name)
+        elif own.expires_ms is not None:
+            self._renew_expiry(name)
+
+    def used(self, name: str) -> None:
+        """Note that an open queue is read: the time after which it expires begins again."""
+        expires_ms = self._declared[name].expires_ms
+        if (
+            expires_ms is not None
+            and time.monotonic() - self._renewed.get(name, -math.inf) >= expires_ms / 3000
+        ):
+            self._renew_expiry(name)
+
+    def _renew_expiry(self, name: str) -> None:
+        """Set the time of the last change of a queue, from which ``sweep`` counts."""
+        self._renewed[name] = time.monotonic()
+        self.manager.update_queue(quote(name), label=self.manager.queue_info(quote(name)).label)
 
     def recreate(self, name: str) -> None:
         """Create a queue that was deleted, with the arguments of its last declaration by this client."""
@@ -152,17 +174,18 @@ class Store:
         except QueueNotFound:
             return
 
-    def sweep(self) -> None:
-        """Delete queues that were not used for the time of their x-expires."""
+    def sweep(self, declared: str = "") -> None:
+        """Delete queues that were not used for the time of their x-expires; not the one that is ``declared`` now."""
         now = time.monotonic()
         if self._swept and now - self._swept < _SWEEP_SECONDS:
             return
         self._swept = now
+        present, _ = self.manager.run(broker_time(self.manager.context))
         for info in self.manager.queues():
             expires_ms = read_label(info.label).expires_ms
-            if expires_ms is None or info.active or info.waiters:
+            if expires_ms is None or info.active or info.waiters or info.name == quote(declared):
                 continue
-            age = (datetime.now(UTC) - info.modified_at).total_seconds()
+            age = (present - info.modified_at).total_seconds()
             if age * 1000 > expires_ms:
                 log.info("queue %s has expired", info.name)
                 self.delete(unquote(info.name))

@@ -7,7 +7,7 @@ Called by ``QueueManager.publications``, the console's page In flight, ``spark.s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from mqredis import keys
 from mqredis.codec import time_at
@@ -15,6 +15,7 @@ from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.operations import pipelines
+from mqredis.operations.broker_time import broker_time
 from mqredis.operations.context import Context
 from mqredis.steps import Command, Steps, perform, procedure
 
@@ -54,12 +55,7 @@ def publications(context: Context) -> Steps[list[Publication]]:
     """All open publications of a queue manager, by name. Forgets writes without a name that have expired."""
     sinks = context.keys.sink("-").keys[MESSAGE_SCRIPT_PARTS]
     reply: list[bytes] = yield Command(("HGETALL", sinks))
-    time: list[bytes] = yield Command(("TIME",))
-    # Stored times are broker times: the server's plus `clock` and `lead`. Users are shown them without the lead
-    # (lua/core/context.lua).
-    moved: list[bytes | None] = yield Command(("HMGET", context.keys.own[0], "clock", "lead"))
-    clock, lead = (int(each or 0) for each in moved)
-    now = datetime.fromtimestamp(int(time[0]), UTC) + timedelta(milliseconds=clock)
+    now, lead = yield from broker_time(context)
     found = []
     for field, text in zip(reply[::2], reply[1::2], strict=True):
         _, _, publishing, since, manifest = text.decode().split(" ")

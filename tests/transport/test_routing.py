@@ -9,7 +9,7 @@ import pytest
 
 import mqredis
 from mqredis.drivers.net.urls import parse
-from tests.transport.kit import get, info
+from tests.transport.kit import WAIT, get, info, publish
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,36 @@ def test_expired_queue_is_deleted_with_its_bindings(connect, name):
     second.transport.store.sweep()
     assert [info.name for info in second.transport.store.manager.queues("re*")] == []
     assert second.transport.store.table("replies") == []
+
+
+@pytest.mark.parametrize("use", ["read", "consume", "declare", "send"])
+def test_expiry_of_a_queue_counts_from_its_last_use(connect, use):
+    """As in AMQP, a queue is used by readers and by declarations, and not by senders. Its messages stay if it is."""
+    options = {"settings": {"allow_volatile": True, "test_clock": True}}
+    queue = kombu.Queue("work", routing_key="work", expires=3600)
+    first = connect(**options)
+    queue(first.default_channel).declare()
+    for body in (1, 2):
+        publish(first, body, queue)
+    manager = first.transport.store.manager
+    manager.advance_clock(3000)
+    first.transport.store._renewed.clear()  # as after this time
+    if use == "read":
+        get(first, "work").ack()
+    elif use == "consume":
+        with kombu.Consumer(first, [queue], callbacks=[lambda _, message: message.ack()], prefetch_count=1):
+            first.drain_events(timeout=WAIT)
+    elif use == "declare":
+        queue(first.default_channel).declare()
+    else:
+        kombu.Producer(first.default_channel).publish(3, routing_key="work")
+    manager.advance_clock(3000)
+    first.release()  # as for a restart of a worker
+    second = connect(**options)
+    kombu.Queue("other", expires=3600)(second.default_channel).declare()
+    found = second.transport.store.manager.queues("work")
+    assert [each.ready for each in found] == ([] if use == "send" else [2 if use == "declare" else 1])
+    second.transport.store.manager.advance_clock(3601)
+    second.transport.store._swept = 0.0
+    second.transport.store.sweep()
+    assert second.transport.store.manager.queues("work") == []
