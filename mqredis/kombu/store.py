@@ -17,7 +17,7 @@ from kombu.utils.json import dumps, loads
 
 from mqredis.client import LockedMessage, Queue, QueueManager
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
-from mqredis.errors import LockLost, MessageNotFound, MqError, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.errors import LockLost, MessageNotFound, QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.keys import RESERVED
 from mqredis.kombu.arguments import Declared, read_label, retry_policy, split
 from mqredis.models import Journal, Outgoing
@@ -320,8 +320,8 @@ class Locks:
                 own = {k.key: (t, k) for t, k in due.items() if k.queue is queue}
                 try:
                     self._extend(queue, own)
-                except MqError as error:
-                    log.warning("leases of queue %s could not be renewed: %s", queue.name, error)
+                except Exception as error:  # noqa: BLE001 - the thread renews other leases, too
+                    log.warning("leases of queue %s could not be renewed: %r", queue.name, error)
 
     def _extend(self, queue: Queue, own: dict[str, tuple[str, Any]]) -> None:
         every = [(RENEW, lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from mqredis.errors import MqError, TransactionSequence
+from mqredis.errors import TransactionSequence
 from mqredis.worker.outcomes import Cancelled, TimeLimitExceeded
 
 log = logging.getLogger("mqredis.worker")
@@ -217,8 +217,8 @@ class Keeper:
                 if held not in self._held:
                     return  # settled meanwhile
             held.cancel(lost)
-        except MqError as error:
-            log.warning("a lease could not be renewed: %s", error)
+        except Exception as error:  # noqa: BLE001 - the thread serves other messages, too
+            log.warning("a lease could not be renewed: %r", error)
             held.next = now + held.lease * _RENEW_AT / 2
             if now > held.until:
                 held.cancel(error)

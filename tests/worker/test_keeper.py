@@ -80,6 +80,25 @@ def test_idle_keeper_is_woken_by_the_next_message():
         keeper.close()
 
 
+def test_keeper_renews_other_leases_after_an_unexpected_error_of_one(caplog):
+    keeper = Keeper()
+    renewed, failed = threading.Semaphore(0), threading.Semaphore(0)
+
+    def fail() -> None:
+        failed.release()
+        raise RuntimeError("a hook of the application failed")
+
+    try:
+        keeper.add(Held(fail, 0.03, max_hold=3600, time_limit=None))
+        assert failed.acquire(timeout=30)
+        keeper.add(Held(renewed.release, 0.03, max_hold=3600, time_limit=None))
+        for _ in range(3):
+            assert renewed.acquire(timeout=30)
+    finally:
+        keeper.close()
+    assert "could not be renewed: RuntimeError('a hook of the application failed')" in caplog.text
+
+
 # A handler is cancelled as another thread does it; then a call is traced as by a debugger.
 _CANCELLED_THEN_TRACED = """
 import sys
