@@ -194,8 +194,9 @@ class Handle:
     """The selector that was given when the handle was opened; each read returns only messages that it selects."""
     getting: Logical = field(default_factory=Logical)
     """The position of reads in logical order."""
-    parts: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The lookup ids of locked messages that were joined from segments, by the id of the first one."""
+    parts: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """The lookup ids of locked messages that were joined from segments, by the fence and the id of the first one. The
+    fence tells them from a later lock of the first segment alone."""
     elements: tuple[Handle, ...] = ()  # of a multiple-element name
     batchers: dict[type, Any] = field(default_factory=dict)
     """The batchers of this handle, by class of operation (``drivers/coalescing``)."""

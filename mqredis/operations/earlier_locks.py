@@ -135,7 +135,8 @@ def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") ->
             raise _foreign(lock, handle, name) from None
     if not handle.parts:
         return EarlierLocks(fences, ids)
-    segments = {first: handle.parts[first] for first in ids if first in handle.parts}
+    parts = handle.parts
+    segments = {lock[1]: parts[lock] for lock in zip(fences, ids, strict=True) if lock in parts}
     all_parts = whole(handle, [*zip(repeat(COMMIT), fences, ids)])
     return EarlierLocks([fence for _, fence, _ in all_parts], [part for _, _, part in all_parts], segments)
 

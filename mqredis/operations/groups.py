@@ -83,7 +83,7 @@ def lock(
     ids = tuple(locks.keys)
     matching.advance(handle.getting, wanted, None, locks.messages, (ids[0], found.fence))
     if len(ids) > 1:
-        handle.parts[ids[0]] = ids  # what settles the first one settles all (settle.whole)
+        handle.parts[found.fence, ids[0]] = ids  # what settles the first one settles all (settle.whole)
     if Grouping.COMPLETE_MESSAGE in wanted.grouping:
         locks.made = [matching.joined(locks.messages)]
     return locks

@@ -5,7 +5,7 @@ Locked messages, ``Queue``, workers and kombu make them; a closed handle gives i
 
 A settlement names the lock of one stored message: action, fence, lookup id (``commands.settlement``). ``handle.locks``
 holds the fence of each lock, by lookup id, until it is settled. A message that was joined from segments has a lock for
-each segment: ``handle.parts`` holds their lookup ids, by that of the first one.
+each segment: ``handle.parts`` holds their lookup ids, by the fence and the id of the first one.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ def _forget_all(handle: Handle, settlements: Sequence[Settlement]) -> None:
 def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
     """This lock need not be given back when the handle is closed."""
     locks = handle.locks
+    if handle.parts:
+        handle.parts.pop((fence, lookup_id), None)
     if locks.get(lookup_id) == fence:
         del locks[lookup_id]
-        if handle.parts or handle.getting.log:
-            handle.parts.pop(lookup_id, None)
+        if handle.getting.log:
             if action[0] in (ABORT, RETURN, FAIL):
                 handle.getting.back((lookup_id, fence))
             else:
@@ -99,7 +100,7 @@ def whole(handle: Handle, settlements: Sequence[Settlement]) -> list[Settlement]
     return [
         (action, fence, part)
         for action, fence, lookup_id in settlements
-        for part in handle.parts.get(lookup_id, (lookup_id,))
+        for part in handle.parts.get((fence, lookup_id), (lookup_id,))
     ]
 
 
