@@ -80,15 +80,18 @@ end
 -- Is the message at the last place of the group flagged as its end? Without one the group need not be read.
 function group.has_end(q, id)
   local place = index.place(id)
-  local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 1)[1]
-  if not newest then return false end
-  local sequence, offset, _, flags = index.parse_member(newest, id)
-  if index.is_last_in_group(flags) then return true end
-  -- Another message may have the same place, and come before in delivery order.
-  place = index.place(id, sequence, offset)
-  local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
-  local _, _, _, other = index.parse_member(first, id)
-  return index.is_last_in_group(other)
+  local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 2)
+  if not newest[1] then return false end
+  local sequence, offset, _, flags = index.parse_member(newest[1], id)
+  local other_sequence, other_offset = 0, 0
+  if newest[2] then other_sequence, other_offset = index.parse_member(newest[2], id) end
+  if other_sequence == sequence and other_offset == offset then
+    -- Several messages have this place: the first one in delivery order counts.
+    place = index.place(id, sequence, offset)
+    local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
+    _, _, _, flags = index.parse_member(first, id)
+  end
+  return index.is_last_in_group(flags)
 end
 
 -- May a message of a group be taken under the options of this filter (matching/filter)? `fields`: index.fields of it.
