@@ -1,7 +1,7 @@
 -- Properties and present state of queues. Counts are of this moment; nothing is changed.
 -- MS-MQDMPR 3.1.1.2 Queue
 --
--- CALLERS info in mqredis/commands/queues.py
+-- CALLERS info in mqredis/commands/queues.py, generation in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1+] the queues
 -- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if

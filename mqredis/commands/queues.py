@@ -213,8 +213,22 @@ def info(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[tuple[QueueInf
     return Call("queue_info", manager.admin(*paths), [], parse, changes=False)
 
 
+def generation(manager: ManagerKeys, path: str) -> Call[str | None]:
+    """The generation of the queue of this name; None if there is no such queue."""
+
+    def parse(status: int, payload: Payload) -> str | None:
+        check(status)
+        return None if payload[0] == b"" else _stored(payload[1:-1])["generation"]
+
+    return Call("queue_info", manager.admin(path), [], parse, changes=False)
+
+
+def _stored(row: list[bytes]) -> dict[str, str]:
+    return {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
+
+
 def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
-    fields = {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
+    fields = _stored(row)
     ready, locked, waiters, handles = (number(item) for item in row[-4:])
     counts = dict(zip(QUEUE_COUNTS, map(int, fields["header"].split(" ")[1:7]), strict=True))
     values: dict[str, Any] = {name: flag in fields["flags"] for name, flag in FLAGS.items()}

@@ -212,8 +212,8 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequ
 @procedure
 def unlock(browsing: Browsing) -> Steps[None]:
     """Release the lock that the browser holds."""
-    fence, browsing.fence = browsing.fence, ""
-    yield from settle(browsing.handle, [(ABORT, fence, lookup_id) for lookup_id in browsing.under])
+    yield from settle(browsing.handle, [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under])
+    browsing.fence = ""
 
 
 @procedure

@@ -159,8 +159,8 @@ def move(source: Handle, lookup_id: int, target: Handle, unit: UnitOfWork | None
 
 @procedure
 def still_there(handle: Handle) -> Steps[None]:
-    """Raise QueueNotAvailable if the queue behind the handle was deleted."""
+    """Raise QueueNotAvailable if the queue behind the handle was deleted, also if there is a new one of its name."""
     handle.need("peek")
-    ((found, _),) = yield from perform(commands.info(handle.context.keys, (handle.path,)))
-    if found is None:
+    found = yield from perform(commands.generation(handle.context.keys, handle.path))
+    if found != handle.address.generation:
         raise QueueNotAvailable(refusals.text(QueueNotAvailable, handle.address))

@@ -64,7 +64,7 @@ def test_handle_of_a_deleted_queue_does_not_reach_the_recreated_queue(broker):
     broker.qm.delete_queue("q")
     new = broker.queue()
     send(new, "A")
-    for call in (lambda: old.receive(0), lambda: old.peek(0), lambda: old.send(b"B")):
+    for call in (lambda: old.receive(0), lambda: old.peek(0), lambda: old.send(b"B"), old.cursor):
         with pytest.raises(QueueNotAvailable):
             call()
     assert drain(new) == [b"A"]

@@ -134,7 +134,11 @@ class ModelBrowser:
         if unmarked:
             wanted.unmarked = self._unmarked
         with self._step("receive" if lock else "peek"):
-            found = next(iter(matching.search(self.queue, wanted)), None)
+            if wanted.plain and not (lock or unmarked or mark):  # sees what is locked but visible
+                position = self.queue.seek(after, peek=True)
+                found = [position] if position else None
+            else:
+                found = next(iter(matching.search(self.queue, wanted)), None)
             if found is None:
                 return self.handle.wait(timeout, destructive=False)
             if lock:

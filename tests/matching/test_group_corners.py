@@ -1,0 +1,63 @@
+"""Groups with two messages in one place, segments that are locked again one by one, and locks in a deleted queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqredis import Grouping, IoTimeout, Outgoing, QueueNotAvailable
+from tests.matching.kit import bodies
+
+
+def member(name: str, last: bool, priority: int = 3) -> Outgoing:
+    sequence = int(name[1])
+    return Outgoing(
+        body=name.encode(), group_id="g", sequence=sequence, last_in_group=last, priority=priority
+    )
+
+
+@pytest.mark.parametrize("a_is_last", [True, False])
+def test_first_of_two_messages_in_the_last_place_tells_whether_the_group_is_complete(broker, a_is_last):
+    q = broker.queue()
+    q.send_many([member("a1", a_is_last), member("b2", False), member("c2", True)])
+    with pytest.raises(IoTimeout):
+        q.receive_group(0)
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=Grouping.ALL_MESSAGES_AVAILABLE)
+    assert bodies(q.browse()) == ["a1", "b2", "c2"]
+
+
+def test_message_of_higher_priority_in_the_last_place_counts_as_the_first(broker):
+    q = broker.queue()
+    q.send_many([member("a1", True), member("b1", False, 7)])
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=Grouping.ALL_MESSAGES_AVAILABLE)
+    q.receive(0)
+    assert q.receive(0, grouping=Grouping.ALL_MESSAGES_AVAILABLE).body == b"a1"
+
+
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_segment_that_is_locked_alone_after_its_joined_lock_lapsed_is_settled_alone(broker, end):
+    q = broker.queue()
+    q.send_group([b"abc"], segment_bytes=1)
+    joined = q.lock(0, grouping=Grouping.COMPLETE_MESSAGE, lease=10)
+    broker.qm.advance_clock(11)
+    first, second = q.lock(0), q.lock(0)
+    getattr(first, end)()
+    assert broker.qm.queue_info("q").locked == 1
+    second.commit()
+    assert bodies(q.browse()) == (["a", "c"] if end == "abort" else ["c"])
+    assert joined.body == b"abc"
+
+
+def test_unlock_and_browser_in_a_deleted_queue_are_refused(broker):
+    q = broker.queue()
+    q.send(b"a")
+    browser = q.browser()
+    browser.first(lock=True)
+    broker.qm.delete_queue(q.name)
+    for _ in range(2):
+        with pytest.raises(QueueNotAvailable):
+            browser.unlock()
+    broker.queue(q.name)
+    with pytest.raises(QueueNotAvailable):
+        q.browser()
