@@ -114,7 +114,7 @@ class LockLoop(Loop):
                 self._handled.restore([lock for lock in done if lock.key in pending])
 
     def _ending(self) -> bool:
-        return self.running.stopping.is_set() or self.running.first is not None or self.paused
+        return self.running.stopping.is_set() or self.paused
 
     def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
         return self._handle_locks(queue, [lock])

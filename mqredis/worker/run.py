@@ -127,6 +127,7 @@ class Running:
         consumer.last_error = text_of(error, sealed=self.sealed)
         if self._raise_errors and isinstance(error, Exception):
             self.first = self.first or error
+            self.stopping.set()
             return
         known = self._refresh_policy(consumer, messages[0].queue)
         for message in messages:
@@ -201,7 +202,7 @@ class Running:
             before = self._count()
             sent, _ = self._scheduler.serve()
             self._threads(self._until_empty, wait=None)
-            if (self._count() == before and not sent) or self.fatal or self.first:
+            if self._count() == before and not sent:
                 return
 
     def forever(self) -> None:
@@ -323,7 +324,7 @@ class Running:
                     "%s is paused by an operator: it reads nothing until mqredis resume", loop.consumer.name
                 )
             return
-        while not self.stopping.is_set() and not self.first:
+        while not self.stopping.is_set():
             if rate is not None and self.stopping.wait(rate.pause(loop.consumer.batch)):
                 break
             if not loop.turn(0):

@@ -77,3 +77,30 @@ def test_handler_that_exits_ends_the_worker_and_repeats_no_handled_message(qm, w
     assert seen == [b"1", b"2", b"3", b"4", b"5"]
     left = [stored.message for stored in [*qm.messages("q"), *qm.scheduled("q")]]
     assert [(message.body, message.attempts) for message in left] == [(b"6", 0), (b"7", 0), (b"5", 1)]
+
+
+def test_errors_raise_ends_a_worker_that_runs_until_it_is_stopped(qm, worker, transactional):  # noqa: F811
+    create(qm, "q", transactional, b"1", b"2")
+    seen = []
+
+    @worker.consumer("q")
+    def handle(body: bytes) -> None:
+        seen.append(body)
+        raise ValueError("no")
+
+    ended: list[ValueError] = []
+
+    def run() -> None:
+        try:
+            worker.run(manager=qm, errors="raise", signals=False)
+        except ValueError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    worker.stop()  # or else it would go on after a failure of this test
+    assert [str(error) for error in ended] == ["no"]
+    assert seen == [b"1"]
+    with qm.open("q") as queue:
+        assert [message.body for message in drain(queue)] == [b"2"]
