@@ -29,7 +29,7 @@ def test_consumer_reads_the_others_of_its_queues_and_a_deleted_one_when_it_is_cr
     worker = Worker(shutdown_seconds=5)
     handled: queues.Queue[bytes] = queues.Queue()
     worker.consumer("deleted", "kept", retry=Retry(attempts=2))(lambda message: handled.put(message.body))
-    started(worker)
+    thread = started(worker)
 
     def send(name: str, body: bytes) -> None:
         with qm.open(name) as opened, qm.transaction() as unit:
@@ -48,3 +48,6 @@ def test_consumer_reads_the_others_of_its_queues_and_a_deleted_one_when_it_is_cr
     assert handled.get(timeout=WAIT) == b"5"
     said = [record.message for record in caplog.records if "again when it exists" in record.message]
     assert len(said) == 1
+    worker.stop()
+    thread.join(WAIT)
+    assert [qm.queue_info(name).messages for name in ("deleted", "kept")] == [0, 0]
