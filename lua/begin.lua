@@ -18,4 +18,4 @@ local transaction, refusal = tx.open(id, "+" .. lease)
 if not transaction then return context.close({ refusal }) end
 context.mark_changed()
 tx.save(transaction)
-return context.close({ status.OK, "", 0, transaction.fence, transaction.deadline, context.now })
+return context.close(context.reply(status.OK, transaction.fence, transaction.deadline, context.now))

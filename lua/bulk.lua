@@ -93,7 +93,7 @@ local more = place and not (most and progress.changed >= most)
 if count > 0 or is_first_call or not more then
   progress.log_entry = operator.log(progress.changed, not more, progress.log_entry) or ""
 end
-reply = { more and status.CONTINUE or status.OK, "", 0, progress.changed, progress.locked, progress.missing }
+reply = context.reply(more and status.CONTINUE or status.OK, progress.changed, progress.locked, progress.missing)
 if more then
   progress.place = place
   reply[7] = bulk_progress.format(progress)

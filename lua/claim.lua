@@ -41,7 +41,7 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q)
 timers.serve(q, true)
 
-local function lost(why) return waiters.finish(q, { status.LOCK_LOST, "", 0, why }) end
+local function lost(why) return waiters.finish(q, context.reply(status.LOCK_LOST, why)) end
 if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ if why then return lost(why) end
 if is_new and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 if not is_new and c.sealed ~= claim.filling then -- a repeated call: the claim is complete
   if taken_over then claim.save(q, c) end
-  return waiters.finish(q, { status.OK, "", 0, c.count, c.bytes })
+  return waiters.finish(q, context.reply(status.OK, c.count, c.bytes))
 end
 if is_new then
   c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, claim.filling, context.now_text
@@ -77,4 +77,4 @@ fill.apply(q, c, page)
 if is_new then claim.save_number(q, c.number) end
 claim.save(q, c)
 return waiters.finish(q,
-  { c.sealed == claim.filling and status.CONTINUE or status.OK, "", 0, c.count, c.bytes, page.place or "" })
+  context.reply(c.sealed == claim.filling and status.CONTINUE or status.OK, c.count, c.bytes, page.place or ""))

@@ -47,9 +47,9 @@ if turns then available = math.min(available, turns) end
 local c = owner ~= "" and claim.open(q, owner)
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
-reply = { status.OK, "", 0, q.generation, available, q.messages, q.bytes, last_seq,
+reply = context.reply(status.OK, q.generation, available, q.messages, q.bytes, last_seq,
   rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
   c and claim.format(c) or "",
-  c and claim.alive(c) and 1 or 0, turns and 1 or 0 }
+  c and claim.alive(c) and 1 or 0, turns and 1 or 0)
 for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = by_band[n] end
 return waiters.finish(q, reply)

@@ -32,7 +32,7 @@ timers.serve(q, true)
 
 -- `result`: the fourth element of the reply; `received`: the fifth, of CONTINUE.
 local function finish(code, result, received)
-  return waiters.finish(q, context.missing or { code, "", 0, result, code == status.CONTINUE and received or nil })
+  return waiters.finish(q, context.missing or context.reply(code, result, code == status.CONTINUE and received or nil))
 end
 if context.missing then return finish() end
 

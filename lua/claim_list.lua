@@ -16,7 +16,7 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-reply = { status.OK, "", 0, context.now }
+reply = context.reply(status.OK, context.now)
 for _, owner in ipairs(claim.owners(q)) do
   local c = claim.open(q, owner)
   if c then

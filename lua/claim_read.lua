@@ -26,7 +26,7 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 local c = claim.open(q, owner)
 local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap"
   or c.sealed == claim.filling and "open"
-if why then return context.close({ status.LOCK_LOST, "", 0, why }) end
+if why then return context.close(context.reply(status.LOCK_LOST, why)) end
 local texts = claim_pages.read(q, c, offset, math.max(0, math.min(count, c.count - offset)))
-if not texts then return context.close({ status.LOCK_LOST, "", 0, "gap" }) end
-return context.close({ status.OK, "", 0, unpack(texts) })
+if not texts then return context.close(context.reply(status.LOCK_LOST, "gap")) end
+return context.close(context.reply(status.OK, unpack(texts)))

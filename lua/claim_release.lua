@@ -35,7 +35,7 @@ if not c then return context.close({ status.STATUS_NOT_FOUND }) end
 timers.serve(q, true)
 
 local function finish(code, count)
-  return waiters.finish(q, context.missing or { code, "", 0, count })
+  return waiters.finish(q, context.missing or context.reply(code, count))
 end
 
 -- First the messages of a committed claim, which were received.

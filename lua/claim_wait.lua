@@ -44,7 +44,7 @@ else
 end
 if is_there then
   if registers then waiters.drop(q, member, "") end
-  return waiters.finish(q, { status.OK, "", 0 })
+  return waiters.finish(q, context.reply(status.OK))
 end
 local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
-return waiters.finish(q, { status.WAITING, "", 0, ticket, more_timers and 0 or timers.next(q) })
+return waiters.finish(q, context.reply(status.WAITING, ticket, more_timers and 0 or timers.next(q)))

@@ -100,7 +100,7 @@ local function append(lock, rec)
   reply[7] = reply[7] + 1
 end
 
-reply = { status.OK, "", 0, context.shown(context.now), "", "", 0 }
+reply = context.reply(status.OK, context.shown(context.now), "", "", 0)
 for n = 1, math.min(looks, #found) do
   local lock = found[n]
   local rec = (f or redis.call("HSTRLEN", q.records, lock.id) <= largest) and redis.call("HGET", q.records, lock.id)

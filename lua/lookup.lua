@@ -127,7 +127,7 @@ elseif t then
   position.lock_entries(q, entries, message_state.received .. visible, t.id, fence, deadline)
   tx.add(t, q, tx.received, ids)
 end
-reply = { status.OK, "", 0, fence, deadline, context.now, 0 }
+reply = context.reply(status.OK, fence, deadline, context.now, 0)
 local upto = #reply -- where the messages begin, which a kept reply leaves out
 message.add_entries(q, reply, entries, (mode == "lock" or t) and message_state.locked_once or "")
 if mode == "take" then position.delete(q, entries, "receive") end

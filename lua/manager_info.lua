@@ -11,8 +11,8 @@
 local reply = context.observe()
 if reply then return reply end
 local open = #tx.list(redis.call("HGETALL", KEYS[2]), true)
-reply = { status.OK, "", 0, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, context.messages,
-  context.bytes, context.incarnation, context.history }
+reply = context.reply(status.OK, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, context.messages,
+  context.bytes, context.incarnation, context.history)
 for _, value in ipairs(redis.call("HMGET", KEYS[1], "schema", "throttled", "quota_messages", "quota_bytes")) do
   reply[#reply + 1] = value or ""
 end

@@ -24,4 +24,4 @@ else
 end
 context.save_config()
 context.mark_changed()
-return context.close({ status.OK, "", 0, context.now })
+return context.close(context.reply(status.OK, context.now))

@@ -48,7 +48,7 @@ if wanted ~= "" then
 end
 if score ~= "" then score = string.format("%.0f", score + context.lead) end
 upto = upto and upto + context.lead
-reply = { status.OK, "", 0, context.shown(context.now), "0", score, place }
+reply = context.reply(status.OK, context.shown(context.now), "0", score, place)
 
 -- Is this message, which has no state and is not available, in a packed page of a claim?
 local function in_packed_page(id)

@@ -71,4 +71,4 @@ if t then
 else
   transfer.move(q, target, { e })
 end
-return finish({ status.OK, "", 0, t and t.fence or "" })
+return finish(context.reply(status.OK, t and t.fence or ""))

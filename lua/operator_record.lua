@@ -32,7 +32,7 @@ if context.missing then return context.close(context.missing) end
 context.mark_changed()
 operator.log(0, outcome ~= "")
 store.save_sides()
-operator.keep({ status.OK, "", 0, "0", outcome })
-reply = context.close({ status.OK, "", 0, "1", outcome })
+operator.keep(context.reply(status.OK, "0", outcome))
+reply = context.close(context.reply(status.OK, "1", outcome))
 waiters.notify_sides()
 return reply

@@ -31,7 +31,7 @@ local function beside(q)
   return table.concat(counts, " ")
 end
 
-reply = { status.OK, "", 0, context.now - context.lead, 0 }
+reply = context.reply(status.OK, context.now - context.lead, 0)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[5] = n

@@ -48,7 +48,7 @@ local cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
 if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
   return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION)
 end
-reply = { status.OK, "", 0, context.now }
+reply = context.reply(status.OK, context.now)
 
 local waiter, entries = waiter_text.member(registration, filter_text), {}
 local notified_id, continue_from
@@ -94,4 +94,4 @@ elseif waits then
   ticket = waiters.wait(q, waiter, ticket, filter_text, from)
 end
 return waiters.finish(q,
-  { continue_from and status.CONTINUE or status.WAITING, "", 0, ticket, timers.next(q), continue_from })
+  context.reply(continue_from and status.CONTINUE or status.WAITING, ticket, timers.next(q), continue_from))

@@ -19,7 +19,7 @@ for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))
 local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
-reply = { status.OK, "", 0 }
+reply = context.reply(status.OK)
 for n = 1, queues do
   local q = queue.open(n, nil, meta[n + 3])
   -- The time in the header is never later than the first timer; only when it has come the timers are read.

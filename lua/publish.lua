@@ -64,4 +64,4 @@ context.mark_changed()
 local lids = enqueue.number(entries, t)
 if batch.wants then features.accept(q, lids, batch.records, batch.wants, true) end
 topic.deliver(q, t)
-return waiters.finish(q, { status.OK, "", 0, table.concat(lids), t and t.fence })
+return waiters.finish(q, context.reply(status.OK, table.concat(lids), t and t.fence))

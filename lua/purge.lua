@@ -58,4 +58,4 @@ else
   next_limit = limit
 end
 return waiters.finish(q, context.missing
-  or { more and status.CONTINUE or status.OK, "", 0, removed, next_limit or limit })
+  or context.reply(more and status.CONTINUE or status.OK, removed, next_limit or limit))

@@ -16,4 +16,4 @@ local reply = context.open()
 if reply then return reply end
 if queue.open(1, queue.admin_keys) then return context.close({ status.QUEUE_EXISTS }) end
 local generation = create.queue(queue.nth_key(1, queue.admin_keys), name, unpack(ARGV, 4))
-return context.close({ status.OK, "", 0, generation, context.now })
+return context.close(context.reply(status.OK, generation, context.now))

@@ -41,7 +41,7 @@ for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, queue.admin
 
 -- A page was removed: the caller comes again.
 local function on(q, count)
-  return waiters.finish(q, { status.CONTINUE, "", 0, count })
+  return waiters.finish(q, context.reply(status.CONTINUE, count))
 end
 
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once: first what a
@@ -73,7 +73,7 @@ for n = 1, #going do
   store.save(q)
 end
 for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
-reply = context.close({ status.OK, "", 0, removed })
+reply = context.close(context.reply(status.OK, removed))
 for n = 1, #going do
   local q = going[n]
   store.delete_queue(q)

@@ -14,7 +14,7 @@
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0 }
+reply = context.reply(status.OK)
 for n = 1, queue.count_keys(queue.admin_keys) do
   local q = queue.read(n, queue.admin_keys)
   if not q then

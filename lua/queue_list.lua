@@ -8,6 +8,6 @@
 --- require "core/context"
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0 }
+reply = context.reply(status.OK)
 for n, name in ipairs(redis.call("HKEYS", KEYS[3])) do reply[n + 3] = name end
 return context.close(reply)

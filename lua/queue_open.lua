@@ -37,4 +37,4 @@ if not q then -- a subqueue is created when it is opened first
 end
 queue.set_parent(q, parent)
 handle.add(encoded, number, access, share)
-return context.close({ status.OK, "", 0, q.generation, q.flags, q.max_bytes })
+return context.close(context.reply(status.OK, q.generation, q.flags, q.max_bytes))

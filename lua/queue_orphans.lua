@@ -8,7 +8,7 @@
 --- require "core/context"
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0 }
+reply = context.reply(status.OK)
 for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
   local owner = string.match(name, "^reply%$%.(%d+)%.%d+$")
   if owner and redis.call("HEXISTS", KEYS[1], owner) == 0 then reply[#reply + 1] = name end

@@ -153,7 +153,7 @@ if not ids[1] then
   elseif waits then
     ticket = waiters.wait(q, waiter, ticket, filter_text, from)
   end
-  reply = { status.WAITING, "", 0, ticket, timers.next(q), #lost }
+  reply = context.reply(status.WAITING, ticket, timers.next(q), #lost)
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
   if continue_from then reply[1], reply[#reply + 1] = status.CONTINUE, continue_from end
   return finish(reply)
@@ -174,7 +174,7 @@ if mode == "lock" then
 elseif t then
   kind, owner, fence, deadline = message_state.received, t.id, t.fence, t.deadline
 end
-reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil }
+reply = context.reply(status.OK, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil)
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply -- where the messages begin, which a kept reply leaves out
 if mode == "take" then

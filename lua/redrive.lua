@@ -38,4 +38,4 @@ local last, went = context.last_sequential(), 0
 -- apply ------------------------------------------------------------------------------------------
 -- One after the other, since those that went count in the quotas of the next. One that finds no room stays.
 if not context.missing then went = redrive.apply(q, entries, targets) end
-return waiters.finish(q, context.missing or { status.OK, "", 0, went, #lookup_ids - went, last })
+return waiters.finish(q, context.missing or context.reply(status.OK, went, #lookup_ids - went, last))

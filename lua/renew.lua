@@ -19,4 +19,4 @@ if not transaction then return context.close({ refusal }) end
 context.mark_changed()
 transaction.deadline = string.format("%d", context.now + lease)
 tx.save(transaction)
-return context.close({ status.OK, "", 0, transaction.deadline, context.now })
+return context.close(context.reply(status.OK, transaction.deadline, context.now))

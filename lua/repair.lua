@@ -15,7 +15,7 @@
 local reply = context.open()
 if reply then return reply end
 if string.format("%.0f", context.history) ~= ARGV[3] then
-  return context.close({ status.CONTINUE, "", 0, context.history })
+  return context.close(context.reply(status.CONTINUE, context.history))
 end
 
 local states_place = 5 -- of the key of states among the keys of a queue (core/queue)
@@ -74,4 +74,4 @@ for n = 4, #ARGV, 4 do
     end
   end
 end
-return context.close({ status.OK, "", 0, context.history })
+return context.close(context.reply(status.OK, context.history))

@@ -14,7 +14,7 @@ if reply then return reply end
 local session = string.match(slot, "^%d+")
 local found = redis.call("HMGET", KEYS[1], session, slot)
 local session_text, kept = found[1], found[2]
-if not session_text then return context.close({ status.OK, "", 0, "expired" }) end
+if not session_text then return context.close(context.reply(status.OK, "expired")) end
 
 -- The slot keeps the reply of its last call: this one, a later one, or an earlier one.
 local own_reply = kept and context.reply_of_call(kept, sequence)
@@ -22,13 +22,13 @@ if own_reply then
   local ids, was_handed = context.reply_ids(own_reply)
   if not was_handed then
     local stored = context.parse_reply(own_reply)
-    reply = { status.OK, "", 0, "done", stored[1], ids }
+    reply = context.reply(status.OK, "done", stored[1], ids)
     for n = 4, #stored do reply[#reply + 1] = stored[n] end
     return context.close(reply)
   end
   -- A sender has written this reply with a lock for the call (waiting/handoff), which never ran. The lock lapses.
 elseif kept and context.is_later(context.reply_sequence(kept), sequence) then
-  return context.close({ status.OK, "", 0, "superseded" })
+  return context.close(context.reply(status.OK, "superseded"))
 end
 
 -- It never ran: its slot gets a refusal as its reply, with which a late copy of the request is answered.
@@ -43,4 +43,4 @@ if known then
   redis.call("HSET", KEYS[1], session, known)
   if own then context.session = false end
 end
-return context.close({ status.OK, "", 0, "never" })
+return context.close(context.reply(status.OK, "never"))

@@ -12,7 +12,7 @@ local definitions, messages, due = KEYS[#KEYS - 1], KEYS[#KEYS], ARGV[3] == "1"
 local reply = context.observe()
 if reply then return reply end
 local now, first = context.shown(context.now), 0
-reply = { status.OK, "", 0, string.format("%.0f", now), 0 }
+reply = context.reply(status.OK, string.format("%.0f", now), 0)
 local found = redis.call("HGETALL", definitions)
 for n = 1, #found, 2 do
   local at = tonumber(string.match(found[n + 1], "^%d+"))

@@ -41,10 +41,11 @@ if reply then return reply end
 local current = redis.call("HGET", definitions, name) or ""
 local stored = redis.call("HGET", messages, name) or ""
 if current ~= expected then
-  return context.close({ status.OK, "", 0, "0", string.format("%.0f", context.shown(context.now)), current, stored })
+  local now = string.format("%.0f", context.shown(context.now))
+  return context.close(context.reply(status.OK, "0", now, current, stored))
 end
 if current == "" and text ~= "" and redis.call("HLEN", definitions) >= schedules.most then
-  return context.close({ status.OK, "", 0, "full" })
+  return context.close(context.reply(status.OK, "full"))
 end
 if message == "" then message = stored end
 local batch, code
@@ -67,6 +68,6 @@ end
 if batch then schedules.send(batch) end
 operator.log(1, true)
 store.save_sides()
-reply = operator.close({ status.OK, "", 0, "1" })
+reply = operator.close(context.reply(status.OK, "1"))
 waiters.notify_sides()
 return reply

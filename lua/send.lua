@@ -100,4 +100,4 @@ if q.waiting and count == 1 and not t then
   handoff.load()
   handed = handoff.offer(q, ids[1], batch.records[1])
 end
-return finish({ status.OK, "", 0, ids[2] and table.concat(ids) or ids[1], t and t.fence })
+return finish(context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], t and t.fence))

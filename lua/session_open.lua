@@ -65,4 +65,4 @@ end
 context.mark_changed()
 redis.call("HSET", KEYS[1], number, ttl .. highest, "client:" .. number, client_text)
 redis.call("ZADD", KEYS[5], context.now + ttl, number)
-return context.close({ status.OK, "", 0, number, context.now, stored_test, terms })
+return context.close(context.reply(status.OK, number, context.now, stored_test, terms))

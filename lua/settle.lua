@@ -26,7 +26,7 @@ queue.open_parent(q)
 timers.serve(q, true)
 -- Timers that were due are served, and saved, even if keys are missing.
 local lost = not context.missing and settle.all(q, runs, tonumber(lease)) or {}
-reply = context.missing or { status.OK, "", 0, context.now }
+reply = context.missing or context.reply(status.OK, context.now)
 if not context.missing then
   for n = 1, #lost do reply[n + 4] = lost[n] end
 end

@@ -23,8 +23,8 @@ local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]),
 local reply = context.open()
 if reply then return reply end
 local s, number = sink.open(sink_name), tonumber(batch)
-if number <= s.committed or s.publishing == batch then return context.close({ status.OK, "", 0, "1" }) end
-if number <= sink.closed(s) then return context.close({ status.LOCK_LOST, "", 0, "closed" }) end
+if number <= s.committed or s.publishing == batch then return context.close(context.reply(status.OK, "1")) end
+if number <= sink.closed(s) then return context.close(context.reply(status.LOCK_LOST, "closed")) end
 context.mark_changed()
 local stage = sink.stage(s, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
 stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
@@ -33,4 +33,4 @@ sink.save_stage(s, name, stage, ttl)
 local list = sink.list_key(s, 1)
 redis.call("RPUSH", list, unpack(ARGV, 11))
 redis.call("PEXPIRE", list, ttl)
-return context.close({ status.OK, "", 0, "0" })
+return context.close(context.reply(status.OK, "0"))

@@ -26,4 +26,4 @@ for n = 1, #names do
   end
 end
 if closed ~= "" then sink.close(s, closed, ttl) end
-return context.close({ status.OK, "", 0, removed })
+return context.close(context.reply(status.OK, removed))

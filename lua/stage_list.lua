@@ -14,7 +14,7 @@ local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
 local s = sink.open(sink_name)
-reply = { status.OK, "", 0, s.identity, s.committed, s.publishing, s.manifest, s.since }
+reply = context.reply(status.OK, s.identity, s.committed, s.publishing, s.manifest, s.since)
 for _, stage in ipairs(sink.all_stages(s)) do
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = stage.name, stage.queue, stage.messages, stage.bytes

@@ -39,7 +39,7 @@ if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local s = sink.open(sink_name, queue.message_keys + queue_count * queue.parts + 1) -- behind the keys of the queues
-local function answer(code, ...) return context.close({ code, "", 0, ... }) end
+local function answer(code, ...) return context.close(context.reply(code, ...)) end
 if identity ~= sink.none and s.identity ~= sink.none and s.identity ~= identity then
   return answer(status.LOCK_LOST, "identity")
 end
@@ -83,6 +83,6 @@ else
   sink.mark_done(s, stages, batch, keep)
 end
 for n = 1, #parts do store.save(parts[n].q) end
-reply = context.close({ more and status.CONTINUE or status.OK, "", 0, published })
+reply = context.close(context.reply(more and status.CONTINUE or status.OK, published))
 for n = 1, #parts do waiters.notify(parts[n].q) end
 return reply

@@ -19,7 +19,7 @@ if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
 local s = sink.open(sink_name)
-if s.publishing ~= batch or s.manifest ~= manifest then return context.close({ status.OK, "", 0, "0" }) end
+if s.publishing ~= batch or s.manifest ~= manifest then return context.close(context.reply(status.OK, "0")) end
 local stages = {}
 for name in sink.stage_names(manifest) do
   stages[#stages + 1] = { name = name, list = sink.list_key(s, #stages + 1) }
@@ -28,4 +28,4 @@ end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 sink.mark_done(s, stages, batch, keep)
-return context.close({ status.OK, "", 0, "1" })
+return context.close(context.reply(status.OK, "1"))

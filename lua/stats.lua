@@ -18,7 +18,7 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-reply = { status.OK, "", 0 }
+reply = context.reply(status.OK)
 local function say(name, value)
   reply[#reply + 1] = name
   reply[#reply + 1] = value

@@ -18,7 +18,7 @@ local budget, text_bytes = 1500, 250
 local bucket_count = ARGV[3] + 0
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0, context.now, context.lead, 0 }
+reply = context.reply(status.OK, context.now, context.lead, 0)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[6] = n

@@ -16,7 +16,7 @@ local text = ARGV[3]
 local reply = context.open()
 if reply then return reply end
 local q, subscriber = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_keys)
-local function refuse(code, which) return context.close({ code, "", 0, which }) end
+local function refuse(code, which) return context.close(context.reply(code, which)) end
 if not q then return refuse(status.QUEUE_NOT_FOUND, "topic") end
 if not q.options.topic then return refuse(status.INVALID_PARAMETER, "topic") end
 -- A subscription of a deleted queue can be ended, but not begun.

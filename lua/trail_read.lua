@@ -24,4 +24,4 @@ end
 local rec = redis.call("HGET", q.records, id)
 local number = rec and record.field(rec, "trail") and trail.number(id, rec) or string.sub(id, 3)
 local text = redis.call("HGET", KEYS[1], "trail:" .. number) or ""
-return context.close({ status.OK, "", 0, context.lead, text, id })
+return context.close(context.reply(status.OK, context.lead, text, id))

@@ -16,7 +16,7 @@ local reply = context.observe()
 if reply then return reply end
 local page = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256)
 local found = tx.list(page[2], true)
-reply = { status.OK, "", 0, context.now, context.lead, page[1] }
+reply = context.reply(status.OK, context.now, context.lead, page[1])
 for n = 1, #found do
   local id, session = found[n].id, found[n].session
   local texts = tx.read_some(id, math.min(operations, found[n].count))

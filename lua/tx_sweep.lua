@@ -13,4 +13,4 @@ if reply then return reply end
 local ended = tx.list(redis.call("HGETALL", KEYS[2]), false)
 local count = math.min(#ended, 64)
 for n = 1, count do tx.forget(ended[n]) end
-return context.close({ count == 64 and status.CONTINUE or status.OK, "", 0, count })
+return context.close(context.reply(count == 64 and status.CONTINUE or status.OK, count))

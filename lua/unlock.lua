@@ -52,7 +52,7 @@ end
 if not context.missing then settle.all(q, settlements, 0) end
 if not context.missing then
   operator.log(ended, true)
-  reply = { status.OK, "", 0, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked }
+  reply = context.reply(status.OK, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked)
 end
 store.save(q)
 if context.missing then reply = context.close(context.missing) else reply = operator.close(reply) end

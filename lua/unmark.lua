@@ -19,4 +19,4 @@ local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local removed = mark.forget(q, browser, 500)
 if removed > 0 then context.mark_changed() end
-return context.close({ status.OK, "", 0, removed })
+return context.close(context.reply(status.OK, removed))

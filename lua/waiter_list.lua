@@ -13,7 +13,7 @@
 local budget, most = 2000, 1000
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0, 0 }
+reply = context.reply(status.OK, 0)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   local q = queue.read(n)

@@ -25,7 +25,7 @@ if lease > 0 then
 else
   redis.call("HDEL", key, "w:" .. id)
 end
-reply = { status.OK, "", 0, orders }
+reply = context.reply(status.OK, orders)
 local pauses = targets[1] and redis.call("HMGET", key, unpack(targets)) or {}
 for n = 1, #targets do reply[n + 4] = pauses[n] and "1" or "0" end
 return context.close(reply)

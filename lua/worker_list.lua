@@ -11,7 +11,7 @@
 local key = KEYS[3]
 local reply = context.observe()
 if reply then return reply end
-reply = { status.OK, "", 0, context.now, context.lead }
+reply = context.reply(status.OK, context.now, context.lead)
 local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
   local kind, until_ms = string.sub(fields[n], 1, 1), string.match(fields[n + 1], "^(%d+) ")

@@ -30,7 +30,7 @@ if is_command then
 elseif text == "" then
   known = redis.call("HEXISTS", key, field) == 1
 end
-if not known then return operator.close({ status.OK, "", 0, "0" }) end
+if not known then return operator.close(context.reply(status.OK, "0")) end
 operator.plan()
 if context.missing then return context.close(context.missing) end
 
@@ -46,6 +46,6 @@ end
 context.mark_changed()
 operator.log(1, true)
 store.save_sides()
-reply = operator.close({ status.OK, "", 0, "1" })
+reply = operator.close(context.reply(status.OK, "1"))
 waiters.notify_sides()
 return reply

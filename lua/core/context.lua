@@ -186,7 +186,7 @@ end
 
 -- Asks the client to call again: with more keys (context.require), or since there was more to do than one call does.
 function context.ask_again()
-  context.missing = context.missing or { status.KEYS_CHANGED, "", 0 }
+  context.missing = context.missing or context.reply(status.KEYS_CHANGED)
 end
 
 -- Asks the client to call again with this queue (encoded name) in KEYS. Only before anything is changed.
@@ -205,9 +205,15 @@ function context.write(field, value)
   context.written = last + 2
 end
 
--- Ends a script: writes meta, keeps the reply under the token and returns it. Sets reply[2] and reply[3], the incarnation and
--- the history number. With `ids` only the elements up to `upto` are kept, and the ids of messages from which a repeated call
--- reads the rest again.
+-- Returns a reply for context.close: the status, and what the head of the script says behind it (RETURNS), from element 4 on.
+-- Elements 2 and 3 are for context.close.
+function context.reply(code, ...)
+  return { code, "", 0, ... }
+end
+
+-- Ends a script: writes meta, keeps the reply under the token and returns it. Sets elements 2 and 3 of the reply, the incarnation
+-- and the history number; a reply may be the status alone, { status.OK }. With `ids` only the elements up to `upto` are kept, and
+-- the ids of messages from which a repeated call reads the rest again.
 function context.close(reply, upto, ids)
   reply[2], reply[3] = context.incarnation, context.history
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
