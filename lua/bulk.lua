@@ -75,9 +75,10 @@ else
 end
 local entries = { nil }
 for n = 1, #found do
-  local e = found[n]
-  local is_newer = string.sub(e.lid, 3) > progress.newest
-  if not is_newer and not (is_done and is_done(e, value)) and not seek.expired(e) then entries[#entries + 1] = e end
+  local entry = found[n]
+  local is_newer = string.sub(entry.id, 3) > progress.newest
+  local is_left_out = is_newer or is_done and is_done(entry, value) or seek.expired(entry)
+  if not is_left_out then entries[#entries + 1] = entry end
 end
 
 -- decide -----------------------------------------------------------------------------------------

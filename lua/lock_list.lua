@@ -75,26 +75,26 @@ end
 local transactions, clients = {}, {}
 
 -- Returns the session that holds a lock, as text; false or nil if that is not known.
-local function session_of(st)
-  if message_state.is_reader_lock(st) then return string.match(st.owner, "^(%d+)%.%d+$") end
-  if transactions[st.owner] == nil then
-    local transaction = tx.find(st.owner)
-    transactions[st.owner] = transaction and transaction.session or false
+local function session_of(state)
+  if message_state.is_reader_lock(state) then return string.match(state.owner, "^(%d+)%.%d+$") end
+  if transactions[state.owner] == nil then
+    local transaction = tx.find(state.owner)
+    transactions[state.owner] = transaction and transaction.session or false
   end
-  return transactions[st.owner]
+  return transactions[state.owner]
 end
 
 -- Appends a lock to the reply, whose element 7 counts them. `rec`: the record of its message, false or nil if it was not read.
 local function append(lock, rec)
-  local st, at = state_of(lock), #reply
-  local session = session_of(st)
+  local state, at = state_of(lock), #reply
+  local session = session_of(state)
   if session and not clients[session] then
     clients[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
   reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
-  reply[at + 3] = message_state.is_reader_lock(st) and locked_at(st.owner, st.fence) or ""
-  reply[at + 4], reply[at + 5], reply[at + 6] = st.kind, st.owner, st.fence
-  reply[at + 7], reply[at + 8] = st.deliveries, st.uncounted
+  reply[at + 3] = message_state.is_reader_lock(state) and locked_at(state.owner, state.fence) or ""
+  reply[at + 4], reply[at + 5], reply[at + 6] = state.kind, state.owner, state.fence
+  reply[at + 7], reply[at + 8] = state.deliveries, state.uncounted
   reply[at + 9] = rec and record.field(rec, "message_id") or ""
   reply[at + 10] = rec and record.field(rec, "label") or ""
   reply[7] = reply[7] + 1

@@ -59,32 +59,32 @@ end
 
 -- Returns the nearest message in front of or behind an id, "" for an end of the queue: an available one, for a peek also a
 -- locked one that is visible.
-local function nearest(lid, backward)
-  if mode == "peek" then return seek.visible(q, lid, backward) end
-  if backward then return seek.back(q, lid) end
-  return seek.first(q, lid)
+local function nearest(id, backward)
+  if mode == "peek" then return seek.visible(q, id, backward) end
+  if backward then return seek.back(q, id) end
+  return seek.first(q, id)
 end
 
 -- Returns the message with this id, if this call may read it: available, or under the caller's lock, or for a peek locked and
 -- visible. Else nil, and a status if it is not MESSAGE_NOT_FOUND.
-local function current(lid)
-  local e = seek.current(q, lid)
-  if e then return e end
-  e = position.read(q, { lid })[1]
-  if not e then return end
-  local st = e.st
-  if not st then
+local function current(id)
+  local entry = seek.current(q, id)
+  if entry then return entry end
+  entry = position.read(q, { id })[1]
+  if not entry then return end
+  local state = entry.state
+  if not state then
     -- It is delayed or expired, or locked in a packed page of a claim.
     claim_pages.load()
-    return nil, mode == "peek" and claim_pages.find(q, lid) and status.TRANSACTION_USAGE or nil
+    return nil, mode == "peek" and claim_pages.find(q, id) and status.TRANSACTION_USAGE or nil
   end
-  if message_state.is_purged(st) then return end
-  if own_fence ~= "" and st.fence == own_fence and message_state.is_reader_lock(st) then
-    e.taken_over = true
-    return e
+  if message_state.is_purged(state) then return end
+  if own_fence ~= "" and state.fence == own_fence and message_state.is_reader_lock(state) then
+    entry.taken_over = true
+    return entry
   end
-  if mode ~= "peek" or not message_state.is_locked(st) then return end
-  if message_state.is_visible(st) then return e end
+  if mode ~= "peek" or not message_state.is_locked(state) then return end
+  if message_state.is_visible(state) then return entry end
   return nil, status.TRANSACTION_USAGE
 end
 
@@ -92,10 +92,10 @@ local entries = { nil }
 if wanted == "first" or wanted == "last" then
   entries[1] = nearest("", wanted == "last")
 elseif wanted == "current" then
-  for lid in string.gmatch(lookup_ids, "[^,]+") do
-    local e, why = current(lid)
-    if not e then return finish(why or status.MESSAGE_NOT_FOUND) end
-    entries[#entries + 1] = e
+  for id in string.gmatch(lookup_ids, "[^,]+") do
+    local entry, why = current(id)
+    if not entry then return finish(why or status.MESSAGE_NOT_FOUND) end
+    entries[#entries + 1] = entry
   end
 elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
   entries[1] = nearest(lookup_ids, wanted == "previous")
@@ -113,9 +113,9 @@ if mode == "take" and not position.may_leave(q, entries, "receive") then return 
 -- apply ------------------------------------------------------------------------------------------
 local ids = { nil }
 for n = 1, #entries do
-  ids[n] = entries[n].lid
+  ids[n] = entries[n].id
   -- The delivery that began with the lock goes on.
-  if mode ~= "peek" and entries[n].taken_over then entries[n].st.deliveries = entries[n].st.deliveries - 1 end
+  if mode ~= "peek" and entries[n].taken_over then entries[n].state.deliveries = entries[n].state.deliveries - 1 end
 end
 local fence, deadline = "", ""
 if mode == "lock" then

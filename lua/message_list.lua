@@ -56,33 +56,33 @@ local function in_packed_page(id)
   return claim_pages.find(q, id) ~= nil
 end
 
--- Returns the state that is shown of a message, and when it becomes available, nil unless it is delayed. `st`: its state in the
+-- Returns the state that is shown of a message, and when it becomes available, nil unless it is delayed. `state`: its state in the
 -- store (core/message_state), nil if it has none.
-local function state_of(id, st)
+local function state_of(id, state)
   if redis.call("ZSCORE", q.available, id) then return "ready" end
   local due = timers.delayed_until(q, id)
   if due then return "delayed", due end
-  local is_claimed = st and message_state.is_claimed(st) or not st and in_packed_page(id)
+  local is_claimed = state and message_state.is_claimed(state) or not state and in_packed_page(id)
   return is_claimed and "claimed" or "locked"
 end
 
--- Appends a message to the reply, if it is there and matches. `state`, `due`: as state_of returns them, nil if they are not
+-- Appends a message to the reply, if it is there and matches. `shown_state`, `due`: as state_of returns them, nil if they are not
 -- known. Returns true if the call is to end: the page is full, or the filter has done as much work as one call may.
-local function append(from, id, state, due)
+local function append(from, id, shown_state, due)
   local rec = redis.call("HGET", from.records, id)
   if not rec or f and not filter.test(f, id, rec) then return f and filter.spent(f) end
   local text, at = redis.call("HGET", from.states, id), #reply
-  local st = text and message_state.parse(text)
-  if not state then state, due = state_of(id, st) end
-  if state == "ready" and parent then
+  local state = text and message_state.parse(text)
+  if not shown_state then shown_state, due = state_of(id, state) end
+  if shown_state == "ready" and parent then
     due = timers.resting_until(parent, id)
-    state = due and "retry" or state
+    shown_state = due and "retry" or shown_state
   end
   local expires = record.is_special(rec) and record.expires(rec)
-  reply[at + 1], reply[at + 2], reply[at + 3] = id, state, due and string.format("%.0f", context.shown(due)) or -1
+  reply[at + 1], reply[at + 2], reply[at + 3] = id, shown_state, due and string.format("%.0f", context.shown(due)) or -1
   reply[at + 4] = expires and context.shown(expires) or -1
-  reply[at + 5] = st and message.without_lead(message_state.shown(st)) or ""
-  reply[at + 6] = position.size(from, { lid = id, rec = rec, st = st })
+  reply[at + 5] = state and message.without_lead(message_state.shown(state)) or ""
+  reply[at + 6] = position.size(from, { id = id, rec = rec, state = state })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   reply[at + 7] = context.lead > 0 and record.shown(rec, context.lead) or rec
   count, room = count - 1, room - #rec

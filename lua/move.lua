@@ -60,15 +60,15 @@ if transaction ~= "" then
   if not t then return finish(code) end
   if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
-local e = position.read(q, { lookup_id })[1]
-if not e or seek.expired(e) then return finish(status.MESSAGE_NOT_FOUND) end
-if not redis.call("ZSCORE", q.available, e.lid) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
+local entry = position.read(q, { lookup_id })[1]
+if not entry or seek.expired(entry) then return finish(status.MESSAGE_NOT_FOUND) end
+if not redis.call("ZSCORE", q.available, entry.id) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
 
 -- apply ------------------------------------------------------------------------------------------
 if t then
-  position.lock_entries(q, { e }, message_state.moved, t.id, t.fence, t.deadline)
-  tx.add(t, q, tx.moved, { e.lid }, queue.name(target))
+  position.lock_entries(q, { entry }, message_state.moved, t.id, t.fence, t.deadline)
+  tx.add(t, q, tx.moved, { entry.id }, queue.name(target))
 else
-  transfer.move(q, target, { e })
+  transfer.move(q, target, { entry })
 end
 return finish(context.reply(status.OK, t and t.fence or ""))

@@ -56,8 +56,8 @@ if waits then
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
   if ticket ~= "" and kind == "copy" then
-    local lid, state, rec = waiter_text.parse_copy(rest)
-    reply[5], reply[6], reply[7] = lid, state, rec
+    local id, state, rec = waiter_text.parse_copy(rest)
+    reply[5], reply[6], reply[7] = id, state, rec
     if record.has_large_body(rec) then reply[8] = "" end -- its body is with it already
     waiters.drop(q, waiter, filter_text)
     return waiters.finish(q, reply)

@@ -41,11 +41,11 @@ local function purge_matching()
   local entries, further = search.look(q, filter_text, place, sweep.page)
   local old = {}
   for n = 1, #entries do
-    if string.sub(entries[n].lid, 3) <= limit then old[#old + 1] = entries[n] end
+    if string.sub(entries[n].id, 3) <= limit then old[#old + 1] = entries[n] end
   end
   if not position.may_leave(q, old, "queue_purged") then return end
   position.delete(q, old, "queue_purged")
-  return #old, #entries > 0 and entries[#entries].lid or further
+  return #old, #entries > 0 and entries[#entries].id or further
 end
 
 local removed, more, next_limit

@@ -18,17 +18,17 @@
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"
-local id, fence, lid, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local transaction_id, fence, id, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
-local transaction, refusal = tx.open(id, fence)
+local transaction, refusal = tx.open(transaction_id, fence)
 if not transaction then return context.close({ refusal }) end
 local q = queue.open(1)
-local e = q and position.read(q, { lid })[1]
-if not e then return context.close({ status.MESSAGE_NOT_FOUND }) end
-if not e.st or e.st.owner ~= id or not message_state.is_received(e.st) then
+local entry = q and position.read(q, { id })[1]
+if not entry then return context.close({ status.MESSAGE_NOT_FOUND }) end
+if not entry.state or entry.state.owner ~= transaction_id or not message_state.is_received(entry.state) then
   return context.close({ status.TRANSACTION_USAGE })
 end
-tx.reject(tx.read(id), queue.name(q), lid, reason)
+tx.reject(tx.read(transaction_id), queue.name(q), id, reason)
 context.mark_changed()
 return context.close({ status.OK })

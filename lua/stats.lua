@@ -44,8 +44,8 @@ for n = 1, #counts do say(counts[n], values[n + 2] or 0) end
 -- The first available message of each priority is its oldest: ids ascend in the order of sending.
 for priority = 7, 0, -1 do
   local high = string.format("%02x", 7 - priority)
-  local lid = redis.call("ZRANGEBYLEX", q.available, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
-  local rec = lid and redis.call("HGET", q.records, lid)
+  local id = redis.call("ZRANGEBYLEX", q.available, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
+  local rec = id and redis.call("HGET", q.records, id)
   if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
 end
 

@@ -39,11 +39,11 @@ local ended, otherwise_locked, settlements = 0, 0, { nil }
 if not context.missing then
   local entries = position.read(q, lookup_ids)
   for n = 1, #entries do
-    local st, lid, last = entries[n].st, entries[n].lid, #settlements
-    if st and message_state.is_reader_lock(st) then
-      settlements[last + 1], settlements[last + 2], settlements[last + 3] = given, st.fence, lid
+    local state, id, last = entries[n].state, entries[n].id, #settlements
+    if state and message_state.is_reader_lock(state) then
+      settlements[last + 1], settlements[last + 2], settlements[last + 3] = given, state.fence, id
       ended = ended + 1
-    elseif not redis.call("ZSCORE", q.available, lid) and not timers.delayed_until(q, lid) then
+    elseif not redis.call("ZSCORE", q.available, id) and not timers.delayed_until(q, id) then
       otherwise_locked = otherwise_locked + 1
     end
   end

@@ -137,8 +137,8 @@ function audit.element(out, q, key, member, value)
   elseif key == q.states and claim_pages.parse_field(member) then
     is_valid = audit.is_page(q, member)
   else
-    local lid = key == q.timers and string.sub(member, 2) or member
-    is_valid = redis.call("HEXISTS", q.records, lid) == 1
+    local id = key == q.timers and string.sub(member, 2) or member
+    is_valid = redis.call("HEXISTS", q.records, id) == 1
   end
   if not is_valid then return audit.row(out, "O", key, member, value) end
   -- The members whose score is 0: all of available, of the index those that are made from messages.
@@ -156,11 +156,11 @@ end
 
 -- Is this a member that an available message has in the index, or is the member of another kind?
 function audit.is_indexed(q, member)
-  local letter, lid = string.sub(member, 1, 1), index.lookup_id(member)
+  local letter, id = string.sub(member, 1, 1), index.lookup_id(member)
   if letter == "v" then return redis.call("ZSCORE", q.locked, string.sub(member, 2)) end
-  if not lid then return true end
-  local rec = redis.call("ZSCORE", q.available, lid) and redis.call("HGET", q.records, lid)
-  for _, own in ipairs(rec and audit.members(q, lid, rec) or {}) do
+  if not id then return true end
+  local rec = redis.call("ZSCORE", q.available, id) and redis.call("HGET", q.records, id)
+  for _, own in ipairs(rec and audit.members(q, id, rec) or {}) do
     if own == member then return true end
   end
   return false
@@ -168,7 +168,7 @@ end
 
 -- Returns the members that an available message may have in the index. With `must`, those that it must have: of an index that
 -- is "part" (matching/index_build) those of message and correlation ids need not be there.
-function audit.members(q, lid, rec, must)
+function audit.members(q, id, rec, must)
   local is_sound = string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z")
   if not is_sound or not record.is_special(rec) then return {} end
   local flags, stored = unpack(redis.call("HMGET", q.key, "flags", "index"))
@@ -176,7 +176,7 @@ function audit.members(q, lid, rec, must)
   local is_subqueue = string.find(q.key, "%%3B[^:]*:q$") and not queue.is_subqueue(q, "journal")
   local locks_groups = not is_subqueue and queue.parse_options(flags or "").group_exclusive
   local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
-  return index.members(described, lid, rec, record.keys(rec))
+  return index.members(described, id, rec, record.keys(rec))
 end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
@@ -189,33 +189,33 @@ function audit.records(out, q, cursor, budget)
   local found = redis.call("HSCAN", q.records, cursor, "COUNT", count)
   local items = found[2]
   for n = 1, #items, 2 do
-    local lid, rec = items[n], items[n + 1]
-    if string.sub(lid, 1, 1) ~= "^" then
-      audit.message(out, q, lid, rec)
-    elseif redis.call("HEXISTS", q.records, string.sub(lid, 2)) == 0 then
-      audit.row(out, "B", q.records, string.sub(lid, 2), #rec)
+    local id, rec = items[n], items[n + 1]
+    if string.sub(id, 1, 1) ~= "^" then
+      audit.message(out, q, id, rec)
+    elseif redis.call("HEXISTS", q.records, string.sub(id, 2)) == 0 then
+      audit.row(out, "B", q.records, string.sub(id, 2), #rec)
     end
   end
   return found[1], #items / 2
 end
 
 -- Appends the row of a message, and those of the elements that it lacks in the index.
-function audit.message(out, q, lid, rec)
+function audit.message(out, q, id, rec)
   local stop = string.find(rec, "\0", 1, true)
-  local available = redis.call("ZSCORE", q.available, lid)
-  local deadline, state = redis.call("ZSCORE", q.locked, lid), redis.call("HGET", q.states, lid)
+  local available = redis.call("ZSCORE", q.available, id)
+  local deadline, state_text = redis.call("ZSCORE", q.locked, id), redis.call("HGET", q.states, id)
   if not deadline then
-    local packed, told = audit.packed(q, lid, #rec)
-    deadline, state = packed, state or told
+    local packed, told = audit.packed(q, id, #rec)
+    deadline, state_text = packed, state_text or told
   end
-  local large = redis.call("HEXISTS", q.records, "^" .. lid) == 1
-  audit.row(out, "M", q.records, lid, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
-    large and redis.call("HSTRLEN", q.records, "^" .. lid) or "",
-    available or "", deadline, state or "",
-    redis.call("ZSCORE", q.timers, timers.letters.expiry .. lid) or "",
-    timers.delayed_until(q, lid) or "",
-    redis.call("ZSCORE", q.index, "v" .. lid) or "")
-  for _, member in ipairs(available and audit.members(q, lid, rec, true) or {}) do
+  local large = redis.call("HEXISTS", q.records, "^" .. id) == 1
+  audit.row(out, "M", q.records, id, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
+    large and redis.call("HSTRLEN", q.records, "^" .. id) or "",
+    available or "", deadline, state_text or "",
+    redis.call("ZSCORE", q.timers, timers.letters.expiry .. id) or "",
+    timers.delayed_until(q, id) or "",
+    redis.call("ZSCORE", q.index, "v" .. id) or "")
+  for _, member in ipairs(available and audit.members(q, id, rec, true) or {}) do
     if not redis.call("ZSCORE", q.index, member) then audit.row(out, "X", q.index, member) end
   end
 end
@@ -248,17 +248,17 @@ function audit.is_page(q, field)
 end
 
 -- Returns deadline and state of a message in a packed page; "" and "" if it is in none.
-function audit.packed(q, lid, size)
+function audit.packed(q, id, size)
   local pages = audit.packed_pages(q)
   local low, high = 1, #pages
   while low <= high do
     local middle = math.floor((low + high) / 2)
-    if pages[middle].first <= lid then low = middle + 1 else high = middle - 1 end
+    if pages[middle].first <= id then low = middle + 1 else high = middle - 1 end
   end
-  while high > 0 and lid <= pages[high].top do
+  while high > 0 and id <= pages[high].top do
     local page = pages[high]
     page.text = page.text or claim_pages.ids_text(q, page.list, page.k)
-    if claim_pages.has_id(page.text, lid) then
+    if claim_pages.has_id(page.text, id) then
       return claim.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
     end
     high = high - 1

@@ -17,7 +17,7 @@
 --          refused. context.missing may name queues then
 --   apply  carries it out. Returns how many messages it has changed, all of them if it returns nothing
 --
--- and perhaps is_done(e, value): is the message as the action would make it? Then bulk.lua leaves it out.
+-- and perhaps is_done(entry, value): is the message as the action would make it? Then bulk.lua leaves it out.
 local bulk_actions = {}
 
 -- count -----------------------------------------------------------------------------------------------------------------
@@ -92,20 +92,20 @@ function bulk_actions.redrive(q, entries, _, targets)
 end
 
 -- due, priority ---------------------------------------------------------------------------------------------------------
-function bulk_actions.has_time(e, due)
-  if e.delayed_until then return e.delayed_until == due end
+function bulk_actions.has_time(entry, due)
+  if entry.delayed_until then return entry.delayed_until == due end
   return due <= context.now
 end
 
 function bulk_actions.change_time(q, entries, due)
   rewrite.load()
   local recs, ids = { nil }, { nil }
-  for n = 1, #entries do recs[n], ids[n] = rewrite.due(entries[n], due), entries[n].lid end
+  for n = 1, #entries do recs[n], ids[n] = rewrite.due(entries[n], due), entries[n].id end
   if recs[1] then rewrite.apply(q, entries, recs, ids) end
 end
 
-function bulk_actions.has_priority(e, priority)
-  return record.priority(e.rec) == priority
+function bulk_actions.has_priority(entry, priority)
+  return record.priority(entry.rec) == priority
 end
 
 function bulk_actions.change_priority(q, entries, priority)

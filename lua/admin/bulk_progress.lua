@@ -46,13 +46,13 @@ function bulk_progress.by_ids(q, ids, states, progress)
   local entries, found = position.read(q, ids), { nil }
   progress.missing = progress.missing + #ids - #entries
   for n = 1, #entries do
-    local e = entries[n]
-    local is_available = redis.call("ZSCORE", q.available, e.lid)
-    e.delayed_until = not is_available and tonumber(timers.delayed_until(q, e.lid) or nil) or nil
-    if not is_available and not e.delayed_until then
+    local entry = entries[n]
+    local is_available = redis.call("ZSCORE", q.available, entry.id)
+    entry.delayed_until = not is_available and tonumber(timers.delayed_until(q, entry.id) or nil) or nil
+    if not is_available and not entry.delayed_until then
       progress.locked = progress.locked + 1
     elseif string.find(states, is_available and "a" or "d", 1, true) then
-      found[#found + 1] = e
+      found[#found + 1] = entry
     else
       progress.missing = progress.missing + 1
     end
@@ -73,7 +73,7 @@ function bulk_progress.by_filter(q, filter_text, states, progress, count)
   search.load()
   local found, place = search.look(q, filter_text, progress.place, count)
   if not found[1] then return found, place end
-  local last = found[#found].lid
+  local last = found[#found].id
   if #found == count then return found, last end
   -- A search that has found something does not say whether it is complete.
   local rest, further = search.look(q, filter_text, last, 1)

@@ -27,7 +27,7 @@ function redrive.plan(q, entries, name)
     local to = wanted and other_queues.find(wanted)
     if to then -- one that expires at once leaves traces there
       local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0"
-      trace.expiring(to, { { lid = entries[n].lid, rec = rec } })
+      trace.expiring(to, { { id = entries[n].id, rec = rec } })
     end
     targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false
   end
@@ -47,10 +47,10 @@ function redrive.apply(q, entries, targets)
       if home == to then queue.read_subqueue_totals(to) end
       context.messages, context.bytes = context.messages - 1, context.bytes - size
       home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size
-      local lid = redrive.send(q, to, entries[n])
+      local id = redrive.send(q, to, entries[n])
       context.messages, context.bytes = context.messages + 1, context.bytes + size
       home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
-      if lid then
+      if id then
         went = went + 1
         position.delete(q, { entries[n] }, "redriven")
       end
@@ -61,20 +61,20 @@ end
 
 -- Returns the name of the queue that a failed message came from: that of which it is a copy; that whose ;poison it is
 -- in; or, of a copy that a worker of the release before made, what its property says. nil if the message does not tell.
-function redrive.origin(q, e)
-  local origin = record.field(e.rec, "original_queue")
+function redrive.origin(q, entry)
+  local origin = record.field(entry.rec, "original_queue")
   if origin then return origin end
   local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
   if name then return other_queues.decode(name) end
-  local head = string.sub(e.rec, 15, string.find(e.rec, "\0", 15, true) - 1)
+  local head = string.sub(entry.rec, 15, string.find(entry.rec, "\0", 15, true) - 1)
   return string.match(head, "\1dead_letter_queue\2s([^\1\3]+)")
 end
 
--- Returns head and body of the message that e is a copy of, as a new message for `to`: what the copy tells of itself
+-- Returns head and body of the message that an entry is a copy of, as a new message for `to`: what the copy tells of itself
 -- goes, and what the message asked for counts again.
-function redrive.original(to, e)
+function redrive.original(to, entry)
   failure.load()
-  local rec = failure.remove(e.rec)
+  local rec = failure.remove(entry.rec)
   local stop = string.find(rec, "\0", 15, true)
   local head = record.without(record.without(string.sub(rec, 15, stop - 1), copy.about), { "message_class" })
   -- Of a copy, this is its own time (copy.expiry).
@@ -87,22 +87,22 @@ function redrive.original(to, e)
   end
   if not to.options.transactional then
     head = record.without(head, { "transaction_id" })
-  elseif not record.field(e.rec, "transaction_id") then
+  elseif not record.field(entry.rec, "transaction_id") then
     head = head .. record.fields.transaction_id .. "redrive"
   end
   return head, string.sub(rec, stop)
 end
 
--- Puts the message that e is a copy of into `to`. Returns its lookup id; nil if there is no room for it.
-function redrive.send(q, to, e)
-  local head, body = redrive.original(to, e)
-  local large = record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
-  local trailed = record.field(e.rec, "trail")
+-- Puts the message that an entry is a copy of into `to`. Returns its lookup id; nil if there is no room for it.
+function redrive.send(q, to, entry)
+  local head, body = redrive.original(to, entry)
+  local large = record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
+  local trailed = record.field(entry.rec, "trail")
   if trailed then
     trail.load()
-    head = trail.carry(head, trail.number(e.lid, e.rec))
+    head = trail.carry(head, trail.number(entry.id, entry.rec))
   end
-  local lid = copy.insert_if_room(to, copy.flag(e.rec), head, body, large)
-  if lid and trailed then trail.copied(q, to, e, lid, "redriven", "") end
-  return lid
+  local id = copy.insert_if_room(to, copy.flag(entry.rec), head, body, large)
+  if id and trailed then trail.copied(q, to, entry, id, "redriven", "") end
+  return id
 end

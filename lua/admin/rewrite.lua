@@ -10,23 +10,24 @@
 local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.
-function rewrite.due(e, due)
-  local delay = due - string.sub(e.rec, 1, 13)
-  return record.set_flag(record.with(e.rec, "delay", string.format("%.0f", math.max(delay, 0))), record.bits.special)
+function rewrite.due(entry, due)
+  local delay = due - string.sub(entry.rec, 1, 13)
+  local rec = record.with(entry.rec, "delay", string.format("%.0f", math.max(delay, 0)))
+  return record.set_flag(rec, record.bits.special)
 end
 
 -- Returns the record of an entry with this priority, a digit. A message id that was made from the lookup id is written into it,
 -- since the lookup id changes.
-function rewrite.priority(e, priority)
-  local rec = record.with(e.rec, "priority", priority)
+function rewrite.priority(entry, priority)
+  local rec = record.with(entry.rec, "priority", priority)
   if record.field(rec, "message_id") then return rec end
   copy.load()
-  return record.set_flag(record.with(rec, "message_id", copy.identity(e)), record.bits.special)
+  return record.set_flag(record.with(rec, "message_id", copy.identity(entry)), record.bits.special)
 end
 
 -- Returns the lookup id of an entry with this priority.
-function rewrite.id(e, priority)
-  return string.format("%02x", 7 - priority) .. string.sub(e.lid, 3)
+function rewrite.id(entry, priority)
+  return string.format("%02x", 7 - priority) .. string.sub(entry.id, 3)
 end
 
 -- Gives entries of q these records and lookup ids, by place.
@@ -35,20 +36,20 @@ function rewrite.apply(q, entries, recs, ids)
   position.before_move(q, old, old_recs)
   local fields, stateful, states, larges, left, bytes = {}, {}, {}, nil, 0, 0
   for n = 1, #entries do
-    local e = entries[n]
-    local size = position.size(q, e)
-    left, bytes = left + size, bytes + size + #recs[n] - #e.rec
-    if e.st then
-      stateful[#stateful + 1] = e.lid
-      e.st.size = size + #recs[n] - #e.rec
-      states[#states + 1], states[#states + 2] = ids[n], message_state.format(e.st)
+    local entry = entries[n]
+    local size = position.size(q, entry)
+    left, bytes = left + size, bytes + size + #recs[n] - #entry.rec
+    if entry.state then
+      stateful[#stateful + 1] = entry.id
+      entry.state.size = size + #recs[n] - #entry.rec
+      states[#states + 1], states[#states + 2] = ids[n], message_state.format(entry.state)
     end
-    if ids[n] ~= e.lid then
-      fields[#fields + 1] = e.lid
-      if record.has_large_body(e.rec) then
+    if ids[n] ~= entry.id then
+      fields[#fields + 1] = entry.id
+      if record.has_large_body(entry.rec) then
         larges = larges or {}
-        larges[n] = redis.call("HGET", q.records, "^" .. e.lid)
-        fields[#fields + 1] = "^" .. e.lid
+        larges[n] = redis.call("HGET", q.records, "^" .. entry.id)
+        fields[#fields + 1] = "^" .. entry.id
       end
     end
   end

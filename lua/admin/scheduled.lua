@@ -23,20 +23,20 @@ function scheduled.look(q, text, place, count)
     local rows = ordered.page(q.timers, score, member, scheduled.page) -- member, score, member, score, ...
     local ids, dues = { nil }, { nil }
     for n = 1, #rows, 2 do
-      local lid = string.sub(rows[n], 2)
-      if string.sub(rows[n], 1, 1) == letter then ids[#ids + 1], dues[lid] = lid, rows[n + 1] end
+      local id = string.sub(rows[n], 2)
+      if string.sub(rows[n], 1, 1) == letter then ids[#ids + 1], dues[id] = id, rows[n + 1] end
     end
     local entries = position.read(q, ids)
     for n = 1, #entries do
-      local e = entries[n]
-      local due = dues[e.lid]
-      if filter.test(f, e.lid, e.rec) then
-        e.delayed_until = tonumber(due)
-        found[#found + 1] = e
-        if #found == count then return found, due .. letter .. e.lid end
+      local entry = entries[n]
+      local due = dues[entry.id]
+      if filter.test(f, entry.id, entry.rec) then
+        entry.delayed_until = tonumber(due)
+        found[#found + 1] = entry
+        if #found == count then return found, due .. letter .. entry.id end
       end
       -- The time for selectors is used up: the next call goes on here.
-      if filter.spent(f) then return found, due .. letter .. e.lid end
+      if filter.spent(f) then return found, due .. letter .. entry.id end
     end
     if #rows < scheduled.page * 2 then return found end
     member, score = rows[#rows - 1], rows[#rows]

@@ -31,13 +31,13 @@ function sweep.mark_locked(q)
     local entries = position.read(q, { unpack(ids, from, math.min(from + sweep.locked_page - 1, #ids)) })
     local id_states = { nil, nil } -- id, state, id, state, ...
     for n = 1, #entries do
-      local st = entries[n].st
-      local is_received = message_state.is_claimed(st) and tonumber(st.fence) <= (committed[st.owner] or -1)
-      if not is_received and not message_state.is_sent(st) and not message_state.is_purged(st) then
-        if message_state.is_visible(st) then redis.call("ZREM", q.index, "v" .. entries[n].lid) end
-        message_state.purge(st)
-        id_states[#id_states + 1] = entries[n].lid
-        id_states[#id_states + 1] = message_state.format(st)
+      local state = entries[n].state
+      local is_received = message_state.is_claimed(state) and tonumber(state.fence) <= (committed[state.owner] or -1)
+      if not is_received and not message_state.is_sent(state) and not message_state.is_purged(state) then
+        if message_state.is_visible(state) then redis.call("ZREM", q.index, "v" .. entries[n].id) end
+        message_state.purge(state)
+        id_states[#id_states + 1] = entries[n].id
+        id_states[#id_states + 1] = message_state.format(state)
       end
     end
     if id_states[1] then
@@ -91,19 +91,19 @@ function sweep.unlink_all_but(q, locked)
   -- records, states: field, value, ...; members: score, member, ... of the index.
   local entries, bytes, records, states, members = position.read(q, locked), 0, {}, {}, {}
   for n = 1, #entries do
-    local e = entries[n]
-    bytes = bytes + e.st.size
-    records[#records + 1] = e.lid
-    records[#records + 1] = e.rec
-    if record.has_large_body(e.rec) then
-      records[#records + 1] = "^" .. e.lid
-      records[#records + 1] = redis.call("HGET", q.records, "^" .. e.lid)
+    local entry = entries[n]
+    bytes = bytes + entry.state.size
+    records[#records + 1] = entry.id
+    records[#records + 1] = entry.rec
+    if record.has_large_body(entry.rec) then
+      records[#records + 1] = "^" .. entry.id
+      records[#records + 1] = redis.call("HGET", q.records, "^" .. entry.id)
     end
-    states[#states + 1] = e.lid
-    states[#states + 1] = message_state.format(e.st)
-    if message_state.is_visible(e.st) then
+    states[#states + 1] = entry.id
+    states[#states + 1] = message_state.format(entry.state)
+    if message_state.is_visible(entry.state) then
       members[#members + 1] = 0
-      members[#members + 1] = "v" .. e.lid
+      members[#members + 1] = "v" .. entry.id
     end
   end
   local removed = q.messages - #entries
@@ -144,8 +144,8 @@ function sweep.append_delayed(q, ids, limit)
     local members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)
     from = from + sweep.page
     for n = 1, #members do
-      local letter, lid = string.sub(members[n], 1, 1), string.sub(members[n], 2)
-      if letter == timers.letters.delay and (not limit or string.sub(lid, 3) <= limit) then ids[#ids + 1] = lid end
+      local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
+      if letter == timers.letters.delay and (not limit or string.sub(id, 3) <= limit) then ids[#ids + 1] = id end
     end
   until #members == 0 or #ids > 0
 end
@@ -167,7 +167,7 @@ function sweep.next_page(q)
     from = from + sweep.page
     entries = position.read(q, ids)
     for n = 1, #entries do
-      if not message_state.is_sent(entries[n].st) then locked[#locked + 1] = entries[n] end
+      if not message_state.is_sent(entries[n].state) then locked[#locked + 1] = entries[n] end
     end
   until #ids == 0 or #locked > 0
   return locked

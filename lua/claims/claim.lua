@@ -123,7 +123,7 @@ end
 function claim.between(entries, after, bound)
   local found = {}
   for n = 1, #entries do
-    local sequential = string.sub(entries[n].lid, 3)
+    local sequential = string.sub(entries[n].id, 3)
     if sequential > after and (bound == "" or sequential <= bound) then found[#found + 1] = entries[n] end
   end
   return found

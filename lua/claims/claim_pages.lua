@@ -88,13 +88,13 @@ function claim_pages.split_ids(text)
 end
 
 -- Does a packed page, whose ids ascend, hold the id? `text`: its ids. A binary search.
-function claim_pages.has_id(text, lid)
+function claim_pages.has_id(text, id)
   local low, high, sub = 1, #text / 16, string.sub
   while low <= high do
     local middle = math.floor((low + high) / 2)
     local found = sub(text, middle * 16 - 15, middle * 16)
-    if found == lid then return true end
-    if found < lid then low = middle + 1 else high = middle - 1 end
+    if found == id then return true end
+    if found < id then low = middle + 1 else high = middle - 1 end
   end
   return false
 end
@@ -253,11 +253,11 @@ end
 
 -- Returns the page list of the claim in one of whose packed pages this message is; nil if it is in none. For messages that
 -- have a record and no state, and are not available.
-function claim_pages.find(q, lid)
+function claim_pages.find(q, id)
   for _, list in ipairs(claim_pages.lists(q)) do
     local function holds(k, page)
-      local within = page.packed and page.first <= lid and lid <= page.last
-      return within and claim_pages.has_id(claim_pages.ids_text(q, list, k), lid)
+      local within = page.packed and page.first <= id and id <= page.last
+      return within and claim_pages.has_id(claim_pages.ids_text(q, list, k), id)
     end
     if list.packed > 0 and claim_pages.each(q, list, holds) then return list end
   end

@@ -39,10 +39,10 @@ function drain.loose(q, number)
   -- plain: ids of messages whose end needs no look at their records. sizes: bytes by text of a state; most texts are equal.
   local states, sizes, plain, others, bytes = chunked.read(q.states, ids), {}, { nil }, { nil }, 0
   for n = 1, #ids do
-    local state = states[n]
-    local size = not journal and state and (sizes[state] or message_state.plain_claim_size(state))
+    local state_text = states[n]
+    local size = not journal and state_text and (sizes[state_text] or message_state.plain_claim_size(state_text))
     if size then
-      sizes[state] = size
+      sizes[state_text] = size
       plain[#plain + 1] = ids[n]
       bytes = bytes + size
     else
@@ -61,7 +61,7 @@ end
 function drain.entries(q, ids)
   local entries, received, purged = position.read(q, ids), {}, {}
   for n = 1, #entries do
-    local to = message_state.is_purged(entries[n].st) and purged or received
+    local to = message_state.is_purged(entries[n].state) and purged or received
     to[#to + 1] = entries[n]
   end
   position.may_leave(q, received, "receive")

@@ -74,7 +74,7 @@ function fill.search(q, page, count, limits)
     local most = q.locks_groups and 1 or count
     entries, page.place = search.look(q, limits.filter, limits.place, most, nil, true)
     page.dry = #entries == 0 and not page.place
-    if #entries > 0 and not page.place then page.place = entries[#entries].lid end
+    if #entries > 0 and not page.place then page.place = entries[#entries].id end
     entries = claim.between(entries, limits.after, limits.bound)
   end
   fill.set_columns(page, entries)
@@ -95,9 +95,9 @@ end
 function fill.set_columns(page, entries)
   page.ids, page.records, page.states = { nil }, { nil }, {}
   for n = 1, #entries do
-    local e = entries[n]
-    page.ids[n], page.records[n] = e.lid, e.rec
-    page.states[n] = e.st and message_state.format(e.st) or nil
+    local entry = entries[n]
+    page.ids[n], page.records[n] = entry.id, entry.rec
+    page.states[n] = entry.state and message_state.format(entry.state) or nil
   end
 end
 
@@ -144,25 +144,25 @@ function fill.choose(q, c, page, max_bytes)
   local taken, count = 0, #ids -- taken: the last place that is filled
   page.full = page.dry or c.count + count >= c.wanted
   for n = 1, count do
-    local text, e = records and records[n], nil
+    local text, entry = records and records[n], nil
     if text and not free[string.byte(text, 14)] then -- it asks for something (core/record), so it may have expired
-      local state = page.states and page.states[n]
-      e = { lid = ids[n], rec = text, st = state and message_state.parse(state) or nil }
+      local state_text = page.states and page.states[n]
+      entry = { id = ids[n], rec = text, state = state_text and message_state.parse(state_text) or nil }
     end
-    if e and seek.expired(e) then
-      page.expired[#page.expired + 1] = e
+    if entry and seek.expired(entry) then
+      page.expired[#page.expired + 1] = entry
       page.full, page.first = page.dry, false -- its place is free: only a queue without more makes the claim complete
     elseif not text and not sizes then
       page.first = false -- a message without a record is passed over, and left to the doctor
     else
-      local size = sizes and sizes[n] or e and position.size(q, e) or #text
+      local size = sizes and sizes[n] or entry and position.size(q, entry) or #text
       if max_bytes and c.count + taken > 0 and c.bytes + page.bytes + size > max_bytes then
         page.full = true
         break
       end
       taken = taken + 1
       page.bytes = page.bytes + size
-      page.entries[taken] = e
+      page.entries[taken] = entry
       if taken < n then fill.move_row(page, n, taken) end
     end
   end
@@ -203,14 +203,14 @@ function fill.withdraw(q, c, page, texts)
   local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim
   local wants = records and position.before_lock(q, ids, records, message_state.claimed)
   for n = 1, (records or page.states) and #ids or 0 do
-    local e, state = page.entries[n], page.states and page.states[n]
+    local entry, state_text = page.entries[n], page.states and page.states[n]
     local kind = records and position.end_reads_record(q, records[n], wants[n]) and message_state.claimed or plain_claim
-    if state then
-      texts[n] = message_state.again(state, kind, owner, seq)
-    elseif e then
-      texts[n] = message_state.first(position.size(q, e), kind, owner, seq)
+    if state_text then
+      texts[n] = message_state.again(state_text, kind, owner, seq)
+    elseif entry then
+      texts[n] = message_state.first(position.size(q, entry), kind, owner, seq)
     end
-    packed = packed and not state and kind == plain_claim
+    packed = packed and not state_text and kind == plain_claim
   end
   if page.first then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
   return packed

@@ -109,7 +109,7 @@ function enqueue.entries(batch, priorities)
   for n = 1, #batch.records do
     local rec, large = batch.records[n], batch.larges and batch.larges[n]
     entries[n] = { rec = rec, large = large or nil, size = #rec + (large and #large or 0),
-      priority = string.byte(priorities, n) - 48, keys = nil, lid = nil }
+      priority = string.byte(priorities, n) - 48, keys = nil, id = nil }
   end
   return entries
 end
@@ -152,11 +152,11 @@ function enqueue.append(batch, rec, large, q)
   end
 end
 
--- Gives such tables their lookup ids, as `lid`, and returns the ids.
+-- Gives such tables their lookup ids, as `id`, and returns the ids.
 function enqueue.number(entries, transactional)
   local priorities = {}
   for n = 1, #entries do priorities[n] = entries[n].priority end
   local ids = enqueue.ids(table.concat(priorities), #entries, transactional)
-  for n = 1, #entries do entries[n].lid = ids[n] end
+  for n = 1, #entries do entries[n].id = ids[n] end
   return ids
 end

@@ -19,7 +19,7 @@ function lapse.locks(q, ids)
   -- What was sent leaves no copies, so no queue has to be at hand for it.
   if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end -- the call is repeated
   for _, transaction in ipairs(plan.ended) do tx.forget(transaction) end
-  for _, e in ipairs(plan.extended) do store.extend(q, e.lid, e.deadline) end
+  for _, entry in ipairs(plan.extended) do store.extend(q, entry.id, entry.deadline) end
   release.unlock(q, plan.others, false)
   release.unlock(q, plan.received, true)
   position.delete(q, plan.sent, "aborted")
@@ -37,30 +37,30 @@ function lapse.plan(q, ids)
   local entries, found = position.read(q, ids), {}
   tx.load()
   for n = 1, #entries do
-    local e = entries[n]
-    local transaction = not message_state.is_reader_lock(e.st) and lapse.transaction(e.st, found, plan.ended)
+    local entry, state = entries[n], entries[n].state
+    local transaction = not message_state.is_reader_lock(state) and lapse.transaction(state, found, plan.ended)
     local list = plan.others
     if transaction and transaction.is_open then
-      list, e.deadline = plan.extended, transaction.deadline
-    elseif message_state.is_sent(e.st) then
+      list, entry.deadline = plan.extended, transaction.deadline
+    elseif message_state.is_sent(state) then
       list = plan.sent
-    elseif message_state.is_received(e.st) then
+    elseif message_state.is_received(state) then
       list = plan.received
     end
-    e.lapsed = true -- features/retry_policy, features/trail
-    list[#list + 1] = e
+    entry.lapsed = true -- features/retry_policy, features/trail
+    list[#list + 1] = entry
   end
   return plan
 end
 
 -- Returns the transaction that holds a message with this state; false if it is gone. `found`: those that were looked for
 -- before. Appends to `ended` each that it finds for the first time, if its lease is over.
-function lapse.transaction(st, found, ended)
-  local name = st.owner .. " " .. st.fence
+function lapse.transaction(state, found, ended)
+  local name = state.owner .. " " .. state.fence
   if found[name] == nil then
-    local transaction = tx.find(st.owner)
+    local transaction = tx.find(state.owner)
     -- One with this id and another fence was begun later.
-    found[name] = transaction and transaction.fence == st.fence and transaction or false
+    found[name] = transaction and transaction.fence == state.fence and transaction or false
     if found[name] and not transaction.is_open then ended[#ended + 1] = transaction end
   end
   return found[name]

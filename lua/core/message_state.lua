@@ -33,58 +33,58 @@ function message_state.parse(text)
     size = tonumber(size), kind = kind, owner = owner, fence = fence, uncounted = tonumber(uncounted) or 0 }
 end
 
-function message_state.is_locked(st)
-  return st.kind ~= "-"
+function message_state.is_locked(state)
+  return state.kind ~= "-"
 end
 
 -- Is the message locked by a reader outside a transaction?
-function message_state.is_reader_lock(st)
-  return string.sub(st.kind, 1, 1) == message_state.by_reader
+function message_state.is_reader_lock(state)
+  return string.sub(state.kind, 1, 1) == message_state.by_reader
 end
 
 -- Was the message received in a transaction that is open?
-function message_state.is_received(st)
-  return string.sub(st.kind, 1, 1) == message_state.received
+function message_state.is_received(state)
+  return string.sub(state.kind, 1, 1) == message_state.received
 end
 
 -- Is the message locked by a reader, in a transaction or not?
-function message_state.is_read(st)
-  return string.find(st.kind, "^[LR]") ~= nil
+function message_state.is_read(state)
+  return string.find(state.kind, "^[LR]") ~= nil
 end
 
 -- Does the lock count as a delivery? That of a message which a transaction sends or moves does not.
-function message_state.is_delivered(st)
-  return string.find(st.kind, "^[LRC]") ~= nil
+function message_state.is_delivered(state)
+  return string.find(state.kind, "^[LRC]") ~= nil
 end
 
 -- Was the message sent in a transaction that is open?
-function message_state.is_sent(st)
-  return string.sub(st.kind, 1, 1) == message_state.sent
+function message_state.is_sent(state)
+  return string.sub(state.kind, 1, 1) == message_state.sent
 end
 
 -- Is the message claimed by a pipeline (claims/claim)?
-function message_state.is_claimed(st)
-  return string.sub(st.kind, 1, 1) == message_state.claimed
+function message_state.is_claimed(state)
+  return string.sub(state.kind, 1, 1) == message_state.claimed
 end
 
 -- Was the queue purged while the message was locked? It goes when its lock ends.
-function message_state.is_purged(st)
-  return string.find(st.kind, message_state.purged, 2, true) ~= nil
+function message_state.is_purged(state)
+  return string.find(state.kind, message_state.purged, 2, true) ~= nil
 end
 
 -- May peeks see the message although it is locked?
-function message_state.is_visible(st)
-  return string.find(st.kind, message_state.visible, 2, true) ~= nil
+function message_state.is_visible(state)
+  return string.find(state.kind, message_state.visible, 2, true) ~= nil
 end
 
 -- Marks a locked message as purged: no peek sees it any more, and its end needs a look at it.
-function message_state.purge(st)
-  st.kind = string.sub(st.kind, 1, 1) .. message_state.purged
+function message_state.purge(state)
+  state.kind = string.sub(state.kind, 1, 1) .. message_state.purged
 end
 
 -- Takes the lock out of a state.
-function message_state.free(st)
-  st.kind, st.owner, st.fence = "-", "-", 0
+function message_state.free(state)
+  state.kind, state.owner, state.fence = "-", "-", 0
 end
 
 -- Returns the state of a message of `size` bytes that was never locked.
@@ -94,32 +94,32 @@ function message_state.new(size)
 end
 
 -- Returns the state of a copy of the message, of `size` bytes, which is not locked.
-function message_state.copy(st, size)
+function message_state.copy(state, size)
   local made = message_state.new(size)
-  made.deliveries, made.aborts, made.moves = st.deliveries, st.aborts, st.moves
-  made.moved, made.uncounted = st.moved, st.uncounted
+  made.deliveries, made.aborts, made.moves = state.deliveries, state.aborts, state.moves
+  made.moved, made.uncounted = state.moved, state.uncounted
   return made
 end
 
 -- Returns the text of a state.
-function message_state.format(st)
-  return message_state.counts(st) .. " " .. st.size .. " " .. st.kind .. " " .. st.owner .. " " .. st.fence
-    .. message_state.uncounted(st)
+function message_state.format(state)
+  return message_state.counts(state) .. " " .. state.size .. " " .. state.kind .. " " .. state.owner .. " "
+    .. state.fence .. message_state.uncounted(state)
 end
 
 -- Returns the last part of the text, with the space in front of it.
-function message_state.uncounted(st)
-  return (st.uncounted or 0) > 0 and " " .. st.uncounted or ""
+function message_state.uncounted(state)
+  return (state.uncounted or 0) > 0 and " " .. state.uncounted or ""
 end
 
 -- Returns the first four parts of the text.
-function message_state.counts(st)
-  return st.deliveries .. " " .. st.aborts .. " " .. st.moves .. " " .. st.moved
+function message_state.counts(state)
+  return state.deliveries .. " " .. state.aborts .. " " .. state.moves .. " " .. state.moved
 end
 
 -- Returns what a reply shows a reader: "deliveries aborts moves last_move_ms [uncounted]".
-function message_state.shown(st)
-  return message_state.counts(st) .. message_state.uncounted(st)
+function message_state.shown(state)
+  return message_state.counts(state) .. message_state.uncounted(state)
 end
 
 -- Returns the text of a message of `size` bytes that is locked for the first time. If a transaction sends or moves it, that

@@ -26,7 +26,7 @@
 -- Messages are given in one of two forms:
 --
 --   columns    ids[n], recs[n] (records) and states[n] (tables of core/message_state, false for none) belong to one message
---   entry      one message as a table {lid, rec, st}: lookup id, record, state or nil. Entries that are released or deleted
+--   entry      one message as a table {id, rec, state}: lookup id, record, state or nil. Entries that are released or deleted
 --              also collect what copies, trails and the retry policy need to know:
 --                why      why its reader rejected it or gave it back
 --                report   properties that describe the failure, in the form of a head (core/record; features/failure)
@@ -56,7 +56,7 @@ function position.entries(ids, recs, states)
   for n = 1, #ids do
     if recs[n] then
       at = at + 1
-      entries[at] = { lid = ids[n], rec = recs[n], st = states[n] or nil }
+      entries[at] = { id = ids[n], rec = recs[n], state = states[n] or nil }
     end
   end
   return entries
@@ -66,7 +66,7 @@ end
 function position.columns_of(entries)
   local ids, recs, states = { nil }, { nil }, { nil }
   for n = 1, #entries do
-    ids[n], recs[n], states[n] = entries[n].lid, entries[n].rec, entries[n].st or false
+    ids[n], recs[n], states[n] = entries[n].id, entries[n].rec, entries[n].state or false
   end
   return ids, recs, states
 end
@@ -80,13 +80,13 @@ function position.read(q, ids)
 end
 
 -- Returns the bytes of a message: those of its record and of its large body.
-function position.size(q, e)
-  return e.st and e.st.size or position.record_size(q, e.lid, e.rec)
+function position.size(q, entry)
+  return entry.state and entry.state.size or position.record_size(q, entry.id, entry.rec)
 end
 
-function position.record_size(q, lid, rec)
+function position.record_size(q, id, rec)
   if not record.has_large_body(rec) then return #rec end
-  return #rec + redis.call("HSTRLEN", q.records, "^" .. lid)
+  return #rec + redis.call("HSTRLEN", q.records, "^" .. id)
 end
 
 -- Special messages -----------------------------------------------------------------------------------------------------
@@ -221,13 +221,13 @@ function position.lock_states(q, ids, recs, states, wants, kind, owner, fence)
   local pairs, delivered = { nil, nil }, kind ~= message_state.moved
   local last_text, last_size, last_kind -- of messages that are locked together many have the same state
   for n = 1, #ids do
-    local st, own_kind = states[n], kind
+    local state, own_kind = states[n], kind
     if not position.end_reads_record(q, recs[n], wants[n]) then own_kind = kind .. message_state.plain end
     pairs[n * 2 - 1] = ids[n]
-    if st then
-      if delivered then st.deliveries = st.deliveries + 1 end
-      st.kind, st.owner, st.fence = own_kind, owner, fence
-      pairs[n * 2] = message_state.format(st)
+    if state then
+      if delivered then state.deliveries = state.deliveries + 1 end
+      state.kind, state.owner, state.fence = own_kind, owner, fence
+      pairs[n * 2] = message_state.format(state)
     else
       local size = position.record_size(q, ids[n], recs[n])
       if size ~= last_size or own_kind ~= last_kind then
@@ -287,15 +287,15 @@ function position.delete(q, entries, reason)
   local ids, recs = position.columns_of(entries)
   local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
   for n = 1, #entries do
-    local e = entries[n]
-    bytes = bytes + position.size(q, e)
-    held[n] = e.st and message_state.is_locked(e.st)
+    local entry = entries[n]
+    bytes = bytes + position.size(q, entry)
+    held[n] = entry.state and message_state.is_locked(entry.state)
     local list = held[n] and locked or available
-    list[#list + 1] = e.lid
-    fields[#fields + 1] = e.lid
-    if record.has_large_body(e.rec) then fields[#fields + 1] = "^" .. e.lid end
-    if e.st then stateful[#stateful + 1] = e.lid end
-    if held[n] and message_state.is_visible(e.st) then visible[#visible + 1] = "v" .. e.lid end
+    list[#list + 1] = entry.id
+    fields[#fields + 1] = entry.id
+    if record.has_large_body(entry.rec) then fields[#fields + 1] = "^" .. entry.id end
+    if entry.state then stateful[#stateful + 1] = entry.id end
+    if held[n] and message_state.is_visible(entry.state) then visible[#visible + 1] = "v" .. entry.id end
   end
   chunked.run("ZREM", q.index, visible)
   local special = position.special(q, ids, recs, held)

@@ -54,9 +54,9 @@ function record.has_large_body(rec)
 end
 
 -- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).
-function record.member(rec, lid)
+function record.member(rec, id)
   local at = string.find(rec, record.fields.correlation_id, 15, true)
-  return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. lid
+  return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. id
 end
 
 -- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet.

@@ -14,7 +14,7 @@ function replay.answer(kept)
   local reply, ids, handed = context.parse_reply(text), context.reply_ids(text)
   if ids == "-" then return reply end
   if handed then
-    context.handover = { lid = handed, reply = reply }
+    context.handover = { id = handed, reply = reply }
   else
     context.again = { ids = ids, reply = reply }
   end

@@ -18,9 +18,9 @@ local seek = { most = 1048576, page = 128, pages = 8, back_most = 256,
   cursors = { unread = "U", read = "R", after = "A" } }
 
 -- Returns the entry with this id, if it is available and has not expired; else nil.
-function seek.current(q, lid)
-  local e = redis.call("ZSCORE", q.available, lid) and position.read(q, { lid })[1]
-  return e and not seek.expired(e) and e or nil
+function seek.current(q, id)
+  local entry = redis.call("ZSCORE", q.available, id) and position.read(q, { id })[1]
+  return entry and not seek.expired(entry) and entry or nil
 end
 
 -- Returns the first available messages behind `after` ("" from the front), `count` at most, as columns: ids, records, states.
@@ -123,21 +123,21 @@ function seek.direct(q, text, after, count, hint)
 end
 
 -- Has this entry expired?
-function seek.expired(e)
-  return record.is_expired(e.rec, context.now)
+function seek.expired(entry)
+  return record.is_expired(entry.rec, context.now)
 end
 
 -- Returns the nearest entry that a peek may see, before or behind `from` ("" from that end): an available message, or a locked
 -- one that is visible to peeks. nil if there is none.
 function seek.visible(q, from, backward)
-  local e, lid
+  local entry, id
   if backward then
-    e, lid = seek.back(q, from), seek.locked(q, "ZREVRANGEBYLEX", from == "" and "(w" or "(v" .. from, "[v")
+    entry, id = seek.back(q, from), seek.locked(q, "ZREVRANGEBYLEX", from == "" and "(w" or "(v" .. from, "[v")
   else
-    e, lid = seek.first(q, from), seek.locked(q, "ZRANGEBYLEX", from == "" and "[v" or "(v" .. from, "(w")
+    entry, id = seek.first(q, from), seek.locked(q, "ZRANGEBYLEX", from == "" and "[v" or "(v" .. from, "(w")
   end
-  if not lid or e and (lid > e.lid) ~= backward then return e end
-  return position.read(q, { lid })[1]
+  if not id or entry and (id > entry.id) ~= backward then return entry end
+  return position.read(q, { id })[1]
 end
 
 -- Returns the id of the first locked message between these members of the index that peeks see; nil if there is none.
@@ -150,8 +150,8 @@ end
 function seek.back(q, from)
   for _ = 1, seek.back_most do
     local top = from == "" and "+" or "(" .. from
-    local e = position.read(q, redis.call("ZREVRANGEBYLEX", q.available, top, "-", "LIMIT", 0, 1))[1]
-    if not e or not seek.expired(e) then return e end
-    from = e.lid
+    local entry = position.read(q, redis.call("ZREVRANGEBYLEX", q.available, top, "-", "LIMIT", 0, 1))[1]
+    if not entry or not seek.expired(entry) then return entry end
+    from = entry.id
   end
 end

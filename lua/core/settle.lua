@@ -106,19 +106,19 @@ function settle.plan_entries(q, plan)
   local ids, unsettled, overdue = { nil }, {}, queue.is_due(q)
   for k = 1, #plan.others do ids[k] = plan.ids[plan.others[k]] end
   local entries = position.read(q, ids)
-  for n = 1, #entries do unsettled[entries[n].lid] = entries[n] end
+  for n = 1, #entries do unsettled[entries[n].id] = entries[n] end
   -- A message may be named twice: then the first time counts.
   for n = 1, #plan.committed do unsettled[plan.committed[n]] = nil end
   for k = 1, #plan.others do
     local n = plan.others[k]
-    local lid, fence, e = plan.ids[n], plan.fences[n], unsettled[plan.ids[n]]
-    if settle.is_held(q, e, fence, overdue) then
-      unsettled[lid] = nil
-      local list = settle.list_for(plan, e, plan.actions[n])
-      list[#list + 1] = e
+    local id, fence, entry = plan.ids[n], plan.fences[n], unsettled[plan.ids[n]]
+    if settle.is_held(q, entry, fence, overdue) then
+      unsettled[id] = nil
+      local list = settle.list_for(plan, entry, plan.actions[n])
+      list[#list + 1] = entry
     else
-      plan.lost[#plan.lost + 1] = lid
-      plan.lost[#plan.lost + 1] = settle.why(q, e, fence)
+      plan.lost[#plan.lost + 1] = id
+      plan.lost[#plan.lost + 1] = settle.why(q, entry, fence)
     end
   end
   for _, reason in ipairs(settle.reasons) do position.may_leave(q, plan[reason], reason) end
@@ -130,34 +130,35 @@ end
 
 -- Is the message of this entry (nil: there is none) locked by a reader under this fence? `overdue`: leases may be over that no
 -- call has served yet.
-function settle.is_held(q, e, fence, overdue)
-  if not e or not e.st or not message_state.is_reader_lock(e.st) or e.st.fence ~= fence then return false end
+function settle.is_held(q, entry, fence, overdue)
+  local state = entry and entry.state
+  if not state or not message_state.is_reader_lock(state) or state.fence ~= fence then return false end
   if not overdue then return true end
-  local deadline = redis.call("ZSCORE", q.locked, e.lid)
+  local deadline = redis.call("ZSCORE", q.locked, entry.id)
   return not deadline or tonumber(deadline) > context.now
 end
 
 -- Returns the list of the plan that an entry belongs to, and notes in the entry what its reader said.
-function settle.list_for(plan, e, action)
+function settle.list_for(plan, entry, action)
   local letter = string.sub(action, 1, 1)
   if letter == "x" then return plan.extended end
   if string.find(letter, "[abe]") then
     release.load()
-    release.given(e, action)
+    release.given(entry, action)
     return plan.released
   end
-  if letter ~= "c" and action ~= "j" then e.why = string.sub(action, 2) end
+  if letter ~= "c" and action ~= "j" then entry.why = string.sub(action, 2) end
   -- A purged message leaves as purged, whatever its reader says.
-  if message_state.is_purged(e.st) then return plan.queue_purged end
+  if message_state.is_purged(entry.state) then return plan.queue_purged end
   return letter == "c" and plan.receive or plan.receive_rejected
 end
 
--- Returns why a lock with this fence is lost, as settle.all does. `e`: the entry of its message, or nil.
-function settle.why(q, e, fence)
-  if not e then return "g" end
-  if e.st then return (e.st.fence == fence or not message_state.is_locked(e.st)) and "a" or "f" end
+-- Returns why a lock with this fence is lost, as settle.all does. `entry`: the entry of its message, or nil.
+function settle.why(q, entry, fence)
+  if not entry then return "g" end
+  if entry.state then return (entry.state.fence == fence or not message_state.is_locked(entry.state)) and "a" or "f" end
   claim_pages.load()
-  local list = claim_pages.find(q, e.lid)
+  local list = claim_pages.find(q, entry.id)
   return list and list.seq ~= fence and "f" or "a"
 end
 
@@ -168,7 +169,7 @@ function settle.apply(q, plan, lease)
   if plan.released[1] then release.unlock(q, plan.released, false) end
   for _, reason in ipairs(settle.reasons) do position.delete(q, plan[reason], reason) end
   if plan.committed[1] then position.delete_locked(q, plan.committed, plan.bytes) end
-  for n = 1, #plan.extended do store.extend(q, plan.extended[n].lid, context.now + lease) end
+  for n = 1, #plan.extended do store.extend(q, plan.extended[n].id, context.now + lease) end
   if plan.extended[1] then
     queue.set_timer(q, context.now + lease)
     context.mark_changed()

@@ -20,7 +20,7 @@ function transfer.move(q, target, entries, kept)
   for n = 1, #entries do
     left = left + position.size(q, entries[n])
     transfer.change(q, target, entries[n], kept)
-    bytes = bytes + entries[n].st.size
+    bytes = bytes + entries[n].state.size
   end
   if q.has_special then
     features.load()
@@ -34,30 +34,30 @@ end
 
 -- Sets record and state of an entry to what they are in the target. A message that leaves ;poison for good, also by way of
 -- ;trash, begins anew: it loses its report, and its attempts do not count any more.
-function transfer.change(q, target, e, kept)
-  local st, size = e.st or message_state.new(position.size(q, e)), #e.rec
-  local anew = not kept and transfer.was_poison(q, e) and not queue.is_subqueue(target, "poison")
-  e.rec = transfer.record(e, anew, kept)
-  st.size = st.size + #e.rec - size
-  if anew then st.uncounted = st.deliveries end
-  st.aborts, st.moves, st.moved = 0, st.moves + 1, string.format("%.0f", context.now)
-  message_state.free(st)
-  e.st = st
+function transfer.change(q, target, entry, kept)
+  local state, size = entry.state or message_state.new(position.size(q, entry)), #entry.rec
+  local anew = not kept and transfer.was_poison(q, entry) and not queue.is_subqueue(target, "poison")
+  entry.rec = transfer.record(entry, anew, kept)
+  state.size = state.size + #entry.rec - size
+  if anew then state.uncounted = state.deliveries end
+  state.aborts, state.moves, state.moved = 0, state.moves + 1, string.format("%.0f", context.now)
+  message_state.free(state)
+  entry.state = state
 end
 
 -- Is the message in ;poison, or was it there before it went to ;trash?
-function transfer.was_poison(q, e)
+function transfer.was_poison(q, entry)
   if not queue.is_subqueue(q, "trash") then return queue.is_subqueue(q, "poison") end
   trash.load()
-  return trash.origin(e.rec) == "poison"
+  return trash.origin(entry.rec) == "poison"
 end
 
 -- Returns the record that an entry gets in the target.
-function transfer.record(e, anew, kept)
-  local rec = e.rec
-  if e.report or anew then
+function transfer.record(entry, anew, kept)
+  local rec = entry.rec
+  if entry.report or anew then
     failure.load()
-    rec = e.report and failure.add(rec, e.report) or failure.remove(rec)
+    rec = entry.report and failure.add(rec, entry.report) or failure.remove(rec)
   end
   if kept then
     rec = record.set_flag(record.with(rec, "trash", kept), record.bits.special)
@@ -78,7 +78,7 @@ function transfer.write(q, target, entries, left, bytes)
       larges[n] = redis.call("HGET", q.records, "^" .. ids[n])
       fields[#fields + 1] = "^" .. ids[n]
     end
-    states[n * 2 - 1], states[n * 2] = ids[n], message_state.format(entries[n].st)
+    states[n * 2 - 1], states[n * 2] = ids[n], message_state.format(entries[n].state)
   end
   store.count(q, -#ids, -left)
   store.remove(q, fields, ids, ids, ids)

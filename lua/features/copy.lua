@@ -28,70 +28,71 @@ copy.about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason
 
 -- Returns the message id of an entry: one made from the lookup id where the sender gave none. nil for a message that
 -- was refused and so has no lookup id, if the sender gave none.
-function copy.identity(e)
-  return record.field(e.rec, "message_id") or e.lid and "smq-" .. e.lid
+function copy.identity(entry)
+  return record.field(entry.rec, "message_id") or entry.id and "smq-" .. entry.id
 end
 
 -- Puts a new message into a queue, and returns its lookup id. `flag`: a sum of record.bits; `body`: with the "\0" in
--- front of it; `large`: a body that is kept apart, "" if there is none; `st`: the state of the message that it is a
+-- front of it; `large`: a body that is kept apart, "" if there is none; `state`: the state of the message that it is a
 -- copy of, or nil. In queues of the system, and in transactional ones, the order is that of arrival; elsewhere the
 -- message's priority counts.
-function copy.insert(to, flag, head, body, large, st)
+function copy.insert(to, flag, head, body, large, state)
   local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large
   context.seq = context.seq + 1
   local flat = (to.options.transactional or to.options.system) and 0 or 7 - record.priority(rec)
-  local lid = string.format("%02x%014x", flat, context.seq)
-  store.add(to, { lid }, { rec }, large ~= "" and { large } or nil, size)
-  if st then store.set_states(to, { lid, message_state.format(message_state.copy(st, size)) }) end
+  local id = string.format("%02x%014x", flat, context.seq)
+  store.add(to, { id }, { rec }, large ~= "" and { large } or nil, size)
+  if state then store.set_states(to, { id, message_state.format(message_state.copy(state, size)) }) end
   context.mark_changed()
-  position.arrive(to, { lid }, { rec })
-  return lid
+  position.arrive(to, { id }, { rec })
+  return id
 end
 
 -- As copy.insert, if the quotas have room; else returns nil.
-function copy.insert_if_room(to, flag, head, body, large, st)
+function copy.insert_if_room(to, flag, head, body, large, state)
   local size = #context.now_text + 1 + #head + #body + #large
-  if quota.fits(to, 1, size) then return copy.insert(to, flag, head, body, large, st) end
+  if quota.fits(to, 1, size) then return copy.insert(to, flag, head, body, large, state) end
 end
 
 -- Puts a copy of an entry of q, which leaves it for this reason, into `to`. `class`: of a dead letter; nil for a
 -- journal copy. Returns the copy's lookup id; nil if there is no room for it.
-function copy.put(q, to, e, class, reason)
+function copy.put(q, to, entry, class, reason)
   if queue.is_subqueue(to, "journal") then copy.set_journal_quota(q, to) end
-  local rec = e.rec
-  if e.report then
+  local rec = entry.rec
+  if entry.report then
     failure.load()
     rec = failure.remove(rec)
   end
   local stop = string.find(rec, "\0", 15, true)
-  local head, trailed = copy.head(q, e, string.sub(rec, 15, stop - 1), class, reason)
-  local large = e.large or record.has_large_body(e.rec) and redis.call("HGET", q.records, "^" .. e.lid) or ""
+  local head, trailed = copy.head(q, entry, string.sub(rec, 15, stop - 1), class, reason)
+  local large = entry.large or record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
   -- For the dead letter of a retry policy, features/retry_policy has looked for room.
   local insert = reason == "poison" and copy.insert or copy.insert_if_room
-  local lid = insert(to, copy.flag(e.rec), head, string.sub(rec, stop), large, copy.state(e, reason))
-  if lid and class then
+  local id = insert(to, copy.flag(entry.rec), head, string.sub(rec, stop), large, copy.state(entry, reason))
+  if id and class then
     redis.call("HINCRBY", (q.parent or q).key, "dead", 1)
-    if trailed then trail.copied(q, to, e, lid, "dead_lettered", reason .. (e.why and ": " .. e.why or "")) end
+    local detail = reason .. (entry.why and ": " .. entry.why or "")
+    if trailed then trail.copied(q, to, entry, id, "dead_lettered", detail) end
   end
-  return lid
+  return id
 end
 
 -- Returns the head of a copy, and whether it has a trail. `head`: that of the entry, without a report of its failure.
-function copy.head(q, e, head, class, reason)
+function copy.head(q, entry, head, class, reason)
   local fields = record.fields
   head = record.suspend(head, copy.requests)
   head = record.suspend(head, record.dedup_fields)
   head = record.without(head, copy.about) -- a copy of a copy tells where it was last
-  local arrived = tonumber(string.sub(e.rec, 1, 13))
-  local sent = arrived - tonumber(record.field(e.rec, "sent_ms_before") or 0)
-  if e.lid then
-    if not record.field(e.rec, "message_id") then head = head .. fields.message_id .. copy.identity(e) end
-    head = head .. fields.original_lookup_id .. e.lid
+  local arrived = tonumber(string.sub(entry.rec, 1, 13))
+  local sent = arrived - tonumber(record.field(entry.rec, "sent_ms_before") or 0)
+  if entry.id then
+    if not record.field(entry.rec, "message_id") then head = head .. fields.message_id .. copy.identity(entry) end
+    head = head .. fields.original_lookup_id .. entry.id
   end
   if class then head = record.without(head, { "message_class" }) .. fields.message_class .. class end
   head = head .. fields.original_queue .. other_queues.decode(queue.name(q))
-    .. fields.reason .. reason .. (e.why and ": " .. e.why or "")
+    .. fields.reason .. reason .. (entry.why and ": " .. entry.why or "")
     .. fields.original_arrived_ms .. string.format("%.0f", context.shown(arrived))
     -- 13 digits, so that the size of a copy does not depend on how fast its message passed.
     .. fields.sent_ms_before .. string.format("%013.0f", context.now - sent)
@@ -99,9 +100,9 @@ function copy.head(q, e, head, class, reason)
   local trailed = string.find(head, fields.trail, 1, true)
   if trailed then
     trail.load()
-    head = trail.carry(head, class and trail.number(e.lid, e.rec)) -- a journal copy has no part in the trail
+    head = trail.carry(head, class and trail.number(entry.id, entry.rec)) -- a journal copy has no part in the trail
   end
-  return (e.report or "") .. head, trailed
+  return (entry.report or "") .. head, trailed
 end
 
 -- Returns the flag of a new message made of this record, as a number.
@@ -111,13 +112,13 @@ end
 
 -- Returns the state whose counters a copy gets; nil if there is none. The delivery of a message that was received
 -- without a lock is not in its state.
-function copy.state(e, reason)
-  local st = e.st
-  if reason == "receive" and (not st or not message_state.is_locked(st)) then
-    st = st and message_state.copy(st, st.size) or message_state.new(0)
-    st.deliveries = st.deliveries + 1
+function copy.state(entry, reason)
+  local state = entry.state
+  if reason == "receive" and (not state or not message_state.is_locked(state)) then
+    state = state and message_state.copy(state, state.size) or message_state.new(0)
+    state.deliveries = state.deliveries + 1
   end
-  return st
+  return state
 end
 
 -- Returns the field with which a dead letter of a message of q expires; "" if it does not. `age`: how long ago the

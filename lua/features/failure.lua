@@ -9,20 +9,20 @@
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }
 
 -- Returns why an entry failed, as its reader said (release.given), or as the broker knows; nil if there is no reason.
-function failure.why(e)
-  return e.why or e.lapsed and "the lease lapsed" or nil
+function failure.why(entry)
+  return entry.why or entry.lapsed and "the lease lapsed" or nil
 end
 
--- Sets e.report, a part of a head, to the whole report; it held what the reader has added, or nil. `attempts`: how many
+-- Sets entry.report, a part of a head, to the whole report; it held what the reader has added, or nil. `attempts`: how many
 -- there were; `reason`: for the field, nil to leave it out. A field that the message has from before is kept.
-function failure.report(e, attempts, reason)
-  local why = failure.why(e)
+function failure.report(entry, attempts, reason)
+  local why = failure.why(entry)
   local text = string.format("\1failure_attempts\2i%.0f\1failure_time\2d%.3f\1failure_reason\2s", attempts,
-    context.now / 1000) .. (why or "given back") .. (e.report or "")
-  if reason and not record.field(failure.remove(e.rec), "reason") then
+    context.now / 1000) .. (why or "given back") .. (entry.report or "")
+  if reason and not record.field(failure.remove(entry.rec), "reason") then
     text = text .. record.fields.reason .. reason .. (why and ": " .. why or "")
   end
-  e.report = text
+  entry.report = text
 end
 
 -- Returns a record with this report in place of any older one.

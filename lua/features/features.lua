@@ -170,7 +170,7 @@ function features.entries(ids, recs, places, wants)
   local entries = { nil }
   for k = 1, #places do
     local n = places[k]
-    if wants[n].traced then entries[#entries + 1] = { lid = ids and ids[n] or nil, rec = recs[n] } end
+    if wants[n].traced then entries[#entries + 1] = { id = ids and ids[n] or nil, rec = recs[n] } end
   end
   return entries
 end
@@ -229,7 +229,7 @@ end
 function features.pass(hook, q, entries, target)
   local ids, recs, places, wants = { nil }, { nil }, { nil }, {}
   for n = 1, #entries do
-    ids[n], recs[n] = entries[n].lid, entries[n].rec
+    ids[n], recs[n] = entries[n].id, entries[n].rec
     if record.is_special(recs[n]) then
       places[#places + 1] = n
       wants[n] = features.wants(recs[n])

@@ -13,22 +13,22 @@
 local group = { page = 500, most = 1000 }
 
 -- Returns the lookup id of the message at a place in a group; nil if it is not there.
-function group.at(q, id, sequence, offset)
-  local place = index.place(id, sequence, offset)
+function group.at(q, group_id, sequence, offset)
+  local place = index.place(group_id, sequence, offset)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
   if not found then return end
-  local _, _, lid = index.parse_member(found, id)
-  return lid
+  local _, _, id = index.parse_member(found, group_id)
+  return id
 end
 
 -- Returns the lookup ids of all messages with this sequence, and this offset if it is given, in delivery order; no more than
 -- `most`.
-function group.members(q, id, sequence, offset)
-  local place = index.place(id, sequence, offset)
+function group.members(q, group_id, sequence, offset)
+  local place = index.place(group_id, sequence, offset)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, group.most)
   for n = 1, #found do
-    local _, _, lid = index.parse_member(found[n], id)
-    found[n] = lid
+    local _, _, id = index.parse_member(found[n], group_id)
+    found[n] = id
   end
   table.sort(found)
   return found
@@ -36,17 +36,17 @@ end
 
 -- Returns the lookup ids of a group from this sequence on, in logical order; with `only`, those of the message with this
 -- sequence. nil if one is missing.
-function group.collect(q, id, sequence, only)
-  local from = "[" .. index.place(id, sequence)
-  local stop = "(" .. index.place(id, only and sequence or nil) .. "\255"
+function group.collect(q, group_id, sequence, only)
+  local from = "[" .. index.place(group_id, sequence)
+  local stop = "(" .. index.place(group_id, only and sequence or nil) .. "\255"
   local ids, offset, last = {}, 0, false
   while true do
     local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, group.page)
     context.group_members = context.group_members + #page
     for n = 1, #page do
-      local s, o, lid, flags, length = index.parse_member(page[n], id)
+      local s, o, id, flags, length = index.parse_member(page[n], group_id)
       if s == sequence and o == offset then
-        ids[#ids + 1] = lid
+        ids[#ids + 1] = id
         last = last or index.is_last_in_group(flags)
         if index.ends_message(flags) then
           if only or last then return ids end
@@ -64,32 +64,32 @@ function group.collect(q, id, sequence, only)
 end
 
 -- Returns the lookup ids of the message with this sequence, one for each segment, in order; nil if a segment is missing.
-function group.logical_message(q, id, sequence)
-  return group.collect(q, id, sequence, true)
+function group.logical_message(q, group_id, sequence)
+  return group.collect(q, group_id, sequence, true)
 end
 
 -- Returns the lookup ids of a group in logical order; nil while a message is missing. Asks the index once in a call.
-function group.whole(q, id)
+function group.whole(q, group_id)
   context.groups = context.groups or {}
-  if context.groups[id] == nil then
-    context.groups[id] = group.has_end(q, id) and group.collect(q, id, 1) or false
+  if context.groups[group_id] == nil then
+    context.groups[group_id] = group.has_end(q, group_id) and group.collect(q, group_id, 1) or false
   end
-  return context.groups[id] or nil
+  return context.groups[group_id] or nil
 end
 
 -- Is the message at the last place of the group flagged as its end? Without one the group need not be read.
-function group.has_end(q, id)
-  local place = index.place(id)
+function group.has_end(q, group_id)
+  local place = index.place(group_id)
   local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 2)
   if not newest[1] then return false end
-  local sequence, offset, _, flags = index.parse_member(newest[1], id)
+  local sequence, offset, _, flags = index.parse_member(newest[1], group_id)
   local other_sequence, other_offset = 0, 0
-  if newest[2] then other_sequence, other_offset = index.parse_member(newest[2], id) end
+  if newest[2] then other_sequence, other_offset = index.parse_member(newest[2], group_id) end
   if other_sequence == sequence and other_offset == offset then
     -- Several messages have this place: the first one in delivery order counts.
-    place = index.place(id, sequence, offset)
+    place = index.place(group_id, sequence, offset)
     local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
-    _, _, _, flags = index.parse_member(first, id)
+    _, _, _, flags = index.parse_member(first, group_id)
   end
   return index.is_last_in_group(flags)
 end

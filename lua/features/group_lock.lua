@@ -24,31 +24,31 @@ function group_lock.group(rec)
 end
 
 -- Returns the member for a locked message of a group.
-function group_lock.busy_member(id, lid)
-  return "b" .. id .. "\0" .. lid
+function group_lock.busy_member(group_id, id)
+  return "b" .. group_id .. "\0" .. id
 end
 
 -- Returns the lookup id of a locked message of this group; nil if the group is not busy.
-function group_lock.holder(q, id)
-  local found = redis.call("ZRANGEBYLEX", q.index, "[b" .. id .. "\0", "(b" .. id .. "\1", "LIMIT", 0, 1)[1]
+function group_lock.holder(q, group_id)
+  local found = redis.call("ZRANGEBYLEX", q.index, "[b" .. group_id .. "\0", "(b" .. group_id .. "\1", "LIMIT", 0, 1)[1]
   return found and string.sub(found, -16)
 end
 
 -- Is the group of this message busy?
 function group_lock.busy(q, rec)
-  local id = group_lock.group(rec)
-  return id ~= "" and group_lock.holder(q, id) ~= nil
+  local group_id = group_lock.group(rec)
+  return group_id ~= "" and group_lock.holder(q, group_id) ~= nil
 end
 
 -- Notes anew whether a group is ready: `is_busy`, which the caller knows, is false, and it has an available message. Returns the
 -- lookup id of that message, nil if there is none. This reads the index, which features/identifiers has brought up to date: its
 -- hooks run before those of this module.
-function group_lock.set_ready(q, id, is_busy)
+function group_lock.set_ready(q, group_id, is_busy)
   local members = {}
-  for priority = 0, 7 do members[priority + 1] = string.format("h%02x", priority) .. id end
+  for priority = 0, 7 do members[priority + 1] = string.format("h%02x", priority) .. group_id end
   redis.call("ZREM", q.index, unpack(members))
-  local first = not is_busy and index.range(q, index.letters.group_id, id, "", 1)[1]
-  if first then redis.call("ZADD", q.index, 0, "h" .. string.sub(first, 1, 2) .. id) end
+  local first = not is_busy and index.range(q, index.letters.group_id, group_id, "", 1)[1]
+  if first then redis.call("ZADD", q.index, 0, "h" .. string.sub(first, 1, 2) .. group_id) end
   return first
 end
 
@@ -59,13 +59,13 @@ function group_lock.arrive(q, batch, places)
   for k = 1, #places do
     local n = places[k]
     if not batch.fates[n] then
-      local id = group_lock.group(batch.records[n])
+      local group_id = group_lock.group(batch.records[n])
       -- Segments of one message are locked together: the group is free when the last of them is back.
-      redis.call("ZREM", q.index, group_lock.busy_member(id, batch.ids[n]))
-      if id ~= "" and group_lock.holder(q, id) then
+      redis.call("ZREM", q.index, group_lock.busy_member(group_id, batch.ids[n]))
+      if group_id ~= "" and group_lock.holder(q, group_id) then
         batch.fates[n] = "busy"
       else
-        group_lock.set_ready(q, id, false)
+        group_lock.set_ready(q, group_id, false)
       end
     end
   end
@@ -75,13 +75,13 @@ end
 -- readers are notified of its next message.
 function group_lock.leave(q, batch, places)
   for k = 1, #places do
-    local lid, id = batch.ids[places[k]], group_lock.group(batch.records[places[k]])
-    if batch.locked and id ~= "" then
-      redis.call("ZADD", q.index, 0, group_lock.busy_member(id, lid))
-      group_lock.set_ready(q, id, true)
+    local id, group_id = batch.ids[places[k]], group_lock.group(batch.records[places[k]])
+    if batch.locked and group_id ~= "" then
+      redis.call("ZADD", q.index, 0, group_lock.busy_member(group_id, id))
+      group_lock.set_ready(q, group_id, true)
     else
-      local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(id, lid)) == 1
-      local first = group_lock.set_ready(q, id, group_lock.holder(q, id) ~= nil)
+      local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(group_id, id)) == 1
+      local first = group_lock.set_ready(q, group_id, group_lock.holder(q, group_id) ~= nil)
       if was_busy and first then
         -- Readers are notified of it as of a message that arrives (position.arrive).
         q.arrived = q.arrived or {}
@@ -118,11 +118,11 @@ function group_lock.next_of_priority(q, stem, count, found)
     for n = 1, #rest do ready[#ready + 1] = rest[n] end
   end
   for n = 1, #ready do
-    local id = string.sub(ready[n], 4)
-    local e = position.read(q, index.range(q, index.letters.group_id, id, "", 1))[1]
-    if e and #found < count and not record.is_expired(e.rec, context.now) then
-      found[#found + 1] = e
-      redis.call("HSET", q.key, "turn" .. stem, id)
+    local group_id = string.sub(ready[n], 4)
+    local entry = position.read(q, index.range(q, index.letters.group_id, group_id, "", 1))[1]
+    if entry and #found < count and not record.is_expired(entry.rec, context.now) then
+      found[#found + 1] = entry
+      redis.call("HSET", q.key, "turn" .. stem, group_id)
     end
   end
 end

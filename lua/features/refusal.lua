@@ -22,12 +22,12 @@ function refusal.trace(q, code, at, transactional)
   if not reason then return end
   -- The whole batch is refused, so each of its messages leaves something.
   while at <= #ARGV do
-    local e = { rec = context.now_text .. ARGV[at] } -- a record (core/record); it never got a lookup id
-    if record.has_large_body(e.rec) then
+    local entry = { rec = context.now_text .. ARGV[at] } -- a record (core/record); it never got a lookup id
+    if record.has_large_body(entry.rec) then
       at = at + 1
-      e.large = ARGV[at]
+      entry.large = ARGV[at]
     end
-    if record.is_special(e.rec) then entries[#entries + 1] = e end
+    if record.is_special(entry.rec) then entries[#entries + 1] = entry end
     at = at + 1
   end
   trace.load()

@@ -39,14 +39,14 @@ end
 
 -- Asks for the queues that this fate of an entry needs. Where the queue that it goes to has a quota, also for those of the
 -- fate that it has if that queue is full (retry_policy.final).
-function retry.find_queues(q, e, fate)
+function retry.find_queues(q, entry, fate)
   if fate == "dead_letter" or fate == "reject" then
     trace.load()
-    trace.plan(q, { e }, retry.reason[fate])
-    local dead_letter_queue = fate == "dead_letter" and retry_policy.letters(q, e)
-    if retry_policy.has_quota(dead_letter_queue) then retry.find_queues(q, e, "poison") end
+    trace.plan(q, { entry }, retry.reason[fate])
+    local dead_letter_queue = fate == "dead_letter" and retry_policy.letters(q, entry)
+    if retry_policy.has_quota(dead_letter_queue) then retry.find_queues(q, entry, "poison") end
   elseif fate == "poison" then
-    if retry_policy.has_quota(retry_policy.subqueue(q, "poison")) then retry.find_queues(q, e, "full") end
+    if retry_policy.has_quota(retry_policy.subqueue(q, "poison")) then retry.find_queues(q, entry, "full") end
   elseif fate == "retry" or fate == "full" then
     retry_policy.subqueue(q, "retry")
   elseif fate == "lapsed" then
@@ -55,78 +55,79 @@ function retry.find_queues(q, e, fate)
   end
 end
 
--- Decides the fates of these entries, which are locked no more and not available yet, and carries them out. e.retried:
+-- Decides the fates of these entries, which are locked no more and not available yet, and carries them out. entry.retried:
 -- the entry counts in n_retried, unless it is deleted or goes to ;poison.
 function retry.apply(q, entries)
   local retried = 0
   for n = 1, #entries do
-    local e = entries[n]
-    local fate = retry_policy.decide(q, e)
+    local entry = entries[n]
+    local fate = retry_policy.decide(q, entry)
     local is_deleted = retry.reason[fate] ~= nil
-    if e.retried and not is_deleted and fate ~= "poison" then retried = retried + 1 end
+    if entry.retried and not is_deleted and fate ~= "poison" then retried = retried + 1 end
     if is_deleted then
-      retry.delete(q, e, fate)
+      retry.delete(q, entry, fate)
     elseif fate == "poison" then
-      retry.poison(q, e)
+      retry.poison(q, entry)
     elseif fate == "again" then
-      position.arrive_entries(q, { e })
-      if queue.is_subqueue(q, "lapsed") then retry.start_patience(q, e) end
+      position.arrive_entries(q, { entry })
+      if queue.is_subqueue(q, "lapsed") then retry.start_patience(q, entry) end
     else
-      retry.rest(q, e, fate)
+      retry.rest(q, entry, fate)
     end
   end
   if retried > 0 then store.count_event(retry_policy.home(q), "n_retried", retried) end
 end
 
 -- Deletes an entry, with the dead letter that its fate leaves behind.
-function retry.delete(q, e, fate)
-  e.event = retry.event[fate]
+function retry.delete(q, entry, fate)
+  entry.event = retry.event[fate]
   failure.load()
-  failure.report(e, retry_policy.attempts(e))
-  position.delete(q, { e }, retry.reason[fate])
+  failure.report(entry, retry_policy.attempts(entry))
+  position.delete(q, { entry }, retry.reason[fate])
 end
 
 -- Moves an entry to ;poison, with a report of its failure.
-function retry.poison(q, e)
+function retry.poison(q, entry)
   failure.load()
-  e.event = "poisoned"
-  failure.report(e, retry_policy.attempts(e), "poison")
+  entry.event = "poisoned"
+  failure.report(entry, retry_policy.attempts(entry), "poison")
   transfer.load()
-  transfer.move(q, retry_policy.subqueue(q, "poison"), { e })
+  transfer.move(q, retry_policy.subqueue(q, "poison"), { entry })
   store.count_event(retry_policy.home(q), "n_poison", 1)
   local kept = retry_policy.read(q).kept
-  if kept then retry.set_timer(q, timers.letters.poison, e, context.now + kept * 1000) end
+  if kept then retry.set_timer(q, timers.letters.poison, entry, context.now + kept * 1000) end
 end
 
 -- Moves an entry to ;retry, where it rests. If its fate is "lapsed" it goes on to ;lapsed, at once if it need not rest.
-function retry.rest(q, e, fate)
-  local ms, isolate = retry_policy.rest(q, e, fate), fate == "lapsed"
-  e.report, e.event = nil, "resting"
+function retry.rest(q, entry, fate)
+  local ms, isolate = retry_policy.rest(q, entry, fate), fate == "lapsed"
+  entry.report, entry.event = nil, "resting"
   transfer.load()
   if isolate and ms == 0 then
-    transfer.move(q, retry_policy.subqueue(q, "lapsed"), { e })
-    return retry.start_patience(q, e)
+    transfer.move(q, retry_policy.subqueue(q, "lapsed"), { entry })
+    return retry.start_patience(q, entry)
   end
-  transfer.move(q, retry_policy.subqueue(q, "retry"), { e })
-  retry.set_timer(q, isolate and timers.letters.rest_isolated or timers.letters.rest, e, context.now + ms)
+  transfer.move(q, retry_policy.subqueue(q, "retry"), { entry })
+  retry.set_timer(q, isolate and timers.letters.rest_isolated or timers.letters.rest, entry, context.now + ms)
 end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------
 
 -- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other. `q`: the queue or one of its
 -- subqueues; the timer is in the queue.
-function retry.set_timer(q, letter, e, at)
+function retry.set_timer(q, letter, entry, at)
   local home, letters = retry_policy.home(q), timers.letters
-  redis.call("ZREM", home.timers, letters.rest .. e.lid, letters.rest_isolated .. e.lid, letters.isolated .. e.lid,
-    letters.poison .. e.lid)
-  redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. e.lid)
+  local id = entry.id
+  redis.call("ZREM", home.timers, letters.rest .. id, letters.rest_isolated .. id, letters.isolated .. id,
+    letters.poison .. id)
+  redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. id)
   queue.set_timer(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
 
 -- Sets the timer of an entry in ;lapsed.
-function retry.start_patience(q, e)
-  retry.set_timer(q, timers.letters.isolated, e, context.now + retry.patience)
+function retry.start_patience(q, entry)
+  retry.set_timer(q, timers.letters.isolated, entry, context.now + retry.patience)
 end
 
 -- Returns the subqueue whose messages have timers with this letter.
@@ -143,7 +144,7 @@ function retry.plan_due(q, ids, letter)
   if from then
     local found = position.read(from, ids)
     for n = 1, #found do
-      if redis.call("ZSCORE", from.available, found[n].lid) then entries[#entries + 1] = found[n] end
+      if redis.call("ZSCORE", from.available, found[n].id) then entries[#entries + 1] = found[n] end
     end
   end
   if letter == timers.letters.rest_isolated then retry_policy.subqueue(q, "lapsed") end
@@ -183,10 +184,10 @@ end
 -- Sets the timer with the first of these letters, due in so many ms, for entries that have a timer with none of them.
 function retry.set_missing_timers(q, entries, choices, ms)
   local home = retry_policy.home(q)
-  for _, e in ipairs(entries) do
+  for _, entry in ipairs(entries) do
     local timed = false
-    for _, letter in ipairs(choices) do timed = timed or redis.call("ZSCORE", home.timers, letter .. e.lid) end
-    if not timed then retry.set_timer(q, choices[1], e, context.now + ms) end
+    for _, letter in ipairs(choices) do timed = timed or redis.call("ZSCORE", home.timers, letter .. entry.id) end
+    if not timed then retry.set_timer(q, choices[1], entry, context.now + ms) end
   end
 end
 

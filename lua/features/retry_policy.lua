@@ -75,29 +75,32 @@ function retry_policy.read(q)
 end
 
 -- Returns how many attempts were made: deliveries but for those that a reader gave back in order.
-function retry_policy.attempts(e)
-  return e.st.deliveries - e.st.uncounted
+function retry_policy.attempts(entry)
+  return entry.state.deliveries - entry.state.uncounted
 end
 
--- Returns the fate of an entry, as above. e.verdict, e.rest and e.report are what its reader said (core/release); e.lapsed: its
--- lease lapsed.
-function retry_policy.decide(q, e)
-  local policy, attempts = retry_policy.read(q), retry_policy.attempts(e)
-  if record.is_expired(e.rec, context.now) then return "again" end
-  if e.verdict == release.verdicts.returned then return e.rest and "retry" or "again" end
-  if e.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
-    return retry_policy.final(q, e)
+-- Returns the fate of an entry, as above. Of its fields, verdict, rest and report are what its reader said (core/release); lapsed
+-- says that its lease is over.
+function retry_policy.decide(q, entry)
+  local policy, attempts = retry_policy.read(q), retry_policy.attempts(entry)
+  if record.is_expired(entry.rec, context.now) then return "again" end
+  if entry.verdict == release.verdicts.returned then return entry.rest and "retry" or "again" end
+  if entry.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
+    return retry_policy.final(q, entry)
   end
-  if e.lapsed and policy.isolate then return "lapsed" end
+  if entry.lapsed and policy.isolate then return "lapsed" end
   return attempts % policy.attempts_per_round == 0 and "retry" or "again"
 end
 
 -- Returns the fate with which the policy ends: no message is lost for want of room.
-function retry_policy.final(q, e)
+function retry_policy.final(q, entry)
   local final = retry_policy.read(q).final
-  local bytes = position.size(q, e) + retry_policy.margin + #(e.report or "")
-  if final == "dead_letter" and retry_policy.has_room(retry_policy.letters(q, e), bytes) then return "dead_letter" end
-  if final ~= "dead_letter" and final ~= "poison" then return final end
+  local bytes = position.size(q, entry) + retry_policy.margin + #(entry.report or "")
+  if final == "dead_letter" then
+    if retry_policy.has_room(retry_policy.letters(q, entry), bytes) then return "dead_letter" end
+  elseif final ~= "poison" then
+    return final
+  end
   local poison = retry_policy.subqueue(q, "poison")
   if poison == q then return "again" end
   -- A queue that is not at hand has been asked for: the call decides again.
@@ -107,14 +110,14 @@ end
 -- Returns how long an entry with this fate rests in ;retry, in ms. Where a lease lapsed within a round the number of rounds is
 -- not whole, and the rest is between those of two rounds. Messages that fail together do not come back together: the
 -- jitter of each is a hash of its id.
-function retry_policy.rest(q, e, fate)
+function retry_policy.rest(q, entry, fate)
   local policy = retry_policy.read(q)
   if fate == "full" then return math.max(policy.most, retry_policy.shortest) end
-  if e.rest then return e.rest end
-  local rounds = math.max(retry_policy.attempts(e) / policy.attempts_per_round, 1)
+  if entry.rest then return entry.rest end
+  local rounds = math.max(retry_policy.attempts(entry) / policy.attempts_per_round, 1)
   if policy.delay == 0 then return 0 end -- 0 times a factor that has grown beyond all numbers is no number
   local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
-  local part = tonumber(string.sub(e.lid, -4), 16) * 40503 % 65536 / 65536
+  local part = tonumber(string.sub(entry.id, -4), 16) * 40503 % 65536 / 65536
   return math.floor(rest * (1 + policy.jitter * part))
 end
 
@@ -130,13 +133,13 @@ function retry_policy.has_room(to, bytes)
     or to.quota_bytes and to.bytes + bytes > to.quota_bytes)
 end
 
--- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic. Sets e.letters, where
+-- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic. Sets entry.letters, where
 -- features/trace finds the queue that the policy names.
-function retry_policy.letters(q, e)
+function retry_policy.letters(q, entry)
   trace.load()
   other_queues.load()
-  e.letters = retry_policy.read(q).letters
-  local name, make = trace.letters(e)
+  entry.letters = retry_policy.read(q).letters
+  local name, make = trace.letters(entry)
   local to = other_queues.find(name, make)
   return to and not to.options.topic and to or nil
 end

@@ -63,9 +63,9 @@ function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
   local exclusive = to.options.group_exclusive
   for n = 1, #entries do
-    local e = entries[n]
-    if wants(e.rec) then
-      local rec = e.rec
+    local entry = entries[n]
+    if wants(entry.rec) then
+      local rec = entry.rec
       -- One dedup key guards the topic; the copies must not carry it into the queues.
       if record.is_special(rec) and record.field(rec, "dedup_key") then
         local stop = string.find(rec, "\0", 15, true)
@@ -74,9 +74,9 @@ function topic.pick(entries, text, to)
       if exclusive then rec = record.set_flag(rec, record.bits.special) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
       -- trail a copy is longer by two bytes.
-      local size = #rec + (e.large and #e.large or 0) + (record.field(rec, "message_id") and 0 or 22)
+      local size = #rec + (entry.large and #entry.large or 0) + (record.field(rec, "message_id") and 0 or 22)
         + (to.options.trail and 2 or 0)
-      picked[#picked + 1] = { rec = rec, large = e.large, size = size, priority = e.priority, of = e }
+      picked[#picked + 1] = { rec = rec, large = entry.large, size = size, priority = entry.priority, of = entry }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end
   end
@@ -99,15 +99,15 @@ function topic.deliver(q, t)
   for n = 1, #plans do
     local plan = plans[n]
     for k = 1, #plan.entries do
-      local e = plan.entries[k]
-      if not record.field(e.rec, "message_id") then
-        local rec = record.set_flag(e.rec, record.bits.special)
-        e.rec = string.sub(rec, 1, 14) .. record.fields.message_id .. "smq-" .. e.of.lid .. string.sub(rec, 15)
+      local entry = plan.entries[k]
+      if not record.field(entry.rec, "message_id") then
+        local rec = record.set_flag(entry.rec, record.bits.special)
+        entry.rec = string.sub(rec, 1, 14) .. record.fields.message_id .. "smq-" .. entry.of.id .. string.sub(rec, 15)
       end
     end
     enqueue.number(plan.entries, t)
     local ids = {}
-    for k = 1, #plan.entries do ids[k] = plan.entries[k].lid end
+    for k = 1, #plan.entries do ids[k] = plan.entries[k].id end
     enqueue.put(plan.to, ids, enqueue.batch(plan.to, plan.entries), t)
   end
 end

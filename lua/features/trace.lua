@@ -60,8 +60,8 @@ function trace.append_acknowledgement(found, rec, bit, class)
 end
 
 -- Returns the traces of an entry that leaves q for this reason; nil if there are none.
-function trace.of_departure(q, e, reason)
-  local rec, class, bits, found = e.rec, trace.class[reason], trace.bits, nil
+function trace.of_departure(q, entry, reason)
+  local rec, class, bits, found = entry.rec, trace.class[reason], trace.bits, nil
   local journal, transaction = tonumber(record.field(rec, "journal") or 0), record.field(rec, "transaction_id")
   if reason == "receive" then
     if q.options.journaling then
@@ -72,7 +72,7 @@ function trace.of_departure(q, e, reason)
   elseif class then
     found = trace.append_acknowledgement(found, rec, class < 0xC000 and bits.not_reached or bits.not_received, class)
     if reason == "poison" or journal % 2 == 1 and trace.makes_dead_letter(reason, transaction) then
-      local letters, make = trace.letters(e)
+      local letters, make = trace.letters(entry)
       found = trace.append(found, letters, false, class, make)
     end
   end
@@ -81,8 +81,8 @@ end
 
 -- Returns the traces of an entry that a queue accepts; nil if there are none. Of a message that is sent in a
 -- transaction, the copy in the system's journal is made when it is received.
-function trace.of_arrival(e)
-  local rec = e.rec
+function trace.of_arrival(entry)
+  local rec = entry.rec
   if not record.is_special(rec) then return end
   local found = trace.append_acknowledgement(nil, rec, trace.bits.reached, trace.positive.reached)
   if tonumber(record.field(rec, "journal") or 0) >= 2 and not record.field(rec, "transaction_id") then
@@ -92,12 +92,12 @@ function trace.of_arrival(e)
 end
 
 -- Returns the encoded name of the queue for the dead letter of an entry, and whether the client may create it. The
--- retry policy's queue (e.letters) comes before that of the sender, and this before that of the system.
-function trace.letters(e)
-  if e.letters then return e.letters end
-  local named = record.field(e.rec, "dead_letter_queue")
+-- retry policy's queue (entry.letters) comes before that of the sender, and this before that of the system.
+function trace.letters(entry)
+  if entry.letters then return entry.letters end
+  local named = record.field(entry.rec, "dead_letter_queue")
   if named then return other_queues.encode(named) end
-  return record.field(e.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
+  return record.field(entry.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
 end
 
 -- Does a departure for this reason make a dead letter? Purges and deletions do for messages sent in a transaction only.
@@ -114,16 +114,16 @@ function trace.find(found)
 end
 
 -- Writes these traces of an entry of q; nil: there are none.
-function trace.write(q, e, found, reason)
+function trace.write(q, entry, found, reason)
   if not found then return end
   copy.load()
   for n = 1, #found do
     local to = other_queues.find(found[n].queue, found[n].make)
     if to and to.options.topic then to = nil end -- a topic keeps nothing
     if to and found[n].acknowledges then
-      trace.acknowledge(q, to, e, found[n].class)
+      trace.acknowledge(q, to, entry, found[n].class)
     elseif to then
-      copy.put(q, to, e, found[n].class, reason)
+      copy.put(q, to, entry, found[n].class, reason)
     end
   end
 end
@@ -163,24 +163,24 @@ end
 
 -- Puts an acknowledgement of this class about an entry of q into `to`, if the quota of `to` admits it (MS-MQDMPR
 -- 3.1.7.2.1). A negative one carries the body.
-function trace.acknowledge(q, to, e, class)
+function trace.acknowledge(q, to, entry, class)
   if to.options.transactional or to.options.put_inhibited then return end
   local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
-  local fields, id = record.fields, copy.identity(e)
+  local fields, id = record.fields, copy.identity(entry)
   local head = fields.message_class .. class .. fields.response_queue .. other_queues.decode(home)
-  if id and trace.asks(e.rec, trace.bits.pass_message_id) then head = head .. fields.message_id .. id end
-  if trace.asks(e.rec, trace.bits.pass_correlation_id) then id = record.field(e.rec, "correlation_id") end
+  if id and trace.asks(entry.rec, trace.bits.pass_message_id) then head = head .. fields.message_id .. id end
+  if trace.asks(entry.rec, trace.bits.pass_correlation_id) then id = record.field(entry.rec, "correlation_id") end
   if id then head = head .. fields.correlation_id .. id end
-  if record.field(e.rec, "recoverable") then head = head .. fields.recoverable .. "0" end
+  if record.field(entry.rec, "recoverable") then head = head .. fields.recoverable .. "0" end
   local flag, body, large = record.bits.special, "\0", ""
   if class >= 0x8000 then
-    if e.why then head = head .. fields.reason .. e.why end
-    local kind = record.field(e.rec, "content_type")
+    if entry.why then head = head .. fields.reason .. entry.why end
+    local kind = record.field(entry.rec, "content_type")
     if kind then head = head .. fields.content_type .. kind end
-    if record.has_large_body(e.rec) then
-      flag, large = flag + record.bits.large, e.large or redis.call("HGET", q.records, "^" .. e.lid) or ""
+    if record.has_large_body(entry.rec) then
+      flag, large = flag + record.bits.large, entry.large or redis.call("HGET", q.records, "^" .. entry.id) or ""
     else
-      body = string.sub(e.rec, string.find(e.rec, "\0", 15, true), -1)
+      body = string.sub(entry.rec, string.find(entry.rec, "\0", 15, true), -1)
     end
   end
   copy.insert_if_room(to, flag, head, body, large)

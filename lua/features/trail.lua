@@ -85,9 +85,9 @@ function trail.mark(rec)
 end
 
 -- Returns the number of the trail of a marked message.
-function trail.number(lid, rec)
+function trail.number(id, rec)
   local own = record.field(rec, "trail")
-  return own ~= "" and own or string.sub(lid, 3)
+  return own ~= "" and own or string.sub(id, 3)
 end
 
 -- Returns the field of meta for a message id in a queue. `name`: encoded, of the queue or of one of its subqueues.
@@ -193,10 +193,10 @@ function trail.leave(q, batch, places)
   if event == nil then return end
   local entries, caller = { nil }, trail.by(ARGV[1])
   for k = 1, event and #places or 0 do
-    local e, name = batch.entries[places[k]], event
+    local entry, name = batch.entries[places[k]], event
     if event == "committed" and not batch.held[places[k]] then name = "received" end
-    local broker = e.event or event == "expired" or event == "dropped"
-    entries[k] = trail.entry(q, e.event or name, broker and trail.by() or caller, { detail = e.why })
+    local broker = entry.event or event == "expired" or event == "dropped"
+    entries[k] = trail.entry(q, entry.event or name, broker and trail.by() or caller, { detail = entry.why })
   end
   if event then trail.note(numbers, entries) end
   trail.finish(numbers)
@@ -228,15 +228,16 @@ function trail.finish(numbers)
   end
 end
 
--- Notes that locked messages come back. e.holder: the slot that had the lock, false or nil if no reader did (core/release).
+-- Notes that locked messages come back. entry.holder: the slot that had the lock, false or nil if no reader did (core/release).
 function trail.unlock(q, batch, places)
   local numbers, entries, caller = { nil }, { nil }, trail.by(ARGV[1])
   for k = 1, #places do
-    local e = batch.entries[places[k]]
-    local event = e.lapsed and "lapsed" or e.verdict == release.verdicts.returned and "returned" or "aborted"
-    if e.holder then
-      numbers[#numbers + 1] = trail.number(e.lid, e.rec)
-      entries[#entries + 1] = trail.entry(q, event, e.lapsed and trail.by(e.holder) or caller, { detail = e.why })
+    local entry = batch.entries[places[k]]
+    local event = entry.lapsed and "lapsed" or entry.verdict == release.verdicts.returned and "returned" or "aborted"
+    if entry.holder then
+      numbers[#numbers + 1] = trail.number(entry.id, entry.rec)
+      local by = entry.lapsed and trail.by(entry.holder) or caller
+      entries[#entries + 1] = trail.entry(q, event, by, { detail = entry.why })
     end
   end
   if numbers[1] then trail.note(numbers, entries) end
@@ -259,11 +260,11 @@ function trail.carry(head, number)
   return (string.gsub(head, record.fields.trail .. "[^\1\3]*", number and record.fields.trail .. number or ""))
 end
 
--- Notes that a copy of entry e of q, with the lookup id `id`, is in the queue `target` now.
-function trail.copied(q, target, e, id, event, detail)
+-- Notes that a copy of a message of q, whose entry (core/position) this is, is in the queue `target` now, with the lookup id `id`.
+function trail.copied(q, target, entry, id, event, detail)
   local by = trail.by(event == "redriven" and ARGV[1] or nil)
-  local entry = trail.entry(q, event, by, { target = target, id = id, detail = detail })
-  trail.note({ trail.number(e.lid, e.rec) }, entry)
+  local text = trail.entry(q, event, by, { target = target, id = id, detail = detail })
+  trail.note({ trail.number(entry.id, entry.rec) }, text)
 end
 
 trail.hooks = { arrive = trail.arrive, leave = trail.leave, unlock = trail.unlock, move = trail.move }

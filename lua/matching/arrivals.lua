@@ -60,16 +60,16 @@ function arrivals.look(q, f, seen, count)
   -- What this script has made available (position.arrive) is noted only when it ends.
   for _, id in ipairs(q.arrived or {}) do members[#members + 1] = id end
   for n = 1, #members do
-    local lid = string.sub(members[n], -16)
-    if not known[lid] and (not f.after or lid > f.after) then ids[#ids + 1] = lid end
-    known[lid] = true
+    local id = string.sub(members[n], -16)
+    if not known[id] and (not f.after or id > f.after) then ids[#ids + 1] = id end
+    known[id] = true
   end
   if #ids == 0 then return found end
   table.sort(ids)
   local recs = chunked.read(q.records, ids)
   for n = 1, #ids do
     if recs[n] and redis.call("ZSCORE", q.available, ids[n]) and search.admits(q, f, ids[n], recs[n]) then
-      found[#found + 1] = { lid = ids[n], rec = recs[n] }
+      found[#found + 1] = { id = ids[n], rec = recs[n] }
       if #found == count then return found end
     end
     if filter.spent(f) then return found, #found == 0 and ids[n] or nil end

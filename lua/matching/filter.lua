@@ -80,18 +80,18 @@ function filter.spent(f)
 end
 
 -- Does the message agree with the filter, apart from its place in the queue and the rest of its group?
-function filter.test(f, lid, rec)
-  if f.lookup_id and f.lookup_id ~= lid then return false end
+function filter.test(f, id, rec)
+  if f.lookup_id and f.lookup_id ~= id then return false end
   if f.named then
     index.load()
     local r = index.fields(rec)
-    if f.message_id and f.message_id ~= (r.message_id or "smq-" .. lid) then return false end
+    if f.message_id and f.message_id ~= (r.message_id or "smq-" .. id) then return false end
     if f.correlation_id and f.correlation_id ~= r.correlation_id then return false end
     if f.group_id and f.group_id ~= r.group_id then return false end
     if f.sequence and f.sequence ~= r.sequence or f.offset and f.offset ~= r.offset then return false end
   end
   for n = 1, #f.programs do
-    if not selector.test(f.programs[n], rec, lid) then return false end
+    if not selector.test(f.programs[n], rec, id) then return false end
   end
   return true
 end

@@ -56,42 +56,43 @@ end
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
 -- Appends the members of a message to a list. `keys`: record.keys of it.
-function index.append(list, q, lid, rec, keys)
-  local members = index.members(q, lid, rec, keys)
+function index.append(list, q, lookup_id, rec, keys)
+  local members = index.members(q, lookup_id, rec, keys)
   for n = 1, #members do list[#list + 1] = members[n] end
 end
 
 -- Returns the members of a message. Of q only `indexed`, `locks_groups` and `records` are needed.
-function index.members(q, lid, rec, keys)
-  local reached = lid <= q.indexed
+function index.members(q, lookup_id, rec, keys)
+  local reached = lookup_id <= q.indexed
   if not record.has_key(keys, "group_id") and not q.locks_groups then
-    return reached and index.members_without_group(lid, rec, keys) or {}
+    return reached and index.members_without_group(lookup_id, rec, keys) or {}
   end
   local f, letters, members = index.fields(rec), index.letters, {}
-  if f.message_id and reached then members[1] = letters.message_id .. f.message_id .. "\0" .. lid end
+  if f.message_id and reached then members[1] = letters.message_id .. f.message_id .. "\0" .. lookup_id end
   if f.correlation_id and reached then
-    members[#members + 1] = letters.correlation_id .. f.correlation_id .. "\0" .. lid
+    members[#members + 1] = letters.correlation_id .. f.correlation_id .. "\0" .. lookup_id
   end
   if f.group_id then
-    members[#members + 1] = letters.group_id .. f.group_id .. "\0" .. lid
-    local member = index.place(f.group_id, f.sequence, f.offset) .. lid .. f.group_flags
+    members[#members + 1] = letters.group_id .. f.group_id .. "\0" .. lookup_id
+    local member = index.place(f.group_id, f.sequence, f.offset) .. lookup_id .. f.group_flags
     if index.is_segment(f.group_flags) then
-      member = member .. (record.has_large_body(rec) and redis.call("HSTRLEN", q.records, "^" .. lid) or f.body_bytes)
+      local large = record.has_large_body(rec)
+      member = member .. (large and redis.call("HSTRLEN", q.records, "^" .. lookup_id) or f.body_bytes)
     end
     members[#members + 1] = member
   elseif q.locks_groups then
-    members[#members + 1] = letters.group_id .. "\0" .. lid
+    members[#members + 1] = letters.group_id .. "\0" .. lookup_id
   end
   return members
 end
 
 -- Returns the members of a message that the index reaches, and that has no group, as most have none.
-function index.members_without_group(lid, rec, keys)
+function index.members_without_group(lookup_id, rec, keys)
   local letters, members = index.letters, {}
   local id = record.has_key(keys, "message_id") and index.id(record.field(rec, "message_id"))
-  if id then members[1] = letters.message_id .. id .. "\0" .. lid end
+  if id then members[1] = letters.message_id .. id .. "\0" .. lookup_id end
   id = record.has_key(keys, "correlation_id") and index.id(record.field(rec, "correlation_id"))
-  if id then members[#members + 1] = letters.correlation_id .. id .. "\0" .. lid end
+  if id then members[#members + 1] = letters.correlation_id .. id .. "\0" .. lookup_id end
   return members
 end
 

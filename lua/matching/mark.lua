@@ -13,42 +13,42 @@
 local mark = { own = "y", shared = "z", dead_page = 256 }
 
 -- Returns the member of a browser's own mark.
-function mark.member(browser, lid)
-  return mark.own .. browser .. "\0" .. lid
+function mark.member(browser, id)
+  return mark.own .. browser .. "\0" .. id
 end
 
 -- Returns the text with which the member of the shared mark on a message begins.
-function mark.shared_stem(lid)
-  return mark.shared .. lid .. "\0"
+function mark.shared_stem(id)
+  return mark.shared .. id .. "\0"
 end
 
 -- Returns the member of the shared mark on a message, and until when it counts; nil if there is none.
-function mark.find_shared(q, lid)
-  local stem = mark.shared_stem(lid)
+function mark.find_shared(q, id)
+  local stem = mark.shared_stem(id)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, 1)[1]
   return found, found and string.sub(found, #stem + 1)
 end
 
 -- Is the message marked for this reader: by its own browser, or, if the filter asks for these (mark_ms), by another one?
-function mark.seen(q, f, lid)
-  if redis.call("ZSCORE", q.index, mark.member(f.browser, lid)) then return true end
+function mark.seen(q, f, id)
+  if redis.call("ZSCORE", q.index, mark.member(f.browser, id)) then return true end
   if not f.mark_ms then return false end
-  local _, ends = mark.find_shared(q, lid)
+  local _, ends = mark.find_shared(q, id)
   return ends ~= nil and (ends == "-" or tonumber(ends) > context.now)
 end
 
 -- Sets and removes the marks on a message, as the filter asks for it.
-function mark.apply(q, f, lid)
-  local own = mark.member(f.browser, lid)
+function mark.apply(q, f, id)
+  local own = mark.member(f.browser, id)
   if f.mark then redis.call("ZADD", q.index, 0, own) end
   if f.unmark then redis.call("ZREM", q.index, own) end
   if f.mark_cooperative or f.unmark_cooperative then
-    local old = mark.find_shared(q, lid)
+    local old = mark.find_shared(q, id)
     if old then redis.call("ZREM", q.index, old) end
   end
   if f.mark_cooperative then
     local ends = f.mark_ms == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.mark_ms))
-    redis.call("ZADD", q.index, 0, mark.shared_stem(lid) .. ends)
+    redis.call("ZADD", q.index, 0, mark.shared_stem(id) .. ends)
   end
   context.mark_changed()
 end
@@ -104,8 +104,8 @@ function mark.sweep_messages(q, some)
   local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
     local is_own = string.sub(marks[n], 1, 1) == mark.own
-    local lid = is_own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
-    if redis.call("HEXISTS", q.records, lid) == 0 then dead[#dead + 1] = marks[n] end
+    local id = is_own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
+    if redis.call("HEXISTS", q.records, id) == 0 then dead[#dead + 1] = marks[n] end
   end
   chunked.run("ZREM", q.index, dead)
 end

@@ -48,7 +48,7 @@ function search.look(q, text, from, count, hint, taking, seen)
   local found, place = {}, nil
   if hint and count == 1 and redis.call("ZSCORE", q.available, hint) then
     local rec = redis.call("HGET", q.records, hint)
-    if rec and search.admits(q, f, hint, rec) then found[1] = { lid = hint, rec = rec } end
+    if rec and search.admits(q, f, hint, rec) then found[1] = { id = hint, rec = rec } end
   end
   if seen and #found == 0 then
     arrivals.load()
@@ -70,9 +70,9 @@ function search.refuses(q, text)
   group.load()
   local f = filter.parse(text)
   f.programs, context.search_decided = {}, true
-  local lid = group.at(q, f.next_group, f.next_sequence, f.next_offset)
-  local rec = lid and redis.call("HGET", q.records, lid)
-  if rec and not record.is_expired(rec, context.now) and not filter.test(f, lid, rec) then
+  local id = group.at(q, f.next_group, f.next_sequence, f.next_offset)
+  local rec = id and redis.call("HGET", q.records, id)
+  if rec and not record.is_expired(rec, context.now) and not filter.test(f, id, rec) then
     return status.MATCH_OPTIONS
   end
 end
@@ -80,13 +80,13 @@ end
 -- As search.look, for a filter that names the next member of a group: only that one may be read, and it is an error if the
 -- filter does not admit it. The selector was applied to the first member.
 function search.next(q, f)
-  local lid = group.at(q, f.next_group, f.next_sequence, f.next_offset)
-  local rec = lid and redis.call("HGET", q.records, lid)
+  local id = group.at(q, f.next_group, f.next_sequence, f.next_offset)
+  local rec = id and redis.call("HGET", q.records, id)
   if not rec or record.is_expired(rec, context.now) or f.taken_groups and group_lock.busy(q, rec) then return {} end
   f.programs = {}
-  if not filter.test(f, lid, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
+  if not filter.test(f, id, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
   if f.complete_message and not group.admits(q, { complete_message = true }, index.fields(rec)) then return {} end
-  return search.taken(q, f, { { lid = lid, rec = rec } })
+  return search.taken(q, f, { { id = id, rec = rec } })
 end
 
 -- Returns these entries with their states; or, if the filter asks for it, all segments of the message or all messages of
@@ -102,9 +102,9 @@ function search.taken(q, f, found)
     end
   end
   local ids = {}
-  for n = 1, #found do ids[n] = found[n].lid end
+  for n = 1, #found do ids[n] = found[n].id end
   local states = redis.call("HMGET", q.states, unpack(ids))
-  for n = 1, #found do found[n].st = states[n] and message_state.parse(states[n]) end
+  for n = 1, #found do found[n].state = states[n] and message_state.parse(states[n]) end
   search.mark(q, f, found)
   return found
 end
@@ -113,20 +113,20 @@ end
 function search.mark(q, f, found)
   if not f.marks then return end
   mark.load()
-  for n = 1, #found do mark.apply(q, f, found[n].lid) end
+  for n = 1, #found do mark.apply(q, f, found[n].id) end
   mark.sweep(q, #found)
 end
 
 -- May this available message be read? An expired one may not; the timers of the queue remove it.
-function search.admits(q, f, lid, rec)
-  if not filter.test(f, lid, rec) or record.is_expired(rec, context.now) then return false end
+function search.admits(q, f, id, rec)
+  if not filter.test(f, id, rec) or record.is_expired(rec, context.now) then return false end
   if f.grouped then
     local r = index.fields(rec)
     if r.group_id and not group.admits(q, f, r) then return false end
   end
   if f.unmarked then
     mark.load()
-    if mark.seen(q, f, lid) then return false end
+    if mark.seen(q, f, id) then return false end
   end
   return not f.taken_groups or search.take_group(q, f, rec)
 end
@@ -155,7 +155,7 @@ function search.scan(q, f, from, count)
     for n = 1, #ids do
       from = ids[n]
       if recs[n] and search.admits(q, f, from, recs[n]) then
-        found[#found + 1] = { lid = from, rec = recs[n] }
+        found[#found + 1] = { id = from, rec = recs[n] }
         if #found == count then return found end
       end
       if filter.spent(f) or f.grouped and context.group_members > search.most then return found, from end

@@ -4,7 +4,7 @@
 -- Selectors on the server: IBM MQ's message selectors (docs/selectors.md), applied to the records of messages.
 --
 -- The client parses a selector, and mqredis/selector/encode.py writes the tree as a program, which selector.compile turns into
--- closures, never into Lua source. A condition is a function of (record, stop, lid), where `stop` is the place of the NUL in
+-- closures, never into Lua source. A condition is a function of (record, stop, id), where `stop` is the place of the NUL in
 -- front of the body; it returns true, false, or nil for unknown. An operand is a function of the same arguments that returns a
 -- kind and a value (selector/selector_value).
 --
@@ -33,12 +33,12 @@ function selector.compile(text)
     for n = 1, length do items[n] = condition(plain) end
     if plain and length == 2 then
       local a, b = items[1], items[2]
-      return function(rec, stop, lid) return a(rec, stop, lid) and b(rec, stop, lid) end
+      return function(rec, stop, id) return a(rec, stop, id) and b(rec, stop, id) end
     end
-    return function(rec, stop, lid)
+    return function(rec, stop, id)
       local result = true
       for n = 1, length do
-        local found = items[n](rec, stop, lid)
+        local found = items[n](rec, stop, id)
         if found == false or (plain and not found) then return false end
         if found == nil then result = nil end
       end
@@ -49,10 +49,10 @@ function selector.compile(text)
   local function any(plain)
     local length, items = count(), {}
     for n = 1, length do items[n] = condition(plain) end
-    return function(rec, stop, lid)
+    return function(rec, stop, id)
       local result = false
       for n = 1, length do
-        local found = items[n](rec, stop, lid)
+        local found = items[n](rec, stop, id)
         if found then return true end
         if found == nil then result = nil end
       end
@@ -62,8 +62,8 @@ function selector.compile(text)
 
   local function negation()
     local item = condition(false)
-    return function(rec, stop, lid)
-      local found = item(rec, stop, lid)
+    return function(rec, stop, id)
+      local found = item(rec, stop, id)
       if found == nil then return nil end
       return not found
     end
@@ -87,15 +87,15 @@ function selector.compile(text)
     end
     if about_right and (about_right.kind == "i" or about_right.kind == "d") then
       local test, known_kind, known = value.test[op], about_right.kind, about_right.value
-      return function(rec, stop, lid)
-        local kind, found = left(rec, stop, lid)
+      return function(rec, stop, id)
+        local kind, found = left(rec, stop, id)
         if kind == "i" or kind == "d" then return test(found, known) end
         return compare(op, kind, found, known_kind, known)
       end
     end
-    return function(rec, stop, lid)
-      local kind, found = left(rec, stop, lid)
-      return compare(op, kind, found, right(rec, stop, lid))
+    return function(rec, stop, id)
+      local kind, found = left(rec, stop, id)
+      return compare(op, kind, found, right(rec, stop, id))
     end
   end
 
@@ -104,11 +104,11 @@ function selector.compile(text)
     local item = operand()
     local low = operand()
     local high = operand()
-    return function(rec, stop, lid)
-      local kind, found = item(rec, stop, lid)
-      local a = compare(low_op, kind, found, low(rec, stop, lid))
+    return function(rec, stop, id)
+      local kind, found = item(rec, stop, id)
+      local a = compare(low_op, kind, found, low(rec, stop, id))
       if a == negated then return negated end
-      local b = compare(high_op, kind, found, high(rec, stop, lid))
+      local b = compare(high_op, kind, found, high(rec, stop, id))
       if b == negated then return negated end
       if a == nil or b == nil then return nil end
       return not negated
@@ -121,8 +121,8 @@ function selector.compile(text)
   local function one_of()
     local item, set = (operand()), {}
     for _ = 1, count() do set[chunk()] = true end
-    return function(rec, stop, lid)
-      local kind, found = item(rec, stop, lid)
+    return function(rec, stop, id)
+      local kind, found = item(rec, stop, id)
       if kind ~= "s" then return nil end
       return set[found] or false
     end
@@ -134,8 +134,8 @@ function selector.compile(text)
     local matches = selector_like.new(segments, budget)
     -- Bytes that separate the fields of a head are escaped in a text.
     local function original(_, escaped) return string.char(byte(escaped) - 64) end
-    return function(rec, stop, lid)
-      local kind, found = item(rec, stop, lid)
+    return function(rec, stop, id)
+      local kind, found = item(rec, stop, id)
       if kind ~= "s" then return nil end
       program.left = program.left - #found / 5
       if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
@@ -145,13 +145,13 @@ function selector.compile(text)
 
   local function is_null()
     local item = operand()
-    return function(rec, stop, lid) return item(rec, stop, lid) == nil end
+    return function(rec, stop, id) return item(rec, stop, id) == nil end
   end
 
   local function boolean_operand()
     local item = operand()
-    return function(rec, stop, lid)
-      local kind, found = item(rec, stop, lid)
+    return function(rec, stop, id)
+      local kind, found = item(rec, stop, id)
       if kind == "b" then return found end
     end
   end
@@ -174,7 +174,7 @@ function selector.compile(text)
 end
 
 -- Is the message selected? Unknown does not select.
-function selector.test(program, rec, lid)
+function selector.test(program, rec, id)
   program.left = program.left - program.fixed - #rec * program.by_size
-  return program.run(rec, string.find(rec, "\0", 15, true), lid) == true
+  return program.run(rec, string.find(rec, "\0", 15, true), id) == true
 end

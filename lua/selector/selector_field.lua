@@ -35,18 +35,18 @@ function selector_field.new(value, number)
 
   -- Message, correlation or group id. A message without an id from its sender has one made from its lookup id (features/copy).
   local function identifier(key)
-    return function(rec, stop, lid)
+    return function(rec, stop, id)
       local text = field(rec, stop, key)
       if text then return sub(text, 1, 1), sub(text, 2) end
-      if key == record.fields.message_id then return "s", "mq-" .. lid end
+      if key == record.fields.message_id then return "s", "mq-" .. id end
     end
   end
 
   -- An identifier as JMS shows it, "ID:" and hex digits if it is no text.
   local function jms_identifier(key)
     local natural = identifier(key)
-    return function(rec, stop, lid)
-      local kind, text = natural(rec, stop, lid)
+    return function(rec, stop, id)
+      local kind, text = natural(rec, stop, id)
       if kind == "x" then return "s", "ID:" .. text end
       return kind, text
     end
@@ -90,9 +90,9 @@ function selector_field.new(value, number)
 
   -- A lookup id as an integer: that of the message, or that in a field.
   local function lookup_id(key)
-    return function(rec, stop, lid)
-      if key ~= "\3" then lid = field(rec, stop, key) end
-      if lid then return integer(number.hex(lid)) end
+    return function(rec, stop, id)
+      if key ~= "\3" then id = field(rec, stop, key) end
+      if id then return integer(number.hex(id)) end
     end
   end
 
@@ -115,8 +115,8 @@ function selector_field.new(value, number)
 
   -- One of two literals, by the delivery mode.
   local function delivery_mode(key, express, recoverable)
-    return function(rec, stop, lid)
-      return (field(rec, stop, key) == "0" and express or recoverable)(rec, stop, lid)
+    return function(rec, stop, id)
+      return (field(rec, stop, key) == "0" and express or recoverable)(rec, stop, id)
     end
   end
 

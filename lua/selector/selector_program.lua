@@ -74,9 +74,9 @@ function selector_program.new(text)
       ops[n] = letter()
       rest[n] = operand()
     end
-    return function(rec, stop, lid)
-      local kind, total = first(rec, stop, lid)
-      for n = 1, length do kind, total = value.calculate(ops[n], kind, total, rest[n](rec, stop, lid)) end
+    return function(rec, stop, id)
+      local kind, total = first(rec, stop, id)
+      for n = 1, length do kind, total = value.calculate(ops[n], kind, total, rest[n](rec, stop, id)) end
       return kind, total
     end
   end
@@ -93,12 +93,12 @@ function selector_program.new(text)
     if op == "C" then return chain() end
     if op == "-" or op == "+" then
       local item = operand()
-      return function(rec, stop, lid) return value.sign(op, item(rec, stop, lid)) end
+      return function(rec, stop, id) return value.sign(op, item(rec, stop, id)) end
     end
     if op == "?" then
       local item = reader.condition(false)
-      return function(rec, stop, lid)
-        local found = item(rec, stop, lid)
+      return function(rec, stop, id)
+        local found = item(rec, stop, id)
         if found ~= nil then return "b", found end
       end
     end

@@ -39,7 +39,7 @@ local commit = {}
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
 -- Returns the parts of a transaction in the order of their first operations. `transaction`: of tx.read; its fields `first` and
--- `last` are set to the first and the last operation that sent a message, each as {part, lid}, nil if none did. `queues` and
+-- `last` are set to the first and the last operation that sent a message, each as {part, id}, nil if none did. `queues` and
 -- `gone`: of touched.queues. A queue that was deleted meanwhile has no part. context.missing names the queues that KEYS does
 -- not bring.
 function commit.group(transaction, queues, gone)
@@ -48,7 +48,7 @@ function commit.group(transaction, queues, gone)
   for n = 1, transaction.count do
     local text = transaction.operations[n]
     if text then
-      local kind, name, lid = tx.parse_operation(text)
+      local kind, name, id = tx.parse_operation(text)
       if kind == moved then touched.need(tx.target(text), queues, gone) end
       local part = known[name]
       if part == nil then
@@ -57,14 +57,14 @@ function commit.group(transaction, queues, gone)
       end
       if part then
         local at = #part.ids + 1
-        part.ids[at], part.kinds[at] = lid, kind
+        part.ids[at], part.kinds[at] = id, kind
         if kind == rejected or kind == moved then
           part.texts = part.texts or {}
           part.texts[at] = text
         end
       end
       if kind == sent then
-        last = { part = part, lid = lid }
+        last = { part = part, id = id }
         first = first or last
       end
     end
@@ -123,14 +123,14 @@ function commit.sort(transaction, part, states)
   local received_end = message_state.plain_end(received, transaction.id, transaction.fence)
   local from, seen, bytes, last, size = -#sent_end, #ids > 1 and {}, 0, nil, nil
   for n = 1, #ids do
-    local state, kind = states[n], kinds[n]
+    local state_text, kind = states[n], kinds[n]
     -- A message that was deleted has no state; if it is named twice, the first operation on it counts.
-    if state and not (seen and seen[ids[n]]) then
+    if state_text and not (seen and seen[ids[n]]) then
       local plain_end = kind == received and received_end or kind == sent and sent_end
-      local asks = not (plain and plain_end and sub(state, from) == plain_end)
+      local asks = not (plain and plain_end and sub(state_text, from) == plain_end)
       if kind == leaving and not asks then
         -- Of messages that were received together most states are the same text.
-        if state ~= last then last, size = state, message_state.size(state) end
+        if state_text ~= last then last, size = state_text, message_state.size(state_text) end
         bytes = bytes + size
         part.leave = part.leave or { nil }
         part.leave[#part.leave + 1] = ids[n]
@@ -162,16 +162,17 @@ function commit.read(transaction, part, states)
       back[at], kept[at] = lids[n], text
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then
-      local e = { lid = lids[n], rec = text, st = message_state.parse(states[row]), lapsed = not transaction.is_open }
-      commit.add_entry(transaction, part, row, e)
+      local state = message_state.parse(states[row])
+      local entry = { id = lids[n], rec = text, state = state, lapsed = not transaction.is_open }
+      commit.add_entry(transaction, part, row, entry)
     end
   end
   if back[1] then part.back, part.records, part.states = back, kept, changed end
 end
 
 -- Adds an entry to the list for its kind, if the transaction still holds the message.
-function commit.add_entry(transaction, part, row, e)
-  if e.st.owner ~= transaction.id or not message_state.is_locked(e.st) then return end
+function commit.add_entry(transaction, part, row, entry)
+  if entry.state.owner ~= transaction.id or not message_state.is_locked(entry.state) then return end
   local entries = part.entries or { sent = {}, received = {}, rejected = {}, back = {}, targets = {} }
   local kind, list = part.kinds[row]
   if kind == tx.sent then
@@ -179,21 +180,21 @@ function commit.add_entry(transaction, part, row, e)
   elseif kind == tx.received then
     list = entries.received
   elseif kind == tx.rejected then
-    list, e.why = entries.rejected, tx.reason(part.texts[row])
+    list, entry.why = entries.rejected, tx.reason(part.texts[row])
   else
     local target = tx.target(part.texts[row])
     entries.targets[target] = entries.targets[target] or {}
     list = entries.targets[target]
   end
   if transaction.verdicts and (kind == tx.received or kind == tx.rejected) then
-    local given = transaction.verdicts[e.lid] or transaction.aborting and transaction.given
+    local given = transaction.verdicts[entry.id] or transaction.aborting and transaction.given
     if given then
       release.load()
-      release.given(e, given ~= "" and given or release.verdicts.failed)
+      release.given(entry, given ~= "" and given or release.verdicts.failed)
       if not transaction.aborting then list = entries.back end
     end
   end
-  list[#list + 1] = e
+  list[#list + 1] = entry
   part.entries = entries
 end
 
@@ -221,26 +222,26 @@ end
 function commit.mark(transaction)
   local bits, first, last = record.bits, transaction.first, transaction.last
   if not first then return end
-  if first.lid == last.lid then return commit.mark_record(first.part, first.lid, bits.first + bits.last) end
-  commit.mark_record(first.part, first.lid, bits.first)
-  commit.mark_record(last.part, last.lid, bits.last)
+  if first.id == last.id then return commit.mark_record(first.part, first.id, bits.first + bits.last) end
+  commit.mark_record(first.part, first.id, bits.first)
+  commit.mark_record(last.part, last.id, bits.last)
 end
 
 -- Sets these bits in the record of a message: record.bits.first, record.bits.last or their sum. The record changes in the store
 -- and in what was read of it, since a trace may be a copy of it.
-function commit.mark_record(part, lid, bits)
+function commit.mark_record(part, id, bits)
   if not part then return end
   local back = part.back
-  local n = back and (back[1] == lid and 1 or #back) -- it is the first or the last row
-  if n and back[n] == lid then
+  local n = back and (back[1] == id and 1 or #back) -- it is the first or the last row
+  if n and back[n] == id then
     part.records[n] = record.mark(part.records[n], bits)
-    return store.set_record(part.q, lid, part.records[n])
+    return store.set_record(part.q, id, part.records[n])
   end
-  for _, e in ipairs(part.entries and part.entries.sent or {}) do
-    if e.lid == lid then
-      if bits ~= record.bits.last then e.rec = record.set_flag(e.rec, record.bits.first) end
-      if bits ~= record.bits.first then e.rec = record.set_flag(e.rec, record.bits.last) end
-      store.set_record(part.q, lid, e.rec)
+  for _, entry in ipairs(part.entries and part.entries.sent or {}) do
+    if entry.id == id then
+      if bits ~= record.bits.last then entry.rec = record.set_flag(entry.rec, record.bits.first) end
+      if bits ~= record.bits.first then entry.rec = record.set_flag(entry.rec, record.bits.last) end
+      store.set_record(part.q, id, entry.rec)
     end
   end
 end

@@ -51,8 +51,8 @@ end
 function tx.parse_operation(text)
   local kind = string.sub(text, 1, 1)
   if kind == tx.sent or kind == tx.received then return kind, string.sub(text, 3, -18), string.sub(text, -16) end
-  local name, lid = string.match(text, "^%S (%S+) (%x+)")
-  return kind, name, lid
+  local name, id = string.match(text, "^%S (%S+) (%x+)")
+  return kind, name, id
 end
 
 -- Returns the encoded name of the queue that a move goes to; "" for an operation of another kind.
@@ -153,11 +153,11 @@ function tx.read(id)
 end
 
 -- Rewrites the operation of a received message as one of a rejected message. `transaction`: as tx.read returns it.
-function tx.reject(transaction, name, lid, reason)
-  local rejected = tx.format_operation(tx.rejected, name) .. lid .. (reason ~= "" and "  " .. reason or "")
+function tx.reject(transaction, name, id, reason)
+  local rejected = tx.format_operation(tx.rejected, name) .. id .. (reason ~= "" and "  " .. reason or "")
   for k = 1, transaction.count do
     local _, other, own = tx.parse_operation(transaction.operations[k] or "")
-    if own == lid and other == name then redis.call("HSET", KEYS[2], transaction.id .. ":" .. k, rejected) end
+    if own == id and other == name then redis.call("HSET", KEYS[2], transaction.id .. ":" .. k, rejected) end
   end
 end
 

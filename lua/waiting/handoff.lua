@@ -25,7 +25,7 @@ local handoff = {}
 -- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes;
 -- nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
 -- lock, its channel has no subscriber, or its slot was used since it began to wait. For scripts that have marked a change.
-function handoff.offer(q, lid, rec)
+function handoff.offer(q, id, rec)
   if not handoff.is_plain(q, rec) or not q.arrived or #q.arrived ~= 1 then return end
   local member = redis.call("ZRANGE", q.waiters, "0", "0")[1]
   local slot, database, lease = waiter_text.parse_lock(member or "")
@@ -36,13 +36,13 @@ function handoff.offer(q, lid, rec)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local fence, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { lid }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
+  position.lock(q, { id }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
   q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)
   -- As receive.lua replies: 3 history, 4 fence, 5 deadline, 6 now, 7 earlier locks that were lost.
   local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
-  context.write(slot, context.format_reply(sequence, "!" .. lid, reply) .. "\n" .. kept)
-  return { channel = channel, key = key, slot = slot, sequence = sequence, lid = lid, fence = fence,
+  context.write(slot, context.format_reply(sequence, "!" .. id, reply) .. "\n" .. kept)
+  return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, fence = fence,
     deadline = deadline, rec = rec }
 end
 
@@ -62,7 +62,7 @@ end
 function handoff.publish(handed)
   -- The record is not an argument of format, which would end it at a zero byte.
   local head = string.format("lock %s %s %s %s %s %s %s %s\n", handed.slot, handed.sequence, context.incarnation,
-    handed.fence, handed.deadline, context.now_text, handed.lid, queue.nth_key(1))
+    handed.fence, handed.deadline, context.now_text, handed.id, queue.nth_key(1))
   local shown = context.lead > 0 and record.shown(handed.rec, context.lead) or handed.rec
   local receivers = redis.pcall("PUBLISH", handed.channel, head .. shown)
   if type(receivers) ~= "number" then notify.wake(handed.key) end -- it was refused
@@ -75,18 +75,18 @@ end
 function handoff.held(q)
   local reply = context.handover.reply
   if reply[5] + 0 <= context.now then return false end
-  local text = redis.call("HGET", q.states, context.handover.lid)
-  local st = text and message_state.parse(text)
-  return st and message_state.is_reader_lock(st) and st.owner == ARGV[1] and st.fence == reply[4]
+  local text = redis.call("HGET", q.states, context.handover.id)
+  local state = text and message_state.parse(text)
+  return state and message_state.is_reader_lock(state) and state.owner == ARGV[1] and state.fence == reply[4]
 end
 
 -- Returns the reply for a reader that asks for the lock, with the present time. Its slot keeps the reply of this call from
 -- now on.
 function handoff.confirm(q)
-  local reply, lid = context.handover.reply, context.handover.lid
+  local reply, id = context.handover.reply, context.handover.id
   reply[3], reply[6] = context.history, context.now_text
-  redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], lid, reply))
-  message.add_entries(q, reply, position.read(q, { lid }), "")
+  redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], id, reply))
+  message.add_entries(q, reply, position.read(q, { id }), "")
   return reply
 end
 
@@ -94,9 +94,9 @@ end
 -- release takes queues that the script does not have, the lock stays until its lease ends.
 function handoff.back(q)
   release.load()
-  local entries = position.read(q, { context.handover.lid })
+  local entries = position.read(q, { context.handover.id })
   if not release.plan(q, entries) then return end
-  entries[1].st.deliveries = 0 -- it was handed over as it arrived, so it had none before
+  entries[1].state.deliveries = 0 -- it was handed over as it arrived, so it had none before
   release.unlock(q, entries, false)
   store.save(q)
 end

@@ -88,9 +88,9 @@ end
 
 -- Returns the readers that a message may be for: those that wait for one of its identifiers, then the unindexed ones. With
 -- `behind`, those of them behind this one.
-function match_waiters.candidates(q, lid, rec, unindexed, behind)
+function match_waiters.candidates(q, id, rec, unindexed, behind)
   local fields, found = index.fields(rec), {}
-  local keys = { "i" .. lid, "m" .. (fields.message_id or "smq-" .. lid),
+  local keys = { "i" .. id, "m" .. (fields.message_id or "smq-" .. id),
     fields.correlation_id and "c" .. fields.correlation_id, fields.group_id and "g" .. fields.group_id }
   for n = 1, 4 do
     if keys[n] then
@@ -116,16 +116,16 @@ end
 
 -- Offers a message to these readers, until one takes it. Returns whether one does. `filters`, `notified`: what
 -- match_waiters.offer keeps from message to message.
-function match_waiters.offer_one(q, lid, rec, members, only, filters, notified)
+function match_waiters.offer_one(q, id, rec, members, only, filters, notified)
   for n = 1, #members do
     local member = members[n]
     local _, kind = waiter_text.parse(member)
     if not notified[member] and (not only or kind == only) then
       filters[member] = filters[member] or filter.parse(waiter_text.filter(member))
-      local suits = match_waiters.suits(q, filters[member], lid, rec)
+      local suits = match_waiters.suits(q, filters[member], id, rec)
       if suits then
         notified[member] = true
-        if match_waiters.serve(q, member, filters[member], lid, suits) then return true end
+        if match_waiters.serve(q, member, filters[member], id, suits) then return true end
       end
     end
   end
@@ -134,15 +134,15 @@ end
 
 -- Tells a reader of a message, notifies it and ends its registration. `suits`: as match_waiters.suits returns it. Returns whether
 -- the reader takes the message: not a peek, not one whose wait ends with an error, not one that is not connected any more.
-function match_waiters.serve(q, member, f, lid, suits)
+function match_waiters.serve(q, member, f, id, suits)
   local slot, kind, mode = waiter_text.parse(member)
   local peeks = kind == waiter_text.peeks
   if suits == "this" and peeks and not match_waiters.asks_more(f) then
-    notify.hand_copy(q, slot, lid)
+    notify.hand_copy(q, slot, id)
   elseif suits == "this" then
-    waiter_text.hand_message(slot, lid)
+    waiter_text.hand_message(slot, id)
   else
-    waiter_text.hand_part(slot, lid)
+    waiter_text.hand_part(slot, id)
   end
   local is_connected = notify.one(slot, mode)
   match_waiters.remove(q, member, waiter_text.filter(member))
@@ -153,20 +153,20 @@ end
 
 -- Returns what an arriving message is to a reader with this filter: "this", the message that it wants; "part", it may have this
 -- one or another one of its group now; "error", it ends the wait, but is not taken; nil, the reader cannot use it.
-function match_waiters.suits(q, f, lid, rec)
-  if f.next_group then return match_waiters.suits_as_next(q, f, lid, rec) end
+function match_waiters.suits(q, f, id, rec)
+  if f.next_group then return match_waiters.suits_as_next(q, f, id, rec) end
   local needs_group = f.needs_group and index.fields(rec).group_id
-  if (not f.after or lid > f.after) and search.admits(q, f, lid, rec) then return needs_group and "part" or "this" end
+  if (not f.after or id > f.after) and search.admits(q, f, id, rec) then return needs_group and "part" or "this" end
   return needs_group and match_waiters.completes(q, f, rec) and "part" or nil
 end
 
 -- As match_waiters.suits, for a reader inside a group, whom only the next message of the group suits. If the filter does not
 -- admit that one, it is an error (search.next).
-function match_waiters.suits_as_next(q, f, lid, rec)
+function match_waiters.suits_as_next(q, f, id, rec)
   local fields = index.fields(rec)
   if fields.group_id ~= f.next_group or fields.sequence ~= f.next_sequence then return end
   f.programs = {}
-  local next_id, suits = lid, "this"
+  local next_id, suits = id, "this"
   if f.complete_message then
     -- Any of its segments may be the one that makes it whole.
     if not group.logical_message(q, fields.group_id, fields.sequence) then return end

@@ -109,24 +109,24 @@ function notify.offer_any(q, ids, first, only)
 end
 
 -- Hands a peek a copy of the message that satisfied it, since another reader may take the message first.
-function notify.hand_copy(q, slot, lid)
-  local rec = redis.call("HGET", q.records, lid)
+function notify.hand_copy(q, slot, id)
+  local rec = redis.call("HGET", q.records, id)
   if not rec then return end
-  local large = redis.call("HGET", q.records, "^" .. lid) or ""
-  local state = redis.call("HGET", q.states, lid)
-  local shown = state and message_state.shown(message_state.parse(state)) or ""
-  waiter_text.hand_copy(slot, lid, shown, rec, large)
+  local large = redis.call("HGET", q.records, "^" .. id) or ""
+  local state_text = redis.call("HGET", q.states, id)
+  local shown = state_text and message_state.shown(message_state.parse(state_text)) or ""
+  waiter_text.hand_copy(slot, id, shown, rec, large)
 end
 
 -- Returns a list of the message that the reader of this call was notified of, or if that is gone of the first one in the
 -- queue; an empty list if no other reader may have it now.
 function notify.left(q)
-  local lid = waiter_text.notified_of()
-  if not lid or not redis.call("ZSCORE", q.available, lid) then lid = redis.call("ZRANGE", q.available, 0, 0)[1] end
-  if lid and q.locks_groups then
+  local id = waiter_text.notified_of()
+  if not id or not redis.call("ZSCORE", q.available, id) then id = redis.call("ZRANGE", q.available, 0, 0)[1] end
+  if id and q.locks_groups then
     group_lock.load()
-    local rec = redis.call("HGET", q.records, lid)
+    local rec = redis.call("HGET", q.records, id)
     if rec and group_lock.busy(q, rec) then return {} end
   end
-  return { lid }
+  return { id }
 end

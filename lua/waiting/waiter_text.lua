@@ -63,18 +63,18 @@ end
 -- What is handed over ---------------------------------------------------------------------------------------------------
 
 -- Tells a reader that it may have this message.
-function waiter_text.hand_message(slot, lid)
-  redis.call("HSET", KEYS[1], slot .. "!", "h " .. lid)
+function waiter_text.hand_message(slot, id)
+  redis.call("HSET", KEYS[1], slot .. "!", "h " .. id)
 end
 
 -- Tells a reader that it may have this message, or another one of its group.
-function waiter_text.hand_part(slot, lid)
-  redis.call("HSET", KEYS[1], slot .. "!", "n " .. lid)
+function waiter_text.hand_part(slot, id)
+  redis.call("HSET", KEYS[1], slot .. "!", "n " .. id)
 end
 
 -- Gives a peek the message that it waited for.
-function waiter_text.hand_copy(slot, lid, shown, rec, large)
-  redis.call("HSET", KEYS[1], slot .. "!", "m " .. lid .. " " .. shown .. "\n" .. rec .. large)
+function waiter_text.hand_copy(slot, id, shown, rec, large)
+  redis.call("HSET", KEYS[1], slot .. "!", "m " .. id .. " " .. shown .. "\n" .. rec .. large)
 end
 
 -- Returns lookup id, state and record of a copy (waiter_text.take); the record may have its large body behind it.

@@ -72,8 +72,8 @@ end
 -- Offers the message that the reader of this call was notified of to others, if it is still available and the reader takes
 -- `ids` instead. For readers with a filter.
 function waiters.offer_again(q, ids)
-  local lid = waiter_text.notified_of()
-  if not lid or lid == ids[1] or not redis.call("ZSCORE", q.available, lid) then return end
+  local id = waiter_text.notified_of()
+  if not id or id == ids[1] or not redis.call("ZSCORE", q.available, id) then return end
   notify.load()
   q.arrived = q.arrived or {}
   q.arrived[#q.arrived + 1] = notify.left(q)[1] -- nil if its group is busy
