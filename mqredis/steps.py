@@ -26,8 +26,9 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 P = ParamSpec("P")
 
-# One argument of a script.
-Arg = str | bytes | int
+# One argument of a script. Numbers are given as texts, since hiredis (3.5) crashes when a signal handler raises while
+# it packs a number.
+Arg = str | bytes
 # The payload of a script's reply: everything behind status, incarnation and history.
 Payload = list[bytes]
 # Status and payload of a reply.
@@ -106,7 +107,7 @@ class Command:
     The answer is its reply, or a :class:`Refused` if the server does not know or allow it.
     """
 
-    args: tuple[Arg, ...]
+    args: tuple[Arg | int, ...]
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ def bulk(
         return BulkResult(changed=changed, locked=locked, missing=missing, cursor=place)
 
     args: list[Arg] = ["1" if address.extra else "", entry, action.name, action.value, action.which]
-    args += ["" if most is None else most, cursor, match, *lookup_ids]
+    args += ["" if most is None else str(most), cursor, match, *lookup_ids]
     return Call("bulk", address.call, args, parse)
 
 

@@ -125,8 +125,8 @@ def claim(
         return Claimed(number(payload[0]), number(payload[1]), sealed, "" if sealed else text(payload[2]))
 
     args: list[Arg] = [
-        queue.generation, keys.encode(owner), lineage, sequence, order.messages,
-        "" if order.most_bytes is None else order.most_bytes, order.bound, "1" if first else "0",
+        queue.generation, keys.encode(owner), lineage, str(sequence), str(order.messages),
+        "" if order.most_bytes is None else str(order.most_bytes), order.bound, "1" if first else "0",
         order.after, order.match, place,
     ]  # fmt: skip
     return Call("claim", queue.call, args, parse)
@@ -165,7 +165,7 @@ def claimed(
         check_lost(status, payload, WHY)
         return split_ids(b"".join(payload))
 
-    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence, offset, count]
+    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, str(sequence), str(offset), str(count)]
     return Call("claim_read", queue.call, args, parse, changes=False)
 
 
@@ -188,7 +188,7 @@ def claim_commit(queue: Address, owner: str, lineage: str, sequence: int) -> Cal
         check_lost(status, payload, WHY)
         return Received(number(payload[0]), False, True)
 
-    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, sequence]
+    args: list[Arg] = [queue.generation, keys.encode(owner), lineage, str(sequence)]
     return Call("claim_commit", queue.call, args, parse)
 
 

@@ -55,7 +55,7 @@ def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 
             at = stop
         return page
 
-    return Call("audit", manager.admin(*paths), [place, budget], parse, changes=False)
+    return Call("audit", manager.admin(*paths), [place, str(budget)], parse, changes=False)
 
 
 def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequence[Edit]) -> Call[int]:
@@ -64,7 +64,7 @@ def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequ
     places = {key: place for place, key in enumerate(keys.keys, 1)}
     args: list[Arg] = [str(history)]
     for edit in edits:
-        args += [edit.what, places[edit.key], edit.element, edit.value]
+        args += [edit.what, str(places[edit.key]), edit.element, str(edit.value)]
 
     def parse(status: int, payload: Payload) -> int:
         if status == Status.CONTINUE:

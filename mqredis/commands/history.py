@@ -44,7 +44,7 @@ def history(manager: ManagerKeys, paths: Sequence[str], buckets: int) -> Call[Hi
         now, lead, done = map(number, payload[:3])
         return HistoryRows(now, lead, done, [_row(text(row)) for row in payload[3:]])
 
-    return Call("stats_history", manager.call(*paths), [buckets], parse, changes=False)
+    return Call("stats_history", manager.call(*paths), [str(buckets)], parse, changes=False)
 
 
 def _row(row: str) -> HistoryRow | None:

@@ -79,7 +79,7 @@ def locks(
         items = tuple(_lock(path, row, now, clients, sessions_of) for row in rows)
         return Page(items, f"{deadline}-{last}" if last else None)
 
-    args: list[Arg] = [limit, *page_after(_LOCK_PLACE, after, "locks"), match]
+    args: list[Arg] = [str(limit), *page_after(_LOCK_PLACE, after, "locks"), match]
     return Call("lock_list", manager.call(path), args, parse, changes=False)
 
 
@@ -134,7 +134,7 @@ def transactions(manager: ManagerKeys, after: str | None) -> Call[Page[Transacti
         return Page(tuple(items), None if following == "0" else following)
 
     page_after(_SCAN_PLACE, after, "transactions")
-    return Call("tx_list", manager.call(), [after or "0", MAX_HELD], parse, changes=False)
+    return Call("tx_list", manager.call(), [after or "0", str(MAX_HELD)], parse, changes=False)
 
 
 def _transaction(lead: int, row: list[str]) -> TransactionInfo:
@@ -181,7 +181,7 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
         )
         return Page(items, f"{rows[-1][1]}-{rows[-1][0]}" if payload[1] == b"1" else None)
 
-    args: list[Arg] = [limit, *page_after(_SESSION_PLACE, after, "sessions")]
+    args: list[Arg] = [str(limit), *page_after(_SESSION_PLACE, after, "sessions")]
     return Call("session_list", manager.admin(), args, parse, changes=False)
 
 

@@ -160,4 +160,4 @@ def session_arguments(
     ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = "", client: str = ""
 ) -> Sequence[Arg]:
     """ARGV of session_open after the token."""
-    return [SCHEMA, ttl_ms, run_id, "1" if test else "0", incarnation, session, client]
+    return [str(SCHEMA), str(ttl_ms), run_id, "1" if test else "0", incarnation, session, client]

@@ -140,8 +140,7 @@ def receive(
     on the way, as :func:`mqredis.commands.settlement.runs` returns it.
     """
     member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
-    many = "1" if count == 1 else str(count)
-    args: tuple[Arg, ...] = (queue.generation, mode, many, owner, grant)
+    args: tuple[Arg, ...] = (queue.generation, mode, str(count), owner, grant)
     if cursor or member or match or settle:
         args += (cursor, member, ticket, match, str(len(settle) // 3), *settle)
     return Call("receive", queue.call, args, _parse_receive)
@@ -181,7 +180,7 @@ def peek(
 ) -> Call[Found]:
     """Show the first available messages; with a cursor its current or its next one."""
     wait = waiter or Waiter()
-    args: list[Arg] = [queue.generation, count, cursor, step, wait.member, wait.ticket, match]
+    args: list[Arg] = [queue.generation, str(count), cursor, step, wait.member, wait.ticket, match]
     # A waiting peek may be handed a copy, which its look removes from the slot: that one is worth a token.
     return Call("peek", queue.call, args, _parse_peek, changes=marks or bool(wait.member))
 

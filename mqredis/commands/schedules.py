@@ -71,7 +71,7 @@ def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:
         return Listed(number(now_ms), number(first_ms), rows)
 
     named = KeySet((*manager.call().keys, *manager.schedules))
-    return Call("schedule_list", named, [int(due)], parse, changes=False)
+    return Call("schedule_list", named, [str(int(due))], parse, changes=False)
 
 
 def write(

@@ -51,7 +51,7 @@ class Settled:
 
 def settle(queue: Address, settlements: Sequence[Settlement], lease_ms: int = 0) -> Call[Settled]:
     """End two-phase reads (3.1.7.1.12)."""
-    args: list[Arg] = [queue.generation, lease_ms, *runs(settlements)]
+    args: list[Arg] = [queue.generation, str(lease_ms), *runs(settlements)]
 
     def parse(status: int, payload: Payload) -> Settled:
         check(status)

@@ -59,7 +59,8 @@ def stage(
 
     name = keys.encode(sink)
     args: list[Arg] = [
-        name, batch, where.name, keys.encode(where.queue), ttl_ms, messages, size, "1" if special else "0",
+        name, str(batch), where.name, keys.encode(where.queue), str(ttl_ms), str(messages), str(size),
+        "1" if special else "0",
         *elements,
     ]  # fmt: skip
     return Call("stage", manager.sink(name, stages=(where.name,)), args, parse)
@@ -108,7 +109,15 @@ def publish(
     name = keys.encode(sink)
     paths = tuple(dict.fromkeys([*(stage.queue for stage in stages), *beside]))
     manifest = ",".join(stage.name for stage in stages)
-    args: list[Arg] = [name, batch, identity, limit, len(paths), "1" if keep else "0", manifest]
+    args: list[Arg] = [
+        name,
+        str(batch),
+        identity,
+        str(limit),
+        str(len(paths)),
+        "1" if keep else "0",
+        manifest,
+    ]
     return Call("stage_publish", manager.sink(name, paths, tuple(s.name for s in stages)), args, parse)
 
 
@@ -122,7 +131,7 @@ def discard(
         return number(payload[0])
 
     name = keys.encode(sink)
-    args: list[Arg] = [name, "" if close is None else close, ttl_ms, *stages]
+    args: list[Arg] = [name, "" if close is None else str(close), str(ttl_ms), *stages]
     return Call("stage_discard", manager.sink(name, stages=tuple(stages)), args, parse)
 
 
@@ -134,7 +143,7 @@ def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str],
         return payload[0] == b"1"
 
     name = keys.encode(sink)
-    args: list[Arg] = [name, batch, "1" if keep else "0", ",".join(stages)]
+    args: list[Arg] = [name, str(batch), "1" if keep else "0", ",".join(stages)]
     return Call("stage_withdraw", manager.sink(name, stages=tuple(stages)), args, parse)
 
 

@@ -112,7 +112,7 @@ def _messages(
     # The end of the rest of a message in ;retry is in the timers of the parent.
     name, _, subqueue = queue.path.partition(";")
     keys_ = queue.manager.call(queue.path, name if subqueue == "retry" else f"{name};retry")
-    args: list[Arg] = [which, limit, score, place, until, match, "1" if whole else ""]
+    args: list[Arg] = [which, str(limit), score, place, until, match, "1" if whole else ""]
     return Call("message_list", keys_, args, parse, changes=False)
 
 

@@ -88,7 +88,7 @@ def begin(manager: ManagerKeys, transaction: str, lease_ms: int) -> Call[Granted
         check(status)
         return Granted(text(payload[0]), number(payload[1]) - number(payload[2]))
 
-    return Call("begin", manager.call(), [transaction, lease_ms], parse)
+    return Call("begin", manager.call(), [transaction, str(lease_ms)], parse)
 
 
 def end(
@@ -128,7 +128,7 @@ def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> 
         check(status)
         return number(payload[0]) - number(payload[1])
 
-    return Call("renew", manager.call(), [transaction, fence, lease_ms], parse)
+    return Call("renew", manager.call(), [transaction, fence, str(lease_ms)], parse)
 
 
 def sweep(manager: ManagerKeys) -> Call[bool]:

@@ -25,7 +25,7 @@ class Waiter:
 
 def cancel(queue: Address, tag: str, status: int) -> Call[None]:
     """End the wait of a reader by its tag (3.1.7.1.17)."""
-    return Call("cancel", queue.call, [queue.generation, tag, status], lambda code, _: check(code))
+    return Call("cancel", queue.call, [queue.generation, tag, str(status)], lambda code, _: check(code))
 
 
 def leave(queue: Address, member: str, match: bytes = b"") -> Call[None]:

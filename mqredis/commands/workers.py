@@ -36,7 +36,7 @@ def beat(
         paused = [pause for pause, flag in zip(pauses, found, strict=True) if flag == b"1"]
         return text(orders).splitlines(), frozenset(paused)
 
-    args: list[Arg] = [worker, lease_ms, int(begins), record, *pauses]
+    args: list[Arg] = [worker, str(lease_ms), str(int(begins)), record, *pauses]
     return Call("worker_beat", _keys(manager), args, parse)
 
 

@@ -147,7 +147,7 @@ class _Waiting:
         self.clear()
 
     def clear(self) -> None:
-        self.elements: list[bytes | str | int] = []
+        self.elements: list[bytes | str] = []
         self.messages = self.bytes = 0
         self.special = False
 

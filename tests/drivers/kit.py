@@ -202,7 +202,7 @@ def first(status: int, payload: list[bytes]) -> str:
 
 def put(keys: ManagerKeys, database: int = 0) -> Operation[str]:
     """Add one and notify a waiter."""
-    return perform(Call("put", keys.call("q"), [database], first))
+    return perform(Call("put", keys.call("q"), [str(database)], first))
 
 
 @procedure
@@ -236,7 +236,7 @@ def add(keys: ManagerKeys, amount: int = 1) -> Operation[str]:
 
 def adding(keys: ManagerKeys, amount: int = 1) -> Call[str]:
     """The call that adds to the counter."""
-    return Call("add", keys.call(), [amount], first)
+    return Call("add", keys.call(), [str(amount)], first)
 
 
 def read(keys: ManagerKeys) -> Operation[str]:

@@ -39,8 +39,9 @@ def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) 
     Everything up to the keys is equal in each call of a script on a queue, so it is kept in the key set.
     """
     head, count = keys.packed.get(form.name) or _keep_head(keys, form)
+    words: Any = (*token, *args)
     # Begins with the number of these words, in place of which the number of all words is sent.
-    _, _, packed = hiredis.pack_command(_words((*token, *args))).partition(b"\n")
+    _, _, packed = hiredis.pack_command(words).partition(b"\n")
     return b"".join((b"*%d\r\n" % (count + len(args)), head, packed))
 
 
@@ -51,19 +52,10 @@ def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
     return found
 
 
-_TEXTS = frozenset((str, bytes))
-
-
-def _words(args: tuple[Arg, ...]) -> Any:
-    """Arguments with numbers as bytes: hiredis (3.5) crashes when a signal handler raises while it packs a number."""
-    if _TEXTS.issuperset(map(type, args)):
-        return args
-    return tuple([b"%d" % arg if isinstance(arg, int) else arg for arg in args])
-
-
-def packed_command(args: Sequence[Arg]) -> bytes:
-    """Pack a plain command."""
-    packed: bytes = hiredis.pack_command(_words(tuple(args)))
+def packed_command(args: Sequence[Arg | int]) -> bytes:
+    """Pack a plain command. Its numbers are made texts first (:data:`mqredis.steps.Arg`)."""
+    words: Any = tuple([b"%d" % arg if isinstance(arg, int) else arg for arg in args])
+    packed: bytes = hiredis.pack_command(words)
     return packed
 
 
