@@ -72,7 +72,7 @@ class Browser:
 
     async def current(self) -> Message:
         """The message under the cursor once more. Raises MessageAlreadyReceived (2034) if it cannot be had."""
-        return await self._queue._run(operations.current(self._browsing))
+        return await self._queue.manager.run(operations.current(self._browsing))
 
     async def take(self, *, transaction: Transaction | None = None) -> Message:
         """Take the message under the cursor off the queue; the cursor keeps its place.
@@ -80,23 +80,23 @@ class Browser:
         Raises MessageAlreadyReceived (2034) if another reader was faster, AccessDenied, TransactionUsage.
         """
         unit = unit_of(transaction)
-        return await self._queue._run(operations.take(self._browsing, unit))
+        return await self._queue.manager.run(operations.take(self._browsing, unit))
 
     async def unlock(self) -> None:
         """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock."""
-        await self._queue._run(operations.release(self._browsing))
+        await self._queue.manager.run(operations.release(self._browsing))
 
     async def unmark(self, message: Message, mark: Mark = Mark.HANDLE) -> None:
         """Take the marks of a message away."""
-        await self._queue._run(operations.unmark(self._browsing, message, mark))
+        await self._queue.manager.run(operations.unmark(self._browsing, message, mark))
 
     async def close(self) -> None:
         """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""
         self._queue._cancel_scope(self._browsing)
-        await self._queue._run(operations.close(self._browsing))
+        await self._queue.manager.run(operations.close(self._browsing))
 
     async def _browse(self, call: Browse) -> Message:
-        return await self._queue._run(operations.browse(self._browsing, call))
+        return await self._queue.manager.run(operations.browse(self._browsing, call))
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self

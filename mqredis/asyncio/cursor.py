@@ -36,11 +36,11 @@ class Cursor:
 
     async def peek(self, timeout: float | None = None) -> Message:
         """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""
-        return await self._queue._run(operations.peek(self._place, "current", timeout))
+        return await self._queue.manager.run(operations.peek(self._place, "current", timeout))
 
     async def peek_next(self, timeout: float | None = None) -> Message:
         """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a peek; IoTimeout."""
-        return await self._queue._run(operations.peek(self._place, "next", timeout))
+        return await self._queue.manager.run(operations.peek(self._place, "next", timeout))
 
     async def receive(
         self, timeout: float | None = None, *, transaction: Transaction | None = None, tag: str | None = None
@@ -50,7 +50,7 @@ class Cursor:
         Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable.
         """
         unit = unit_of(transaction)
-        return await self._queue._run(operations.receive(self._place, timeout, unit, tag))
+        return await self._queue.manager.run(operations.receive(self._place, timeout, unit, tag))
 
     async def lock(
         self,
@@ -65,7 +65,7 @@ class Cursor:
             self._queue._lease(lease)
             message = await self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_transaction(self._queue, message, transaction)
-        locks = await self._queue._run(operations.lock(self._place, timeout, lease, tag))
+        locks = await self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 
     def reset(self) -> None:

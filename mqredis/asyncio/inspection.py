@@ -39,7 +39,8 @@ class Inspection:
 
     _context: Context
 
-    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+    def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
+        """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
         raise NotImplementedError
 
     async def locks(
@@ -59,13 +60,13 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return await self._run(inspection.locks(self._context, queue, after, limit, match, selector))
+        return await self.run(inspection.locks(self._context, queue, after, limit, match, selector))
 
     async def transactions(self, *, after: str | None = None) -> Page[TransactionInfo]:
         """Open transactions, and what they hold, in no particular order; ``after`` is ``next`` of the page before."""
         from mqredis.operations import inspection
 
-        return await self._run(inspection.transactions(self._context, after))
+        return await self.run(inspection.transactions(self._context, after))
 
     async def sessions(self, *, after: str | None = None, limit: int = 100) -> Page[SessionInfo]:
         """The sessions of clients, in the order in which they would end if no call came; ``limit`` is 256 at most.
@@ -74,13 +75,13 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return await self._run(inspection.sessions(self._context, after, limit))
+        return await self.run(inspection.sessions(self._context, after, limit))
 
     async def claims(self, queue: str) -> list[ClaimInfo]:
         """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
         from mqredis.operations import inspection
 
-        return await self._run(inspection.claims(self._context, queue))
+        return await self.run(inspection.claims(self._context, queue))
 
     async def messages(
         self,
@@ -99,7 +100,7 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return await self._run(
+        return await self.run(
             inspection.messages(self._context, queue, match, selector, after, limit, reverse)
         )
 
@@ -121,15 +122,13 @@ class Inspection:
         from mqredis.operations import inspection
 
         span = (since, until)
-        return await self._run(
-            inspection.scheduled(self._context, queue, span, match, selector, after, limit)
-        )
+        return await self.run(inspection.scheduled(self._context, queue, span, match, selector, after, limit))
 
     async def message(self, queue: str, lookup_id: int) -> StoredMessage:
         """One message of a queue with its body, in any state. Raises QueueNotFound, MessageNotFound."""
         from mqredis.operations import inspection
 
-        return await self._run(inspection.message(self._context, queue, lookup_id))
+        return await self.run(inspection.message(self._context, queue, lookup_id))
 
     async def trail(self, queue: str, message: int | Identifier) -> list[TrailEntry]:
         """What has happened to a message, the oldest first; empty if no trail of it is kept (queue property ``trail``).
@@ -143,7 +142,7 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return (await self._run(inspection.trail(self._context, queue, message))).entries
+        return (await self.run(inspection.trail(self._context, queue, message))).entries
 
     async def history(
         self, queue: str, *, since: datetime | timedelta | None = None, step: int = 300
@@ -155,7 +154,7 @@ class Inspection:
         """
         from mqredis.operations import history
 
-        return await self._run(history.history(self._context, queue, since, step))
+        return await self.run(history.history(self._context, queue, since, step))
 
     async def histories(
         self, queues: Iterable[str], *, since: datetime | timedelta | None = None, step: int = 300
@@ -163,13 +162,13 @@ class Inspection:
         """As ``history``, for several queues, by name. Those that do not exist are left out. Raises InvalidArgument."""
         from mqredis.operations import history
 
-        return await self._run(history.histories(self._context, queues, since, step))
+        return await self.run(history.histories(self._context, queues, since, step))
 
     async def publications(self) -> list[Publication]:
         """Unfinished publications of data pipelines, by name."""
         from mqredis.operations import publications
 
-        return await self._run(publications.publications(self._context))
+        return await self.run(publications.publications(self._context))
 
     async def workers(self) -> list[WorkerInfo]:
         """The live workers, by name: hosts, counters of their consumers, and the handlers that run now.
@@ -178,13 +177,13 @@ class Inspection:
         """
         from mqredis.operations import workers
 
-        return await self._run(workers.workers(self._context))
+        return await self.run(workers.workers(self._context))
 
     async def pauses(self) -> list[Pause]:
         """The queues and consumers that operators have paused."""
         from mqredis.operations import workers
 
-        return await self._run(workers.pauses(self._context))
+        return await self.run(workers.pauses(self._context))
 
     async def schedules(self) -> list[ScheduleInfo]:
         """The schedules that are stored in the broker, by name.
@@ -193,7 +192,7 @@ class Inspection:
         """
         from mqredis.operations import schedules
 
-        return await self._run(schedules.schedules(self._context))
+        return await self.run(schedules.schedules(self._context))
 
     async def overview(self, pattern: str | None = None) -> list[QueueDepth]:
         """Contents and counters of each queue, by name; ``pattern`` is a glob.
@@ -202,4 +201,4 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return await self._run(inspection.overview(self._context, pattern))
+        return await self.run(inspection.overview(self._context, pattern))

@@ -59,7 +59,7 @@ class LockedMessage(Locked):
         """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
         seconds = self.queue._lease(lease)
         try:
-            now = await self.queue._run(self._operation(RENEW, seconds))
+            now = await self.queue.manager.run(self._operation(RENEW, seconds))
         except LockLost as error:
             raise self._lost(error) from None
         self._until = now + seconds
@@ -69,7 +69,7 @@ class LockedMessage(Locked):
         if durability is not None:
             operation = durably(operation, durability)
         try:
-            await self.queue._run(operation)
+            await self.queue.manager.run(operation)
         except DurabilityNotReached:
             self._settled = True
             raise

@@ -81,24 +81,24 @@ class QueueManager(Inspection):
         ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional, group_exclusive,
         topic).
         """
-        return await self._run(queue.create(self._context, name, properties, exist_ok))
+        return await self.run(queue.create(self._context, name, properties, exist_ok))
 
     async def queue_info(self, name: str) -> QueueInfo:
         """Properties and present state of a queue. Raises QueueNotFound."""
-        return await self._run(queue.info(self._context, name))
+        return await self.run(queue.info(self._context, name))
 
     async def update_queue(self, name: str, **changes: Unpack[QueueFields]) -> QueueInfo:
         """Change properties of a queue; a new quota affects what arrives later. Raises QueueNotFound."""
-        return await self._run(queue.update(self._context, name, changes))
+        return await self.run(queue.update(self._context, name, changes))
 
     async def delete_queue(self, name: str) -> int:
         """Delete a queue, its subqueues and their messages (3.1.7.1.4). Returns how many messages. Raises
         QueueNotFound."""
-        return await self._run(queue.delete(self._context, name))
+        return await self.run(queue.delete(self._context, name))
 
     async def queues(self, pattern: str | None = None) -> list[QueueInfo]:
         """All queues and subqueues, by name; ``pattern`` is a glob."""
-        return await self._run(queue.listing(self._context, pattern))
+        return await self.run(queue.listing(self._context, pattern))
 
     @opening
     async def open(
@@ -115,7 +115,7 @@ class QueueManager(Inspection):
 
         Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
         """
-        return Queue(self, await self._run(handle.open_handle(self._context, name, access, share, selector)))
+        return Queue(self, await self.run(handle.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class QueueManager(Inspection):
         session = self._driver.session
         if id is None and session:
             return Transaction(self, transaction.fresh(self._context, session, lease))
-        return Transaction(self, await self._run(transaction.begin(self._context, session, id, lease)))
+        return Transaction(self, await self.run(transaction.begin(self._context, session, id, lease)))
 
     @property
     def unknown(self) -> list[str]:
@@ -143,7 +143,7 @@ class QueueManager(Inspection):
         broker has forgotten the session of the call, SealBroken as the call does.
         """
         call = self._driver.unfinished(token)
-        resolution = await self._run(manager.resolve(self._context, token, call))
+        resolution = await self.run(manager.resolve(self._context, token, call))
         self._driver.resolved(token)
         return resolution
 
@@ -151,11 +151,11 @@ class QueueManager(Inspection):
 
     async def statistics(self, name: str) -> QueueStatistics:
         """Statistics of a queue: counts, ages, rates, warnings. Raises QueueNotFound."""
-        return await self._run(statistics.statistics(self._context, name))
+        return await self.run(statistics.statistics(self._context, name))
 
     async def failed_messages(self) -> list[FailedMessages]:
         """How many messages each ``;poison`` and each queue of dead letters holds, with a warning if there are many."""
-        return await self._run(failed.failed_messages(self._context))
+        return await self.run(failed.failed_messages(self._context))
 
     async def redrive(
         self,
@@ -174,9 +174,7 @@ class QueueManager(Inspection):
         many at most; ``rate``: how many per second. A message whose queue does not exist, is full or refuses sends
         stays where it is. The times of a message count from the redrive.
         """
-        return await self._run(
-            redrive.redrive(self._context, source, where, to, limit, rate, match, selector)
-        )
+        return await self.run(redrive.redrive(self._context, source, where, to, limit, rate, match, selector))
 
     async def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
         """Subscribe a queue to the messages of a topic, or to those that the selector selects. A repeated call changes
@@ -184,15 +182,15 @@ class QueueManager(Inspection):
 
         Raises QueueNotFound, InvalidArgument (not a topic), SelectorSyntaxError.
         """
-        return await self._run(topics.subscribe(self._context, topic, queue, selector))
+        return await self.run(topics.subscribe(self._context, topic, queue, selector))
 
     async def unsubscribe(self, topic: str, queue: str) -> None:
         """End a subscription. The queue keeps its messages. Raises QueueNotFound if there is no such topic."""
-        await self._run(topics.unsubscribe(self._context, topic, queue))
+        await self.run(topics.unsubscribe(self._context, topic, queue))
 
     async def subscriptions(self, topic: str) -> list[Subscription]:
         """The subscriptions of a topic, by the name of the queue. Raises QueueNotFound."""
-        return await self._run(topics.subscriptions(self._context, topic))
+        return await self.run(topics.subscriptions(self._context, topic))
 
     async def request(
         self,
@@ -207,7 +205,7 @@ class QueueManager(Inspection):
         The reply comes to a temporary queue, which is deleted with this client. Raises IoTimeout, and as ``send``.
         """
         session = self._driver.session
-        return await self._run(
+        return await self.run(
             request.request(self._context, session, handle_of(queue), body, timeout, fields)
         )
 
@@ -218,7 +216,7 @@ class QueueManager(Inspection):
 
         Raises MessageNotFound if it names no response queue, and QueueNotFound if that was deleted after the deadline.
         """
-        return await self._run(request.reply(self._context, message, body, fields))
+        return await self.run(request.reply(self._context, message, body, fields))
 
     def operator(self, name: str, *, source: str = "api") -> Operator:
         """The actions of an operator. The log of actions shows the name and the source: what the operator acts with.
@@ -233,19 +231,19 @@ class QueueManager(Inspection):
 
     async def info(self) -> ManagerInfo:
         """State of the queue manager."""
-        return await self._run(manager.info(self._context))
+        return await self.run(manager.info(self._context))
 
     async def throttle(self, on: bool) -> None:
         """Begin or end flow control (3.1.7.2.5-6): while on, every send raises ManagerQuotaExceeded."""
-        await self._run(manager.throttle(self._context, on))
+        await self.run(manager.throttle(self._context, on))
 
     async def set_quota(self, messages: int | None = None, bytes: int | None = None) -> None:
         """Quota over all queues of the manager; None: no limit."""
-        await self._run(manager.set_quota(self._context, messages, bytes))
+        await self.run(manager.set_quota(self._context, messages, bytes))
 
     async def advance_clock(self, seconds: float) -> None:
         """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
-        await self._run(manager.advance_clock(self._context, seconds))
+        await self.run(manager.advance_clock(self._context, seconds))
         self._driver.notify_all()
 
     async def doctor(self, repair: bool = False) -> Report:
@@ -256,17 +254,17 @@ class QueueManager(Inspection):
         """
         from mqredis.operations import doctor
 
-        return await self._run(doctor.examine(self._context, repair))
+        return await self.run(doctor.examine(self._context, repair))
 
     async def maintain(self) -> int:
         """Serve the due timers of every queue: expiries, delays, lapsed leases. Returns the number of calls made."""
-        return await self._run(manager.maintain(self._context))
+        return await self.run(manager.maintain(self._context))
 
     async def close(self) -> None:
         """Abort open transactions, give locked messages back, close the handles, the session and the connections."""
         if shutdown.holds_anything(self._context):
             with suppress(MqError):
-                await self._run(shutdown.shut_down(self._context))
+                await self.run(shutdown.shut_down(self._context))
         await self._driver.close()
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
@@ -283,16 +281,13 @@ class QueueManager(Inspection):
 
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
-        return self._run(operation)
+        if self._wrapper is not None:
+            operation = self._wrapper(operation)
+        return self._driver.run(operation)
 
     def wrap(self, wrapper: Callable[[Operation[Any]], Operation[Any]] | None) -> None:
         """From now on run ``wrapper(operation)`` in place of each operation. None ends that."""
         self._wrapper = wrapper
-
-    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
-        if self._wrapper is not None:
-            operation = self._wrapper(operation)
-        return self._driver.run(operation)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,8 +6,8 @@ Applications call them.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mqredis.asyncio.manager import QueueManager
     from mqredis.asyncio.transaction import Transaction
 
-R = TypeVar("R")
 log = logging.getLogger("mqredis")
 
 
@@ -71,7 +70,7 @@ class Queue:
         operation: Operation[Sent] = send.Send(self._handle, body, fields, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return await self._run(operation)
+        return await self._manager.run(operation)
 
     async def send_many(
         self,
@@ -88,7 +87,7 @@ class Queue:
         operation = send.send_many(self._handle, items, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return await self._run(operation)
+        return await self._manager.run(operation)
 
     async def send_group(
         self,
@@ -108,7 +107,7 @@ class Queue:
         operation = groups.send_group(self._handle, items, group_id, segment_bytes, unit)
         if durability is not None:
             operation = durably(operation, durability, unit)
-        return await self._run(operation)
+        return await self._manager.run(operation)
 
     def group(self, group_id: Identifier | None = None) -> GroupWriter:
         """Send a group message by message: ``async with queue.group() as group: await group.send(...)``."""
@@ -145,8 +144,10 @@ class Queue:
         unit = unit_of(transaction)
         if grouping:
             operation = groups.receive(self._handle, timeout, unit, tag, match, selector, grouping)
-            return await self._run(operation)
-        return (await self._run(receive.Receive(self._handle, 1, timeout, unit, tag, match, selector)))[0]
+            return await self._manager.run(operation)
+        return (
+            await self._manager.run(receive.Receive(self._handle, 1, timeout, unit, tag, match, selector))
+        )[0]
 
     async def receive_many(
         self,
@@ -159,7 +160,9 @@ class Queue:
     ) -> list[Message]:
         """Receive up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
         unit = unit_of(transaction)
-        return await self._run(receive.Receive(self._handle, max, timeout, unit, None, match, selector))
+        return await self._manager.run(
+            receive.Receive(self._handle, max, timeout, unit, None, match, selector)
+        )
 
     async def receive_group(
         self,
@@ -176,7 +179,9 @@ class Queue:
         group. Raises as ``receive``.
         """
         unit = unit_of(transaction)
-        return await self._run(groups.receive_group(self._handle, timeout, unit, tag, match, selector))
+        return await self._manager.run(
+            groups.receive_group(self._handle, timeout, unit, tag, match, selector)
+        )
 
     async def groups(
         self,
@@ -209,7 +214,9 @@ class Queue:
         Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError, and
         TransactionUsage for any ``transaction``, since a peek removes nothing (MS-MQRR 3.1.4.13).
         """
-        return await self._run(peek.peek(self._handle, timeout, match, selector, unit_of(transaction)))
+        return await self._manager.run(
+            peek.peek(self._handle, timeout, match, selector, unit_of(transaction))
+        )
 
     async def browse(
         self, *, match: Match | None = None, selector: str | None = None, delayed: bool = False
@@ -222,7 +229,7 @@ class Queue:
         checks.flag(delayed, "delayed")
         after: int | None = None
         while True:
-            page = await self._run(peek.page(self._handle, after, match=match, selector=selector))
+            page = await self._manager.run(peek.page(self._handle, after, match=match, selector=selector))
             if not page:
                 break
             for message in page:
@@ -235,7 +242,7 @@ class Queue:
         place: str | None = None
         more = True
         while more:
-            found = await self._run(
+            found = await self._manager.run(
                 inspection.browse_scheduled(self._handle, place, match=match, selector=selector)
             )
             for stored in found.items:
@@ -261,7 +268,8 @@ class Queue:
         from mqredis.operations import browser
 
         return Browser(
-            self, await self._run(browser.start(self._handle, session, match, selector, grouping, co_op))
+            self,
+            await self._manager.run(browser.start(self._handle, session, match, selector, grouping, co_op)),
         )
 
     @opening
@@ -288,9 +296,9 @@ class Queue:
             return LockedMessage._in_transaction(self, message, transaction)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
-            return self.locked_messages(await self._run(operation))[0]
+            return self.locked_messages(await self._manager.run(operation))[0]
         operation = receive.Lock(self._handle, 1, timeout, lease, tag, match=match, selector=selector)
-        locks = await self._run(operation)
+        locks = await self._manager.run(operation)
         return self.locked_messages(locks)[0]
 
     async def lock_many(
@@ -311,7 +319,7 @@ class Queue:
         earlier = earlier_locks(self._handle, settle)
         operation = receive.Lock(self._handle, max, timeout, lease, None, earlier, match, selector)
         try:
-            locks = await self._run(operation)
+            locks = await self._manager.run(operation)
         finally:
             note_outcome(earlier, settle)
         return self.locked_messages(locks)
@@ -331,7 +339,7 @@ class Queue:
         if durability is not None:
             operation = durably(operation, durability)
         try:
-            await self._run(operation)
+            await self._manager.run(operation)
         except LockLost as error:
             raise lost_of(locks, error) from None
         finally:
@@ -340,7 +348,7 @@ class Queue:
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
         """Return one particular message (3.1.7.1.13) and leave it there. Never waits. Raises MessageNotFound,
         TransactionUsage (locked)."""
-        return await self._run(lookup.peek_by_lookup_id(self._handle, lookup_id, seek))
+        return await self._manager.run(lookup.peek_by_lookup_id(self._handle, lookup_id, seek))
 
     async def receive_by_lookup_id(
         self,
@@ -356,7 +364,7 @@ class Queue:
         """
         unit = unit_of(transaction)
         operation = lookup.receive_by_lookup_id(self._handle, lookup_id, seek, unit, allow_peek)
-        return await self._run(operation)
+        return await self._manager.run(operation)
 
     @opening
     async def lock_by_lookup_id(
@@ -376,7 +384,7 @@ class Queue:
             )
             return LockedMessage._in_transaction(self, message, transaction)
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
-        return self.locked_messages(await self._run(operation))[0]
+        return self.locked_messages(await self._manager.run(operation))[0]
 
     @opening
     async def cursor(self, *, match: Match | None = None, selector: str | None = None) -> Cursor:
@@ -388,7 +396,7 @@ class Queue:
         from mqredis.asyncio.cursor import Cursor
         from mqredis.operations import cursor
 
-        return Cursor(self, await self._run(cursor.start(self._handle, match, selector)))
+        return Cursor(self, await self._manager.run(cursor.start(self._handle, match, selector)))
 
     # ---- the rest --------------------------------------------------------------------------------
 
@@ -398,24 +406,24 @@ class Queue:
         Raises MessageNotFound, MessageLocked, InvalidArgument (queues not related), TransactionUsage.
         """
         unit = unit_of(transaction)
-        await self._run(handle.move(self._handle, lookup_id, handle_of(target), unit))
+        await self._manager.run(handle.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
         """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed.
 
         With ``match`` or ``selector``, only available messages that match are removed.
         """
-        return await self._run(handle.purge(self._handle, match, selector))
+        return await self._manager.run(handle.purge(self._handle, match, selector))
 
     async def cancel(self, tag: str) -> None:
         """End the wait of the reader with this tag with OperationCancelled (3.1.7.1.17). Raises WaiterNotFound."""
-        await self._run(handle.cancel(self._handle, tag))
+        await self._manager.run(handle.cancel(self._handle, tag))
 
     async def close(self) -> None:
         """Close the handle: its waits raise OperationCancelled, its locks are released (3.1.7.1.6)."""
         if not self._handle.closed:
             self._cancel_scope(self._handle)
-            await self._run(handle.close_handle(self._handle))
+            await self._manager.run(handle.close_handle(self._handle))
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 
@@ -432,9 +440,6 @@ class Queue:
     def locked_messages(self, locks: Locks) -> list[LockedMessage]:
         """The locked messages that an operation on this queue has returned as ``locks``."""
         return LockedMessage._each(self, locks)
-
-    def _run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
-        return self._manager._run(operation)
 
     def _cancel_scope(self, scope: object) -> None:
         self._manager._driver.cancel(scope)

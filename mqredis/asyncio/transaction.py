@@ -67,7 +67,7 @@ class Transaction:
 
     async def extend(self, lease: float | None = None) -> float:
         """Renew the lease. Returns its length in seconds. Raises TransactionSequence."""
-        return await self._manager._run(operations.renew(self._unit, lease))
+        return await self._manager.run(operations.renew(self._unit, lease))
 
     async def reject(self, queue: Queue, message: Message, reason: str = "") -> None:
         """Mark a message received in it as rejected: at commit it leaves with a negative acknowledgement.
@@ -76,7 +76,7 @@ class Transaction:
 
         Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
         """
-        await self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
+        await self._manager.run(operations.reject(self._unit, handle_of(queue), message, reason))
 
     @property
     def unit(self) -> UnitOfWork:
@@ -86,7 +86,7 @@ class Transaction:
     async def _end(self, operation: Operation[None]) -> None:
         self._unit.doubts = self._manager._driver.doubts(self._unit.id)
         try:
-            await self._manager._run(operation)
+            await self._manager.run(operation)
         except OutcomeUnknown:
             self._unit.finished = operations.IN_DOUBT
             raise

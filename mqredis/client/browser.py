@@ -73,7 +73,7 @@ class Browser:
 
     def current(self) -> Message:
         """The message under the cursor once more. Raises MessageAlreadyReceived (2034) if it cannot be had."""
-        return self._queue._run(operations.current(self._browsing))
+        return self._queue.manager.run(operations.current(self._browsing))
 
     def take(self, *, transaction: Transaction | None = None) -> Message:
         """Take the message under the cursor off the queue; the cursor keeps its place.
@@ -81,23 +81,23 @@ class Browser:
         Raises MessageAlreadyReceived (2034) if another reader was faster, AccessDenied, TransactionUsage.
         """
         unit = unit_of(transaction)
-        return self._queue._run(operations.take(self._browsing, unit))
+        return self._queue.manager.run(operations.take(self._browsing, unit))
 
     def unlock(self) -> None:
         """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock."""
-        self._queue._run(operations.release(self._browsing))
+        self._queue.manager.run(operations.release(self._browsing))
 
     def unmark(self, message: Message, mark: Mark = Mark.HANDLE) -> None:
         """Take the marks of a message away."""
-        self._queue._run(operations.unmark(self._browsing, message, mark))
+        self._queue.manager.run(operations.unmark(self._browsing, message, mark))
 
     def close(self) -> None:
         """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""
         self._queue._cancel_scope(self._browsing)
-        self._queue._run(operations.close(self._browsing))
+        self._queue.manager.run(operations.close(self._browsing))
 
     def _browse(self, call: Browse) -> Message:
-        return self._queue._run(operations.browse(self._browsing, call))
+        return self._queue.manager.run(operations.browse(self._browsing, call))
 
     def __iter__(self) -> Iterator[Message]:
         return self

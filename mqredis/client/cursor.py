@@ -37,11 +37,11 @@ class Cursor:
 
     def peek(self, timeout: float | None = None) -> Message:
         """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""
-        return self._queue._run(operations.peek(self._place, "current", timeout))
+        return self._queue.manager.run(operations.peek(self._place, "current", timeout))
 
     def peek_next(self, timeout: float | None = None) -> Message:
         """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a peek; IoTimeout."""
-        return self._queue._run(operations.peek(self._place, "next", timeout))
+        return self._queue.manager.run(operations.peek(self._place, "next", timeout))
 
     def receive(
         self, timeout: float | None = None, *, transaction: Transaction | None = None, tag: str | None = None
@@ -51,7 +51,7 @@ class Cursor:
         Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable.
         """
         unit = unit_of(transaction)
-        return self._queue._run(operations.receive(self._place, timeout, unit, tag))
+        return self._queue.manager.run(operations.receive(self._place, timeout, unit, tag))
 
     def lock(
         self,
@@ -66,7 +66,7 @@ class Cursor:
             self._queue._lease(lease)
             message = self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_transaction(self._queue, message, transaction)
-        locks = self._queue._run(operations.lock(self._place, timeout, lease, tag))
+        locks = self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 
     def reset(self) -> None:

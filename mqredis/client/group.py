@@ -57,7 +57,7 @@ class GroupWriter:
         or all outside one (2245); and as ``Queue.send``.
         """
         unit = unit_of(transaction)
-        return self._queue._run(operations.write(self._writing, body, fields, last, segment, unit))
+        return self._queue.manager.run(operations.write(self._writing, body, fields, last, segment, unit))
 
     def close(self) -> None:
         """Raises GroupIncomplete if the last message was not sent; what was sent stays."""

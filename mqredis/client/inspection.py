@@ -39,7 +39,8 @@ class Inspection:
 
     _context: Context
 
-    def _run(self, operation: Operation[R]) -> R:
+    def run(self, operation: Operation[R]) -> R:
+        """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
         raise NotImplementedError
 
     def locks(
@@ -59,13 +60,13 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return self._run(inspection.locks(self._context, queue, after, limit, match, selector))
+        return self.run(inspection.locks(self._context, queue, after, limit, match, selector))
 
     def transactions(self, *, after: str | None = None) -> Page[TransactionInfo]:
         """Open transactions, and what they hold, in no particular order; ``after`` is ``next`` of the page before."""
         from mqredis.operations import inspection
 
-        return self._run(inspection.transactions(self._context, after))
+        return self.run(inspection.transactions(self._context, after))
 
     def sessions(self, *, after: str | None = None, limit: int = 100) -> Page[SessionInfo]:
         """The sessions of clients, in the order in which they would end if no call came; ``limit`` is 256 at most.
@@ -74,13 +75,13 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return self._run(inspection.sessions(self._context, after, limit))
+        return self.run(inspection.sessions(self._context, after, limit))
 
     def claims(self, queue: str) -> list[ClaimInfo]:
         """The readers of data pipelines on a queue, with the claim of each. Raises QueueNotFound."""
         from mqredis.operations import inspection
 
-        return self._run(inspection.claims(self._context, queue))
+        return self.run(inspection.claims(self._context, queue))
 
     def messages(
         self,
@@ -99,7 +100,7 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return self._run(inspection.messages(self._context, queue, match, selector, after, limit, reverse))
+        return self.run(inspection.messages(self._context, queue, match, selector, after, limit, reverse))
 
     def scheduled(
         self,
@@ -119,13 +120,13 @@ class Inspection:
         from mqredis.operations import inspection
 
         span = (since, until)
-        return self._run(inspection.scheduled(self._context, queue, span, match, selector, after, limit))
+        return self.run(inspection.scheduled(self._context, queue, span, match, selector, after, limit))
 
     def message(self, queue: str, lookup_id: int) -> StoredMessage:
         """One message of a queue with its body, in any state. Raises QueueNotFound, MessageNotFound."""
         from mqredis.operations import inspection
 
-        return self._run(inspection.message(self._context, queue, lookup_id))
+        return self.run(inspection.message(self._context, queue, lookup_id))
 
     def trail(self, queue: str, message: int | Identifier) -> list[TrailEntry]:
         """What has happened to a message, the oldest first; empty if no trail of it is kept (queue property ``trail``).
@@ -139,7 +140,7 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return (self._run(inspection.trail(self._context, queue, message))).entries
+        return (self.run(inspection.trail(self._context, queue, message))).entries
 
     def history(
         self, queue: str, *, since: datetime | timedelta | None = None, step: int = 300
@@ -151,7 +152,7 @@ class Inspection:
         """
         from mqredis.operations import history
 
-        return self._run(history.history(self._context, queue, since, step))
+        return self.run(history.history(self._context, queue, since, step))
 
     def histories(
         self, queues: Iterable[str], *, since: datetime | timedelta | None = None, step: int = 300
@@ -159,13 +160,13 @@ class Inspection:
         """As ``history``, for several queues, by name. Those that do not exist are left out. Raises InvalidArgument."""
         from mqredis.operations import history
 
-        return self._run(history.histories(self._context, queues, since, step))
+        return self.run(history.histories(self._context, queues, since, step))
 
     def publications(self) -> list[Publication]:
         """Unfinished publications of data pipelines, by name."""
         from mqredis.operations import publications
 
-        return self._run(publications.publications(self._context))
+        return self.run(publications.publications(self._context))
 
     def workers(self) -> list[WorkerInfo]:
         """The live workers, by name: hosts, counters of their consumers, and the handlers that run now.
@@ -174,13 +175,13 @@ class Inspection:
         """
         from mqredis.operations import workers
 
-        return self._run(workers.workers(self._context))
+        return self.run(workers.workers(self._context))
 
     def pauses(self) -> list[Pause]:
         """The queues and consumers that operators have paused."""
         from mqredis.operations import workers
 
-        return self._run(workers.pauses(self._context))
+        return self.run(workers.pauses(self._context))
 
     def schedules(self) -> list[ScheduleInfo]:
         """The schedules that are stored in the broker, by name.
@@ -189,7 +190,7 @@ class Inspection:
         """
         from mqredis.operations import schedules
 
-        return self._run(schedules.schedules(self._context))
+        return self.run(schedules.schedules(self._context))
 
     def overview(self, pattern: str | None = None) -> list[QueueDepth]:
         """Contents and counters of each queue, by name; ``pattern`` is a glob.
@@ -198,4 +199,4 @@ class Inspection:
         """
         from mqredis.operations import inspection
 
-        return self._run(inspection.overview(self._context, pattern))
+        return self.run(inspection.overview(self._context, pattern))

@@ -81,24 +81,24 @@ class QueueManager(Inspection):
         ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional, group_exclusive,
         topic).
         """
-        return self._run(queue.create(self._context, name, properties, exist_ok))
+        return self.run(queue.create(self._context, name, properties, exist_ok))
 
     def queue_info(self, name: str) -> QueueInfo:
         """Properties and present state of a queue. Raises QueueNotFound."""
-        return self._run(queue.info(self._context, name))
+        return self.run(queue.info(self._context, name))
 
     def update_queue(self, name: str, **changes: Unpack[QueueFields]) -> QueueInfo:
         """Change properties of a queue; a new quota affects what arrives later. Raises QueueNotFound."""
-        return self._run(queue.update(self._context, name, changes))
+        return self.run(queue.update(self._context, name, changes))
 
     def delete_queue(self, name: str) -> int:
         """Delete a queue, its subqueues and their messages (3.1.7.1.4). Returns how many messages. Raises
         QueueNotFound."""
-        return self._run(queue.delete(self._context, name))
+        return self.run(queue.delete(self._context, name))
 
     def queues(self, pattern: str | None = None) -> list[QueueInfo]:
         """All queues and subqueues, by name; ``pattern`` is a glob."""
-        return self._run(queue.listing(self._context, pattern))
+        return self.run(queue.listing(self._context, pattern))
 
     def open(
         self,
@@ -114,7 +114,7 @@ class QueueManager(Inspection):
 
         Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
         """
-        return Queue(self, self._run(handle.open_handle(self._context, name, access, share, selector)))
+        return Queue(self, self.run(handle.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class QueueManager(Inspection):
         session = self._driver.session
         if id is None and session:
             return Transaction(self, transaction.fresh(self._context, session, lease))
-        return Transaction(self, self._run(transaction.begin(self._context, session, id, lease)))
+        return Transaction(self, self.run(transaction.begin(self._context, session, id, lease)))
 
     @property
     def unknown(self) -> list[str]:
@@ -141,7 +141,7 @@ class QueueManager(Inspection):
         broker has forgotten the session of the call, SealBroken as the call does.
         """
         call = self._driver.unfinished(token)
-        resolution = self._run(manager.resolve(self._context, token, call))
+        resolution = self.run(manager.resolve(self._context, token, call))
         self._driver.resolved(token)
         return resolution
 
@@ -149,11 +149,11 @@ class QueueManager(Inspection):
 
     def statistics(self, name: str) -> QueueStatistics:
         """Statistics of a queue: counts, ages, rates, warnings. Raises QueueNotFound."""
-        return self._run(statistics.statistics(self._context, name))
+        return self.run(statistics.statistics(self._context, name))
 
     def failed_messages(self) -> list[FailedMessages]:
         """How many messages each ``;poison`` and each queue of dead letters holds, with a warning if there are many."""
-        return self._run(failed.failed_messages(self._context))
+        return self.run(failed.failed_messages(self._context))
 
     def redrive(
         self,
@@ -172,7 +172,7 @@ class QueueManager(Inspection):
         many at most; ``rate``: how many per second. A message whose queue does not exist, is full or refuses sends
         stays where it is. The times of a message count from the redrive.
         """
-        return self._run(redrive.redrive(self._context, source, where, to, limit, rate, match, selector))
+        return self.run(redrive.redrive(self._context, source, where, to, limit, rate, match, selector))
 
     def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
         """Subscribe a queue to the messages of a topic, or to those that the selector selects. A repeated call changes
@@ -180,15 +180,15 @@ class QueueManager(Inspection):
 
         Raises QueueNotFound, InvalidArgument (not a topic), SelectorSyntaxError.
         """
-        return self._run(topics.subscribe(self._context, topic, queue, selector))
+        return self.run(topics.subscribe(self._context, topic, queue, selector))
 
     def unsubscribe(self, topic: str, queue: str) -> None:
         """End a subscription. The queue keeps its messages. Raises QueueNotFound if there is no such topic."""
-        self._run(topics.unsubscribe(self._context, topic, queue))
+        self.run(topics.unsubscribe(self._context, topic, queue))
 
     def subscriptions(self, topic: str) -> list[Subscription]:
         """The subscriptions of a topic, by the name of the queue. Raises QueueNotFound."""
-        return self._run(topics.subscriptions(self._context, topic))
+        return self.run(topics.subscriptions(self._context, topic))
 
     def request(
         self,
@@ -203,7 +203,7 @@ class QueueManager(Inspection):
         The reply comes to a temporary queue, which is deleted with this client. Raises IoTimeout, and as ``send``.
         """
         session = self._driver.session
-        return self._run(request.request(self._context, session, handle_of(queue), body, timeout, fields))
+        return self.run(request.request(self._context, session, handle_of(queue), body, timeout, fields))
 
     def reply(
         self, message: Message, body: bytes | str | Outgoing = b"", **fields: Unpack[MessageFields]
@@ -212,7 +212,7 @@ class QueueManager(Inspection):
 
         Raises MessageNotFound if it names no response queue, and QueueNotFound if that was deleted after the deadline.
         """
-        return self._run(request.reply(self._context, message, body, fields))
+        return self.run(request.reply(self._context, message, body, fields))
 
     def operator(self, name: str, *, source: str = "api") -> Operator:
         """The actions of an operator. The log of actions shows the name and the source: what the operator acts with.
@@ -227,19 +227,19 @@ class QueueManager(Inspection):
 
     def info(self) -> ManagerInfo:
         """State of the queue manager."""
-        return self._run(manager.info(self._context))
+        return self.run(manager.info(self._context))
 
     def throttle(self, on: bool) -> None:
         """Begin or end flow control (3.1.7.2.5-6): while on, every send raises ManagerQuotaExceeded."""
-        self._run(manager.throttle(self._context, on))
+        self.run(manager.throttle(self._context, on))
 
     def set_quota(self, messages: int | None = None, bytes: int | None = None) -> None:
         """Quota over all queues of the manager; None: no limit."""
-        self._run(manager.set_quota(self._context, messages, bytes))
+        self.run(manager.set_quota(self._context, messages, bytes))
 
     def advance_clock(self, seconds: float) -> None:
         """Move the clock of a manager created with ``Settings(test_clock=True)``. Raises AccessDenied otherwise."""
-        self._run(manager.advance_clock(self._context, seconds))
+        self.run(manager.advance_clock(self._context, seconds))
         self._driver.notify_all()
 
     def doctor(self, repair: bool = False) -> Report:
@@ -250,17 +250,17 @@ class QueueManager(Inspection):
         """
         from mqredis.operations import doctor
 
-        return self._run(doctor.examine(self._context, repair))
+        return self.run(doctor.examine(self._context, repair))
 
     def maintain(self) -> int:
         """Serve the due timers of every queue: expiries, delays, lapsed leases. Returns the number of calls made."""
-        return self._run(manager.maintain(self._context))
+        return self.run(manager.maintain(self._context))
 
     def close(self) -> None:
         """Abort open transactions, give locked messages back, close the handles, the session and the connections."""
         if shutdown.holds_anything(self._context):
             with suppress(MqError):
-                self._run(shutdown.shut_down(self._context))
+                self.run(shutdown.shut_down(self._context))
         self._driver.close()
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
@@ -277,16 +277,13 @@ class QueueManager(Inspection):
 
     def run(self, operation: Operation[R]) -> R:
         """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
-        return self._run(operation)
+        if self._wrapper is not None:
+            operation = self._wrapper(operation)
+        return self._driver.run(operation)
 
     def wrap(self, wrapper: Callable[[Operation[Any]], Operation[Any]] | None) -> None:
         """From now on run ``wrapper(operation)`` in place of each operation. None ends that."""
         self._wrapper = wrapper
-
-    def _run(self, operation: Operation[R]) -> R:
-        if self._wrapper is not None:
-            operation = self._wrapper(operation)
-        return self._driver.run(operation)
 
     def __enter__(self) -> Self:
         return self

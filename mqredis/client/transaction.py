@@ -68,7 +68,7 @@ class Transaction:
 
     def extend(self, lease: float | None = None) -> float:
         """Renew the lease. Returns its length in seconds. Raises TransactionSequence."""
-        return self._manager._run(operations.renew(self._unit, lease))
+        return self._manager.run(operations.renew(self._unit, lease))
 
     def reject(self, queue: Queue, message: Message, reason: str = "") -> None:
         """Mark a message received in it as rejected: at commit it leaves with a negative acknowledgement.
@@ -77,7 +77,7 @@ class Transaction:
 
         Raises TransactionUsage if it was not received here, MessageNotFound if it is unknown (MS-MQRR 3.1.4.14).
         """
-        self._manager._run(operations.reject(self._unit, handle_of(queue), message, reason))
+        self._manager.run(operations.reject(self._unit, handle_of(queue), message, reason))
 
     @property
     def unit(self) -> UnitOfWork:
@@ -87,7 +87,7 @@ class Transaction:
     def _end(self, operation: Operation[None]) -> None:
         self._unit.doubts = self._manager._driver.doubts(self._unit.id)
         try:
-            self._manager._run(operation)
+            self._manager.run(operation)
         except OutcomeUnknown:
             self._unit.finished = operations.IN_DOUBT
             raise

@@ -42,7 +42,7 @@ class Pipeline:
 
     @property
     def queue(self) -> Address:
-        seen = self.qm._run(pipelines.look(self.qm._context, self.path))
+        seen = self.qm.run(pipelines.look(self.qm._context, self.path))
         return Address(self.qm._context.keys, self.path, seen.generation)
 
     @property
@@ -67,23 +67,23 @@ class Pipeline:
 
     def claim(self, sequence: int, count: int = 10_000, first: bool = False) -> Claimed:
         who = (self.owner, self.lineage, sequence)
-        return self.qm._run(pipelines.claim(self.queue, *who, Order(count), first))
+        return self.qm.run(pipelines.claim(self.queue, *who, Order(count), first))
 
     def page(self, sequence: int) -> Received:
         """One call of a commit."""
         queue = self.queue
         call = commands.claim_commit(queue, self.owner, self.lineage, sequence)
-        return self.qm._run(QueueCall(queue, call))
+        return self.qm.run(QueueCall(queue, call))
 
     def commit(self, sequence: int) -> int:
-        return self.qm._run(pipelines.commit(self.queue, self.owner, self.lineage, sequence))
+        return self.qm.run(pipelines.commit(self.queue, self.owner, self.lineage, sequence))
 
     def read(self, sequence: int, count: int = 10_000) -> list[bytes]:
         call = commands.claimed(self.queue, self.owner, self.lineage, sequence, 0, count)
-        return self.qm._run(perform(call))
+        return self.qm.run(perform(call))
 
     def release(self, forget: bool = False) -> int:
-        return self.qm._run(pipelines.release(self.qm._context, self.path, self.owner, forget))
+        return self.qm.run(pipelines.release(self.qm._context, self.path, self.owner, forget))
 
     def holds(self, messages: int, locked: int) -> None:
         """Check the counters of the queue, and that the doctor has no finding."""
@@ -161,7 +161,7 @@ def test_commit_waits_until_the_previous_claim_is_nearly_removed(draining: Pipel
     assert page == Received(PLAIN_PAGE, True, False)
     assert draining.known.committed == 2
     assert draining.read(3)
-    assert draining.qm._run(
+    assert draining.qm.run(
         pipelines.receive(draining.queue, draining.owner, draining.lineage, 3)
     )  # the last page of 2 receives 3
     assert draining.commit(3) == 10
@@ -213,7 +213,7 @@ def test_claim_of_a_new_checkpoint_is_refused_until_the_release_is_complete(pipe
     pipeline.fill(600)
     assert pipeline.claim(1, first=True).count == 600
     call = commands.claim_release(pipeline.queue, pipeline.owner, False)
-    pipeline.qm._run(perform(call))  # the first page of the release only
+    pipeline.qm.run(perform(call))  # the first page of the release only
     pipeline.lineage = "second"
     with pytest.raises(ClaimLost, match="once the release has come to its end"):
         pipeline.claim(1, first=True)
@@ -234,7 +234,7 @@ def test_claims_of_a_queue_show_what_each_reader_holds(pipeline: Pipeline) -> No
     assert pipeline.qm.claims("orders") == []
     pipeline.fill(2200)
     order = (pipeline.owner, pipeline.lineage, 1, Order(1500), True, "")
-    pipeline.qm._run(perform(commands.claim(pipeline.queue, *order)))  # the first page only
+    pipeline.qm.run(perform(commands.claim(pipeline.queue, *order)))  # the first page only
     assert shown() == ("filling", 1, PLAIN_PAGE, 0)
     pipeline.claim(1, 1500, first=True)
     assert shown() == ("complete", 1, 1500, 0)
@@ -244,7 +244,7 @@ def test_claims_of_a_queue_show_what_each_reader_holds(pipeline: Pipeline) -> No
     assert shown() == ("complete", 2, 600, 500)
     pipeline.commit(1)
     assert shown() == ("complete", 2, 600, 0)
-    pipeline.qm._run(perform(commands.claim_release(pipeline.queue, pipeline.owner, False)))
+    pipeline.qm.run(perform(commands.claim_release(pipeline.queue, pipeline.owner, False)))
     assert shown() == ("released", 1, 600 - PAGE, 0)
     pipeline.release()
     assert shown() == ("released", 1, 0, 0)
@@ -464,7 +464,7 @@ def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Bac
         orders.purge()
         orders.send(b"expired", time_to_be_received=5, journal=mqredis.Journal.DEAD_LETTER)
         qm.advance_clock(6)
-        assert qm._run(pipelines.look(qm._context, "orders")).messages == 0
+        assert qm.run(pipelines.look(qm._context, "orders")).messages == 0
         assert qm.queue_info("orders").messages == 0
         assert qm.doctor().healthy
 

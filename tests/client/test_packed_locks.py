@@ -88,7 +88,7 @@ class LockedQueue:
     def commit(self, locks: Held, fence: str = "") -> int:
         """Commit by one call, with their own fence or ``fence``; return how many were lost."""
         settlements = [("c", fence or lock.fence, lock._key) for lock in locks]
-        return len(self.queue._run(settle.settle(self.queue._handle, settlements)).lost)
+        return len(self.queue.manager.run(settle.settle(self.queue._handle, settlements)).lost)
 
     def codes(self, **how: bool) -> list[str]:
         """Codes of the doctor's findings."""
@@ -398,7 +398,7 @@ def test_lock_of_the_only_message_left_is_packed(locked_queue: LockedQueue) -> N
 def test_lost_lock_is_not_settled_by_lock_many(locked_queue: LockedQueue, room: bool) -> None:
     """Another reader has locked the message by now, so the packed lock of the old fence is gone."""
     lock = locked_queue.lock(room)
-    locked_queue.queue._run(settle.settle(locked_queue.queue._handle, [("a", lock.fence, lock._key)]))
+    locked_queue.queue.manager.run(settle.settle(locked_queue.queue._handle, [("a", lock.fence, lock._key)]))
     with locked_queue.queue._manager.open("q") as other:
         again = other.lock(0)
         assert (again.body, locked_queue.packed()) == (b"4", [])

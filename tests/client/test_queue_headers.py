@@ -53,11 +53,11 @@ def test_locks_unpacked_during_a_doctor_run_are_not_reported(backend: Backend) -
             queue.send_many([b"x"] * 12)
             queue.receive(0)
             held = queue.lock_many(4, 0)
-            store = qm._run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # unpacks the locks
+            store = qm.run(Procedure(snapshot._read_store(qm._context.keys, ["q"])))  # unpacks the locks
             assert list(queues.headers(store)) == []
             store.fences.clear()  # as if the header had been read after that
             assert [fault.code for fault in queues.headers(store)] == ["queue.locks"]
-            qm._run(Procedure(snapshot._drop_expanded_locks(store)))
+            qm.run(Procedure(snapshot._drop_expanded_locks(store)))
             assert list(queues.headers(store)) == []
             queue.commit_many(held)
 

@@ -294,7 +294,7 @@ def test_settling_a_packed_lock_costs_as_one(qm: mqredis.QueueManager, redis_ser
 
     def step() -> None:
         held = queue.lock_many(20, 0)
-        queue._run(settle.settle(queue._handle, [("c", lock.fence, lock._key) for lock in held], 1))
+        queue.manager.run(settle.settle(queue._handle, [("c", lock.fence, lock._key) for lock in held], 1))
 
     # The lock: 6. Its end: what each call reads and writes (3), its messages, the field of the lock twice.
     assert _cost(redis_server, step) == (2, 12)

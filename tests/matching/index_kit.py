@@ -69,7 +69,7 @@ class Kit:
         """Make one peek call; return the bodies, and the place at which the search continues."""
         address = self.qm.open("q")._handle.address
         cursor, step = ("A" + place, "after") if place else ("", "current")
-        found = self.qm._run(perform(read.peek(address, 1, cursor=cursor, step=step, match=text)))
+        found = self.qm.run(perform(read.peek(address, 1, cursor=cursor, step=step, match=text)))
         return [raw[2].rpartition(b"\0")[2] for raw in found.messages], found.place
 
 

@@ -19,8 +19,8 @@ from tests.support.counts import set_reach
 def claim(kit: Kit, count: int) -> None:
     """Claim the first messages of queue q for a data pipeline."""
     context = kit.qm._context
-    address = Address(context.keys, "q", kit.qm._run(pipelines.look(context, "q")).generation)
-    assert kit.qm._run(pipelines.claim(address, "lake", "first", 1, Order(count), True)).count == count
+    address = Address(context.keys, "q", kit.qm.run(pipelines.look(context, "q")).generation)
+    assert kit.qm.run(pipelines.claim(address, "lake", "first", 1, Order(count), True)).count == count
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
@@ -149,7 +149,7 @@ def test_claim_and_release_keep_the_index_on_both_sides_of_the_mark(
     assert kit.indexed() == []
     kit.build_index()
     assert kit.indexed() == ["d"]
-    assert kit.qm._run(pipelines.release(kit.qm._context, "q", "lake", False)) == 5
+    assert kit.qm.run(pipelines.release(kit.qm._context, "q", "lake", False)) == 5
     assert kit.indexed() == ["a", "b", "c", "d"]
     assert drain(q) == ["0", "a", "b", "1", "c", "d", "2"]
 

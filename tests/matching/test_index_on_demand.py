@@ -133,7 +133,7 @@ def test_message_of_a_stale_notification_is_matched_before_it_is_taken(kit: Kit)
     address, waiter = q._handle.address, Waiter("D k0 -")
 
     def peek_once() -> read.Found:
-        return kit.qm._run(perform(read.receive(address, "take", waiter=waiter, match=TEXT)))
+        return kit.qm.run(perform(read.receive(address, "take", waiter=waiter, match=TEXT)))
 
     waiter.ticket = peek_once().ticket
     sent = q.send(b"a", correlation_id="a")

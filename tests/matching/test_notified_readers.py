@@ -210,12 +210,12 @@ class Reader:
         return self.raw.zrange(self.keys.queue(self.queue)[QUEUE_PARTS.index("w")], 0, -1)
 
     def poll(self):
-        found = self.qm._run(perform(read.receive(self.address, "take", waiter=self.waiter, match=self.text)))
+        found = self.qm.run(perform(read.receive(self.address, "take", waiter=self.waiter, match=self.text)))
         self.waiter.ticket = found.ticket
         return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
 
     def leave(self):
-        self.qm._run(perform(waiting.leave(self.address, self.waiter.member, self.text)))
+        self.qm.run(perform(waiting.leave(self.address, self.waiter.member, self.text)))
 
     @property
     def notified(self):
@@ -386,7 +386,7 @@ def test_waiting_pipeline_is_not_ended_by_a_busy_group(notifications):
     waiter = Waiter("P p0 -")
 
     def waits():
-        found = qm._run(perform(claims.wait(queue._handle.address, "", waiter)))
+        found = qm.run(perform(claims.wait(queue._handle.address, "", waiter)))
         if found is not None:
             waiter.ticket = found.ticket
         return found is not None

@@ -36,7 +36,7 @@ class Reader:
             call = read.receive(
                 self.address, "take", count, waiter=self.waiter, match=self.text, cursor=cursor
             )
-            found = self.qm._run(perform(call))
+            found = self.qm.run(perform(call))
             self.calls += 1
             self.waiter.ticket = found.ticket
             place = found.place
@@ -146,12 +146,12 @@ def test_arrival_during_a_poll_in_pages_is_found(qm):
     fill(queue, 1500, colour="blue")
     reader = Reader(qm)
     call = read.receive(reader.address, "take", waiter=reader.waiter, match=_WANTED)
-    found = qm._run(perform(call))
+    found = qm.run(perform(call))
     assert found.place
     queue.send(b"front", priority=7, properties={"colour": "red"})
     reader.waiter.ticket = found.ticket
     rest = read.receive(reader.address, "take", waiter=reader.waiter, match=_WANTED, cursor="A" + found.place)
-    found = qm._run(perform(rest))
+    found = qm.run(perform(rest))
     reader.waiter.ticket = found.ticket
     bodies = [raw[2].rpartition(b"\0")[2] for raw in found.messages] or reader.poll()
     assert bodies == [b"front"]
@@ -188,7 +188,7 @@ def test_refused_call_settles_nothing(qm):
     wanted = Filter(match=mqredis.Match(group_id="z"), member=Member("sy", 2, 0)).text()
     settle = [("c", held.fence, f"{held.lookup_id:016x}")]
     with pytest.raises(mqredis.MatchOptionsError):
-        qm._run(
+        qm.run(
             perform(
                 read.receive(
                     queue._handle.address, "lock", grant="9000", match=wanted, settle=settlement.runs(settle)
@@ -211,5 +211,5 @@ def test_settlement_that_changes_the_group_prevents_the_refusal(qm):
         match=wanted,
         settle=["a", held.fence, f"{held.lookup_id:016x}"],
     )
-    assert not qm._run(perform(call)).messages
+    assert not qm.run(perform(call)).messages
     assert [m.body for m in queue.browse()] == [b"1", b"2"]

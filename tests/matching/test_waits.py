@@ -178,7 +178,7 @@ def test_dead_reader_with_a_match_does_not_consume_a_notification(broker):
     ) as dead:
         text = Filter(match=by_correlation("c1")).text()
         address = dead.open("q")._handle.address
-        dead._run(perform(read.receive(address, "take", waiter=Waiter("D k0 -"), match=text)))
+        dead.run(perform(read.receive(address, "take", waiter=Waiter("D k0 -"), match=text)))
     assert broker.qm.queue_info("q").waiters == 1
     alive = broker.beside(lambda: q.receive(10))
     put(q, "A:c1")

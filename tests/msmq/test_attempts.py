@@ -13,7 +13,7 @@ TWICE = RetryPolicy(immediate=1)
 
 def settle_lock(queue, lock, text):
     """Settle a lock as a worker does."""
-    settled = queue._run(settle.settle(unwrap(queue._handle), [(text, lock.fence, lock._key)]))
+    settled = queue.manager.run(settle.settle(unwrap(queue._handle), [(text, lock.fence, lock._key)]))
     assert not settled.lost
 
 
@@ -235,11 +235,11 @@ def test_orderly_abort_of_a_transaction_does_not_count_as_an_attempt(qm):
     q = filled(qm, b"a", retry=TWICE)
     for _ in range(5):
         tx, _ = received_in(qm, q)
-        qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
+        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
     assert q.peek(0).delivery_count == 5
     for _ in range(2):
         tx, _ = received_in(qm, q)
-        qm._run(transaction.End(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
+        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.failed("bad", {"error": "E"})))
     (dead,) = poison(qm)
     assert (dead.properties["failure_error"], dead.properties["failure_attempts"]) == ("E", 2)
     assert qm.doctor().findings == ()
@@ -253,7 +253,7 @@ def test_commit_with_verdicts_moves_single_messages_to_poison(qm):
         f"{bad.lookup_id:016x}": giveback.ended("not valid", {}),
         f"{rest.lookup_id:016x}": giveback.orderly(),
     }
-    qm._run(transaction.End(unwrap(tx._unit), "commit", verdicts=verdicts))
+    qm.run(transaction.End(unwrap(tx._unit), "commit", verdicts=verdicts))
     assert [m.body for m in poison(qm)] == [b"bad"]
     assert [m.body for m in out.browse()] == [b"result"]
     assert [m.body for m in q.browse()] == [b"rest"]

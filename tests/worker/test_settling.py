@@ -49,7 +49,7 @@ def bodies(qm: mqredis.QueueManager, name: str) -> list[bytes]:
 def fail_operations(qm: mqredis.QueueManager) -> Any:
     """``fail_operations(chosen, *errors)``: the first operations that ``chosen`` accepts raise these errors; None
     lets the operation run."""
-    original = qm._run
+    original = qm.run
 
     def fail(chosen: Callable[[Operation[Any]], bool], *errors: Exception | None) -> None:
         left = list(errors)
@@ -59,10 +59,10 @@ def fail_operations(qm: mqredis.QueueManager) -> Any:
                 raise error
             return original(operation)
 
-        qm._run = run  # type: ignore[method-assign]
+        qm.run = run  # type: ignore[method-assign]
 
     yield fail
-    qm._run = original  # type: ignore[method-assign]
+    qm.run = original  # type: ignore[method-assign]
 
 
 def commits_or_sends(operation: Operation[Any]) -> bool:
