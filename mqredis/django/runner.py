@@ -23,11 +23,14 @@ from mqredis.django.api import (
     signals,
 )
 from mqredis.django.backend import MqredisBackend, change
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MessageTooLarge
 from mqredis.models import Message
 from mqredis.worker import Reject, Retry, Worker
 
 log = logging.getLogger("mqredis.django")
+
+# Characters of a traceback that are stored, counted from its end: an error may quote all that a task was given.
+_LONGEST_TRACEBACK = 100_000
 
 
 class WorkerLost(RuntimeError):
@@ -113,13 +116,17 @@ class Runner:
             self._finish(result, TaskResultStatus.FAILED, error)
         else:
             change(result, _return_value=value)
-            self._finish(result, TaskResultStatus.SUCCESSFUL, None)
+            try:
+                self._finish(result, TaskResultStatus.SUCCESSFUL, None)
+            except MessageTooLarge as error:  # each run would return as much, so the task must not run again
+                change(result, _return_value=None)
+                self._finish(result, TaskResultStatus.FAILED, error)
 
     def _finish(self, result: Any, status: Any, error: Exception | None) -> None:
         errors = list(result.errors)
         if error is not None:
             path = f"{type(error).__module__}.{type(error).__qualname__}"
-            text = "".join(traceback.format_exception(error))
+            text = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
             errors.append(TaskError(exception_class_path=path, traceback=text))
             log.warning("task %s of %s failed: %s", result.id, result.task.module_path, error)
         change(result, status=status, finished_at=timezone.now(), errors=errors)

@@ -39,5 +39,17 @@ def not_json() -> object:
     return object()
 
 
+@task
+def too_large() -> str:
+    done.append("too_large")
+    return "x" * 5_000_000
+
+
+@task
+def fails_at_length() -> None:
+    done.append("fails_at_length")
+    raise LookupError("x" * 5_000_000)
+
+
 def no_task() -> None:
     done.append("code that a message chose")

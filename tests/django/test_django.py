@@ -17,6 +17,7 @@ from django.utils import timezone
 from mqredis.django.api import TaskResultDoesNotExist, TaskResultStatus, signals, task_backends
 from mqredis.django.backend import level
 from mqredis.django.runner import Runner
+from mqredis.errors import MessageTooLarge
 from mqredis.models import Message
 from mqredis.operations import giveback, settle
 from mqredis.testing import drain
@@ -91,6 +92,18 @@ def test_failed_task_stores_its_error_and_is_not_repeated(tasks):
         _ = result.return_value
     odd.refresh()
     assert odd.errors[0].exception_class is TypeError
+    assert work() == "0 tasks\n"
+
+
+def test_task_with_a_result_too_large_to_store_fails_and_is_not_repeated(tasks):
+    result, error = tasks.too_large.enqueue(), tasks.fails_at_length.enqueue()
+    assert work() == "2 tasks\n"
+    assert sorted(tasks.done) == ["fails_at_length", "too_large"]
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert result.errors[0].exception_class is MessageTooLarge
+    error.refresh()
+    assert error.errors[0].exception_class is LookupError
     assert work() == "0 tasks\n"
 
 
