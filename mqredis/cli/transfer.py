@@ -57,7 +57,7 @@ def _export(arguments: Arguments, output: Output) -> Exit:
     with (
         open_manager(arguments) as qm,
         qm.open(existing(qm, arguments.queue), access) as queue,
-        _target(arguments.file) as file,
+        _target(arguments.file, new=arguments.drain) as file,
     ):
         total = qm.queue_info(arguments.queue).ready
         log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
@@ -156,7 +156,12 @@ def _rows(lines: Iterator[str]) -> Iterator[Outgoing | None]:
             raise InvalidArgument(f"line {number} is not JSON: {error}") from None
 
 
-def _target(path: Path | None) -> AbstractContextManager[IO[str]]:
+def _target(path: Path | None, new: bool) -> AbstractContextManager[IO[str]]:
+    """Where to write; ``new``: raise InvalidArgument rather than replace what is in the file."""
+    if new and path is not None and path.exists() and path.stat().st_size:
+        raise InvalidArgument(
+            f"{path} is not empty, and may hold the only copy of messages that were removed before: name another file"
+        )
     return nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8")
 
 

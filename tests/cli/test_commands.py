@@ -171,6 +171,19 @@ def test_move_by_id_and_all(orders: Run) -> None:
     orders("move", "orders", "orders;retry", "0x0400000000000fff", code=Exit.NOTHING)
 
 
+def test_repeated_export_with_drain_does_not_replace_the_first_file(orders: Run, tmp_path: Path) -> None:
+    dump = tmp_path / "orders.jsonl"
+    orders("send", "orders", "first")
+    orders("export", "orders", "--file", str(dump), "--drain")
+    written = dump.read_bytes()
+    orders("send", "orders", "second")
+    told = orders("export", "orders", "--file", str(dump), "--drain", code=Exit.USAGE).err
+    assert "name another file" in told
+    assert dump.read_bytes() == written
+    assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == 1
+    orders("export", "orders", "--file", str(dump))  # a copy of messages that stay may be replaced
+
+
 def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path: Path) -> None:
     orders("send", "orders", "plain")
     orders(
