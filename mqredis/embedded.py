@@ -122,7 +122,12 @@ def join(directory: str | os.PathLike[str] | None = None) -> Embedded:
     with _lock:
         found = _joined.get(name)
         if found is None:
-            found = _joined[name] = _join(Path(name))
+            try:
+                found = _joined[name] = _join(Path(name))
+            except BrokerUnavailable:  # an OSError, too
+                raise
+            except OSError as error:
+                raise InvalidArgument(f"embedded broker: cannot use the directory {name}: {error}") from None
         found._count += 1
         return found
 
@@ -163,8 +168,8 @@ def _join(path: Path) -> Embedded:
         with (path / "start").open("ab") as start:
             fcntl.flock(start, fcntl.LOCK_EX)
             started = _ensure(path, binary, address)
-            if started:
-                (path / "kind").write_text(kind)
+            if started and _recorded_kind(path) != kind:
+                _record_kind(path, kind)
         words = "started a" if started else "joined the"
         log.info("%s private %s server for %s (%s, %s)", words, kind, path, binary, address)
     except BaseException:
@@ -198,11 +203,22 @@ def _packaged(distribution: str, program: str) -> str | None:
 
 def _choose(path: Path, servers: list[tuple[str, str]]) -> tuple[str, str] | None:
     """The server for a directory: of the kind that wrote its data, if that is there."""
-    try:
-        kind = (path / "kind").read_text()
-    except OSError:
-        kind = ""
+    kind = _recorded_kind(path)
     return next((server for server in servers if server[0] == kind), next(iter(servers), None))
+
+
+def _recorded_kind(path: Path) -> str:
+    try:
+        return (path / "kind").read_text()
+    except OSError:
+        return ""
+
+
+def _record_kind(path: Path, kind: str) -> None:
+    """Record the kind in whole or not at all: without it a server might be started that cannot read the data."""
+    fresh = path / "kind.new"
+    fresh.write_text(kind)
+    fresh.replace(path / "kind")
 
 
 def _in_process(path: Path) -> Embedded:
@@ -264,17 +280,24 @@ def _start_guard(path: Path, binary: str, address: str) -> subprocess.Popen[byte
 
 
 def _end_orphan(address: str, deadline: float) -> None:
-    """Shut down a server whose guard was killed; a new guard starts another one."""
+    """Shut down a server whose guard was killed; a new guard starts another one.
+
+    Raises:
+        BrokerUnavailable: the server still runs at the deadline. Two servers would write the same files.
+    """
     while time.monotonic() < deadline:
         try:
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(5)
+                connection.settimeout(1)
                 connection.connect(address)
                 connection.sendall(b"SHUTDOWN\r\n")
                 connection.recv(64)  # nothing, or -LOADING while it still reads its file
+        except TimeoutError:
+            continue  # it is stopped, or waits for its disk
         except OSError:
             return  # no server listens
         time.sleep(0.01)
+    raise BrokerUnavailable(f"a server without a guard runs at {address} and does not end: end its process")
 
 
 def _ensure(path: Path, binary: str, address: str) -> bool:

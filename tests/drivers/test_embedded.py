@@ -17,7 +17,7 @@ import redis
 
 from mqredis import embedded
 from mqredis.drivers.sync import Driver
-from mqredis.errors import InvalidArgument
+from mqredis.errors import BrokerUnavailable, InvalidArgument
 from tests.drivers.kit import add, read, until
 
 USER = """
@@ -130,6 +130,24 @@ def test_killed_guard_is_replaced_by_the_next_process(tmp_path: Path, user: Call
     until(lambda: gone(replaced))
 
 
+def test_second_server_does_not_start_beside_one_that_does_not_end(
+    tmp_path: Path, user: Callable[[], User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = user().socket()
+    pid = server_pid(address)
+    guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(guard, signal.SIGKILL)
+    until(lambda: gone(guard))
+    os.kill(pid, signal.SIGSTOP)  # as while it waits for its disk
+    try:
+        monkeypatch.setattr(embedded, "START_SECONDS", 1.5)
+        with pytest.raises(BrokerUnavailable, match="does not end"):
+            embedded.join(tmp_path)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: gone(pid))  # it has been told to end
+
+
 def test_new_directory_has_mode_700(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -229,6 +247,17 @@ def test_kind_of_server_is_written_to_the_directory(tmp_path: Path) -> None:
     server = embedded.join(tmp_path)
     server.leave()
     assert (tmp_path / "kind").read_text() == server.kind
+
+
+def test_kind_is_recorded_in_whole_or_not_at_all(tmp_path: Path) -> None:
+    (tmp_path / "kind.new").mkdir()  # no file of this name can be written, as on a full disk
+    with pytest.raises(InvalidArgument, match="cannot use the directory"):
+        embedded.join(tmp_path)
+    assert not (tmp_path / "kind").exists()
+    until(lambda: not embedded.answers(str(tmp_path / "server.sock")))
+    kind, _ = embedded._choose(tmp_path, embedded.find_servers()) or ("", "")
+    (tmp_path / "kind").write_text(kind)
+    embedded.join(tmp_path).leave()  # the kind is recorded already: nothing has to be written
 
 
 def test_server_binary_of_an_installed_package_is_found(
