@@ -14,8 +14,8 @@
 local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local transaction, refusal = tx.open(id, "+" .. lease)
-if not transaction then return context.close({ refusal }) end
+local transaction = tx.open(id, "+" .. lease)
+if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 context.mark_changed()
 tx.save(transaction)
 return context.close(context.reply(status.OK, transaction.fence, transaction.deadline, context.now))

@@ -20,7 +20,9 @@
 --- require "transactions/commit"
 --- require "waiting/waiters"
 --- require "transactions/tx"
-local id, fence, outcome = ARGV[3], ARGV[4], ARGV[5]
+local id, fence, outcome, given = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local verdicts = given and {} -- by lookup id
+for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
 -- The headers of the first two queues are read with what every call reads of meta.
 local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "", KEYS[11] or "")
 local reply = context.open(false, meta, redis.call("TIME"))
@@ -37,7 +39,7 @@ if outcome == "prepare" and not late then return context.close({ status.OK }) en
 local aborting = outcome == "abort" or late
 -- A late prepare ends the transaction but leaves its messages to their queues (core/lapse).
 if outcome == "prepare" then parts = {} end
-if not commit.plan(transaction, parts, aborting) then return context.close(context.missing) end
+if not commit.plan(transaction, parts, aborting, verdicts, given) then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 if aborting then

@@ -47,14 +47,14 @@ local function finish(...) return waiters.finish(q, ...) end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local t, code
+local transaction
 if q.options.get_inhibited then return finish(status.GET_INHIBITED) end
 if mode == "tx" then
   if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  t, code = tx.open(owner, grant)
-  if not t then return finish(code) end
-  if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+  transaction = tx.open(owner, grant)
+  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
+  if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 
 -- Returns the nearest message in front of or behind an id, "" for an end of the queue: an available one, for a peek also a
@@ -107,7 +107,7 @@ if mode ~= "peek" and q.locks_groups then
     if not entries[n].taken_over and group_lock.busy(q, entries[n].rec) then return finish(status.MESSAGE_NOT_FOUND) end
   end
 end
-if t and t.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+if transaction and transaction.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
@@ -117,19 +117,19 @@ for n = 1, #entries do
   -- The delivery that began with the lock goes on.
   if mode ~= "peek" and entries[n].taken_over then entries[n].state.deliveries = entries[n].state.deliveries - 1 end
 end
-local fence, deadline = "", ""
+local lock
 if mode == "lock" then
   context.mark_changed()
-  fence, deadline = string.format("%.0f", context.history), string.format("%.0f", context.now + tonumber(grant))
-  position.lock_entries(q, entries, message_state.by_reader .. visible, ARGV[1], fence, deadline)
-elseif t then
-  fence, deadline = t.fence, t.deadline
-  position.lock_entries(q, entries, message_state.received .. visible, t.id, fence, deadline)
-  tx.add(t, q, tx.received, ids)
+  lock = { kind = message_state.by_reader .. visible, owner = ARGV[1], fence = string.format("%.0f", context.history),
+    deadline = string.format("%.0f", context.now + tonumber(grant)) }
+elseif transaction then
+  lock = tx.lock(transaction, message_state.received .. visible)
 end
-reply = context.reply(status.OK, fence, deadline, context.now, 0)
+if lock then position.lock_entries(q, entries, lock) end
+if transaction then tx.add(transaction, q, tx.received, ids) end
+reply = context.reply(status.OK, lock and lock.fence or "", lock and lock.deadline or "", context.now, 0)
 local upto = #reply -- where the messages begin, which a kept reply leaves out
-message.add_entries(q, reply, entries, (mode == "lock" or t) and message_state.locked_once or "")
+message.add_entries(q, reply, entries, lock and message_state.locked_once or "")
 if mode == "take" then position.delete(q, entries, "receive") end
-if mode == "lock" or t then return finish(reply, upto, table.concat(ids, ",")) end
+if lock then return finish(reply, upto, table.concat(ids, ",")) end
 return finish(reply)

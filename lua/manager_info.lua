@@ -8,10 +8,11 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
+local txs, queues, idle = KEYS[2], KEYS[3], KEYS[5]
 local reply = context.observe()
 if reply then return reply end
-local open = #tx.list(redis.call("HGETALL", KEYS[2]), true)
-reply = context.reply(status.OK, redis.call("HLEN", KEYS[3]), redis.call("ZCARD", KEYS[5]), open, context.messages,
+local open = #tx.list(redis.call("HGETALL", txs), true)
+reply = context.reply(status.OK, redis.call("HLEN", queues), redis.call("ZCARD", idle), open, context.messages,
   context.bytes, context.incarnation, context.history)
 for _, value in ipairs(redis.call("HMGET", KEYS[1], "schema", "throttled", "quota_messages", "quota_bytes")) do
   reply[#reply + 1] = value or ""

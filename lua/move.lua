@@ -30,7 +30,8 @@
 --- require "transactions/touched"
 --- require "core/transfer"
 --- require "core/store"
-local source_generation, target_generation, lookup_id, transaction, fence = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local source_generation, target_generation, lookup_id = ARGV[3], ARGV[4], ARGV[5]
+local transaction_id, fence = ARGV[6], ARGV[7]
 local reply = context.open()
 if reply then return reply end
 local queues = touched.queues()
@@ -52,23 +53,23 @@ end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local t, code
-if transaction ~= "" then
+local transaction
+if transaction_id ~= "" then
   if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  t, code = tx.open(transaction, fence)
-  if not t then return finish(code) end
-  if t.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+  transaction = tx.open(transaction_id, fence)
+  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
+  if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 local entry = position.read(q, { lookup_id })[1]
 if not entry or seek.expired(entry) then return finish(status.MESSAGE_NOT_FOUND) end
 if not redis.call("ZSCORE", q.available, entry.id) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
 
 -- apply ------------------------------------------------------------------------------------------
-if t then
-  position.lock_entries(q, { entry }, message_state.moved, t.id, t.fence, t.deadline)
-  tx.add(t, q, tx.moved, { entry.id }, queue.name(target))
+if transaction then
+  position.lock_entries(q, { entry }, tx.lock(transaction, message_state.moved))
+  tx.add(transaction, q, tx.moved, { entry.id }, queue.name(target))
 else
   transfer.move(q, target, { entry })
 end
-return finish(context.reply(status.OK, t and t.fence or ""))
+return finish(context.reply(status.OK, transaction and transaction.fence or ""))

@@ -30,38 +30,42 @@
 --- require "features/topic"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
+local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
-if not q or q.generation ~= ARGV[3] then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
+if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 timers.serve(q, true)
 
 -- decide -----------------------------------------------------------------------------------------
 if context.missing then return waiters.finish(q, context.missing) end
-local t, code
-if (ARGV[4] ~= "") ~= q.options.transactional then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
+if transactional ~= q.options.transactional then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
 if q.options.put_inhibited then return waiters.finish(q, { status.PUT_INHIBITED }) end
-if ARGV[4] ~= "" then
+local transaction
+if transactional then
   tx.load()
-  t, code = tx.open(ARGV[4], ARGV[5])
-  if not t then return waiters.finish(q, { code }) end
+  transaction = tx.open(transaction_id, fence)
+  if not transaction then return waiters.finish(q, { status.TRANSACTION_SEQUENCE }) end
 end
-local batch, refused = enqueue.parse(q, 7)
-if not batch then return waiters.finish(q, { refused }) end
-local entries = enqueue.entries(batch, ARGV[6])
-if t and t.count + #entries > tx.most then return waiters.finish(q, { status.TRANSACTION_TOO_LARGE }) end
+local batch, code = enqueue.parse(q, first)
+if not batch then return waiters.finish(q, { code }) end
+local entries = enqueue.entries(batch, priorities)
+if transaction and transaction.count + #entries > tx.most then
+  return waiters.finish(q, { status.TRANSACTION_TOO_LARGE })
+end
 if batch.wants then
   features.load()
   code = features.plan(q, batch.records, batch.wants, true)
   if code then return waiters.finish(q, { code }) end
 end
-code = topic.plan(q, entries, t)
+code = topic.plan(q, entries, transaction)
 if code then return waiters.finish(q, { code }) end
 if context.missing then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
-local lids = enqueue.number(entries, t)
-if batch.wants then features.accept(q, lids, batch.records, batch.wants, true) end
-topic.deliver(q, t)
-return waiters.finish(q, context.reply(status.OK, table.concat(lids), t and t.fence))
+local ids = enqueue.number(entries, transaction)
+if batch.wants then features.accept(q, ids, batch.records, batch.wants, true) end
+topic.deliver(q, transaction)
+return waiters.finish(q, context.reply(status.OK, table.concat(ids), transaction and transaction.fence))

@@ -14,7 +14,7 @@
 --- require "core/store"
 --- require "core/handle"
 --- require "transactions/tx"
-local name, number = ARGV[3], ARGV[4]
+local txs, queues, name, number = KEYS[2], KEYS[3], ARGV[3], ARGV[4]
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 local reply = context.open()
 if reply then return reply end
@@ -25,13 +25,13 @@ local q = queue.open(1, queue.admin_keys)
 
 -- Where very many operations are open, one of them is taken to be such a move: an empty subqueue more does no harm.
 local function is_target()
-  return redis.call("HLEN", KEYS[2]) > 4000 or tx.moves_to(encoded)
+  return redis.call("HLEN", txs) > 4000 or tx.moves_to(encoded)
 end
 
 if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
   store.delete_queue(q)
   redis.call("UNLINK", q.waiters)
   queue.forget(q)
-  redis.call("HDEL", KEYS[3], name)
+  redis.call("HDEL", queues, name)
 end
 return context.close({ status.OK })

@@ -23,24 +23,28 @@
 --- require "waiting/waiters"
 --- require "waiting/notify"
 --- require "core/store"
+local queues, names = KEYS[3], { nil }
+for n = 3, #ARGV do names[n - 2] = ARGV[n] end
 local reply = context.open()
 if reply then return reply end
 local first = queue.open(1, queue.admin_keys)
 if not first then return context.close({ status.QUEUE_NOT_FOUND }) end
-if #ARGV == 3 then queue.open_parent(first, queue.admin_keys) end
-local names, removed = {}, 0
-for n = 3, #ARGV do names[ARGV[n]] = true end
-for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
-  if string.sub(name, 1, #ARGV[3] + 1) == ARGV[3] .. ";" and not names[name] then
-    context.require(other_queues.encode(name))
-  end
+if #names == 1 then queue.open_parent(first, queue.admin_keys) end
+
+-- decide -----------------------------------------------------------------------------------------
+-- All subqueues must be among the names.
+local is_named, stem = {}, names[1] .. ";"
+for n = 1, #names do is_named[names[n]] = true end
+for _, name in ipairs(redis.call("HKEYS", queues)) do
+  if string.sub(name, 1, #stem) == stem and not is_named[name] then context.require(other_queues.encode(name)) end
 end
 if context.missing then return context.close(context.missing) end
-local going = {}
-for n = 1, #ARGV - 2 do going[n] = n == 1 and first or queue.open(n, queue.admin_keys) end
+local going = { first } -- the queues to delete
+for n = 2, #names do going[n] = queue.open(n, queue.admin_keys) end
 
--- A page was removed: the caller comes again.
-local function on(q, count)
+-- remove a page ----------------------------------------------------------------------------------
+-- Ends a call that has removed a page of messages. The client calls again.
+local function call_again(q, count)
   return waiters.finish(q, context.reply(status.CONTINUE, count))
 end
 
@@ -55,24 +59,27 @@ for n = 1, #going do
       local count = drain.page(q, c)
       if not count then return context.close(context.missing) end
       if not c.draining then claim.save(q, c) end
-      return on(q, count)
+      return call_again(q, count)
     end
   end
   local entries = q.has_special and sweep.next_page(q) or {}
   if not position.may_leave(q, entries, "queue_deleted") then return context.close(context.missing) end
   if #entries > 0 then
     position.delete(q, entries, "queue_deleted")
-    return on(q, #entries)
+    return call_again(q, #entries)
   end
 end
+
+-- delete -----------------------------------------------------------------------------------------
 context.mark_changed()
+local removed = 0
 for n = 1, #going do
   local q = going[n]
   removed = removed + q.messages
   store.count(q, -q.messages, -q.bytes)
   store.save(q)
 end
-for n = 3, #ARGV do redis.call("HDEL", KEYS[3], ARGV[n]) end
+for n = 1, #names do redis.call("HDEL", queues, names[n]) end
 reply = context.close(context.reply(status.OK, removed))
 for n = 1, #going do
   local q = going[n]

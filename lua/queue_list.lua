@@ -6,8 +6,9 @@
 -- RETURNS OK names
 -- FLAGS no-writes
 --- require "core/context"
+local queues = KEYS[3]
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK)
-for n, name in ipairs(redis.call("HKEYS", KEYS[3])) do reply[n + 3] = name end
+for n, name in ipairs(redis.call("HKEYS", queues)) do reply[n + 3] = name end
 return context.close(reply)

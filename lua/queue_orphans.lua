@@ -6,11 +6,12 @@
 -- RETURNS OK names
 -- FLAGS no-writes
 --- require "core/context"
+local meta, queues = KEYS[1], KEYS[3]
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK)
-for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
+for _, name in ipairs(redis.call("HKEYS", queues)) do
   local owner = string.match(name, "^reply%$%.(%d+)%.%d+$")
-  if owner and redis.call("HEXISTS", KEYS[1], owner) == 0 then reply[#reply + 1] = name end
+  if owner and redis.call("HEXISTS", meta, owner) == 0 then reply[#reply + 1] = name end
 end
 return context.close(reply)

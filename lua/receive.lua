@@ -81,13 +81,13 @@ end
 -- All that refuses the call comes before the first settlement: a refusal has settled nothing.
 if context.missing or q.options.get_inhibited then return finish(context.missing or status.GET_INHIBITED) end
 count = count + 0
-local t, code
+local transaction, code
 if mode == "tx" then
   if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  t, code = tx.open(owner, grant)
-  if not t then return finish(code) end
-  count = math.min(count, tx.most - t.count)
+  transaction = tx.open(owner, grant)
+  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
+  count = math.min(count, tx.most - transaction.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 local notified_id, waiter
@@ -141,7 +141,7 @@ end
 if entries then ids, recs, states = position.columns_of(entries) end
 
 -- A whole group may be more messages than were asked for.
-if t and #ids > tx.most - t.count then return finish(status.TRANSACTION_TOO_LARGE) end
+if transaction and #ids > tx.most - transaction.count then return finish(status.TRANSACTION_TOO_LARGE) end
 
 -- wait -------------------------------------------------------------------------------------------
 if not ids[1] then
@@ -167,24 +167,25 @@ if mode == "take" then
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 context.mark_changed()
-local kind, fence, deadline = "", "", ""
+local lock
 if mode == "lock" then
-  kind, owner = message_state.by_reader, ARGV[1]
-  fence, deadline = context.history_text, string.format("%d", context.now + grant)
-elseif t then
-  kind, owner, fence, deadline = message_state.received, t.id, t.fence, t.deadline
+  lock = { kind = message_state.by_reader, owner = ARGV[1], fence = context.history_text,
+    deadline = string.format("%d", context.now + grant) }
+elseif transaction then
+  lock = tx.lock(transaction, message_state.received)
 end
-reply = context.reply(status.OK, fence, deadline, context.now_text, lost[1] and #lost or "0", nil, nil, nil)
+reply = { status.OK, "", 0, lock and lock.fence or "", lock and lock.deadline or "", context.now_text,
+  lost[1] and #lost or "0", nil, nil, nil } -- as of context.reply, with room for one message
 for n = 1, #lost do reply[n + 7] = lost[n] end
 local upto = #reply -- where the messages begin, which a kept reply leaves out
-if mode == "take" then
+if not lock then
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   position.delete(q, entries, "receive")
 else
-  position.lock(q, ids, recs, states, kind, owner, fence, deadline)
+  position.lock(q, ids, recs, states, lock)
   message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))
 end
 if filter_text ~= "" then waiters.offer_again(q, ids) end
-if mode == "take" then return finish(reply) end
-if t then tx.add(t, q, tx.received, ids) end
+if not lock then return finish(reply) end
+if transaction then tx.add(transaction, q, tx.received, ids) end
 return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

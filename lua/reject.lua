@@ -21,8 +21,8 @@
 local transaction_id, fence, id, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
-local transaction, refusal = tx.open(transaction_id, fence)
-if not transaction then return context.close({ refusal }) end
+local transaction = tx.open(transaction_id, fence)
+if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local q = queue.open(1)
 local entry = q and position.read(q, { id })[1]
 if not entry then return context.close({ status.MESSAGE_NOT_FOUND }) end

@@ -14,8 +14,8 @@
 local id, fence, lease = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply = context.open()
 if reply then return reply end
-local transaction, refusal = tx.open(id, fence)
-if not transaction then return context.close({ refusal }) end
+local transaction = tx.open(id, fence)
+if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 context.mark_changed()
 transaction.deadline = string.format("%d", context.now + lease)
 tx.save(transaction)

@@ -33,8 +33,8 @@
 --- require lazy "features/features"
 --- require lazy "features/refusal"
 --- require lazy "transactions/tx"
-local generation, transaction, fence, priorities, first = ARGV[3], ARGV[4], ARGV[5], ARGV[6], 7
-local transactional = transaction ~= ""
+local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()
 if reply then return reply end
 local q = queue.read(1)
@@ -71,16 +71,16 @@ end
 if context.missing then return finish(context.missing) end
 if transactional ~= q.options.transactional then return refuse(status.TRANSACTION_USAGE) end
 if q.options.put_inhibited then return refuse(status.PUT_INHIBITED) end
-local t, code
+local transaction
 if transactional then
   tx.load()
-  t, code = tx.open(transaction, fence)
-  if not t then return refuse(code) end
+  transaction = tx.open(transaction_id, fence)
+  if not transaction then return refuse(status.TRANSACTION_SEQUENCE) end
 end
-local batch, refused = enqueue.parse(q, first)
-if not batch then return refuse(refused) end
+local batch, code = enqueue.parse(q, first)
+if not batch then return refuse(code) end
 local count = #batch.records
-if t and t.count + count > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
+if transaction and transaction.count + count > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
 if context.manager.limited or q.quota_messages or q.quota_bytes then
   quota.load()
   code = quota.refuses(q, count, batch.bytes)
@@ -95,9 +95,9 @@ end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 local ids = enqueue.ids(priorities, count, transactional)
-enqueue.put(q, ids, batch, t)
-if q.waiting and count == 1 and not t then
+enqueue.put(q, ids, batch, transaction)
+if q.waiting and count == 1 and not transaction then
   handoff.load()
   handed = handoff.offer(q, ids[1], batch.records[1])
 end
-return finish(context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], t and t.fence))
+return finish(context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], transaction and transaction.fence))

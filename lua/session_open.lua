@@ -18,27 +18,27 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
-local ttl, run_id, test, new_incarnation = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local touched_session, client_text = ARGV[8], ARGV[9]
 
 -- The manager, which is created if it does not exist.
-local stored = redis.call("HMGET", KEYS[1], "schema", "test", "run_id", "terms")
+local stored = redis.call("HMGET", meta, "schema", "test", "run_id", "terms")
 local schema, stored_test, stored_run_id, terms = stored[1], stored[2], stored[3], stored[4] or ""
 if not schema then
   if touched_session ~= "" or new_incarnation == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", KEYS[1], "config", "", "counters", "0 0 0 0 0", "schema", context.schema,
+  redis.call("HSET", meta, "config", "", "counters", "0 0 0 0 0", "schema", context.schema,
     "incarnation", new_incarnation, "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
     "test", test, "run_id", run_id)
   context.save_config()
   schema, stored_test, stored_run_id = context.schema, test, run_id
 end
 -- Here the field itself counts, and not what the manager's configuration text says of it.
-if schema ~= context.schema then redis.call("HDEL", KEYS[1], "config") end
+if schema ~= context.schema then redis.call("HDEL", meta, "config") end
 local reply = context.open()
 if reply then return reply end
 session.sweep()
-session.units()
+session.sweep_transactions()
 
 -- Another server process than the last one may have lost the end of its log: ids that were given out then must never be
 -- given out again. So the counter jumps: to where the clock says, since a jump that is lost itself must not be made again to
@@ -49,20 +49,20 @@ if run_id ~= "" and stored_run_id ~= run_id then
     context.seq = math.max(context.seq + least_jump, (context.now - start_of_2025) * ids_per_ms)
   end
   terms = session.term(terms)
-  redis.call("HSET", KEYS[1], "run_id", run_id, "terms", terms)
+  redis.call("HSET", meta, "run_id", run_id, "terms", terms)
   context.mark_changed()
 end
 
 -- The session: a new one, or that which is touched, which keeps its highest slot (core/session).
 local number, highest = touched_session, ""
 if number == "" then
-  number = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "sessno", 1))
+  number = string.format("%.0f", redis.call("HINCRBY", meta, "sessno", 1))
 else
-  local text = redis.call("HGET", KEYS[1], number)
+  local text = redis.call("HGET", meta, number)
   if not text then return context.close({ status.SESSION_EXPIRED }) end
   highest = string.match(text, "^%d+(.*)$")
 end
 context.mark_changed()
-redis.call("HSET", KEYS[1], number, ttl .. highest, "client:" .. number, client_text)
-redis.call("ZADD", KEYS[5], context.now + ttl, number)
+redis.call("HSET", meta, number, ttl .. highest, "client:" .. number, client_text)
+redis.call("ZADD", idle, context.now + ttl, number)
 return context.close(context.reply(status.OK, number, context.now, stored_test, terms))

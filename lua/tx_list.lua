@@ -11,10 +11,10 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
-local cursor, operations = ARGV[3], ARGV[4] + 0
+local txs, cursor, operations = KEYS[2], ARGV[3], ARGV[4] + 0
 local reply = context.observe()
 if reply then return reply end
-local page = redis.call("HSCAN", KEYS[2], cursor, "COUNT", 256)
+local page = redis.call("HSCAN", txs, cursor, "COUNT", 256)
 local found = tx.list(page[2], true)
 reply = context.reply(status.OK, context.now, context.lead, page[1])
 for n = 1, #found do

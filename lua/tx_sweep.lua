@@ -8,9 +8,10 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+local txs = KEYS[2]
 local reply = context.open()
 if reply then return reply end
-local ended = tx.list(redis.call("HGETALL", KEYS[2]), false)
+local ended = tx.list(redis.call("HGETALL", txs), false)
 local count = math.min(#ended, 64)
 for n = 1, count do tx.forget(ended[n]) end
 return context.close(context.reply(count == 64 and status.CONTINUE or status.OK, count))

@@ -214,7 +214,7 @@ function audit.message(out, q, id, rec)
     available or "", deadline, state_text or "",
     redis.call("ZSCORE", q.timers, timers.letters.expiry .. id) or "",
     timers.delayed_until(q, id) or "",
-    redis.call("ZSCORE", q.index, "v" .. id) or "")
+    redis.call("ZSCORE", q.index, message_state.visible_member(id)) or "")
   for _, member in ipairs(available and audit.members(q, id, rec, true) or {}) do
     if not redis.call("ZSCORE", q.index, member) then audit.row(out, "X", q.index, member) end
   end

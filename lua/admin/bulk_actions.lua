@@ -22,10 +22,12 @@ local bulk_actions = {}
 
 -- count -----------------------------------------------------------------------------------------------------------------
 
+-- Is the plan, and the change, of an action that needs none.
 function bulk_actions.nothing() end
 
 -- delete ----------------------------------------------------------------------------------------------------------------
 
+-- Asks for the queues that the traces of the messages need.
 function bulk_actions.plan_delete(q, entries)
   position.may_leave(q, entries, "queue_purged")
 end
@@ -46,15 +48,17 @@ function bulk_actions.plan_target(q, name, make)
   return target
 end
 
+-- Returns the subqueue ;trash as the plan.
 function bulk_actions.plan_trash(q)
   return bulk_actions.plan_target(q, queue.name(q.parent or q) .. "%3Btrash", true)
 end
 
+-- Returns the target as the plan. `value`: its encoded name.
 function bulk_actions.plan_move(q, _, value)
   return bulk_actions.plan_target(q, value, false)
 end
 
--- `value`: for how many ms they can be restored.
+-- Moves entries to ;trash. `value`: for how many ms they can be restored.
 function bulk_actions.trash(q, entries, value, target)
   trash.load()
   bulk_actions.transfer(q, entries, target, trash.value(q, value))
@@ -64,12 +68,14 @@ function bulk_actions.move(q, entries, _, target)
   bulk_actions.transfer(q, entries, target, nil)
 end
 
+-- Moves entries to `target`. `trash_value`: of trash.value, if that is ;trash; else nil.
 function bulk_actions.transfer(q, entries, target, trash_value)
   if target == q or #entries == 0 then return end
   transfer.load()
   transfer.move(q, target, entries, trash_value)
 end
 
+-- Returns as the plan where the messages go back to (trash.plan).
 function bulk_actions.plan_restore(q, entries)
   trash.load()
   return trash.plan(q.parent or q, entries)
@@ -81,22 +87,26 @@ end
 
 -- redrive ---------------------------------------------------------------------------------------------------------------
 
+-- Returns the queue of each message as the plan (redrive.plan). `value`: encoded name of the queue for all, "" for their own.
 function bulk_actions.plan_redrive(q, entries, value)
   redrive.load()
   return redrive.plan(q, entries, value)
 end
 
--- One for which its queue has no room stays.
+-- Sends the messages to their queues; one for which its queue has no room stays. Returns how many went.
 function bulk_actions.redrive(q, entries, _, targets)
   return redrive.apply(q, entries, targets)
 end
 
 -- due, priority ---------------------------------------------------------------------------------------------------------
+
+-- Does the message become available at `due`, or is it available already and `due` over?
 function bulk_actions.has_time(entry, due)
   if entry.delayed_until then return entry.delayed_until == due end
   return due <= context.now
 end
 
+-- Has the messages become available at `due`, in ms of broker time.
 function bulk_actions.change_time(q, entries, due)
   rewrite.load()
   local recs, ids = { nil }, { nil }
@@ -104,10 +114,12 @@ function bulk_actions.change_time(q, entries, due)
   if recs[1] then rewrite.apply(q, entries, recs, ids) end
 end
 
+-- Does the message have this priority, a digit?
 function bulk_actions.has_priority(entry, priority)
   return record.priority(entry.rec) == priority
 end
 
+-- Gives the messages this priority.
 function bulk_actions.change_priority(q, entries, priority)
   rewrite.load()
   local recs, ids = { nil }, { nil }

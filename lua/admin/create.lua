@@ -10,8 +10,9 @@ local create = {}
 -- had before, so that handles on a deleted queue are recognized.
 function create.queue(key, name, ...)
   context.mark_changed()
-  local generation = string.format("%.0f", redis.call("HINCRBY", KEYS[1], "generations", 1))
+  local meta, queues = KEYS[1], KEYS[3]
+  local generation = string.format("%.0f", redis.call("HINCRBY", meta, "generations", 1))
   queue.create(key, generation, ...)
-  redis.call("HSET", KEYS[3], name, generation)
+  redis.call("HSET", queues, name, generation)
   return generation
 end

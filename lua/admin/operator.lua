@@ -28,22 +28,32 @@ function operator.lookup_ids(from)
   return ids
 end
 
+-- Returns the key of the token; nil if the script was called without one.
+function operator.token_key()
+  if ARGV[3] ~= "" then return KEYS[#KEYS] end
+end
+
+-- Returns the entry for the log; nil if nothing is logged.
+function operator.entry()
+  if ARGV[4] ~= "" then return ARGV[4] end
+end
+
 -- Returns the place in KEYS of the last key before that of the token.
 function operator.last_key()
-  return ARGV[3] ~= "" and #KEYS - 1 or #KEYS
+  return operator.token_key() and #KEYS - 1 or #KEYS
 end
 
 -- Returns the reply of an earlier call with this token; nil if there was none.
 function operator.repeated()
-  if ARGV[3] == "" then return end
-  local text = redis.call("HGET", KEYS[#KEYS], "reply")
+  local key = operator.token_key()
+  local text = key and redis.call("HGET", key, "reply")
   if not text then return end
   return context.close(context.parse_reply(text))
 end
 
 -- Asks for the queue of the log, if the action is logged (context.missing).
 function operator.plan()
-  if ARGV[4] == "" then return end
+  if not operator.entry() then return end
   other_queues.load()
   other_queues.find(queue.log, true)
 end
@@ -53,7 +63,8 @@ end
 -- on with further calls; `earlier`: lookup id of the entry that the call before of the same action has written, which is
 -- replaced.
 function operator.log(changed, finished, earlier)
-  if ARGV[4] == "" then return end
+  local entry = operator.entry()
+  if not entry then return end
   copy.load()
   local log = other_queues.find(queue.log, true)
   if earlier and redis.call("ZSCORE", log.available, earlier) then
@@ -62,22 +73,23 @@ function operator.log(changed, finished, earlier)
   if log.messages + 0 >= operator.most then
     position.delete(log, position.read(log, redis.call("ZRANGE", log.available, 0, 0)), "dropped")
   end
-  local stop = string.find(ARGV[4], "\0", 1, true)
-  local head = string.sub(ARGV[4], 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
+  local stop = string.find(entry, "\0", 1, true) -- a flag digit, head, NUL, body
+  local head = string.sub(entry, 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
     .. (finished and "t" or "f")
   -- Also in a manager that is full: what makes room is logged, too, and the log is bounded.
-  return copy.insert(log, string.sub(ARGV[4], 1, 1) + 0, head, string.sub(ARGV[4], stop), "")
+  return copy.insert(log, string.sub(entry, 1, 1) + 0, head, string.sub(entry, stop), "")
 end
 
 -- Keeps a reply under the token, for repeated calls.
 function operator.keep(reply)
-  redis.call("HSET", KEYS[#KEYS], "reply", context.format_reply("0", "-", reply))
-  redis.call("PEXPIRE", KEYS[#KEYS], operator.remembered)
+  local key = operator.token_key()
+  redis.call("HSET", key, "reply", context.format_reply("0", "-", reply))
+  redis.call("PEXPIRE", key, operator.remembered)
 end
 
 -- Ends the script as context.close does, and keeps the reply under the token.
 function operator.close(reply)
   reply = context.close(reply)
-  if ARGV[3] ~= "" then operator.keep(reply) end
+  if operator.token_key() then operator.keep(reply) end
   return reply
 end

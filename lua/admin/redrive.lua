@@ -66,7 +66,7 @@ function redrive.origin(q, entry)
   if origin then return origin end
   local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
   if name then return other_queues.decode(name) end
-  local head = string.sub(entry.rec, 15, string.find(entry.rec, "\0", 15, true) - 1)
+  local head = record.split(entry.rec)
   return string.match(head, "\1dead_letter_queue\2s([^\1\3]+)")
 end
 
@@ -75,8 +75,8 @@ end
 function redrive.original(to, entry)
   failure.load()
   local rec = failure.remove(entry.rec)
-  local stop = string.find(rec, "\0", 15, true)
-  local head = record.without(record.without(string.sub(rec, 15, stop - 1), copy.about), { "message_class" })
+  local head, body = record.split(rec)
+  head = record.without(record.without(head, copy.about), { "message_class" })
   -- Of a copy, this is its own time (copy.expiry).
   if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
   head = record.resume(head, copy.requests)
@@ -90,7 +90,7 @@ function redrive.original(to, entry)
   elseif not record.field(entry.rec, "transaction_id") then
     head = head .. record.fields.transaction_id .. "redrive"
   end
-  return head, string.sub(rec, stop)
+  return head, body
 end
 
 -- Puts the message that an entry is a copy of into `to`. Returns its lookup id; nil if there is no room for it.

@@ -11,7 +11,7 @@ local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.
 function rewrite.due(entry, due)
-  local delay = due - string.sub(entry.rec, 1, 13)
+  local delay = due - record.arrived(entry.rec)
   local rec = record.with(entry.rec, "delay", string.format("%.0f", math.max(delay, 0)))
   return record.set_flag(rec, record.bits.special)
 end

@@ -34,9 +34,10 @@ function sweep.mark_locked(q)
       local state = entries[n].state
       local is_received = message_state.is_claimed(state) and tonumber(state.fence) <= (committed[state.owner] or -1)
       if not is_received and not message_state.is_sent(state) and not message_state.is_purged(state) then
-        if message_state.is_visible(state) then redis.call("ZREM", q.index, "v" .. entries[n].id) end
+        local id = entries[n].id
+        if message_state.is_visible(state) then redis.call("ZREM", q.index, message_state.visible_member(id)) end
         message_state.purge(state)
-        id_states[#id_states + 1] = entries[n].id
+        id_states[#id_states + 1] = id
         id_states[#id_states + 1] = message_state.format(state)
       end
     end
@@ -103,7 +104,7 @@ function sweep.unlink_all_but(q, locked)
     states[#states + 1] = message_state.format(entry.state)
     if message_state.is_visible(entry.state) then
       members[#members + 1] = 0
-      members[#members + 1] = "v" .. entry.id
+      members[#members + 1] = message_state.visible_member(entry.id)
     end
   end
   local removed = q.messages - #entries

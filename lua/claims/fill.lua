@@ -140,12 +140,12 @@ end
 -- Takes rows until the claim is full, and drops the others from the columns: a row that is taken moves to the first free place.
 -- Expired messages go to page.expired.
 function fill.choose(q, c, page, max_bytes)
-  local ids, records, sizes, free = page.ids, page.records, page.sizes, record.free
+  local ids, records, sizes, free, flag_at = page.ids, page.records, page.sizes, record.free, record.flag_at
   local taken, count = 0, #ids -- taken: the last place that is filled
   page.full = page.dry or c.count + count >= c.wanted
   for n = 1, count do
     local text, entry = records and records[n], nil
-    if text and not free[string.byte(text, 14)] then -- it asks for something (core/record), so it may have expired
+    if text and not free[string.byte(text, flag_at)] then -- it asks for something (core/record), so it may have expired
       local state_text = page.states and page.states[n]
       entry = { id = ids[n], rec = text, state = state_text and message_state.parse(state_text) or nil }
     end

@@ -23,9 +23,10 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
   local batch, last, queue_asks = enqueue.new_batch(q, records), #ARGV, q.options.trail or q.options.group_exclusive
+  local flag_at = record.flag_at
   while at <= last do
     local rec = stamp .. ARGV[at]
-    local flag, size = byte(rec, 14), #rec
+    local flag, size = byte(rec, flag_at), #rec
     if not queue_asks and (flag == record.plain or flag == record.named) then
       if size > most then return nil, status.MESSAGE_TOO_LARGE end
       count, bytes = count + 1, bytes + size
@@ -93,8 +94,8 @@ function enqueue.hold(q, ids, batch, transaction)
   local states, larges = { nil, nil }, batch.larges
   for n = 1, #ids do
     local rec, large = batch.records[n], larges and larges[n]
-    local size, kind = large and #rec + #large or #rec, record.free[string.byte(rec, 14)] and message_state.plain_send
-      or message_state.sent
+    local size, is_free = large and #rec + #large or #rec, record.free[string.byte(rec, record.flag_at)]
+    local kind = is_free and message_state.plain_send or message_state.sent
     states[n * 2 - 1], states[n * 2] = ids[n], message_state.first(size, kind, transaction.id, transaction.fence)
   end
   store.lock(q, ids, states, transaction.deadline)
@@ -102,19 +103,19 @@ function enqueue.hold(q, ids, batch, transaction)
   tx.add(transaction, q, tx.sent, ids)
 end
 
--- Returns the messages of a batch as tables {rec, large, size, priority}, for senders that choose among them (features/topic,
--- claims/publish).
+-- Returns the messages of a batch as entries {rec, large, size, priority}, for features/topic, which chooses among them. They get
+-- lookup ids from enqueue.number. `priorities`: a digit for each message.
 function enqueue.entries(batch, priorities)
   local entries = {}
   for n = 1, #batch.records do
     local rec, large = batch.records[n], batch.larges and batch.larges[n]
     entries[n] = { rec = rec, large = large or nil, size = #rec + (large and #large or 0),
-      priority = string.byte(priorities, n) - 48, keys = nil, id = nil }
+      priority = string.byte(priorities, n) - 48, id = nil }
   end
   return entries
 end
 
--- Returns such tables as a batch.
+-- Returns such entries as a batch.
 function enqueue.batch(q, entries)
   local batch = enqueue.new_batch(q, { nil })
   for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
@@ -142,7 +143,7 @@ function enqueue.append(batch, rec, large, q)
     batch.larges = batch.larges or {}
     batch.larges[place] = large
   end
-  local kind = record.free[string.byte(rec, 14)]
+  local kind = record.free[string.byte(rec, record.flag_at)]
   if kind == "named" then
     batch.special = true
   elseif kind ~= true and record.is_special(rec) then
@@ -152,7 +153,7 @@ function enqueue.append(batch, rec, large, q)
   end
 end
 
--- Gives such tables their lookup ids, as `id`, and returns the ids.
+-- Gives such entries lookup ids, and returns the ids.
 function enqueue.number(entries, transactional)
   local priorities = {}
   for n = 1, #entries do priorities[n] = entries[n].priority end

@@ -1,29 +1,33 @@
 --- require "core/context"
 --- used by queue_close, queue_delete, queue_info, queue_open
--- Open handles (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of
--- KEYS[4], all with score 0, so those of one queue stand together. A handle whose session is gone is gone too.
-local handle = {}
+-- Open handles on queues (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of the zset
+-- `handles`, for example "orders|12|3|receive|none". All have score 0, so those of one queue stand together. A handle whose session
+-- is gone is gone, too.
+--
+-- key: the place of `handles` in KEYS, in scripts with "KEYS admin".
+local handle = { key = 4 }
 
 -- Adds a handle of this call's session. `name`: of the queue, encoded.
 function handle.add(name, number, access, share)
-  redis.call("ZADD", KEYS[4], 0, name .. "|" .. context.owner() .. "|" .. number .. "|" .. access .. "|" .. share)
+  local member = name .. "|" .. context.owner() .. "|" .. number .. "|" .. access .. "|" .. share
+  redis.call("ZADD", KEYS[handle.key], 0, member)
 end
 
 -- Removes a handle of this call's session.
 function handle.remove(name, number)
   local stem = name .. "|" .. context.owner() .. "|" .. number .. "|"
-  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. stem, "(" .. stem .. "~")
+  redis.call("ZREMRANGEBYLEX", KEYS[handle.key], "[" .. stem, "(" .. stem .. "~")
 end
 
 -- Removes all handles on a queue.
 function handle.remove_all(name)
-  redis.call("ZREMRANGEBYLEX", KEYS[4], "[" .. name .. "|", "(" .. name .. "}")
+  redis.call("ZREMRANGEBYLEX", KEYS[handle.key], "[" .. name .. "|", "(" .. name .. "}")
 end
 
--- The handles on a queue whose sessions exist, each {member, access, share}.
+-- Returns the handles on a queue whose sessions exist, each as a table {member, access, share}.
 function handle.all(name)
   local found = {}
-  local members = redis.call("ZRANGEBYLEX", KEYS[4], "[" .. name .. "|", "(" .. name .. "}")
+  local members = redis.call("ZRANGEBYLEX", KEYS[handle.key], "[" .. name .. "|", "(" .. name .. "}")
   for n = 1, #members do
     local owner, access, share = string.match(members[n], "^[^|]*|(%d+)|[^|]*|(%l+)|(%l+)$")
     if redis.call("HEXISTS", KEYS[1], owner) == 1 then
@@ -33,6 +37,7 @@ function handle.all(name)
   return found
 end
 
+-- Do handles with this access take messages?
 function handle.receives(access)
   return access == "receive" or access == "admin" or access == "all"
 end

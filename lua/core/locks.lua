@@ -34,9 +34,11 @@
 -- most_entry_bytes bytes of entries up to which a header takes one more of one message; beyond, it costs less to write a field
 local locks = { most_fields = 32, most_entry_bytes = 512 }
 
--- Locks messages that are in no list. Returns false, and does nothing, if there is no room: then the messages need states.
-function locks.add(q, ids, recs, slot, fence, deadline)
+-- Locks messages that are in no list. `lock`: of position.lock; its owner is the reader's slot. Returns false, and does nothing, if
+-- there is no room: then the messages need states.
+function locks.add(q, ids, recs, lock)
   if not q.messages then return false end -- the header is lost (core/queue), and is not written
+  local slot, fence, deadline = lock.owner, lock.fence, lock.deadline
   local format, size = string.format, #recs[1]
   if #ids == 1 and #q.locks < locks.most_entry_bytes then
     q.locks = q.locks .. " " .. fence .. format(",%d,", size) .. deadline .. "," .. slot .. "," .. ids[1]

@@ -77,6 +77,11 @@ function message_state.is_visible(state)
   return string.find(state.kind, message_state.visible, 2, true) ~= nil
 end
 
+-- Returns the member of q.index for a locked message that peeks see; other members of q.index: matching/index.
+function message_state.visible_member(id)
+  return "v" .. id
+end
+
 -- Marks a locked message as purged: no peek sees it any more, and its end needs a look at it.
 function message_state.purge(state)
   state.kind = string.sub(state.kind, 1, 1) .. message_state.purged

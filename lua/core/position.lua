@@ -23,11 +23,12 @@
 --   delayed    timer "d"id (features/delivery_delay)                 available     arrive, by the timer
 --                                                                    deleted       delete
 --
--- Messages are given in one of two forms:
+-- Here and elsewhere messages are given in one of two forms. Names of arguments tell which one a function takes:
 --
---   columns    ids[n], recs[n] (records) and states[n] (tables of core/message_state, false for none) belong to one message
---   entry      one message as a table {id, rec, state}: lookup id, record, state or nil. Entries that are released or deleted
---              also collect what copies, trails and the retry policy need to know:
+--   ids, recs, states   columns: ids[n] (lookup ids), recs[n] (records) and states[n] (tables of core/message_state, false for
+--              none) belong to one message. This is the cheaper form, for messages that are locked and read in great numbers
+--   entry      one message as a table {id, rec, state}: lookup id, record, state or nil; entries: a list of such tables. Entries
+--              that are released or deleted also collect what copies, trails and the retry policy need to know:
 --                why      why its reader rejected it or gave it back
 --                report   properties that describe the failure, in the form of a head (core/record; features/failure)
 --                verdict  how its reader gave it back; rest: how long it must rest then, in ms (core/release)
@@ -39,7 +40,7 @@
 -- nothing: what plain messages ask for, by place; it stays empty
 local position = { nothing = {} }
 
--- Returns the records and states of available messages; false where a message has none.
+-- Returns the columns recs and states of available messages; false where a message has none.
 function position.columns(q, ids)
   local recs, states = chunked.read(q.records, ids), { nil }
   local texts = q.has_states and chunked.read(q.states, ids)
@@ -71,7 +72,7 @@ function position.columns_of(entries)
   return ids, recs, states
 end
 
--- Returns entries of messages in any state.
+-- Returns entries of messages in any state, without those that have no record.
 function position.read(q, ids)
   if #ids == 0 then return {} end
   local recs, states = chunked.read(q.records, ids), chunked.read(q.states, ids)
@@ -84,6 +85,7 @@ function position.size(q, entry)
   return entry.state and entry.state.size or position.record_size(q, entry.id, entry.rec)
 end
 
+-- Does so for a message that has no state.
 function position.record_size(q, id, rec)
   if not record.has_large_body(rec) then return #rec end
   return #rec + redis.call("HSTRLEN", q.records, "^" .. id)
@@ -100,9 +102,10 @@ end
 --
 -- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
 function position.special(q, ids, recs, held)
-  local members, places, wants, exclusive, byte, free = nil, nil, nil, q.locks_groups, string.byte, record.free
+  local members, places, wants, exclusive = nil, nil, nil, q.locks_groups
+  local byte, free, flag_at = string.byte, record.free, record.flag_at
   for n = 1, #ids do
-    local flag = byte(recs[n], 14)
+    local flag = byte(recs[n], flag_at)
     if flag ~= record.plain then
       if free[flag] == "named" and not exclusive then
         if ids[n] <= q.indexed and not (held and held[n]) then
@@ -133,7 +136,7 @@ function position.end_reads_record(q, rec, wanted)
   return q.locks_groups or wanted and not wanted.plain_end or record.has_large_body(rec)
 end
 
--- Adds available messages to the index of identifiers (matching/index_build).
+-- Adds columns of available messages to the index of identifiers (matching/index_build).
 function position.add_to_index(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end
@@ -145,7 +148,7 @@ end
 
 -- Available ------------------------------------------------------------------------------------------------------------
 
--- Makes messages that are in no list available (3.1.7.2.2 Message Position Available). One that has expired is deleted
+-- Makes columns of messages available that are in no list (3.1.7.2.2 Message Position Available). One that has expired is deleted
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends: of
 -- the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
 function position.arrive(q, ids, recs)
@@ -158,11 +161,13 @@ function position.arrive(q, ids, recs)
   store.make_available(q, ids)
 end
 
+-- Does so for entries.
 function position.arrive_entries(q, entries)
   if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
 end
 
--- Takes messages out of the index and tells their features, before core/transfer makes them available in another queue.
+-- Takes columns of messages out of the index and tells their features, before core/transfer makes them available in another
+-- queue.
 function position.before_move(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end
@@ -172,26 +177,27 @@ end
 
 -- Locked ---------------------------------------------------------------------------------------------------------------
 
--- Locks available messages. `kind`, `owner`, `fence`: as in their states (core/message_state); `deadline`: in ms, as text. The
--- delivery count in `states` rises here and not at the end, so that a message that kills its reader is noticed.
-function position.lock(q, ids, recs, states, kind, owner, fence, deadline)
-  local wants = position.before_lock(q, ids, recs, kind)
+-- Locks columns of available messages. `lock`: a table {kind, owner, fence, deadline}, all texts, the first three as in states
+-- (core/message_state), the deadline in ms. The delivery count in `states` rises here and not at the end, so that a message that
+-- kills its reader is noticed.
+function position.lock(q, ids, recs, states, lock)
+  local wants = position.before_lock(q, ids, recs, lock.kind)
   store.withdraw(q, ids)
   context.mark_changed()
-  if kind == message_state.by_reader and position.need_no_states(q, recs, states, wants) then
+  if lock.kind == message_state.by_reader and position.need_no_states(q, recs, states, wants) then
     locks.load()
-    if locks.add(q, ids, recs, owner, fence, deadline) then return end
+    if locks.add(q, ids, recs, lock) then return end
   end
-  store.lock(q, ids, position.lock_states(q, ids, recs, states, wants, kind, owner, fence), deadline)
-  if string.find(kind, message_state.visible, 1, true) then
-    for n = 1, #ids do redis.call("ZADD", q.index, 0, "v" .. ids[n]) end
+  store.lock(q, ids, position.lock_states(q, ids, recs, states, wants, lock), lock.deadline)
+  if string.find(lock.kind, message_state.visible, 1, true) then
+    for n = 1, #ids do redis.call("ZADD", q.index, 0, message_state.visible_member(ids[n])) end
   end
 end
 
--- Locks entries.
-function position.lock_entries(q, entries, kind, owner, fence, deadline)
+-- Locks entries. `lock`: of position.lock.
+function position.lock_entries(q, entries, lock)
   local ids, recs, states = position.columns_of(entries)
-  position.lock(q, ids, recs, states, kind, owner, fence, deadline)
+  position.lock(q, ids, recs, states, lock)
 end
 
 -- Takes messages that are about to be locked out of the index, and tells their features. `kind`: of their states. Returns by
@@ -207,17 +213,18 @@ end
 
 -- Are these messages such that a lock need not give them states, and may be in the header of the queue (core/locks)?
 function position.need_no_states(q, recs, states, wants)
-  local byte, free = string.byte, record.free
+  local byte, free, flag_at = string.byte, record.free, record.flag_at
   for n = 1, #recs do
-    local is_free = free[byte(recs[n], 14)]
+    local is_free = free[byte(recs[n], flag_at)]
     if states[n] or not is_free and position.end_reads_record(q, recs[n], wants[n]) then return false end
   end
   return not q.locks_groups
 end
 
--- Returns the states of messages that get locked, as pairs of id and text. A message that a transaction is to move away is not
--- delivered.
-function position.lock_states(q, ids, recs, states, wants, kind, owner, fence)
+-- Returns the new states of messages that get this lock (position.lock), as pairs of id and text. `wants`: of
+-- position.before_lock. A message that a transaction is to move away is not delivered.
+function position.lock_states(q, ids, recs, states, wants, lock)
+  local kind, owner, fence = lock.kind, lock.owner, lock.fence
   local pairs, delivered = { nil, nil }, kind ~= message_state.moved
   local last_text, last_size, last_kind -- of messages that are locked together many have the same state
   for n = 1, #ids do
@@ -271,8 +278,8 @@ function position.traced(q, entries, reason)
   local all = reason == "poison" or reason == "receive" and q.options.journaling
   for n = 1, #entries do
     local rec = entries[n].rec
-    local wanted = all
-    if not wanted and reason ~= "aborted" and not record.free[string.byte(rec, 14)] and record.is_special(rec) then
+    local wanted, is_free = all, record.free[string.byte(rec, record.flag_at)]
+    if not wanted and reason ~= "aborted" and not is_free and record.is_special(rec) then
       features.load()
       wanted = features.wants(rec).traced
     end
@@ -281,28 +288,36 @@ function position.traced(q, entries, reason)
   return traced
 end
 
--- Deletes messages in any state (3.1.7.2.1 Message Position Deleted), and writes what they leave behind.
+-- Deletes entries of messages in any state (3.1.7.2.1 Message Position Deleted), and writes what they leave behind. Who calls this
+-- has called position.may_leave with the same reason before the script's first write.
 function position.delete(q, entries, reason)
   if #entries == 0 then return end
   local ids, recs = position.columns_of(entries)
+
+  -- What store.remove takes: available, locked and stateful are ids, fields those of q.records. held: set of the places of locked
+  -- messages; visible: members of the index of those among them that peeks see.
   local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
   for n = 1, #entries do
-    local entry = entries[n]
-    bytes = bytes + position.size(q, entry)
-    held[n] = entry.state and message_state.is_locked(entry.state)
+    local id, state = ids[n], entries[n].state
+    bytes = bytes + position.size(q, entries[n])
+    held[n] = state and message_state.is_locked(state)
     local list = held[n] and locked or available
-    list[#list + 1] = entry.id
-    fields[#fields + 1] = entry.id
-    if record.has_large_body(entry.rec) then fields[#fields + 1] = "^" .. entry.id end
-    if entry.state then stateful[#stateful + 1] = entry.id end
-    if held[n] and message_state.is_visible(entry.state) then visible[#visible + 1] = "v" .. entry.id end
+    list[#list + 1] = id
+    fields[#fields + 1] = id
+    if record.has_large_body(recs[n]) then fields[#fields + 1] = "^" .. id end
+    if state then stateful[#stateful + 1] = id end
+    if held[n] and message_state.is_visible(state) then visible[#visible + 1] = message_state.visible_member(id) end
   end
+
+  -- Index and features first: they look at what is still stored.
   chunked.run("ZREM", q.index, visible)
   local special = position.special(q, ids, recs, held)
   if special then
     if special.members then chunked.run("ZREM", q.index, special.members) end
     if special.places then features.delete(q, ids, recs, special, reason, held, entries) end
   end
+
+  -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
   store.count(q, -#entries, -bytes)
   local traced = position.traced(q, entries, reason)
   if traced[1] then

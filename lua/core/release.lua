@@ -74,7 +74,7 @@ function release.unlock(q, entries, aborted)
     delivered = delivered or entry.holder
     entry.retried = entry.verdict ~= release.verdicts.returned and state.deliveries > 0 and message_state.is_read(state)
     if entry.retried and outcome == "back" then retried = retried + 1 end
-    if message_state.is_visible(state) then redis.call("ZREM", q.index, "v" .. entry.id) end
+    if message_state.is_visible(state) then redis.call("ZREM", q.index, message_state.visible_member(entry.id)) end
     if outcome ~= "purged" then release.free(entry, aborted) end -- from here on it is not locked
   end
   release.write(q, entries)

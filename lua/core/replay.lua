@@ -3,7 +3,7 @@
 -- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps.
 local replay = {}
 
--- The reply of a call whose sequence is not newer than that of its slot. Nothing, if the entry script has to complete it:
+-- Returns the reply of a call whose sequence is not newer than that of its slot; nil if the entry script has to complete it:
 -- then context.again names the messages that it reads again, or context.handover the lock that was handed over.
 function replay.answer(kept)
   local text = context.reply_of_call(kept, ARGV[2])

@@ -1,4 +1,5 @@
 --- require "core/context"
+--- require "core/message_state"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "matching/index"
@@ -46,10 +47,10 @@ end
 
 -- Removes from these columns the messages without a record, those that have expired, and those beyond `count`.
 function seek.pass_over(ids, recs, states, count)
-  local byte, free, kept, size = string.byte, record.free, 0, #ids
+  local byte, free, flag_at, kept, size = string.byte, record.free, record.flag_at, 0, #ids
   for n = 1, size do
     local rec = recs[n]
-    if rec and kept < count and (free[byte(rec, 14)] or not record.is_expired(rec, context.now)) then
+    if rec and kept < count and (free[byte(rec, flag_at)] or not record.is_expired(rec, context.now)) then
       kept = kept + 1
       if kept < n then ids[kept], recs[kept], states[kept] = ids[n], rec, states[n] end
     end
@@ -64,11 +65,11 @@ end
 
 -- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays.
 function seek.limit(q, ids, recs, states)
-  local size, byte, free = 0, string.byte, record.free
+  local size, byte, free, flag_at = 0, string.byte, record.free, record.flag_at
   if not ids[2] then return end
   for n = 1, #ids do
     local rec = recs[n]
-    size = size + (free[byte(rec, 14)] and #rec or position.record_size(q, ids[n], rec))
+    size = size + (free[byte(rec, flag_at)] and #rec or position.record_size(q, ids[n], rec))
     if size > seek.most and n > 1 then
       for k = #ids, n, -1 do ids[k], recs[k], states[k] = nil, nil, nil end
       break
@@ -130,20 +131,24 @@ end
 -- Returns the nearest entry that a peek may see, before or behind `from` ("" from that end): an available message, or a locked
 -- one that is visible to peeks. nil if there is none.
 function seek.visible(q, from, backward)
-  local entry, id
-  if backward then
-    entry, id = seek.back(q, from), seek.locked(q, "ZREVRANGEBYLEX", from == "" and "(w" or "(v" .. from, "[v")
-  else
-    entry, id = seek.first(q, from), seek.locked(q, "ZRANGEBYLEX", from == "" and "[v" or "(v" .. from, "(w")
-  end
+  local entry
+  if backward then entry = seek.back(q, from) else entry = seek.first(q, from) end
+  local id = seek.locked(q, from, backward)
   if not id or entry and (id > entry.id) ~= backward then return entry end
   return position.read(q, { id })[1]
 end
 
--- Returns the id of the first locked message between these members of the index that peeks see; nil if there is none.
-function seek.locked(q, command, from, to)
-  local member = redis.call(command, q.index, from, to, "LIMIT", 0, 1)[1]
-  return member and string.sub(member, 2)
+-- Returns the id of the nearest locked message that peeks see, before or behind `from` ("" from that end); nil if there is none.
+function seek.locked(q, from, backward)
+  local first = message_state.visible_member("") -- the members begin with it, and no other ones
+  local last, bound = first .. "\255", from ~= "" and "(" .. message_state.visible_member(from)
+  local found
+  if backward then
+    found = redis.call("ZREVRANGEBYLEX", q.index, bound or "[" .. last, "[" .. first, "LIMIT", 0, 1)
+  else
+    found = redis.call("ZRANGEBYLEX", q.index, bound or "[" .. first, "[" .. last, "LIMIT", 0, 1)
+  end
+  return found[1] and string.sub(found[1], #first + 1)
 end
 
 -- Returns the nearest available entry before `from` ("" from the end); nil if there is none.

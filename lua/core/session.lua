@@ -1,19 +1,22 @@
 --- require "core/context"
 --- require "transactions/tx"
 --- used by session_close, session_list, session_open
--- Sessions and their slots. KEYS[5] idle: zset of session numbers, score: when to look whether one was used since.
+-- Sessions of clients, and their slots: reads them, and drops those that are not used any more. session_open.lua makes them. A
+-- session is the field "<number>" of meta, its slots are the fields "<number>.<i>" (core/context). The zset `idle` has the numbers
+-- of all sessions; score: the ms at which to look whether one was used since.
 --
 -- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
 -- do not read it; mqredis/commands/inspection.py does.
 --
--- slots, some: how many slots of a session are asked when it was used last, and how many slots one page of sessions asks.
--- largest: the bytes of a kept reply that is read for that.
-local session = { chunk = 256, terms = 64, slots = 32, some = 1024, largest = 16384 }
+-- handles, idle: the places of these two in KEYS, in scripts with "KEYS admin". chunk: fields that one command reads or removes.
+-- terms: how many terms are kept. slots, some: how many slots of a session are asked when it was used last, and how many slots one
+-- page of sessions asks. largest: the bytes of a kept reply that is read for that.
+local session = { handles = 4, idle = 5, chunk = 256, terms = 64, slots = 32, some = 1024, largest = 16384 }
 
--- Terms: "<history>:<ms> ..." with how much history each server process began and when, the oldest first. A client
--- that knew a higher number in an earlier term has lost something, however much has been done since: new changes take the
--- numbers of lost ones. A term that began with as much as this one or more is forgotten: a client that knew of it knew more
--- than this one began with.
+-- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
+-- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
+-- much has been done since: new changes take the numbers of lost ones. A term that began with as much as this one or more is
+-- forgotten: a client that knew of it knew more than this one began with.
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
@@ -23,13 +26,13 @@ function session.term(terms)
   return table.concat(kept, " ", math.max(1, #kept - session.terms + 1))
 end
 
--- Time to live in ms, and the number of its highest slot; -1 if it never used one.
+-- Returns the time to live of a session in ms, and the number of its highest slot; -1 if it never used one.
 function session.read(number)
   local ttl, highest = string.match(redis.call("HGET", KEYS[1], number) or "0", "^(%d+) ?(%d*)$")
   return tonumber(ttl), tonumber(highest) or -1
 end
 
--- Forgets a session with its slots and what its waiters were handed.
+-- Deletes a session with its slots and what its waiters were handed.
 function session.drop(number)
   local _, highest = session.read(number)
   for from = 0, highest, session.chunk do
@@ -41,11 +44,11 @@ function session.drop(number)
     redis.call("HDEL", KEYS[1], unpack(fields))
   end
   redis.call("HDEL", KEYS[1], number, "client:" .. number)
-  redis.call("ZREM", KEYS[5], number)
+  redis.call("ZREM", KEYS[session.idle], number)
   context.mark_changed()
 end
 
--- When one of its slots was last used, in ms; 0 if none ever was. Also its time to live.
+-- Returns when one of the slots of a session was last used, in ms, 0 if none ever was; and its time to live in ms.
 function session.used(number)
   local last, ttl, highest = 0, session.read(number)
   for from = 0, highest, session.chunk do
@@ -59,7 +62,8 @@ function session.used(number)
   return last, ttl
 end
 
--- When one of its first slots was last used, in ms, 0 if none of them says; its time to live; and how many slots were asked.
+-- Returns when one of its first slots was last used, in ms, 0 if none of them says; its time to live in ms; and how many elements
+-- of meta were read for that.
 -- A client takes the slot that it used last, so the first ones are those that are used.
 function session.last_used(number)
   local last, ttl, highest = 0, session.read(number)
@@ -74,30 +78,31 @@ function session.last_used(number)
   return last, ttl, upto + 2
 end
 
--- Takes away the handles of sessions that are gone (a set of their numbers).
+-- Deletes the handles of sessions that are gone. `gone`: the set of their numbers.
 function session.drop_handles(gone)
   local left, from = {}, 0
   repeat
-    local page = redis.call("ZRANGE", KEYS[4], from, from + 499)
+    local page = redis.call("ZRANGE", KEYS[session.handles], from, from + 499)
     from = from + 500
     for n = 1, #page do
       if gone[string.match(page[n], "^[^|]*|(%d+)|")] then left[#left + 1] = page[n] end
     end
   until #page < 500
   for at = 1, #left, 500 do
-    redis.call("ZREM", KEYS[4], unpack(left, at, math.min(at + 499, #left)))
+    redis.call("ZREM", KEYS[session.handles], unpack(left, at, math.min(at + 499, #left)))
   end
 end
 
 -- Drops a few sessions that were not used for their time to live.
 function session.sweep()
-  local idle = redis.call("ZRANGEBYSCORE", KEYS[5], "-inf", string.format("%.0f", context.now), "LIMIT", 0, 8)
+  local now = string.format("%.0f", context.now)
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, 8)
   local gone, any = {}, false
   for n = 1, #idle do
     local used, ttl = session.used(idle[n])
     local until_ms = used + ttl
     if until_ms > context.now then
-      redis.call("ZADD", KEYS[5], until_ms, idle[n])
+      redis.call("ZADD", KEYS[session.idle], until_ms, idle[n])
     else
       session.drop(idle[n])
       gone[idle[n]], any = true, true
@@ -108,9 +113,11 @@ end
 
 -- Ends a few transactions whose lease is over and that hold no message any more, so that no queue ends them: a
 -- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
-function session.units()
+function session.sweep_transactions()
+  -- "units": where the last call has stopped.
   local place = redis.call("HGET", KEYS[1], "units") or "0"
-  local page = redis.call("HSCAN", KEYS[2], place, "COUNT", 32)
+  local txs = KEYS[2]
+  local page = redis.call("HSCAN", txs, place, "COUNT", 32)
   for _, transaction in ipairs(tx.list(page[2], false)) do tx.forget(transaction) end
   if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
 end

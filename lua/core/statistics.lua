@@ -30,12 +30,12 @@
 -- second. Beyond that the first buckets go.
 local statistics = { items = 288, bytes = 8000, digits = "0123456789abcdefghijklmnopqrstuvwxyz" }
 
--- The number of the present bucket.
+-- Returns the number of the present bucket.
 function statistics.number()
   return math.floor(context.now / queue.bucket)
 end
 
--- Messages that came, left, failed and were tried again since the queue was created.
+-- Returns how many messages came, left, failed and were tried again since the queue was created.
 function statistics.counters(q)
   local failed = redis.call("HMGET", q.key, "n_poison", "n_receive_rejected", "n_dropped", "n_retried")
   for n = 1, 4 do failed[n] = failed[n] or 0 end
@@ -51,6 +51,7 @@ function statistics.close(q)
   if open == number then return end
   local came_now, left_now, failed_now, retried_now = statistics.counters(q)
   if open then
+    -- The item of the bucket that was open, then those of the buckets since then, in which nothing was counted.
     local arrival = oldest.arrival(q)
     local item = statistics.item(came_now - came, left_now - left, failed_now - failed, retried_now - retried,
       statistics.age(arrival, open))
@@ -60,6 +61,7 @@ function statistics.close(q)
       more[#more + 1] = statistics.item(0, 0, 0, 0, statistics.age(arrival, bucket))
     end
     items = statistics.last(table.concat(more), statistics.items)
+    -- If that is too long, the first items go.
     local over = #items - statistics.bytes
     if over > 0 then items = string.sub(items, string.find(items, ";", over, true) + 1) end
   end
@@ -67,20 +69,20 @@ function statistics.close(q)
   redis.call("HSET", q.key, "statistics", text)
 end
 
--- The age in seconds, at the end of this bucket, of a message that came at `arrival`; nothing if there is none.
+-- Returns the age in seconds, at the end of this bucket, of a message that came at `arrival`; nil if there is none (-1).
 function statistics.age(arrival, bucket)
   if arrival < 0 then return end
   return math.max(0, math.floor(((bucket + 1) * queue.bucket - arrival) / 1000))
 end
 
--- The text of a queue with at most so many items, "" if it has none or cannot be read; and the bytes of the whole text.
+-- Returns the text of a queue with its last `most` items, "" if it has none or cannot be read; and the bytes of the whole text.
 function statistics.read(q, most)
   local text = redis.call("HGET", q.key, "statistics") or ""
   local head, at = string.match(text, "^(%d+ %d+ %d+ %d+ %d+ )()")
   return head and head .. statistics.last(string.sub(text, at), most) or "", #text
 end
 
--- The last items, at most so many.
+-- Returns the last `most` of these items.
 function statistics.last(items, most)
   local turned, at = string.reverse(items), 0
   for _ = 0, most do
@@ -90,17 +92,18 @@ function statistics.last(items, most)
   return string.sub(items, #items - at + 2)
 end
 
+-- Returns the text. `number`: of the bucket that is open.
 function statistics.format(number, came, left, failed, retried, items)
   return string.format("%d %d %d %d %d %s", number, came, left, failed, retried, items)
 end
 
--- Numbers and items of a text; nothing if it cannot be read.
+-- Returns the numbers and the items of a text; nil if it cannot be read.
 function statistics.parse(text)
   local number, came, left, failed, retried, items = string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$")
   if number then return number + 0, came + 0, left + 0, failed + 0, retried + 0, items end
 end
 
--- The item of a bucket. `age` in seconds, or nothing.
+-- Returns the item of a bucket. `age`: in seconds, or nil.
 function statistics.item(came, left, failed, retried, age)
   if came == 0 and left == 0 and failed == 0 and retried == 0 and not age then return ";" end
   local number = statistics.format_number
@@ -108,7 +111,7 @@ function statistics.item(came, left, failed, retried, age)
     .. number(age and age + 1 or 0) .. ";"
 end
 
--- A whole number to the base of 36, "" for 0.
+-- Returns a whole number to the base of 36, "" for 0.
 function statistics.format_number(value)
   local text, rest = "", math.abs(value)
   while rest > 0 do

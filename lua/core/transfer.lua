@@ -14,8 +14,11 @@ local transfer = {}
 -- Moves messages from q to `target`, where they become available. They keep their ids and so their places in the order. An
 -- entry's `report` (features/failure) goes into its record. `kept`: the field `trash` of messages that go to ;trash
 -- (features/trash), nil elsewhere. Changes the entries to what is stored in the target.
+--
+-- Who calls this has planned what arrivals in the target may leave behind (trace.expiring), and has set its parent
+-- (queue.set_parent).
 function transfer.move(q, target, entries, kept)
-  local ids, old = position.columns_of(entries)
+  local ids, old_recs = position.columns_of(entries)
   local left, bytes = 0, 0
   for n = 1, #entries do
     left = left + position.size(q, entries[n])
@@ -26,9 +29,9 @@ function transfer.move(q, target, entries, kept)
     features.load()
     features.pass("move", q, entries, target)
   end
-  position.before_move(q, ids, old)
-  transfer.write(q, target, entries, left, bytes)
-  local _, recs = position.columns_of(entries)
+  position.before_move(q, ids, old_recs)
+  local _, recs = position.columns_of(entries) -- those of the target
+  transfer.write(q, target, entries, ids, recs, left, bytes)
   position.arrive(target, ids, recs)
 end
 
@@ -67,9 +70,9 @@ function transfer.record(entry, anew, kept)
   return rec
 end
 
--- Removes entries from q, where they had `left` bytes, and stores them in the target, where they have `bytes`.
-function transfer.write(q, target, entries, left, bytes)
-  local ids, recs = position.columns_of(entries)
+-- Removes entries from q, where they had `left` bytes, and stores them in the target, where they have `bytes`. `ids`, `recs`: the
+-- same messages.
+function transfer.write(q, target, entries, ids, recs, left, bytes)
   local larges, fields, states = nil, { nil }, { nil, nil }
   for n = 1, #entries do
     fields[#fields + 1] = ids[n]

@@ -64,12 +64,12 @@ function copy.put(q, to, entry, class, reason)
     failure.load()
     rec = failure.remove(rec)
   end
-  local stop = string.find(rec, "\0", 15, true)
-  local head, trailed = copy.head(q, entry, string.sub(rec, 15, stop - 1), class, reason)
+  local old_head, body = record.split(rec)
+  local head, trailed = copy.head(q, entry, old_head, class, reason)
   local large = entry.large or record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
   -- For the dead letter of a retry policy, features/retry_policy has looked for room.
   local insert = reason == "poison" and copy.insert or copy.insert_if_room
-  local id = insert(to, copy.flag(entry.rec), head, string.sub(rec, stop), large, copy.state(entry, reason))
+  local id = insert(to, copy.flag(entry.rec), head, body, large, copy.state(entry, reason))
   if id and class then
     redis.call("HINCRBY", (q.parent or q).key, "dead", 1)
     local detail = reason .. (entry.why and ": " .. entry.why or "")
@@ -84,7 +84,7 @@ function copy.head(q, entry, head, class, reason)
   head = record.suspend(head, copy.requests)
   head = record.suspend(head, record.dedup_fields)
   head = record.without(head, copy.about) -- a copy of a copy tells where it was last
-  local arrived = tonumber(string.sub(entry.rec, 1, 13))
+  local arrived = record.arrived(entry.rec)
   local sent = arrived - tonumber(record.field(entry.rec, "sent_ms_before") or 0)
   if entry.id then
     if not record.field(entry.rec, "message_id") then head = head .. fields.message_id .. copy.identity(entry) end
@@ -107,7 +107,7 @@ end
 
 -- Returns the flag of a new message made of this record, as a number.
 function copy.flag(rec)
-  return tonumber(string.sub(record.set_flag(rec, record.bits.special), 14, 14), 16)
+  return tonumber(string.sub(record.set_flag(rec, record.bits.special), record.flag_at, record.flag_at), 16)
 end
 
 -- Returns the state whose counters a copy gets; nil if there is none. The delivery of a message that was received

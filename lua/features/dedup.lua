@@ -9,7 +9,7 @@
 --
 -- A held key is a timer `dedup_key` in q.timers, of the parent for a subqueue. Its score is `never` while the message
 -- is in the queue, and the end of the window afterwards. never is above queue.claimed, so such a timer does not come
--- due.
+-- due. plan, accept and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
 local dedup = { never = 9e15 }
 
 -- Returns the member of q.timers for the key of this message, which has one.
@@ -59,7 +59,7 @@ function dedup.leave(q, batch, places)
   local owner = q.parent or q
   for k = 1, #places do
     local rec = batch.records[places[k]]
-    local ends_at = tonumber(string.sub(rec, 1, 13)) + dedup.window(rec) -- from its arrival on
+    local ends_at = record.arrived(rec) + dedup.window(rec) -- from its arrival on
     if batch.reason == "aborted" or ends_at <= context.now then
       redis.call("ZREM", owner.timers, dedup.member(rec))
     else

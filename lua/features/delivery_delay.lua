@@ -6,11 +6,11 @@
 --- require lazy "features/trace"
 --- used by features/features
 -- Messages that the broker holds back, for as many ms as the field `delay` of the head says. Until then such a message
--- is in no list: it has its record, and its timer `delay` in q.timers.
+-- is in no list: it has its record, and its timer `delay` in q.timers. The functions are hooks: features/features says when they
+-- are called, and what `batch` and `places` are.
 local delivery_delay = {}
 
 -- Holds messages back whose delay is not over, and sets their timers.
-
 function delivery_delay.arrive(q, batch, places)
   for k = 1, #places do
     local n = places[k]

@@ -8,7 +8,8 @@
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
 -- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does
 -- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back. It is counted and
--- traced with MSMQ's reason "receive_timeout". The functions are hooks (features/features), which also says what `batch` is.
+-- traced with MSMQ's reason "receive_timeout". The functions are hooks: features/features says
+-- when they are called, and what `batch` and `places` are.
 local expiry = {}
 
 -- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by

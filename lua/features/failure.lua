@@ -27,18 +27,16 @@ end
 
 -- Returns a record with this report in place of any older one.
 function failure.add(rec, report)
-  local bare = failure.remove(rec)
-  return string.sub(bare, 1, 14) .. report .. string.sub(bare, 15)
+  return record.prepend(failure.remove(rec), report)
 end
 
 -- Returns a record without a report, for a message that begins anew.
 function failure.remove(rec)
-  local stop = string.find(rec, "\0", 15, true)
-  local head = string.sub(rec, 15, stop - 1)
+  local head, rest = record.split(rec)
   if not string.find(head, "\1failure_attempts\2", 1, true) then return rec end
   for n = 1, #failure.names do
     head = string.gsub(head, "\1failure_" .. failure.names[n] .. "\2[^\1\3]*", "")
   end
   head = string.gsub(head, record.fields.reason .. "poison[^\1\3]*", "")
-  return string.sub(rec, 1, 14) .. head .. string.sub(rec, stop)
+  return string.sub(rec, 1, 14) .. head .. rest
 end

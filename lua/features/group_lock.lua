@@ -23,7 +23,7 @@ function group_lock.group(rec)
   return index.fields(rec).group_id or ""
 end
 
--- Returns the member for a locked message of a group.
+-- Returns the member "b" for a locked message of a group.
 function group_lock.busy_member(group_id, id)
   return "b" .. group_id .. "\0" .. id
 end

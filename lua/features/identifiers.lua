@@ -2,7 +2,8 @@
 --- require lazy "matching/index"
 --- used by features/features
 -- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages whose
--- only field of this kind is a correlation id do not come here: core/position does the same for them.
+-- only field of this kind is a correlation id do not come here: core/position does the same for them. arrive and leave are hooks:
+-- features/features says when they are called, and what `batch` and `places` are.
 local identifiers = {}
 
 -- Returns the members in the index of the messages at these places of a batch, but for the places in the set `absent`.

@@ -12,14 +12,14 @@
 -- (features/subscription). The topic itself keeps no message. publish.lua calls topic.plan, which writes nothing, and then
 -- topic.deliver.
 --
--- In this module `t` is the open transaction in which the messages are sent (transactions/tx), nil outside of one. Its kind
+-- `transaction` is the open transaction in which the messages are sent (transactions/tx), nil outside of one. Its kind
 -- decides which subscribers get the messages: transactional queues, or all others.
 local topic = {}
 
 -- Decides which messages go where, and notes that as `plans` (queue.notes), a list of {to, entries}. Returns a status if one
 -- of the queues refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was
 -- deleted, or that takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
-function topic.plan(q, entries, t)
+function topic.plan(q, entries, transaction)
   local names, texts = subscription.all(q)
   local total, total_bytes, plans = 0, 0, {}
   queue.notes(q).plans = plans
@@ -27,7 +27,7 @@ function topic.plan(q, entries, t)
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
     local to = other_queues.find(names[n])
-    if to and (t ~= nil) == to.options.transactional then
+    if to and (transaction ~= nil) == to.options.transactional then
       local picked, bytes = topic.pick(entries, texts[names[n]], to)
       if #picked > 0 then
         if to.options.put_inhibited then return status.PUT_INHIBITED end
@@ -35,9 +35,9 @@ function topic.plan(q, entries, t)
         total, total_bytes = total + #picked, total_bytes + bytes
         local code = topic.refuses(to, #picked, bytes, total, total_bytes)
         if code then return code end
-        if t and t.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
+        if transaction and transaction.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
         plans[#plans + 1] = { to = to, entries = picked }
-        if not t and topic.has_special(picked) then
+        if not transaction and topic.has_special(picked) then
           trace.load()
           trace.plan_accepted(picked)
           trace.expiring(to, picked)
@@ -93,21 +93,21 @@ end
 
 -- Puts the messages into the queues, as topic.plan has decided. The copies have lookup ids of their own, and all the same
 -- message id: that which the publisher has chosen, or is told.
-function topic.deliver(q, t)
+function topic.deliver(q, transaction)
   local plans = queue.notes(q).plans
-  if t and #plans == 0 then tx.save(t) end
+  if transaction and #plans == 0 then tx.save(transaction) end
   for n = 1, #plans do
     local plan = plans[n]
     for k = 1, #plan.entries do
       local entry = plan.entries[k]
       if not record.field(entry.rec, "message_id") then
         local rec = record.set_flag(entry.rec, record.bits.special)
-        entry.rec = string.sub(rec, 1, 14) .. record.fields.message_id .. "smq-" .. entry.of.id .. string.sub(rec, 15)
+        entry.rec = record.prepend(rec, record.fields.message_id .. "smq-" .. entry.of.id)
       end
     end
-    enqueue.number(plan.entries, t)
+    enqueue.number(plan.entries, transaction)
     local ids = {}
     for k = 1, #plan.entries do ids[k] = plan.entries[k].id end
-    enqueue.put(plan.to, ids, enqueue.batch(plan.to, plan.entries), t)
+    enqueue.put(plan.to, ids, enqueue.batch(plan.to, plan.entries), transaction)
   end
 end

@@ -180,7 +180,7 @@ function trace.acknowledge(q, to, entry, class)
     if record.has_large_body(entry.rec) then
       flag, large = flag + record.bits.large, entry.large or redis.call("HGET", q.records, "^" .. entry.id) or ""
     else
-      body = string.sub(entry.rec, string.find(entry.rec, "\0", 15, true), -1)
+      body = select(2, record.split(entry.rec))
     end
   end
   copy.insert_if_room(to, flag, head, body, large)

@@ -1,3 +1,4 @@
+--- require "core/context"
 --- require "core/position"
 --- require "core/queue"
 --- require "core/record"
@@ -11,6 +12,8 @@
 --
 -- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time,
 -- and the encoded name of the subqueue that the message was in if it was not in the queue itself.
+--
+-- arrive, leave, plan_due and due are hooks: features/features says when they are called, and what `batch` and `places` are.
 local trash = {}
 
 -- Returns the text of the field. `subqueue`: an encoded name, or nil.

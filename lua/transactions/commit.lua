@@ -85,20 +85,12 @@ function commit.part(name, queues, gone)
   return { q = q, ids = { nil }, kinds = { nil }, leave = nil, bytes = 0, back = nil, records = nil, entries = nil }
 end
 
--- Sets how the transaction ends: `aborting`; `verdicts`, by lookup id how a message is given back, and `given`, how an abort
--- gives back all others (ARGV[7+] and ARGV[6] of commit.lua); nil if the caller does not say so, or the lease is over.
-function commit.set_outcome(transaction, aborting)
+-- Sorts the messages of the parts by what has to be done at a commit or, if `aborting`, an abort. `verdicts`: by lookup id how a
+-- message is given back (release.given), and `given`, how an abort gives back all others; nil if the caller does not say so.
+-- Returns false if context.missing names queues that this takes.
+function commit.plan(transaction, parts, aborting, verdicts, given)
   transaction.aborting = aborting
-  if not ARGV[6] or not transaction.is_open then return end
-  local verdicts = {}
-  for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
-  transaction.verdicts, transaction.given = verdicts, ARGV[6]
-end
-
--- Sorts the messages of the parts by what has to be done at a commit or, if `aborting`, an abort. Returns false if
--- context.missing names queues that this takes.
-function commit.plan(transaction, parts, aborting)
-  commit.set_outcome(transaction, aborting)
+  if transaction.is_open then transaction.verdicts, transaction.given = verdicts, given end
   for n = 1, #parts do
     local part = parts[n]
     local states = chunked.read(part.q.states, part.ids)
@@ -151,14 +143,14 @@ end
 -- Reads the records of `rows`. A message that asks for nothing goes into the columns `back`, `records` and `states`; every other
 -- one that the transaction still holds becomes an entry.
 function commit.read(transaction, part, states)
-  local rows, lids, free = part.rows, { nil }, record.free
+  local rows, lids, free, flag_at = part.rows, { nil }, record.free, record.flag_at
   for n = 1, #rows do lids[n] = part.ids[rows[n]] end
   local records, back, kept = chunked.read(part.q.records, lids), { nil }, { nil }
   local changed = transaction.aborting and { nil, nil }
   for n = 1, #rows do
     local text, row, at = records[n], rows[n], #back + 1
     local asks = part.asks and part.asks[row]
-    if text and not asks and free[string.byte(text, 14)] then
+    if text and not asks and free[string.byte(text, flag_at)] then
       back[at], kept[at] = lids[n], text
       if changed then changed[at * 2 - 1], changed[at * 2] = lids[n], message_state.aborted(states[row]) end
     elseif text then

@@ -81,8 +81,8 @@ function tx.find(id)
 end
 
 -- Returns an open transaction for a script that adds an operation: the one with this id and the fence `grant`; or a new one if
--- `grant` is "+<lease in ms>". Returns nil and TRANSACTION_SEQUENCE if none is open under this fence, or one is open that was
--- to begin.
+-- `grant` is "+<lease in ms>". Returns nil if none is open under this fence, or if one is open that was to begin: the script
+-- ends with TRANSACTION_SEQUENCE then.
 function tx.open(id, grant)
   local transaction = tx.find(id)
   local is_open = transaction ~= nil and transaction.is_open
@@ -91,7 +91,6 @@ function tx.open(id, grant)
   elseif is_open and transaction.fence == grant then
     return transaction
   end
-  return nil, status.TRANSACTION_SEQUENCE
 end
 
 -- Returns a new transaction, which tx.save or tx.add write. Its fence is unique only together with its id.
@@ -99,6 +98,11 @@ function tx.new(id, lease, stale)
   local deadline, fence = string.format("%d", context.now + lease), string.format("%d", context.history + 1)
   return { id = id, deadline = deadline, fence = fence, count = 0, session = context.owner(), since = context.now_text,
     stale = stale, is_open = true }
+end
+
+-- Returns the lock (position.lock) of messages that the transaction holds. `kind`: of their states (core/message_state).
+function tx.lock(transaction, kind)
+  return { kind = kind, owner = transaction.id, fence = transaction.fence, deadline = transaction.deadline }
 end
 
 -- Writes the record of the transaction, and with it more fields of the log, given as pairs of name and value. Removes what an

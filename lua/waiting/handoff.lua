@@ -36,7 +36,8 @@ function handoff.offer(q, id, rec)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local fence, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { id }, { rec }, { false }, message_state.by_reader, slot, fence, deadline)
+  position.lock(q, { id }, { rec }, { false },
+    { kind = message_state.by_reader, owner = slot, fence = fence, deadline = deadline })
   q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)
   -- As receive.lua replies: 3 history, 4 fence, 5 deadline, 6 now, 7 earlier locks that were lost.
@@ -48,7 +49,7 @@ end
 
 -- Do neither the message nor its queue ask for anything but a trail (letter l of queue.letters)?
 function handoff.is_plain(q, rec)
-  return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, 14)]
+  return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, record.flag_at)]
 end
 
 -- Returns the reply that a slot keeps, if it is that of a call which began to wait; else nil.
