@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from mqredis.asyncio import QueueManager
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Order
 from mqredis.console import Visitor, app, everyone
+from mqredis.console.actions import sending
 from mqredis.console.formats import hex_id
 from mqredis.keys import DEAD_LETTER
+from mqredis.models import StoredMessage
 from mqredis.operations import pipelines
 from tests.console.browser import Browser
 from tests.console.test_pages import fail, fill
@@ -235,6 +239,41 @@ async def test_failed_message_is_edited_and_sent_again(browser: Browser, manager
         message = await queue.receive(timeout=0)
     assert (message.text, message.label, message.properties) == ("right", "order", {"n": 8})
     assert "Nothing has failed" in (await browser.get("/m/main/failures")).text
+
+
+@pytest.mark.parametrize("to", ["orders", "ledger", "news"])
+async def test_failed_message_is_sent_again_by_one_of_two_operators(
+    manager: QueueManager, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    await manager.create_queue("ledger", transactional=True)
+    await manager.create_queue("news", topic=True)
+    await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
+    await fill(manager, ["wrong"])
+    await fail(manager, "orders")
+    async with await manager.open("orders;poison") as poison:
+        number = (await poison.peek(timeout=0)).lookup_id
+    check, both = sending._failed, asyncio.Barrier(2)
+
+    async def check_together(*given: Any) -> StoredMessage:
+        found = await check(*given)
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(sending, "_failed", check_together)
+    form = {"queue": "orders;poison", "id": hex_id(number), "to": to, "body": "right"}
+    outcomes = await asyncio.gather(
+        *(
+            sending._send_again(manager, {**form, "operator": name, "token": f"form of {name}"})
+            for name in ("ann", "bob")
+        ),
+        return_exceptions=True,
+    )
+    texts = sorted(str(outcome) for outcome in outcomes)
+    assert "was deleted from orders;poison" in texts[0]
+    assert "nothing was sent" in texts[1]
+    if to != "news":  # nobody has subscribed to that
+        assert await ready(manager, to) == 1
+    assert await ready(manager, "orders;poison") == 0
 
 
 async def test_sends_to_a_queue_are_inhibited(browser: Browser, manager: QueueManager) -> None:

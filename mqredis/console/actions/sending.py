@@ -23,14 +23,18 @@ from mqredis.console.actions.base import (
     to_queue,
     whole,
 )
-from mqredis.errors import InvalidArgument
+from mqredis.errors import DuplicateMessage, InvalidArgument
 from mqredis.keys import SYSTEM
 from mqredis.models import Access, Message, Outgoing, StoredMessage
 
+# Seconds in which a failed message is sent again to the same queue only once.
+_SENT_AGAIN = 3600.0
 
-def outgoing_of(values: Values) -> Outgoing:
-    """The message in a form with the fields of ``MESSAGE``. Raises InvalidArgument."""
+
+def outgoing_of(values: Values, **more: Any) -> Outgoing:
+    """The message in a form with the fields of ``MESSAGE``, and ``more`` fields. Raises InvalidArgument."""
     fields: dict[str, Any] = {
+        **more,
         "content_type": values.get("content_type"),
         "label": values.get("label"),
         "priority": whole(values, "priority"),
@@ -64,13 +68,16 @@ async def _preview_send(manager: QueueManager, values: Values) -> Preview:
 
 
 async def _send(manager: QueueManager, values: Values) -> str:
-    name = needed(values, "queue")
+    return await _send_to(manager, needed(values, "queue"), outgoing_of(values))
+
+
+async def _send_to(manager: QueueManager, name: str, message: Outgoing) -> str:
     info = await manager.queue_info(name.partition(";")[0])
     async with (
         await manager.open(name, Access.SEND) as queue,
         await manager.transaction() if info.transactional else nullcontext() as unit,
     ):
-        sent = await queue.send(outgoing_of(values), transaction=unit)
+        sent = await queue.send(message, transaction=unit)
     return f"Message {formats.hex_id(sent.lookup_id)} was sent to {name}."
 
 
@@ -121,9 +128,17 @@ def _editable(message: Message) -> dict[str, str]:
 
 
 async def _send_again(manager: QueueManager, values: Values) -> str:
-    name, number = needed(values, "queue"), lookup_id(values)
-    await _failed(manager, values)
-    done = await _send(manager, {**values, "queue": needed(values, "to")})
+    name, number, to = needed(values, "queue"), lookup_id(values), needed(values, "to")
+    stored = await _failed(manager, values)
+    # Of two operators only one sends it.
+    once = outgoing_of(values, dedup_key=f"send-again {stored.message.token}", dedup_window=_SENT_AGAIN)
+    try:
+        done = await _send_to(manager, to, once)
+    except DuplicateMessage:
+        raise InvalidArgument(
+            f"nothing was sent: message {formats.hex_id(number)} was sent again to {to} within the last hour. If it is "
+            f"still in {name}, delete it"
+        ) from None
     operator = operator_of(manager, values)
     result = await operator.delete(name, lookup_ids=[number], token=values.get("token"))
     if not result.changed:
