@@ -1,6 +1,6 @@
--- Put dead letters (or journal copies) back into the queue they came from, as new messages. What a message asked for
--- is in force again, and its times count anew; only its dedup key is not taken a second time. admin/redrive decides where each
--- goes, and sends it.
+-- Put dead letters (or journal copies) back into the queue they came from, as new messages with the message id of old. What a
+-- message asked for is in force again, and its times count anew; only its dedup key is not taken a second time. admin/redrive
+-- decides where each goes, and sends it.
 -- docs/semantics.md, "Beyond MSMQ"
 --
 -- CALLERS redrive in mqredis/commands/features.py

@@ -8,8 +8,9 @@
 --- require lazy "features/trace"
 --- require lazy "features/trail"
 --- used by admin/bulk_actions, redrive
--- Sends dead letters, journal copies and poison messages back to the queue that they came from, as new messages. What a
--- message asked for is in force again, and its times count anew; only its dedup key is not taken a second time.
+-- Sends dead letters, journal copies and poison messages back to the queue that they came from, as new messages with the
+-- message id of old. What a message asked for is in force again, and its times count anew; only its dedup key is not taken
+-- a second time.
 --
 -- former: what a worker of the release before added to its copies; read for one release.
 local redrive = { former = { "reason", "queue", "message_id", "deliveries" } }
@@ -80,6 +81,8 @@ function redrive.original(to, entry)
   -- Of a copy, this is its own time (copy.expiry).
   if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
   head = record.resume(head, copy.requests)
+  -- The lookup id changes, so the message id that was made from it is written down. A copy has it in its record.
+  if not record.field(rec, "message_id") then head = head .. record.fields.message_id .. copy.identity(entry) end
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #redrive.former do
       head = string.gsub(head, "\1dead_letter_" .. redrive.former[n] .. "\2[^\1\3]*", "")

@@ -42,7 +42,7 @@ def redrive(
 
 def revived(store: Store, stored: Stored, *, transactional: bool) -> Stored:
     """The message of which this is a copy."""
-    out = stored.out.replace(sent_seconds_ago=0.0)
+    out = stored.out.replace(sent_seconds_ago=0.0, message_id=stored.message_id)  # now it is written down
     now = store.now()
     own = stored.transaction_id or "redrive"
     return Stored(

@@ -165,10 +165,12 @@ def test_redrive_returns_a_failed_message_without_its_failure_report(qm, where):
     make(qm, "dead")
     dead_letters = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
     q = make(qm, retry=RetryPolicy(immediate=0) if where == "q;poison" else dead_letters)
-    q.send(b"a", properties={"mine": 1}, label="l")
+    sent = q.send(b"a", properties={"mine": 1}, label="l")
     settle_lock(q, q.lock(0), giveback.failed("broken", {"error": "x", "traceback": "t"}))
     assert qm.redrive(where) == 1
     back = q.receive(0)
+    assert back.message_id == sent.message_id
+    assert back.lookup_id != sent.lookup_id
     assert (back.body, back.label, back.properties, back.reason) == (b"a", "l", {"mine": 1}, None)
     assert qm.info().messages == 0
 

@@ -11,6 +11,7 @@ from mqredis import (
     InvalidArgument,
     IoTimeout,
     Journal,
+    Match,
     MessageNotFound,
     QueueNotFound,
     RetryPolicy,
@@ -105,6 +106,21 @@ def test_redrive_with_filter_limit_and_target(qm):
     assert qm.redrive(to="other") == 2
     assert [m.body for m in drain(qm, "other")] == [b"2", b"4"]
     assert qm.redrive() == 0
+
+
+@pytest.mark.parametrize("lost", ["poison", "expired"])
+def test_reply_to_a_redriven_request_has_the_message_id_that_its_sender_knows(qm, lost):
+    q, answers = make(qm, retry=RetryPolicy(immediate=0)), make(qm, "answers")
+    sent = q.send(b"a", response_queue="answers", journal=Journal.DEAD_LETTER, time_to_be_received=60)
+    if lost == "poison":
+        q.lock(0).abort()
+    else:
+        qm.advance_clock(61)
+        qm.maintain()
+    assert qm.redrive("q;poison" if lost == "poison" else DEAD_LETTER) == 1
+    assert q.peek(0, match=Match(message_id=sent.message_id)).body == b"a"
+    qm.reply(q.receive(0), b"yes")
+    assert answers.receive(0, match=Match(correlation_id=sent.message_id)).body == b"yes"
 
 
 def test_redrive_keeps_messages_that_their_queue_refuses(qm):
