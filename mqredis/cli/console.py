@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import sys
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings
@@ -31,6 +32,12 @@ def register(subparsers: Subparsers) -> None:
         "--token",
         help="token that visitors must enter; required unless --host is a loopback address; "
         f"better given in {TOKEN_VARIABLE}",
+    )
+    console.add_argument(
+        "--root-path",
+        default="",
+        metavar="PATH",
+        help="the path under which a proxy shows the console, and which it removes from requests, such as /queues",
     )
     console.add_argument(
         "--also",
@@ -79,6 +86,11 @@ def _console(arguments: Arguments, output: Output) -> Exit:
             "mount mqredis.console.app(access=...) in an application that knows its users"
         )
 
+    if not re.fullmatch(r"(/[\w.~-]+)*", arguments.root_path, re.ASCII):
+        raise InvalidArgument(
+            f"--root-path {arguments.root_path!r:.60} is not a path such as /queues, without a slash at its end"
+        )
+
     def ready(url: str) -> None:
         output.line(f"console: {url}", url=url)
         sys.stdout.flush()
@@ -90,6 +102,7 @@ def _console(arguments: Arguments, output: Output) -> Exit:
         arguments.port,
         token,
         ready,
+        root_path=arguments.root_path,
         read_only=settings.read_only,
         hide_bodies=arguments.hide_bodies,
         interval=arguments.interval,

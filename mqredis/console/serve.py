@@ -37,16 +37,25 @@ def run(
     port: int,
     token: str | None,
     ready: Callable[[str], None],
+    *,
+    root_path: str = "",
     **options: Any,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. ``ready`` gets the URL. Raises OSError if the port is taken."""
+    """Serve until SIGINT or SIGTERM. ``ready`` gets the URL. Raises OSError if the port is taken.
+
+    ``root_path``: what a proxy in front removes from the path of each request, and so stands before all links.
+    """
     application = local(managers, **options) if token is None else app(managers, token=token, **options)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listener:
         name = f"[{host}]" if family == socket.AF_INET6 else host
         ready(f"http://{name}:{listener.getsockname()[1]}/")
         config = uvicorn.Config(
-            application, log_level="warning", timeout_graceful_shutdown=1, server_header=False
+            application,
+            root_path=root_path,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+            server_header=False,
         )
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])

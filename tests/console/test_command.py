@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -38,9 +41,11 @@ def test_loopback_addresses_are_recognised() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8")] == [True] * 4
 
 
-def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
+@contextlib.contextmanager
+def served(server: RedisServer, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A console with these options: its address and its process, which is killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "mqredis", "console", "--port", "0", "--url", redis_server.url, "--json"],
+        [sys.executable, "-m", "mqredis", "console", "--port", "0", "--url", server.url, "--json", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -48,7 +53,14 @@ def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
     )
     try:
         assert process.stdout is not None
-        url = httpx.Response(200, content=process.stdout.readline()).json()["url"]
+        yield httpx.Response(200, content=process.stdout.readline()).json()["url"], process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
+    with served(redis_server) as (url, process):
         page = httpx.get(url, follow_redirects=True)
         assert page.status_code == 200
         assert "There are no queues yet" in page.text
@@ -57,6 +69,37 @@ def test_console_serves_until_interrupted(redis_server: RedisServer) -> None:
         assert process.wait(30) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
-    finally:
-        process.kill()
-        process.communicate()
+
+
+def test_console_behind_a_proxy_writes_its_root_path_before_links(redis_server: RedisServer) -> None:
+    """The test is the proxy of docs/console.md: it removes /queues, and passes on the host that the browser names."""
+    proxied = {"host": "shop.example", "origin": "https://shop.example", "x-forwarded-proto": "https"}
+    token = "a long and random token"
+    with (
+        served(redis_server, "--root-path", "/queues", "--token", token) as (url, _),
+        httpx.Client(base_url=url, headers=proxied) as browser,
+    ):
+        pages = [browser.get("/"), entered := browser.post("/login", data={"token": token})]
+        assert entered.headers["location"].startswith("/queues/")
+        cookie = entered.headers["set-cookie"]
+        assert "; Path=/queues;" in cookie
+        assert "; Secure" in cookie
+        browser.headers["cookie"] = cookie.partition(";")[0]
+        while pages[-1].is_redirect:
+            pages.append(browser.get(pages[-1].headers["location"].removeprefix("/queues")))
+        assert "There are no queues yet" in pages[-1].text
+        for page in pages:
+            links = re.findall(r'(?:href|src|action)="(/[^"]*)"', page.text)
+            assert links or page.is_redirect
+            assert all(link.startswith("/queues/") for link in links), links
+
+
+@pytest.mark.parametrize("path", ["queues", "/queues/", "/", "https://shop.example/queues", "/a b"])
+def test_invalid_root_path_is_a_usage_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["console", "--url", "memory://x", "--root-path", path]) == Exit.USAGE
+    assert "is not a path such as /queues" in capsys.readouterr().err
+
+
+def test_console_without_a_token_refuses_the_host_of_a_proxy(redis_server: RedisServer) -> None:
+    with served(redis_server) as (url, _):
+        assert httpx.get(url, headers={"host": "shop.example"}).status_code == 400
