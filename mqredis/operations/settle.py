@@ -192,7 +192,7 @@ def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list
 _BECAME = {
     AVAILABLE: "the message is available again",
     LOCKED: "another reader holds the message",
-    GONE: "the message is gone",
+    GONE: "the message is gone, or in a subqueue such as ;retry or ;poison",
 }
 
 

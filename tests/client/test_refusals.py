@@ -131,6 +131,17 @@ def test_settling_a_lock_after_its_lease_names_the_lease_and_the_state(qm: Queue
             lock.commit()
 
 
+def test_lost_lock_on_a_poison_message_names_the_subqueues(qm: QueueManager) -> None:
+    qm.update_queue("plain", retry=mqredis.RetryPolicy(immediate=0))
+    with qm.open("plain") as queue:
+        queue.send(b"x")
+        lock = queue.lock(0, lease=10)
+        pass_time(qm, 14)
+        with pytest.raises(LockLost, match="the message is gone, or in a subqueue such as ;retry or ;poison"):
+            lock.commit()
+        assert qm.failed_messages()
+
+
 @pytest.mark.parametrize("first", ["commit", "abort", "reject"])
 def test_settling_a_lock_twice_names_the_first_settlement(qm: QueueManager, first: str) -> None:
     with qm.open("plain") as queue:
