@@ -46,16 +46,19 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """The present metrics."""
-        try:
-            found = [] if self._manager is None else manager_metrics(self._manager, self._pattern)
-            for source in self._sources:
+        found: list[Metric] = []
+        for source in (self._broker, *self._sources):
+            try:
                 found += source()
-        except MqError as error:
-            log.warning("the metrics cannot be read: %s", error)
-            return
+            except MqError as error:
+                log.warning("the metrics cannot be read: %s", error)
         for metric in found:
             # prometheus_client adds _total to the names of counters when it writes the type.
             converted = self._metric(metric.name.removesuffix("_total"), metric.about, metric.kind)
             for suffix, labels, value in metric.series:
                 converted.add_sample(metric.name + suffix, labels, value)
             yield converted
+
+    def _broker(self) -> list[Metric]:
+        """The metrics of the queue manager."""
+        return [] if self._manager is None else manager_metrics(self._manager, self._pattern)

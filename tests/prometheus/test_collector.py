@@ -79,6 +79,17 @@ def test_pattern_selects_queues(qm, meter):
     assert 'queue="q"' not in exported
 
 
+def test_unreachable_broker_does_not_affect_the_metrics_of_sources(qm, meter, worker):
+    sources = [meter.metrics, lambda: worker_metrics(worker.consumers)]
+    own, whole = CollectorRegistry(), CollectorRegistry()
+    own.register(Collector(sources=sources))
+    whole.register(Collector(qm, sources=sources))
+    qm.close()
+    expected = series(generate_latest(own).decode())
+    assert "mqredis_client_call_seconds" in str(expected)
+    assert series(generate_latest(whole).decode()) == expected
+
+
 def test_unreachable_broker_does_not_affect_registration_and_other_metrics(qm, caplog):
     qm.close()
     registry = CollectorRegistry()
