@@ -21,6 +21,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 from django.utils.module_loading import autodiscover_modules
 
+from mqredis.client import Queue
 from mqredis.django.api import (
     BaseTaskBackend,
     Task,
@@ -107,7 +108,7 @@ class MqredisBackend(BaseTaskBackend):
             delay=max(0.0, _timestamp(task.run_after) - time.time()) if task.run_after else 0.0,
             properties={"task": task.module_path[:255]},
         )
-        self.client.queue(self.queue_name(task.queue_name)).send(message)
+        self.client.use(self.queue_name(task.queue_name), lambda queue: queue.send(message))
         signals.task_enqueued.send(type(self), task_result=result)
 
     # ---- results ---------------------------------------------------------------------------------
@@ -116,7 +117,9 @@ class MqredisBackend(BaseTaskBackend):
         """Store the present state of a result, in place of the former one."""
         if not self.given.result_ttl:
             return
-        queue = self.client.queue(self.given.queue_prefix + RESULTS)
+        self.client.use(self.queue_name(RESULTS), lambda queue: self._replace(queue, result))
+
+    def _replace(self, queue: Queue, result: Any) -> None:
         match = Match(message_id=result.id)
         fresh = result.status == TaskResultStatus.READY
         before = [] if fresh else [message.lookup_id for message in queue.browse(match=match)]
@@ -135,9 +138,11 @@ class MqredisBackend(BaseTaskBackend):
         """The result of this id. Raises TaskResultDoesNotExist: unknown, or its time is over."""
         if not self.given.result_ttl:
             return super().get_result(result_id)
-        queue = self.client.queue(self.given.queue_prefix + RESULTS)
         try:
-            *_, last = queue.browse(match=Match(message_id=result_id))
+            match = Match(message_id=result_id)
+            *_, last = self.client.use(
+                self.queue_name(RESULTS), lambda queue: list(queue.browse(match=match))
+            )
         except (ValueError, InvalidArgument):
             raise TaskResultDoesNotExist(result_id) from None
         return self.read(last.body)

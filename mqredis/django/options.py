@@ -8,16 +8,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field
 
 from mqredis.client import Queue, QueueManager, connect
-from mqredis.errors import QueueExists, QueueNotFound
+from mqredis.errors import QueueExists, QueueNotAvailable, QueueNotFound
 from mqredis.models.validation import translated
 from mqredis.settings import LONGEST_LEASE, Settings
+
+R = TypeVar("R")
 
 
 class Options(BaseModel):
@@ -67,6 +69,17 @@ class Client:
             if found is None:
                 found = self._queues[name] = self._open(name)
             return found
+
+    def use(self, name: str, action: Callable[[Queue], R]) -> R:
+        """Do something with an open queue. If that was deleted, it is created again and the action repeated."""
+        queue = self.queue(name)
+        try:
+            return action(queue)
+        except QueueNotAvailable:
+            with self._lock:
+                if self._queues.get(name) is queue:
+                    del self._queues[name]
+            return action(self.queue(name))
 
     def _open(self, name: str) -> Queue:
         try:

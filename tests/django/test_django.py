@@ -107,6 +107,17 @@ def test_task_with_a_result_too_large_to_store_fails_and_is_not_repeated(tasks):
     assert work() == "0 tasks\n"
 
 
+def test_deleted_queues_are_created_again(tasks):
+    tasks.add.enqueue(1, 1)
+    manager = task_backends["default"].client.manager
+    for name in ("django.default", "django._results"):
+        manager.delete_queue(name)
+    result = tasks.add.enqueue(2, 2)
+    assert work() == "1 task\n"
+    result.refresh()
+    assert result.return_value == 4
+
+
 def test_results_expire(tasks, options):
     result = tasks.add.enqueue(1, 1)
     work()
