@@ -83,6 +83,10 @@ function release.unlock(q, entries, aborted)
     features.pass("unlock", q, entries)
   end
   position.arrive_entries(q, lists.back)
+  if lists.back[1] and queue.is_subqueue(q, "poison") then
+    retry.load()
+    retry.renew_failed(q, lists.back)
+  end
   if retried > 0 then store.count_event(q, "n_retried", retried) end
   if lists.policy[1] then
     retry.load()

@@ -30,10 +30,15 @@ function failure.add(rec, report)
   return record.prepend(failure.remove(rec), report)
 end
 
+-- Does the record have a report?
+function failure.has_report(rec)
+  return string.find((record.split(rec)), "\1failure_attempts\2", 1, true) ~= nil
+end
+
 -- Returns a record without a report, for a message that begins anew.
 function failure.remove(rec)
+  if not failure.has_report(rec) then return rec end
   local head, rest = record.split(rec)
-  if not string.find(head, "\1failure_attempts\2", 1, true) then return rec end
   for n = 1, #failure.names do
     head = string.gsub(head, "\1failure_" .. failure.names[n] .. "\2[^\1\3]*", "")
   end

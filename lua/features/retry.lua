@@ -20,7 +20,8 @@
 --   isolated        it is in ;lapsed; if no worker took it from there within `patience` ms it comes back to the queue
 --   poison          it is in ;poison; then it is deleted
 --
--- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing.
+-- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing. A message
+-- that comes back to ;poison without its timer gets another, so that it does not stay for ever.
 --
 -- reason: by fate, why a message is deleted (features/trace). That of a dead letter is named "poison", too; the fate "poison" is
 -- a move and has none. event: by fate, what its trail says (features/trail).
@@ -179,6 +180,16 @@ function retry.renew_timers(q, entries)
   elseif name == "poison" and kept then
     retry.set_missing_timers(q, entries, { letters.poison }, kept * 1000)
   end
+end
+
+-- Sets the timers of entries that are available again in q, the subqueue ;poison: as above for those that have failed.
+function retry.renew_failed(q, entries)
+  local failed = { nil }
+  failure.load()
+  for n = 1, #entries do
+    if failure.has_report(entries[n].rec) then failed[#failed + 1] = entries[n] end
+  end
+  retry.renew_timers(q, failed)
 end
 
 -- Sets the timer with the first of these letters, due in so many ms, for entries that have a timer with none of them.

@@ -13,7 +13,7 @@ from mqredis import (
     QueueQuotaExceeded,
     RetryPolicy,
 )
-from tests.msmq.kit import make
+from tests.msmq.kit import make, read
 
 AT_ONCE = RetryPolicy(immediate=0)
 TO_DEAD = RetryPolicy(immediate=0, final="dead_letter", dead_letter_queue="dead")
@@ -98,6 +98,24 @@ def test_failed_messages_are_deleted_after_failed_time_to_live(qm):
     qm.maintain()
     assert qm.info().messages == 0
     assert qm.doctor().findings == ()
+
+
+@pytest.mark.parametrize("lease", [10, 500])
+def test_failed_message_that_is_locked_when_its_time_ends_is_deleted_later(qm, lease):
+    queue, poison = make(qm, retry=AT_ONCE, failed_time_to_live=60), qm.open("q;poison")
+    queue.send_many([b"moved", b"failed"])
+    queue.move(queue.peek(0).lookup_id, poison)
+    queue.lock(0).abort()
+    qm.advance_clock(55)
+    locks = poison.lock_many(2, 0, lease=lease)
+    qm.advance_clock(11)
+    qm.maintain()
+    for lock in locks if lease > 11 else ():
+        lock.abort()
+    assert read(poison) == "movedfailed"
+    qm.advance_clock(60)
+    qm.maintain()
+    assert read(poison) == "moved"
 
 
 def test_redriven_dead_letter_gets_its_original_time_to_live(qm):
