@@ -121,7 +121,7 @@ if not lost then return finish(context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
 -- The first of these ways that applies. All but the last one give entries; what comes of it are columns (core/position).
-local ids, recs, states, entries, continue_from
+local ids, recs, states, entries, continue_from, groups
 if current then -- a cursor whose message was read: this message
   entries = { current }
 elseif filter_text ~= "" then -- the first messages that match
@@ -134,7 +134,7 @@ elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}
 elseif groups_take_turns and cursor == "" then -- the first message of each group whose turn it is
-  entries = group_lock.next_in_turn(q, count)
+  entries, groups = group_lock.next_in_turn(q, count)
 else -- the first available messages
   ids, recs, states = seek.available(q, from, count)
 end
@@ -166,6 +166,7 @@ if mode == "take" then
   if not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 end
 if waits then waiters.drop(q, waiter, filter_text) end
+if groups then group_lock.move_turns(q, groups, ids) end
 context.mark_changed()
 local lock
 if mode == "lock" then

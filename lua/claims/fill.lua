@@ -29,6 +29,7 @@
 --   dry       is there nothing more that the claim could take
 --   full      is the claim complete with this page
 --   place     where a search goes on; nil without a filter
+--   groups    group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
 local fill = {}
 
 -- Decide ----------------------------------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ end
 -- Returns a page of what the claim may take.
 function fill.candidates(q, c, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
-    first = nil, dry = nil, full = nil, place = nil }
+    first = nil, dry = nil, full = nil, place = nil, groups = nil }
   local count = c.wanted - c.count
   if limits.filter ~= "" then
     fill.search(q, page, math.min(count, claim.page), limits)
@@ -85,7 +86,7 @@ function fill.take_turns(q, page, count)
   local entries = {}
   if count > 0 then
     group_lock.load()
-    entries = group_lock.next_in_turn(q, count)
+    entries, page.groups = group_lock.next_in_turn(q, count)
     page.dry = #entries < count
   end
   fill.set_columns(page, entries)
@@ -186,6 +187,7 @@ function fill.apply(q, c, page)
   if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
   local ids = page.ids
   if ids[1] then
+    if page.groups then group_lock.move_turns(q, page.groups, ids) end
     local texts, paged = {}, claim_pages.uses_pages(q, c)
     local packed = fill.withdraw(q, c, page, texts) and paged
     if not packed then store.lock_without_lease(q, ids, fill.states_of(c, page, texts), claim.score(c.number)) end

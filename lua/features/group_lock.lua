@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/record"
 --- require "core/position"
@@ -93,23 +94,33 @@ end
 
 -- Ready groups ----------------------------------------------------------------------------------------------------------
 
--- Returns up to `count` entries, the first message of each group whose turn it is, and moves the turn on.
+-- Returns up to `count` entries, the first message of each group whose turn it is, and their group ids by lookup id. The
+-- caller moves the turn on (group_lock.move_turns) once it takes them.
 function group_lock.next_in_turn(q, count)
   index.load()
-  local found, from = {}, "[h"
+  local found, groups, from = {}, {}, "[h"
   while #found < count do
     local next_ready = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
-    if not next_ready then return found end
+    if not next_ready then break end
     local stem = string.sub(next_ready, 1, 3) -- letter and priority
-    group_lock.next_of_priority(q, stem, count, found)
+    group_lock.next_of_priority(q, stem, count, found, groups)
     from = "(" .. stem .. "\255"
   end
-  return found
+  return found, groups
+end
+
+-- Notes that the groups of these messages had their turn. `groups`: as group_lock.next_in_turn returned them.
+function group_lock.move_turns(q, groups, ids)
+  local fields = { nil, nil }
+  for n = 1, #ids do
+    fields[n * 2 - 1], fields[n * 2] = "turnh" .. string.sub(ids[n], 1, 2), groups[ids[n]]
+  end
+  chunked.run("HSET", q.key, fields)
 end
 
 -- Appends to `found`, up to `count` elements in all, the first messages of ready groups whose members begin with `stem`: those
--- behind the group that had the turn last, and then the others. Each has the turn then.
-function group_lock.next_of_priority(q, stem, count, found)
+-- behind the group that had the turn last, and then the others. Notes their groups in `groups`.
+function group_lock.next_of_priority(q, stem, count, found, groups)
   local last = redis.call("HGET", q.key, "turn" .. stem)
   local ready = redis.call("ZRANGEBYLEX", q.index, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
     "LIMIT", 0, count)
@@ -122,7 +133,7 @@ function group_lock.next_of_priority(q, stem, count, found)
     local entry = position.read(q, index.range(q, index.letters.group_id, group_id, "", 1))[1]
     if entry and #found < count and not record.is_expired(entry.rec, context.now) then
       found[#found + 1] = entry
-      redis.call("HSET", q.key, "turn" .. stem, group_id)
+      groups[entry.id] = group_id
     end
   end
 end

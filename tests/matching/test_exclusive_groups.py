@@ -41,6 +41,20 @@ def test_groups_are_served_in_turn(broker):
     assert drain(q) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3", "a4", "a5"]
 
 
+def test_call_that_had_to_be_repeated_takes_one_turn(broker):
+    q = broker.queue(group_exclusive=True, journaling=True)
+    fill(q, "a1", "a2", "b1", "b2", "c1")
+    assert drain(q) == ["a1", "b1", "c1", "a2", "b2"]
+
+
+def test_groups_whose_messages_exceed_a_reply_keep_their_turn(broker):
+    q = broker.queue(group_exclusive=True)
+    names = ["a1", "a2", "b1", "b2", "c1"]
+    q.send_many([Outgoing(name.encode() + b"x" * 700_000, group_id=name[0]) for name in names])
+    found = [message.body[:2] for _ in names for message in q.receive_many(3, 0)]
+    assert found == [b"a1", b"b1", b"c1", b"a2", b"b2"]
+
+
 def test_groups_are_served_in_turn_within_each_priority(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a0", "b0")
