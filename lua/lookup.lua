@@ -112,11 +112,16 @@ if mode == "take" and not position.may_leave(q, entries, "receive") then return 
 
 -- apply ------------------------------------------------------------------------------------------
 local ids = { nil }
-for n = 1, #entries do
-  ids[n] = entries[n].id
-  -- The delivery that began with the lock goes on.
-  if mode ~= "peek" and entries[n].taken_over then entries[n].state.deliveries = entries[n].state.deliveries - 1 end
+for n = 1, #entries do ids[n] = entries[n].id end
+
+-- Adds to the deliveries of the messages that this call takes over from a lock of the caller.
+local function add_deliveries(count)
+  for n = 1, mode == "peek" and 0 or #entries do
+    local state = entries[n].state
+    if entries[n].taken_over then state.deliveries = state.deliveries + count end
+  end
 end
+add_deliveries(-1) -- the delivery that began with the lock goes on: what follows, or the client, counts it anew
 local lock
 if mode == "lock" then
   context.mark_changed()
@@ -130,6 +135,9 @@ if transaction then tx.add(transaction, q, tx.received, ids) end
 reply = context.reply(status.OK, lock and lock.fence or "", lock and lock.deadline or "", context.now, 0)
 local upto = #reply -- where the messages begin, which a kept reply leaves out
 message.add_entries(q, reply, entries, lock and message_state.locked_once or "")
-if mode == "take" then position.delete(q, entries, "receive") end
+if mode == "take" then
+  add_deliveries(1) -- a copy of a message that was locked shows the deliveries as they are
+  position.delete(q, entries, "receive")
+end
 if lock then return finish(reply, upto, table.concat(ids, ",")) end
 return finish(reply)

@@ -41,6 +41,15 @@ def test_copy_of_a_received_message_counts_its_delivery(qm):
     ]  # fmt: skip
 
 
+def test_copy_of_a_message_taken_from_the_lock_of_a_browser_counts_one_delivery(qm):
+    q = make(qm, journaling=True)
+    q.send(b"a")
+    browser = q.browser()
+    browser.first(lock=True)
+    assert browser.take().delivery_count == 1
+    assert [m.delivery_count for m in qm.open("q;journal").browse()] == [1]
+
+
 def test_refused_batch_acknowledges_each_message_that_asks_for_it(qm):
     q, _ = make(qm, quota_messages=1), make(qm, "admin")
     asked = Outgoing(body=b"b", acknowledge=Acknowledge.NEGATIVE_ARRIVAL, administration_queue="admin")
