@@ -98,12 +98,18 @@ def _import(arguments: Arguments, output: Output) -> Exit:
     ):
         rows = _rows(iter(output.progress(file, "importing")))
         with logged(arguments, qm, "import", arguments.queue) as told:
-            while batch := list(islice(rows, BATCH)):
-                alive = [message for message in batch if message is not None]
-                expired += len(batch) - len(alive)
-                if alive:
-                    send_batch(qm, queue, alive)
-                sent += len(alive)
+            try:
+                while batch := list(islice(rows, BATCH)):
+                    alive = [message for message in batch if message is not None]
+                    if alive:
+                        send_batch(qm, queue, alive)
+                    expired += len(batch) - len(alive)
+                    sent += len(alive)
+            except BaseException:  # an interruption, too: whoever imports the file again must leave these out
+                if sent:
+                    text = f"sent the first {counted(sent, 'message')} that had not expired, and then failed"
+                    output.line(text, queue=arguments.queue, messages=sent, expired=expired)
+                raise
             text = f"sent {counted(sent, 'message')}" + (f", {expired} had expired" if expired else "")
             told(text)
     output.line(text, queue=arguments.queue, messages=sent, expired=expired)

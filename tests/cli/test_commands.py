@@ -184,6 +184,17 @@ def test_repeated_export_with_drain_does_not_replace_the_first_file(orders: Run,
     orders("export", "orders", "--file", str(dump))  # a copy of messages that stay may be replaced
 
 
+def test_import_that_fails_in_the_middle_says_how_many_it_has_sent(run: Run) -> None:
+    run("queue", "create", "orders")
+    lines = '{"body": "x"}\n' * 300 + "no JSON\n"
+    failed = run("import", "orders", stdin=lines, code=Exit.USAGE)
+    assert "sent the first 256 messages" in failed.out
+    assert "line 301 is not JSON" in failed.err
+    failed = run("import", "orders", "--json", stdin=lines, code=Exit.USAGE)
+    assert failed.rows == [{"queue": "orders", "messages": 256, "expired": 0}]
+    assert run("queue", "info", "orders", "--json").rows[0]["messages"] == 512
+
+
 def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path: Path) -> None:
     orders("send", "orders", "plain")
     orders(
