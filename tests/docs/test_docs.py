@@ -55,13 +55,32 @@ def test_examples_print_the_documented_output(
     assert blocks
     module = types.ModuleType("example")  # workers resolve annotations through the module of a function
     monkeypatch.setitem(sys.modules, "example", module)
-    for block in blocks:
-        exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     told = re.findall(r"# -> (.*)", "".join(blocks))
     assert told, "an example shows what it prints"
-    assert capsys.readouterr().out.splitlines() == told
-    with mqredis.connect() as qm:  # a private server keeps queues, so the next page would find them
-        assert [queue.name for queue in qm.queues() if not queue.name.startswith("system$")] == []
+    for _ in range(2):  # once more, with what the first run has left, such as the log of actions
+        for block in blocks:
+            exec(compile(block, f"{name}:{block[:30]!r}", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        assert capsys.readouterr().out.splitlines() == told
+        with mqredis.connect() as qm:  # a private server keeps queues, so the next page would find them
+            assert [queue.name for queue in qm.queues() if not queue.name.startswith("system$")] == []
+
+
+def test_types_of_the_examples(tmp_path: Path) -> None:
+    """mypy without options, as a reader runs it on what the page shows."""
+    pytest.importorskip("mypy")
+    for name in PROGRAMS:
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+        module = re.sub(r"\W", "_", name.removesuffix(".md"))
+        (tmp_path / f"{module}.py").write_text("\n\n".join(blocks))
+    cache = f"--cache-dir={ROOT / 'build' / 'mypy-examples'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", cache, "--no-error-summary", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("page", ["testing.md", "learn/testing.md"])
