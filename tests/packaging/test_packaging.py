@@ -68,9 +68,18 @@ def test_readme_of_the_wheel_has_only_absolute_links(distributions):
     _, wheel = distributions
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        links = re.findall(r"\]\(([^)]+)\)", archive.read(name).decode())
+        metadata = archive.read(name).decode()
+    links = re.findall(r"\]\(([^)]+)\)", metadata)
     assert len(links) > 10
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    # Pages of the documentation are on its site.
+    (site,) = re.findall(r"^site_url: (\S+)$", (CHECKOUT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert f"Project-URL: Documentation, {site}\n" in metadata
+    pages = [link.removeprefix(site) for link in links if link.startswith(site)]
+    assert len(pages) > 10
+    for page in pages:
+        assert (CHECKOUT / "docs" / f"{page.partition('#')[0].rstrip('/')}.md").exists(), page
+    assert [link for link in links if "/docs/" in link and not link.endswith(".png")] == []
 
 
 def test_wheel_loads_every_script_without_the_checkout(from_wheel: Installed):
