@@ -225,7 +225,7 @@ class Attempt:
         if fault is Fault.REFUSED:
             raise BrokerRefused(
                 f"{self.core.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
-            )
+            ) from None  # it says what the server said
         raise InvariantBroken(f"script {self.call.script} failed: {scripts.explain(text)}")
 
     def failed_load(self, error: BaseException, now: float) -> Next:

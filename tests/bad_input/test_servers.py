@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
 import pytest
 
@@ -79,6 +80,8 @@ def test_wrong_password_is_broker_refused(server):
         errors = errors_of_both_interfaces(url)
         assert [type(e) for e in errors] == [BrokerRefused, BrokerRefused]
         assert all("wrong@" not in str(e) for e in errors)
+        shown = "".join("".join(traceback.format_exception(e)) for e in errors)
+        assert "During handling" not in shown
     with server.client(password="right") as client:
         assert client.dbsize() == 0
 
