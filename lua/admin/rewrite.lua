@@ -4,6 +4,7 @@
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/copy"
+--- require lazy "features/retry"
 --- used by admin/bulk_actions
 -- Changes messages that are available or delayed: they get another time, or another priority. Such a message leaves its
 -- place, and arrives again with a new record, and with a new lookup id if its priority changes.
@@ -30,7 +31,9 @@ function rewrite.id(entry, priority)
   return string.format("%02x", 7 - priority) .. string.sub(entry.id, 3)
 end
 
--- Gives entries of q these records and lookup ids, by place.
+-- Gives entries of q, which are not locked, these records and lookup ids, by place. They are counted out and in again, so the
+-- number of messages that have gone stays. Hooks of features take the timers and the index along, but for the retry policy's
+-- timers.
 function rewrite.apply(q, entries, recs, ids)
   local old, old_recs = position.columns_of(entries)
   position.before_move(q, old, old_recs)
@@ -60,4 +63,8 @@ function rewrite.apply(q, entries, recs, ids)
   store.set_states(q, states)
   context.mark_changed()
   position.arrive(q, ids, recs)
+  if q.parent then
+    retry.load()
+    retry.rename_timers(q, old, ids)
+  end
 end

@@ -7,7 +7,7 @@
 --- require lazy "features/trace"
 --- require lazy "core/transfer"
 --- require "core/store"
---- used by core/release, features/features, features/trash
+--- used by admin/rewrite, core/release, features/features, features/trash
 -- Carries out what the retry policy of a queue decides (features/retry_policy), and serves the timers that come of it.
 --
 -- retry.plan runs before a script's first write, and asks for the queues that the decision needs. retry.apply decides
@@ -124,6 +124,20 @@ function retry.set_timer(q, letter, entry, at)
   redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. id)
   queue.set_timer(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
+end
+
+-- Has the timers of messages in a subqueue name their new lookup ids. Those of ;trash have hooks for that (features/trash).
+function retry.rename_timers(q, old, new)
+  local home, letters = retry_policy.home(q), timers.letters
+  for _, letter in ipairs({ letters.rest, letters.rest_isolated, letters.isolated, letters.poison }) do
+    for n = 1, #old do
+      local at = old[n] ~= new[n] and redis.call("ZSCORE", home.timers, letter .. old[n])
+      if at then
+        redis.call("ZREM", home.timers, letter .. old[n])
+        redis.call("ZADD", home.timers, at, letter .. new[n])
+      end
+    end
+  end
 end
 
 -- Sets the timer of an entry in ;lapsed.

@@ -144,6 +144,10 @@ def bulk(
         raise UnsupportedAccess(
             "messages of a journal or of a queue of the system are not kept in the trash: delete them without it"
         )
+    if action.name == "due" and not chosen.scheduled and keys.kept_by_broker(path):
+        raise UnsupportedAccess(
+            f"the broker itself moves or deletes the messages in {path!r}: only delayed ones can get another time"
+        )
     job = Job(path, action, chosen, ids, match)
     if action.name != "count":
         job.entry = _entry(operator, title or action.name, path, action, chosen, ids)

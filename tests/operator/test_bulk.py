@@ -12,7 +12,16 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import Acknowledge, InvalidArgument, Match, Operator, QueueManager, QueueNotFound
+from mqredis import (
+    Acknowledge,
+    InvalidArgument,
+    Match,
+    Operator,
+    QueueManager,
+    QueueNotFound,
+    RetryPolicy,
+    UnsupportedAccess,
+)
 from mqredis.models.operator import BulkResult
 from tests.operator.conftest import SETTINGS
 from tests.support.backend import Backend
@@ -213,6 +222,49 @@ def test_change_priority_of_delayed_messages(qm: QueueManager, operator: Operato
     assert counts(qm) == (1, 1, 0)
     qm.advance_clock(60)
     assert bodies(qm) == [b"b", b"a"]
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_change_priority_of_a_resting_message_keeps_the_end_of_its_rest(
+    qm: QueueManager, operator: Operator, isolate: bool
+) -> None:
+    qm.create_queue("flights", retry=RetryPolicy(immediate=0, cycles=2, delay=60, isolate=isolate))
+    with qm.open("flights") as queue:
+        queue.send(b"a", priority=1)
+        queue.lock(0).abort()
+        (resting,) = qm.messages("flights;retry").items
+        chosen = [resting.message.lookup_id]
+        assert operator.change_priority("flights;retry", 6, lookup_ids=chosen).changed == 1
+        (moved,) = qm.messages("flights;retry").items
+        assert (moved.message.priority, moved.due_at) == (6, resting.due_at)
+        qm.advance_clock(61)
+        assert queue.receive(0).priority == 6
+
+
+def test_change_priority_of_a_poison_message_keeps_the_time_of_its_end(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.create_queue("flights", retry=RetryPolicy(immediate=0), failed_time_to_live=60)
+    with qm.open("flights") as queue:
+        queue.send(b"a")
+        queue.lock(0).abort()
+        assert operator.change_priority("flights;poison", 6).changed == 1
+        qm.advance_clock(61)
+        assert qm.queue_info("flights;poison").messages == 0
+
+
+@pytest.mark.parametrize("scheduled", [None, False])
+def test_available_messages_in_a_subqueue_of_the_broker_cannot_be_delayed(
+    qm: QueueManager, operator: Operator, scheduled: bool | None
+) -> None:
+    qm.create_queue("flights", retry=RetryPolicy(immediate=0, cycles=2, delay=60))
+    with qm.open("flights") as queue:
+        queue.send(b"a")
+        queue.lock(0).abort()
+        with pytest.raises(UnsupportedAccess, match="only delayed ones"):
+            operator.reschedule("flights;retry", delay=5, scheduled=scheduled)
+        qm.advance_clock(61)
+        assert queue.receive(0).body == b"a"
 
 
 def test_change_priority_in_a_transactional_queue_is_refused(qm: QueueManager, operator: Operator) -> None:
