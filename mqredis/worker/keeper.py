@@ -9,19 +9,23 @@ import asyncio
 import ctypes
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from types import TracebackType
 from typing import Any
 
 from mqredis.errors import TransactionSequence
-from mqredis.worker.outcomes import Cancelled, TimeLimitExceeded
+from mqredis.worker.outcomes import Cancelled, HandlerCancelled, TimeLimitExceeded
 
 log = logging.getLogger("mqredis.worker")
 
 # A lease is renewed when so much of it is over.
 _RENEW_AT = 1 / 3
+# Seconds that a cancelled handler has to end before its messages are given back: at most half of what its lease has left.
+_GRACE = 2.0
 
 
 class Held:
@@ -35,6 +39,7 @@ class Held:
         max_hold: float,
         time_limit: float | None,
         on_cancel: Callable[[], object] = lambda: None,
+        on_overdue: Callable[[Exception], object] = lambda reason: None,
         prefetched: bool = False,
     ) -> None:
         # Prefetched messages have no running handler, so there is nothing to cancel.
@@ -47,12 +52,19 @@ class Held:
         self.hold_until = now + max_hold
         self.limit = now + time_limit if time_limit else None
         self.reason: Exception | None = None
+        # When the messages are given back if the handler was cancelled and has not ended.
+        self.give_up_at = math.inf
         self._on_cancel = on_cancel
+        self._on_overdue = on_overdue
+        self._ended = False
+        self._thread: int | None = None
         self._interrupt: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
     def due(self) -> float:
-        """When the next renewal or time limit is due, by ``time.monotonic()``."""
+        """When the next renewal or time limit is due, by ``time.monotonic()``; once it is cancelled, when to give up."""
+        if self.reason is not None:
+            return self.give_up_at
         return min(self.next, self.limit) if self.limit is not None else self.next
 
     def cancel(self, reason: Exception) -> None:
@@ -60,14 +72,31 @@ class Held:
         with self._lock:
             if self.reason is not None:
                 return
+            if isinstance(
+                reason, TimeLimitExceeded | HandlerCancelled
+            ):  # else the messages are lost, or given back
+                now = time.monotonic()
+                self.give_up_at = now + max(min(_GRACE, (self.until - now) / 2), 0.0)
             self.reason = reason
             self._on_cancel()
             if self._interrupt is not None:
                 self._interrupt()
 
+    def end(self) -> bool:
+        """The handler has ended, or is given up. False: the other came first, so the messages are settled already."""
+        with self._lock:
+            ended, self._ended = self._ended, True
+            return not ended
+
+    def give_up(self) -> None:
+        """Settle the messages of a cancelled handler that does not end. Called by the thread of the keeper."""
+        self.give_up_at = math.inf
+        if self.reason is not None and self.end():
+            self._on_overdue(self.reason.with_traceback(_stack(self._thread)))
+
     def run(self, handler: Callable[..., Any], *given: Any) -> Any:
         """Run a handler in this thread; ``cancel`` raises Cancelled in it."""
-        thread = threading.get_ident()
+        thread = self._thread = threading.get_ident()
         self._interruptible(lambda: _raise_in(thread, Cancelled))
         try:
             return handler(*given)
@@ -137,6 +166,15 @@ def _raise_in(thread: int, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
+def _stack(thread: int | None) -> TracebackType | None:
+    """Where a thread is now, in the form of a traceback."""
+    frame, found = sys._current_frames().get(thread or 0), None
+    while frame is not None:
+        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
+        frame = frame.f_back
+    return found
+
+
 class Keeper:
     """One thread that renews the leases of all messages of a worker, and cancels handlers at their time limits."""
 
@@ -200,14 +238,18 @@ class Keeper:
 
     def _serve(self, held: Held) -> None:
         now = time.monotonic()
+        if held.reason is not None:
+            try:
+                held.give_up()
+            except Exception as error:  # noqa: BLE001 - the thread serves other messages, too
+                log.warning("the messages of a cancelled handler could not be given back: %s", error)
+            return
         if held.limit is not None and now >= held.limit:
-            held.limit = None
             held.cancel(TimeLimitExceeded("the handler took longer than its time limit"))
-        if now < held.next or held.reason is not None:
-            held.next = max(held.next, now + held.lease * _RENEW_AT)
+            return
+        if now < held.next:
             return
         if now >= held.hold_until:
-            held.next = now + 86_400.0
             held.cancel(TimeLimitExceeded("the message was held as long as max_hold allows"))
             return
         try:

@@ -148,12 +148,12 @@ class LockLoop(Loop):
 
         unit = Unit(self.manager, self.running.open, good, None)
         try:
-            error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush)
+            error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush, give_back_rest)
         except MqError:
             give_back_rest(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, good, give_back_rest)
+            self._after_failure(queue, error, give_back_rest)
             return False
         self._handled.add(rest)
         return True

@@ -36,6 +36,7 @@ from mqredis.worker.failure import Reporter
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import (
     Cancelled,
+    GivenUp,
     HandlerCancelled,
     Reject,
     RetryLater,
@@ -79,6 +80,8 @@ class Loop:
         self.consumer = consumer
         self.queues = list(queues)
         self.lapsed = list(lapsed)
+        # That of the present turn: another thread may give the loop the lapsed messages, or take them away.
+        self._lapsed_read = self.lapsed
         self.manager: QueueManager = running.manager
         self.transactional = queues[0].handle.transactional
         self.lease = consumer.lease or running.settings.lease_seconds
@@ -123,8 +126,8 @@ class Loop:
 
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
         """Read from these queues; if they are empty, from the subqueues of lapsed messages."""
-        self._pauses = self.running.pauses
-        queues, lapsed = self._readable(queues), self._readable(self.lapsed)
+        self._pauses, self._lapsed_read = self.running.pauses, self.lapsed
+        queues, lapsed = self._readable(queues), self._readable(self._lapsed_read)
         if self.deleted:  # if all are, the read fails
             queues, lapsed = self._existing(queues) or queues, self._existing(lapsed)
         if not queues and not lapsed:
@@ -158,8 +161,12 @@ class Loop:
         raise NotImplementedError
 
     def _interrupted(self) -> bool:
-        """Does the worker stop, or has an operator changed what it reads?"""
-        return self.running.stopping.is_set() or self.running.pauses is not self._pauses
+        """Does the worker stop, or has it to read other queues now?"""
+        return (
+            self.running.stopping.is_set()
+            or self.running.pauses is not self._pauses
+            or self.lapsed is not self._lapsed_read
+        )
 
     def _read(self, operation: Operation[R]) -> R:
         self.reading = True
@@ -185,24 +192,55 @@ class Loop:
         return good, arguments, bad
 
     def _run(
-        self, unit: Unit, arguments: list[Any], renew: Callable[[], object], commit: Callable[[], None]
+        self,
+        unit: Unit,
+        arguments: list[Any],
+        renew: Callable[[], object],
+        commit: Callable[[], None],
+        give_back: Callable[[str], None],
     ) -> BaseException | None:
-        """Run the handler, then ``commit``. Returns the error of the attempt, None if it succeeded.
+        """Run the handler, then ``commit``. Returns the error of the attempt, which is counted, None if it succeeded.
 
+        If the handler is cancelled and does not end, its messages are given back meanwhile: it returns GivenUp.
         Raises the error of a commit that failed because the broker cannot do anything at the moment.
         """
-        consumer, running = self.consumer, self.running
+        consumer, running, begun = self.consumer, self.running, time.monotonic()
+
+        def renew_and_pass() -> None:
+            running.pass_lapsed(self, unit.messages)
+            renew()
+
+        def give_up(reason: Exception) -> None:
+            log.warning(
+                "%s still runs with message %s, %.1f s after its start: %s; a thread that waits in a call cannot be "
+                "interrupted, so the message is given back now, and the handler's result will not count",
+                consumer.name,
+                ", ".join(f"{message.lookup_id:#018x}" for message in unit.messages),
+                time.monotonic() - begun,
+                reason,
+            )
+            self._count(reason, unit.messages)
+            give_back(self._return_instruction(reason))
+            self.prefetch.give_back()
+            running.pass_lapsed(self)
+
         held = Held(
-            renew,
+            renew_and_pass,
             self.lease,
             max_hold=consumer.max_hold,
             time_limit=consumer.time_limit,
             on_cancel=unit._lose,
+            on_overdue=give_up,
         )
         running.keeper.add(held)
-        running.handlers[held] = (consumer, unit.messages, time.monotonic())
+        running.handlers[held] = (consumer, unit.messages, begun)
         try:
-            error = self._call_handler(held, unit, arguments) or self._commit(commit)
+            error = self._call_handler(held, unit, arguments)
+            if not held.end():
+                seconds = time.monotonic() - begun
+                log.warning("%s has ended at last, %.1f s after its start: %r", consumer.name, seconds, error)
+                return GivenUp(str(error))
+            error = error or self._commit(commit)
         finally:
             running.keeper.remove(held)
             del running.handlers[held]
@@ -211,6 +249,8 @@ class Loop:
             return Cancelled(str(error))
         if error is None:
             consumer.handled += len(unit.messages)
+        else:
+            self._count(error, unit.messages, lapsed=time.monotonic() > held.until)
         return error
 
     def _call_handler(self, held: Held, unit: Unit, arguments: list[Any]) -> BaseException | None:
@@ -264,22 +304,22 @@ class Loop:
         self,
         queue: Queue,
         error: BaseException,
-        messages: Sequence[Message],
         give_back: Callable[[str], None],
     ) -> None:
-        """Count a failure and give the messages back."""
-        self._count(error, messages)
+        """Give the messages back after a failure."""
+        if isinstance(error, GivenUp):
+            return
         give_back(self._return_instruction(error))
         self._pause_without_policy(queue, error)
 
-    def _count(self, error: BaseException, messages: Sequence[Message]) -> None:
-        """Count the messages that were rejected or that failed, and log them."""
+    def _count(self, error: BaseException, messages: Sequence[Message], *, lapsed: bool = False) -> None:
+        """Count the messages that were rejected or that failed, and log them. ``lapsed``: their lease was over before."""
         if isinstance(error, Reject):
             for message in messages:
                 self._rejected(message, error)
         elif not isinstance(error, Cancelled | RetryLater):
             self.consumer.failed += len(messages)
-            self.running.failed(self.consumer, messages, error)
+            self.running.failed(self.consumer, messages, error, lapsed=lapsed)
 
     def _pause_without_policy(self, queue: Queue, error: BaseException) -> None:
         """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.

@@ -54,6 +54,10 @@ class Cancelled(BaseException):
     """
 
 
+class GivenUp(Cancelled):
+    """The handler did not end when it was cancelled, and its messages were given back before it has ended."""
+
+
 class HandlerCancelled(Exception):
     """An operator has cancelled the handler. That is a failed attempt."""
 

@@ -122,8 +122,10 @@ class Running:
                 self._loop_thread.start()
             return self._loop
 
-    def failed(self, consumer: Consumer, messages: Sequence[Message], error: BaseException) -> None:
-        """A handler failed."""
+    def failed(
+        self, consumer: Consumer, messages: Sequence[Message], error: BaseException, *, lapsed: bool = False
+    ) -> None:
+        """A handler failed. ``lapsed``: after the lease of its messages."""
         consumer.last_error = text_of(error, sealed=self.sealed)
         if self._raise_errors and isinstance(error, Exception):
             self.first = self.first or error
@@ -131,15 +133,32 @@ class Running:
             return
         known = self._refresh_policy(consumer, messages[0].queue)
         for message in messages:
-            unknown = f"attempt {message.attempts}: its retry policy could not be read"
+            outcome = consumer.failure(message)
+            if lapsed:
+                outcome = f"attempt {message.attempts}, which had failed before, when the lease lapsed"
+            elif not known:
+                outcome = f"attempt {message.attempts}: its retry policy could not be read"
             log.error(
                 "%s failed with message %#018x of %s in %s",
                 consumer.name,
                 message.lookup_id,
                 message.queue,
-                consumer.failure(message) if known else unknown,
+                outcome,
                 exc_info=error,
             )
+
+    def pass_lapsed(self, busy: Loop, messages: Sequence[Message] = ()) -> None:
+        """Let a loop of the same consumer that waits read ;lapsed in place of one whose handler takes long.
+
+        Not while that one handles one of ;lapsed (``messages``): they are handled one at a time.
+        """
+        if not busy.lapsed or any(message.queue.endswith(";lapsed") for message in messages):
+            return
+        for loop in self._loops:
+            if loop.consumer is busy.consumer and loop.reading:
+                loop.lapsed, busy.lapsed = busy.lapsed, []
+                self.manager.driver.cancel(self.scope)  # it begins its read again, with ;lapsed
+                return
 
     def touch(self) -> None:
         """Touch the health file, since a queue was read successfully."""

@@ -70,18 +70,19 @@ class TransactionLoop(Loop):
             return
 
         def give_back(instruction: str) -> None:
+            self._transaction = None
             self._end(partial(self._abort, transaction, instruction, verdicts))
 
         unit = Unit(self.manager, self.running.open, good, transaction)
         try:
-            error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit)
+            error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit, give_back)
         except OutcomeUnknown:
             raise  # it may be committed; if not, it is aborted when its lease ends
         except MqError:
             give_back(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, good, give_back)
+            self._after_failure(queue, error, give_back)
 
     def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
         if verdicts:
