@@ -20,13 +20,13 @@
 -- that the retry policy ends at once.
 local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }
 
--- Notes in an entry how its reader gave it back. `text`: a verdict; behind "b" the ms that the message rests, or nothing; behind
--- the others the reason, and properties that describe the failure, in the form of a head (core/record).
+-- Notes in an entry how its reader gave it back. `text`: a verdict; behind "b" the ms that the message rests, or nothing, and "i"
+-- if it is to be read alone then; behind the others the reason, and properties that describe the failure, in the form of a head (core/record).
 function release.given(entry, text)
   entry.verdict = string.sub(text, 1, 1)
   if entry.verdict == release.verdicts.returned then
     entry.state.uncounted = entry.state.uncounted + 1
-    entry.rest = tonumber(string.sub(text, 2))
+    entry.rest, entry.alone = tonumber(string.match(text, "%d+")), string.sub(text, -1) == "i"
   else
     local why, report = string.match(text, "^.([^\1]*)(.*)$")
     entry.why, entry.report = why ~= "" and why or nil, report ~= "" and report or nil

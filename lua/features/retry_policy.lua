@@ -37,7 +37,8 @@
 -- The first line that fits decides (retry_policy.decide, and retry_policy.final for the end of the policy):
 --
 --   it has expired                                           again
---   its reader gave it back in order                         retry if it named a rest, else again
+--   its reader gave it back in order                         retry if it named a rest, else again; lapsed if it is to be
+--                                                            read alone, and the policy isolates
 --   its reader said that it failed for good, or the last     dead_letter, reject or drop, as `final` says; poison if `final`
 --   round is over                                            says so, or the dead letter finds no room; full instead of
 --                                                            poison if ;poison has no room; again if it is in ;poison
@@ -84,7 +85,9 @@ end
 function retry_policy.decide(q, entry)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(entry)
   if record.is_expired(entry.rec, context.now) then return "again" end
-  if entry.verdict == release.verdicts.returned then return entry.rest and "retry" or "again" end
+  if entry.verdict == release.verdicts.returned then
+    return entry.rest and (entry.alone and policy.isolate and "lapsed" or "retry") or "again"
+  end
   if entry.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
     return retry_policy.final(q, entry)
   end

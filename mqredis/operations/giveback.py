@@ -23,6 +23,11 @@ def orderly(rest: float | None = None) -> str:
     return RETURN if rest is None else f"{RETURN}{milliseconds(rest)}"
 
 
+def alone() -> str:
+    """Messages failed together, which is no attempt of each: it goes to ``;lapsed`` at once if its policy isolates."""
+    return f"{RETURN}0i"
+
+
 def failed(reason: str, about: Mapping[str, PropertyValue]) -> str:
     """An attempt has failed: the queue's retry policy decides. ``about``: properties that a failed message gets."""
     return _told(ABORT, reason, about)

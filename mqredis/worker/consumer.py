@@ -114,6 +114,8 @@ class Consumer:
     handled: int = 0
     failed: int = 0
     rejected: int = 0
+    isolated: int = 0
+    """How many messages of failed batches are tried again alone."""
     last_error: str = ""
     """The text of the last failure, "" before the first one."""
     last_read: float = 0.0
@@ -148,6 +150,11 @@ class Consumer:
             return f"{number}: the next try is at once"
         pause = min(policy.delay * policy.factor ** min(rounds - 1, 64), policy.max_delay)
         return f"{number}: the next try is in {pause:g} s"
+
+    def isolates(self, messages: Sequence[Message]) -> bool:
+        """Is each of these messages, which failed together, tried again alone?"""
+        policy = self.policy_of(messages[0].queue)
+        return len(messages) > 1 and policy is not None and policy.isolate
 
     def policy_of(self, queue: str) -> RetryPolicy | None:
         """The retry policy for messages of this queue or subqueue; None if it has none."""

@@ -24,7 +24,8 @@ log = logging.getLogger("mqredis.worker")
 
 # A lease is renewed when so much of it is over.
 _RENEW_AT = 1 / 3
-# Seconds that a cancelled handler has to end before its messages are given back: at most half of what its lease has left.
+# Seconds that a cancelled handler has to end before its messages are given back, at most half of what its lease has
+# left.
 _GRACE = 2.0
 
 
@@ -39,7 +40,7 @@ class Held:
         max_hold: float,
         time_limit: float | None,
         on_cancel: Callable[[], object] = lambda: None,
-        on_overdue: Callable[[Exception], object] = lambda reason: None,
+        on_overdue: Callable[[Exception], object] = lambda _: None,
         prefetched: bool = False,
     ) -> None:
         # Prefetched messages have no running handler, so there is nothing to cancel.
@@ -62,7 +63,7 @@ class Held:
         self._lock = threading.Lock()
 
     def due(self) -> float:
-        """When the next renewal or time limit is due, by ``time.monotonic()``; once it is cancelled, when to give up."""
+        """When the keeper has to act next, by ``time.monotonic()``: to renew, to cancel, or to give up."""
         if self.reason is not None:
             return self.give_up_at
         return min(self.next, self.limit) if self.limit is not None else self.next

@@ -136,7 +136,7 @@ class LockLoop(Loop):
             messages.append(lock.message)
         good, arguments, bad = self._accepted(messages)
         for message, refusal in bad:
-            self._give_back(queue, lock_of.pop(id(message)), self._return_instruction(refusal))
+            self._give_back(queue, lock_of.pop(id(message)), self._return_instruction(refusal, [message]))
         if not good:
             self._pause_without_policy(queue, bad[0][1])
             return False
@@ -153,7 +153,7 @@ class LockLoop(Loop):
             give_back_rest(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, give_back_rest)
+            self._after_failure(queue, error, good, give_back_rest)
             return False
         self._handled.add(rest)
         return True

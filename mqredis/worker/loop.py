@@ -220,7 +220,7 @@ class Loop:
                 reason,
             )
             self._count(reason, unit.messages)
-            give_back(self._return_instruction(reason))
+            give_back(self._return_instruction(reason, unit.messages))
             self.prefetch.give_back()
             running.pass_lapsed(self)
 
@@ -304,22 +304,26 @@ class Loop:
         self,
         queue: Queue,
         error: BaseException,
+        messages: Sequence[Message],
         give_back: Callable[[str], None],
     ) -> None:
         """Give the messages back after a failure."""
         if isinstance(error, GivenUp):
             return
-        give_back(self._return_instruction(error))
+        give_back(self._return_instruction(error, messages))
         self._pause_without_policy(queue, error)
 
     def _count(self, error: BaseException, messages: Sequence[Message], *, lapsed: bool = False) -> None:
-        """Count the messages that were rejected or that failed, and log them. ``lapsed``: their lease was over before."""
-        if isinstance(error, Reject):
+        """Count the messages that were rejected or that failed, and log them. ``lapsed``: after their lease."""
+        if isinstance(error, Reject) and not self.consumer.isolates(messages):
             for message in messages:
                 self._rejected(message, error)
         elif not isinstance(error, Cancelled | RetryLater):
-            self.consumer.failed += len(messages)
             self.running.failed(self.consumer, messages, error, lapsed=lapsed)
+            if self.consumer.isolates(messages):
+                self.consumer.isolated += len(messages)
+            else:
+                self.consumer.failed += len(messages)
 
     def _pause_without_policy(self, queue: Queue, error: BaseException) -> None:
         """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
@@ -329,10 +333,12 @@ class Loop:
         if not isinstance(error, Cancelled | Reject | RetryLater) and not self.consumer.policy_of(queue.name):
             self.running.stopping.wait(self.consumer.retry.delay)
 
-    def _return_instruction(self, error: BaseException) -> str:
+    def _return_instruction(self, error: BaseException, messages: Sequence[Message]) -> str:
         """How messages are given back after their handler has ended with this error."""
         if isinstance(error, Cancelled):
             return giveback.orderly()
+        if self.consumer.isolates(messages) and not isinstance(error, RetryLater):
+            return giveback.alone()
         return self._report.return_instruction(error, self.consumer.retry.delay)
 
     def _rejected(self, message: Message, error: Reject) -> None:

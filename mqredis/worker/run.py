@@ -132,20 +132,21 @@ class Running:
             self.stopping.set()
             return
         known = self._refresh_policy(consumer, messages[0].queue)
-        for message in messages:
-            outcome = consumer.failure(message)
-            if lapsed:
-                outcome = f"attempt {message.attempts}, which had failed before, when the lease lapsed"
-            elif not known:
-                outcome = f"attempt {message.attempts}: its retry policy could not be read"
-            log.error(
-                "%s failed with message %#018x of %s in %s",
-                consumer.name,
-                message.lookup_id,
-                message.queue,
-                outcome,
-                exc_info=error,
-            )
+        if consumer.isolates(messages):
+            found = ", ".join(f"{message.lookup_id:#018x}" for message in messages)
+            said = f"a batch of {len(messages)} messages of {messages[0].queue}, which are tried again alone: {found}"
+        else:
+            said = "; ".join(self._attempt(consumer, message, known, lapsed) for message in messages)
+        log.error("%s failed with %s", consumer.name, said, exc_info=error)
+
+    def _attempt(self, consumer: Consumer, message: Message, known: bool, lapsed: bool) -> str:
+        """The text for the log: the message, which attempt has failed, and what follows."""
+        outcome = consumer.failure(message)
+        if lapsed:
+            outcome = f"attempt {message.attempts}, which had failed before, when the lease lapsed"
+        elif not known:
+            outcome = f"attempt {message.attempts}: its retry policy could not be read"
+        return f"message {message.lookup_id:#018x} of {message.queue} in {outcome}"
 
     def pass_lapsed(self, busy: Loop, messages: Sequence[Message] = ()) -> None:
         """Let a loop of the same consumer that waits read ;lapsed in place of one whose handler takes long.
@@ -266,7 +267,7 @@ class Running:
                 log.debug("a handle could not be closed: %s", error)
 
     def _count(self) -> int:
-        return sum(c.handled + c.rejected + c.failed for c in self.consumers)
+        return sum(c.handled + c.rejected + c.failed + c.isolated for c in self.consumers)
 
     def _threads(self, target: Callable[[Loop, Rate | None], None], wait: float | None) -> None:
         rates = {id(c): Rate(c.rate) if c.rate else None for c in self.consumers}

@@ -61,7 +61,8 @@ class TransactionLoop(Loop):
     def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
         good, arguments, bad = self._accepted(messages)
         verdicts = {
-            format_id(message.lookup_id): self._return_instruction(refusal) for message, refusal in bad
+            format_id(message.lookup_id): self._return_instruction(refusal, [message])
+            for message, refusal in bad
         }
         commit = partial(self._commit_transaction, transaction, verdicts)
         if not good:
@@ -82,7 +83,7 @@ class TransactionLoop(Loop):
             give_back(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, give_back)
+            self._after_failure(queue, error, good, give_back)
 
     def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
         if verdicts:
