@@ -35,6 +35,7 @@ from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.logs import announce
 from mqredis.worker.loop import Loop
+from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Scheduler
@@ -72,11 +73,13 @@ class Running:
         self.manager = manager
         self.settings = manager.context.settings
         self.sealed = manager.context.sealer is not None
+        self.chosen_name = name
         self.name = name or worker_name()
         self.consumers = list(consumers)
         self.schedules = list(schedules)
         self._scheduler = Scheduler(manager, self.schedules)
         self.keeper = Keeper()
+        self._outage = Outage()
         # What operators have paused.
         self.pauses = Pauses()
         # The consumers of which the log says that they are paused.
@@ -361,22 +364,30 @@ class Running:
                     self.touch()
                     self.stopping.wait(_PAUSED_SECONDS)
                     continue
-                if rate is not None:
-                    wait = rate.pause(loop.consumer.batch)
-                    if wait > 0:
-                        loop.flush()
-                        if self.stopping.wait(wait):
-                            break
+                if rate is not None and (rest := rate.pause(loop.consumer.batch)) > 0:
+                    loop.flush()
+                    if self.stopping.wait(rest):
+                        break
                 if loop.deleted and time.monotonic() >= loop.reopen_at:
                     self._reopen(loop, {*loop.deleted})
-                loop.turn(None if self._woken() and not loop.deleted else POLL_READ_SECONDS)
+                # The first read after an error does not wait, so that the log says when reads succeed again.
+                wait = 0.0 if pause else POLL_READ_SECONDS
+                loop.turn(None if self._woken() and not loop.deleted and not pause else wait)
+                self._outage.over()
                 self.touch()
                 pause = 0.0
             except ManagerNotFound:
                 raise
             except MqError as error:
                 pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
-                log.warning("%s cannot read or commit: %s; again in %.1f s", loop.consumer.name, error, pause)
+                self._outage.failed()
+                log.warning(
+                    "%s cannot read or commit: %s; it tries again in %.1f s, for up to %g s at a time",
+                    loop.consumer.name,
+                    error,
+                    pause,
+                    self.settings.retry_seconds,
+                )
                 if self.stopping.wait(pause):
                     break
                 if isinstance(error, QueueNotAvailable):

@@ -76,7 +76,9 @@ class Scheduler:
                 _, wait = self.serve()
             except MqError as error:
                 wait = _LOOK_SECONDS
-                log.warning("schedules cannot be served: %s; again in %.0f s", error, wait)
+                # A worker that declares none tries, too: an operator may have created one.
+                level = logging.WARNING if self._declared else logging.DEBUG
+                log.log(level, "schedules cannot be served: %s; the next try begins in %.0f s", error, wait)
 
 
 def _remove_ticks(manager: QueueManager, name: str) -> None:
