@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from mqredis.client import QueueManager, connect
 from mqredis.errors import InvalidArgument
+from mqredis.models.header import MessageFields
 from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
-from mqredis.worker.consumer import Consumer, Handler, Retry, consumer_of, queues_of
+from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, Retry, consumer_of, queues_of
 from mqredis.worker.metrics import served
 from mqredis.worker.run import Running, Signals
 
@@ -38,9 +39,9 @@ class Worker:
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
     back. ``health_file``: touched whenever a queue was read, at most once a second; each of several processes of
     ``mqredis worker`` has its own, with ``.1``, ``.2`` and so on at the end. ``metrics``: port, or
-    host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages;
-    None: host and process id. ``heartbeat_seconds``: how often the worker tells the broker that it lives and asks what
-    operators want of it (docs/operating.md); None: never.
+    host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages,
+    and as ``client_name`` if the settings have none; None: host and process id. ``heartbeat_seconds``: how often the
+    worker tells the broker that it lives and asks what operators want of it (docs/operating.md); None: never.
 
     Raises InvalidArgument for a heartbeat that is not positive.
     """
@@ -145,7 +146,7 @@ class Worker:
         body: bytes | str = b"",
         *,
         timezone: str | tzinfo = "UTC",
-        **fields: Any,
+        **fields: Unpack[MessageFields],
     ) -> None:
         """Send a message to ``queue`` at the times of ``when``, once each, however many workers run.
 
@@ -175,7 +176,7 @@ class Worker:
         *,
         name: str | None = None,
         timezone: str | tzinfo = "UTC",
-        **options: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> Callable[[H], H]:
         """Run a function at the times of ``when``, once each: a schedule with a queue and a consumer of its own.
 
@@ -188,7 +189,8 @@ class Worker:
         def register(handler: H) -> H:
             chosen = name or handler.__name__
             queue = f"schedule.{chosen}.runs"
-            self.consumer(queue, **{"create": {"transactional": True}, **options})(handler)
+            options.setdefault("create", {"transactional": True})
+            self.consumer(queue, **options)(handler)
             self.schedule(chosen, when, queue, timezone=timezone)
             return handler
 
@@ -219,11 +221,19 @@ class Worker:
             with ExitStack() as stack:
                 if manager is None:
                     manager = stack.enter_context(
-                        connect(self._url, manager=self._manager, settings=self._settings)
+                        connect(self._url, manager=self._manager, settings=self._connection_settings())
                     )
                 return self._run(manager, burst, errors, signals)
         finally:
             self._claim.release()
+
+    def _connection_settings(self) -> Settings | None:
+        """The settings with the name of the worker as that of the client, unless they name it; None: the default."""
+        if not self.name:
+            return self._settings
+        settings = self._settings or Settings.from_env()
+        name = settings.client_name or self.name[:64]
+        return settings.model_copy(update={"client_name": name})
 
     def _run(self, manager: QueueManager, burst: bool, errors: str, signals: bool) -> int:
         before = sum(consumer.handled for consumer in self.consumers)

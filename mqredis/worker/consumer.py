@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, RetryPolicy
@@ -88,6 +88,21 @@ class Retry:
             final=self.final if dead_letter is None else "dead_letter",  # type: ignore[arg-type]
             dead_letter_queue=dead_letter,
         )
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """Keyword arguments of ``Worker.consumer`` but for its name, which ``Worker.cron`` takes, too."""
+
+    concurrency: int
+    lease: float | None
+    retry: Retry | None
+    batch: int
+    prefetch: int
+    time_limit: float | None
+    max_hold: float
+    rate: str | None
+    dead_letter: str | None
+    create: Mapping[str, Any] | None
 
 
 @dataclass(slots=True, eq=False)

@@ -81,7 +81,23 @@ class Heartbeat:
     def begin(self) -> None:
         """Send the first heartbeat, and start the thread for the others. Raises MqError if the first one is refused."""
         self._beat(begins=True)
+        self._warn_of_namesakes()
         self._thread.start()
+
+    def _warn_of_namesakes(self) -> None:
+        name = self._running.chosen_name
+        if name is None:
+            return
+        live = self._running.manager.workers()
+        found = [f"{other.host}:{other.pid}" for other in live if other.name == name and other.id != self.id]
+        if found:
+            log.warning(
+                "other live workers have the name %r, too: %s; reports of failed messages cannot tell them apart "
+                "(a worker that was killed counts as live for %.0f s)",
+                name,
+                ", ".join(found),
+                self._seconds * MISSED,
+            )
 
     def end(self) -> None:
         """Tell the broker that the worker has ended."""

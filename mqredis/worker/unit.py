@@ -10,13 +10,14 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic import BaseModel
 
 from mqredis.client import Queue, QueueManager, Transaction
 from mqredis.errors import TransactionUsage
 from mqredis.models import Message, Outgoing
+from mqredis.models.header import MessageFields
 from mqredis.operations.send import outgoing
 from mqredis.worker.outcomes import accept_lower_durability
 
@@ -61,7 +62,12 @@ class Unit:
     def _lose(self) -> None:
         self._lost = True
 
-    def send(self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any) -> None:
+    def send(
+        self,
+        queue: str,
+        body: bytes | str | BaseModel | dict[str, Any] = b"",
+        **fields: Unpack[MessageFields],
+    ) -> None:
         """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""
         handle = self._opener(queue)
         content: bytes | str = b""
@@ -144,7 +150,10 @@ class AsyncUnit:
         return self._unit.cancelled
 
     def send(
-        self, queue: str, body: bytes | str | BaseModel | dict[str, Any] = b"", **fields: Any
+        self,
+        queue: str,
+        body: bytes | str | BaseModel | dict[str, Any] = b"",
+        **fields: Unpack[MessageFields],
     ) -> Coroutine[Any, Any, None]:
         """As ``Unit.send``, to be awaited. A handler that ends before it has awaited this fails with
         TransactionUsage."""
