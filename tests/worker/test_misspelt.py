@@ -1,4 +1,4 @@
-"""Misspelt names of options and fields are refused. mypy finds them, too: else it reports an unused ``type: ignore``."""
+"""Misspelt names of options and fields are refused. mypy finds them, too: it reports a ``type: ignore`` in vain."""
 
 from __future__ import annotations
 
