@@ -51,7 +51,8 @@ class RetryPolicy(Model):
     """Each rest is longer by a random part of it, up to this one (0 to 1), so that messages that failed together do
     not come back together."""
     isolate: bool = Field(default=False, strict=True)
-    """A message whose lease lapsed returns to the subqueue ``;lapsed``, from which each worker takes one at a time."""
+    """A message whose lease lapsed, or whose batch failed in a worker, returns to the subqueue ``;lapsed``, from which
+    each worker takes one at a time."""
     dead_letter_queue: str | None = Field(default=None, max_length=124)
     """Queue of the dead letters if ``final`` is "dead_letter"; None: that of the message or of the system."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from mqredis.operations import giveback
@@ -29,6 +30,14 @@ def text_of(error: BaseException, *, sealed: bool) -> str:
     """The type and the text of an error; of ``sealed`` bodies the type alone, since the text may quote one."""
     kind = type(error).__name__
     return kind if sealed else f"{kind}: {error}"[:MAX_ERROR]
+
+
+def from_handler(error: Exception, handler: Callable[..., Any]) -> Exception:
+    """The error, with a traceback that begins in the handler: without the frames of the worker that called it."""
+    code, frames = getattr(handler, "__code__", None), error.__traceback__
+    while frames is not None and frames.tb_frame.f_code is not code:
+        frames = frames.tb_next
+    return error if frames is None else error.with_traceback(frames)
 
 
 class Reporter:

@@ -32,7 +32,7 @@ from mqredis.models import Message
 from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.failure import Reporter
+from mqredis.worker.failure import Reporter, from_handler
 from mqredis.worker.keeper import Held
 from mqredis.worker.outcomes import (
     Cancelled,
@@ -219,7 +219,7 @@ class Loop:
                 time.monotonic() - begun,
                 reason,
             )
-            self._count(reason, unit.messages)
+            self._count(from_handler(reason, consumer.handler), unit.messages)
             give_back(self._return_instruction(reason, unit.messages))
             self.prefetch.give_back()
             running.pass_lapsed(self)
@@ -274,7 +274,7 @@ class Loop:
             log.warning("%s was cancelled: %s", consumer.name, why)
             return cancelled
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
-            return error
+            return from_handler(error, consumer.handler)
         return None
 
     def _run_plain(self, held: Held, *given: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
 
+import mqredis
 from mqredis.testing import drain
-from mqredis.worker import Retry
+from mqredis.worker import Retry, Worker
 from tests.worker.test_settling import burst, create, transactional  # noqa: F401 - a fixture
 
 WAIT = 30
@@ -104,3 +106,34 @@ def test_errors_raise_ends_a_worker_that_runs_until_it_is_stopped(qm, worker, tr
     assert seen == [b"1"]
     with qm.open("q") as queue:
         assert [message.body for message in drain(queue)] == [b"2"]
+
+
+def refuse(message: mqredis.Message) -> None:
+    raise ValueError("no such item")
+
+
+async def refuse_later(message: mqredis.Message) -> None:
+    raise ValueError("no such item")
+
+
+class Shop:
+    def refuse(self, message: mqredis.Message) -> None:
+        raise ValueError("no such item")
+
+
+@pytest.mark.parametrize(
+    "handler", [refuse, refuse_later, Shop().refuse], ids=["plain", "coroutine", "method"]
+)
+def test_traceback_of_a_failure_begins_in_the_handler(
+    qm: mqredis.QueueManager, worker: Worker, handler: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    qm.create_queue("q")
+    worker.consumer("q", retry=Retry(attempts=1))(handler)
+    with qm.open("q") as queue, qm.open("q;poison") as poison:
+        queue.send(b"x")
+        worker.run(burst=True, manager=qm)
+        stored = str(poison.peek(0).properties["failure_traceback"])
+    for text in (stored, caplog.text):
+        frames = [line.strip() for line in text.splitlines() if line.strip().startswith("File ")]
+        assert len(frames) == 1
+        assert frames[0].endswith(f"in {handler.__name__}")
