@@ -15,12 +15,6 @@ def test_misspelt_field_of_a_schedule_is_refused() -> None:
         Worker().schedule("hourly", 3600.0, "jobs", lable="x")  # type: ignore[call-arg]
 
 
-def test_misspelt_option_of_a_cron_is_refused() -> None:
-    cron = Worker().cron(3600.0, leese=3)  # type: ignore[call-arg]
-    with pytest.raises(InvalidArgument, match="a consumer has no option 'leese': did you mean 'lease'"):
-        cron(lambda message: message)
-
-
 def test_misspelt_field_of_what_a_handler_sends_is_refused(qm: mqredis.QueueManager, worker: Worker) -> None:
     qm.create_queue("q")
 

@@ -26,7 +26,7 @@ class Broken:
     def __init__(self, qm: mqredis.QueueManager) -> None:
         self.down = threading.Event()
         self.failures = threading.Semaphore(0)
-        self._run = qm._run
+        self._run = qm.run
 
     def run(self, operation: Operation[Any]) -> Any:
         if self.down.is_set():
@@ -38,10 +38,10 @@ class Broken:
 @pytest.fixture
 def broken(qm: mqredis.QueueManager) -> Iterator[Broken]:
     found = Broken(qm)
-    qm._run = found.run  # type: ignore[method-assign]
+    qm.run = found.run  # type: ignore[method-assign]
     yield found
     found.down.clear()
-    qm._run = found._run  # type: ignore[method-assign]
+    qm.run = found._run  # type: ignore[method-assign]
 
 
 def test_worker_logs_when_it_reads_again(

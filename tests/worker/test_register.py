@@ -76,7 +76,7 @@ def test_misspelt_option_is_refused_before_a_consumer_is_registered(worker: Work
     with pytest.raises(mqredis.InvalidArgument, match="no option 'prefech': did you mean 'prefetch'"):
         worker.consumer("q", prefech=3)  # type: ignore[call-arg]
     with pytest.raises(mqredis.InvalidArgument, match="no option 'leese'"):
-        worker.cron(60, leese=3)(handle)
+        worker.cron(60, leese=3)(handle)  # type: ignore[call-arg]
     assert not worker.consumers
 
 
