@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough; the interpreter must not stumble over it once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(Exit.DONE)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        for note in getattr(error, "__notes__", ()):
+            output.warning(note)
         return int(Exit.INTERRUPTED)
     except ValidationError as error:
         output.error("InvalidArgument", complaint(error))

@@ -89,18 +89,21 @@ def from_json(row: Any) -> Outgoing | None:
     if not values.keys() & {"group_id"}:
         values = {name: value for name, value in values.items() if name not in _FLAGS}
     if row.get("expires_at") is not None:
-        left = _left(row["expires_at"])
+        left = _left(row, "expires_at")
         if left <= 0:
             return None
         values["time_to_be_received"] = left
+    if row.get("available_at") is not None:
+        values["delay"] = max(_left(row, "available_at"), 0.0)
     return Outgoing(**values)
 
 
-def _left(text: Any) -> float:
-    """Seconds until an ISO 8601 time."""
+def _left(row: Mapping[str, Any], name: str) -> float:
+    """Seconds until the ISO 8601 time in a field."""
+    text = row[name]
     try:
         when = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise InvalidArgument(f"expires_at is {text!r:.40}, not a time") from None
+        raise InvalidArgument(f"{name} is {text!r:.40}, not a time") from None
     left = (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return left if math.isfinite(left) else 0.0

@@ -14,10 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager
+from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
+from mqredis.cli.reading import browse
 from mqredis.cli.values import amount, chosen, lookup_id, match_options, wait_seconds
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
@@ -66,12 +67,12 @@ def register(subparsers: Subparsers) -> None:
                 default=1,
                 help="number of messages; 0: until none is left (default: 1)",
             )
-    browse = command(subparsers, "browse", "show messages in delivery order, leaving them there", _browse)
-    browse.add_argument("queue")
-    browse.add_argument(
+    listing = command(subparsers, "browse", "show messages in delivery order, leaving them there", _browse)
+    listing.add_argument("queue")
+    listing.add_argument(
         "--limit", type=amount, default=100, help="most messages to show; 0: all (default: 100)"
     )
-    match_options(browse)
+    match_options(listing)
 
 
 def message_options(parser: Any) -> None:
@@ -262,6 +263,8 @@ def _filters(arguments: Arguments) -> dict[str, Any]:
 
 def _peek(arguments: Arguments, output: Output) -> Exit:
     filters = _filters(arguments)
+    if given_settings(arguments).read_only:
+        return _peek_read_only(arguments, output, filters)
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.PEEK) as queue:
         if arguments.lookup_id is not None:
             message = queue.peek_by_lookup_id(arguments.lookup_id)
@@ -271,10 +274,26 @@ def _peek(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
+def _peek_read_only(arguments: Arguments, output: Output, filters: dict[str, Any]) -> Exit:
+    """A read-only client opens no queue, and does not wait."""
+    if arguments.timeout != 0:
+        raise InvalidArgument("a read-only client cannot wait: leave out --timeout and --wait")
+    with open_manager(arguments) as qm:
+        if arguments.lookup_id is not None:
+            message = qm.message(arguments.queue, arguments.lookup_id).message
+        else:
+            found = next(browse(arguments, qm, **filters), None)
+            if found is None:
+                raise IoTimeout(f"no message is available in queue {arguments.queue!r}")
+            message = found
+        show(message, arguments, output)
+    return Exit.DONE
+
+
 def _browse(arguments: Arguments, output: Output) -> Exit:
     filters = chosen(arguments)
-    with open_manager(arguments) as qm, qm.open(existing(qm, arguments.queue), Access.PEEK) as queue:
-        messages = islice(queue.browse(**filters), arguments.limit or None)
+    with open_manager(arguments) as qm:
+        messages = islice(browse(arguments, qm, **filters), arguments.limit or None)
         if output.json_lines:
             for message in messages:
                 show(message, arguments, output)

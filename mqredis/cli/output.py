@@ -117,6 +117,13 @@ class Output:
         if not self.json_lines:
             print(f"mqredis: {terminal.lines(text)}", file=sys.stderr)
 
+    def warning(self, text: str) -> None:
+        """Say on stderr what a person or a machine has to know beside the results."""
+        print(
+            self.encode({"warning": text}) if self.json_lines else f"mqredis: {terminal.lines(text)}",
+            file=sys.stderr,
+        )
+
     def comment(self, text: str) -> None:
         """Print a comment on stderr, since another program may read the lines on stdout."""
         if not self.json_lines:
@@ -124,7 +131,7 @@ class Output:
 
     def failure(self, error: BaseException) -> None:
         """An error, with what can be done about an unknown outcome."""
-        text = str(error)
+        text = "; ".join([str(error), *getattr(error, "__notes__", ())])
         if isinstance(error, OutcomeUnknown) and error.token:
             text += f" (mqredis resolve {error.token})"
         status = int(error.status) if isinstance(error, MqError) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import datetime
 from functools import partial
@@ -141,7 +142,7 @@ def _moment(text: str) -> datetime:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
-def pages(read: Callable[..., Page[Any]], limit: int) -> Iterator[Any]:
+def pages(read: Callable[..., Page[Any]], limit: int = sys.maxsize) -> Iterator[Any]:
     """Up to ``limit`` items of all pages."""
     after = None
     while limit > 0:

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager
@@ -19,27 +22,44 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
 from mqredis.cli.output import Output, counted
+from mqredis.cli.reading import exported
+from mqredis.cli.show import pages
 from mqredis.cli.values import amount, asked, chosen, match_options
-from mqredis.client import LockedMessage, Queue
-from mqredis.errors import InvalidArgument, IoTimeout, QueueNotFound
+from mqredis.client import LockedMessage, QueueManager
+from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, OutcomeUnknown, QueueNotFound
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
 # Messages of one call.
 BATCH = 256
+# Bytes of the lines of one call, far below what the client sends in one step.
+BATCH_BYTES = 524_288
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the commands."""
-    out = command(subparsers, "export", "write the messages of a queue as JSON lines", _export)
+    out = command(
+        subparsers, "export", "write the available and delayed messages of a queue as JSON lines", _export
+    )
     out.add_argument("queue")
     out.add_argument("--file", type=Path, help="write here instead of to standard output")
-    out.add_argument("--drain", action="store_true", help="remove each message once its line is written")
+    out.add_argument(
+        "--drain",
+        action="store_true",
+        help="write only available messages, and remove each one that was written",
+    )
     match_options(out)
     operator_option(out)
     back = command(subparsers, "import", "send the messages that export wrote", _import)
     back.add_argument("queue")
     back.add_argument("--file", type=Path, help="read from here instead of from standard input")
+    back.add_argument(
+        "--skip",
+        type=amount,
+        default=0,
+        metavar="LINES",
+        help="skip so many lines, which were imported before",
+    )
     operator_option(back)
     again = command(subparsers, "redrive", "put dead letters back into the queues they came from", _redrive)
     again.add_argument("source", nargs="?", default=DEAD_LETTER, help=f"default: {DEAD_LETTER}")
@@ -53,67 +73,154 @@ def register(subparsers: Subparsers) -> None:
 def _export(arguments: Arguments, output: Output) -> Exit:
     how = chosen(arguments)
     count = 0
-    access = Access.RECEIVE if arguments.drain else Access.PEEK
-    with (
-        open_manager(arguments) as qm,
-        qm.open(existing(qm, arguments.queue), access) as queue,
-        _target(arguments.file, new=arguments.drain) as file,
-    ):
-        total = qm.queue_info(arguments.queue).ready
+    with open_manager(arguments) as qm:
+        info = qm.queue_info(existing(qm, arguments.queue))
+        total = info.ready if arguments.drain else info.ready + info.delayed
         log = logged(arguments, qm, "drain", arguments.queue, changes=arguments.drain, **asked(arguments))
-        messages = _drained(queue, file, how) if arguments.drain else queue.browse(**how)
-        with log as told:
-            for message in output.progress(messages, "exporting", total):
-                file.write(output.encode(to_json(message)) + "\n")
+        with _target(arguments.file, new=arguments.drain) as file, log as told:
+            rows = _drained(arguments, qm, file, how) if arguments.drain else exported(arguments, qm, **how)
+            for row in output.progress(rows, "exporting", total):
+                file.write(output.encode(row) + "\n")
                 count += 1
             file.flush()
+            left = _left(arguments, qm)
             told(f"exported and removed {counted(count, 'message')} of {arguments.queue}")
     if arguments.file is not None:
         output.line(
             f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count
         )
+    if left:
+        output.warning(f"not exported: {'; '.join(left)}")
     return Exit.DONE
 
 
-def _drained(queue: Queue, file: IO[str], how: dict[str, Any]) -> Iterator[Message]:
+def _drained(
+    arguments: Arguments, qm: QueueManager, file: IO[str], how: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Lock a batch, hand it out to be written, and commit it together with locking the next one."""
     written: list[LockedMessage] = []
-    while True:
-        try:
-            locks = queue.lock_many(BATCH, 0, settle=written, **how)
-        except IoTimeout:
-            return  # what was written was settled by this last look
-        for lock in locks:
-            yield lock.message
-        file.flush()
-        written = locks
+    with qm.open(arguments.queue, Access.RECEIVE) as queue:
+        while True:
+            try:
+                locks = queue.lock_many(BATCH, 0, settle=written, **how)
+            except IoTimeout:
+                return  # what was written was settled by this last look
+            for lock in locks:
+                yield to_json(lock.message)
+            file.flush()
+            written = locks
+
+
+def _left(arguments: Arguments, qm: QueueManager) -> list[str]:
+    """What an export has not written of a queue and its subqueues, and how to get it; no matter what matches."""
+    info, left = qm.queue_info(arguments.queue), []
+    below = qm.queues(f"{info.name};*") if ";" not in info.name else []
+    waiting = [each.state for each in pages(partial(qm.scheduled, info.name))]
+    if info.locked:
+        left.append(f"{counted(info.locked, 'locked message')} (export again when no reader has them)")
+    if waiting and arguments.drain:
+        left.append(
+            f"{counted(len(waiting), 'delayed or resting message')} (export without --drain writes them)"
+        )
+    for each in below:
+        # Resting messages are in ;retry, and are exported with their queue.
+        count = each.messages - (waiting.count("retry") if each.name.endswith(";retry") else 0)
+        if count > 0:
+            left.append(
+                f"{counted(count, 'message')} of {each.name} (mqredis export {shlex.quote(each.name)})"
+            )
+    return left
 
 
 def _import(arguments: Arguments, output: Output) -> Exit:
-    sent = expired = 0
+    done = _Done(arguments.skip, arguments.skip)
     with (
         open_manager(arguments) as qm,
         qm.open(arguments.queue, Access.SEND) as queue,
         _source(arguments.file) as file,
+        logged(arguments, qm, "import", arguments.queue) as told,
+        done,
     ):
-        rows = _rows(iter(output.progress(file, "importing")))
-        with logged(arguments, qm, "import", arguments.queue) as told:
-            try:
-                while batch := list(islice(rows, BATCH)):
-                    alive = [message for message in batch if message is not None]
-                    if alive:
-                        send_batch(qm, queue, alive)
-                    expired += len(batch) - len(alive)
-                    sent += len(alive)
-            except BaseException:  # an interruption, too: whoever imports the file again must leave these out
-                if sent:
-                    text = f"sent the first {counted(sent, 'message')} that had not expired, and then failed"
-                    output.line(text, queue=arguments.queue, messages=sent, expired=expired)
-                raise
-            text = f"sent {counted(sent, 'message')}" + (f", {expired} had expired" if expired else "")
-            told(text)
-    output.line(text, queue=arguments.queue, messages=sent, expired=expired)
+        lines = islice(enumerate(output.progress(file, "importing"), 1), arguments.skip, None)
+        try:
+            for batch in _batches(lines):
+                alive = [message for message in batch.messages if message is not None]
+                done.sending = batch.last
+                if alive:
+                    send_batch(qm, queue, alive)
+                done.lines = batch.last
+                done.sent += len(alive)
+                done.expired += len(batch.messages) - len(alive)
+        except BaseException:  # an interruption, too
+            if done.sent:
+                text = f"sent the first {counted(done.sent, 'message')}, and then failed"
+                output.line(text, queue=arguments.queue, messages=done.sent, expired=done.expired)
+            raise
+        told(done.text())
+    output.line(done.text(), queue=arguments.queue, messages=done.sent, expired=done.expired)
     return Exit.DONE
+
+
+@dataclass
+class _Done:
+    """How far an import has come. An error that ends it gets a note of that."""
+
+    lines: int
+    """The number of the last line that was sent, skipped, or has expired."""
+    sending: int
+    """The number of the last line of the batch that is being sent, or was sent last."""
+    sent: int = 0
+    expired: int = 0
+
+    def text(self) -> str:
+        """So many messages were sent."""
+        expired = f", {self.expired} had expired" if self.expired else ""
+        return f"sent {counted(self.sent, 'message')}{expired}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        text = self.text() if self.lines else "nothing was sent"
+        if self.lines:
+            text += f"; lines 1 to {self.lines} are done: continue with --skip {self.lines}"
+        uncertain = isinstance(error, OutcomeUnknown | DurabilityNotReached) or not isinstance(
+            error, Exception
+        )
+        if uncertain and self.sending > self.lines:
+            text += (
+                f"; lines {self.lines + 1} to {self.sending} may have been sent as well (then continue with "
+                f"--skip {self.sending}): look at the queue before you continue"
+            )
+        error.add_note(text)
+
+
+class _Batch(NamedTuple):
+    """Messages to send in one call."""
+
+    messages: list[Outgoing | None]
+    """None for each that has expired."""
+    last: int
+    """The number of the last line."""
+
+
+def _batches(lines: Iterable[tuple[int, str]]) -> Iterator[_Batch]:
+    """The messages of the lines in batches that the broker accepts as a whole or not at all."""
+    messages: list[Outgoing | None] = []
+    size = last = 0
+    for number, line in lines:
+        if not line.strip():
+            continue
+        message, more = _message(number, line), len(line.encode())
+        if messages and (len(messages) == BATCH or size + more > BATCH_BYTES):
+            yield _Batch(messages, last)
+            messages, size = [], 0
+        messages.append(message)
+        size, last = size + more, number
+    if messages:
+        yield _Batch(messages, last)
 
 
 def _redrive(arguments: Arguments, output: Output) -> Exit:
@@ -148,18 +255,16 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE if moved else Exit.NOTHING
 
 
-def _rows(lines: Iterator[str]) -> Iterator[Outgoing | None]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            yield from_json(json.loads(line))
-        except InvalidArgument as error:
-            raise InvalidArgument(f"line {number}: {error}") from None
-        except RecursionError:
-            raise InvalidArgument(f"line {number}: its JSON is nested too deeply") from None
-        except ValueError as error:
-            raise InvalidArgument(f"line {number} is not JSON: {error}") from None
+def _message(number: int, line: str) -> Outgoing | None:
+    """The message of a line; None if it has expired. Raises InvalidArgument, which names the line."""
+    try:
+        return from_json(json.loads(line))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"line {number}: {error}") from None
+    except RecursionError:
+        raise InvalidArgument(f"line {number}: its JSON is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidArgument(f"line {number} is not JSON: {error}") from None
 
 
 def _target(path: Path | None, new: bool) -> AbstractContextManager[IO[str]]:

@@ -92,15 +92,18 @@ class Inspection:
         after: str | None = None,
         limit: int = 100,
         reverse: bool = False,
+        complete: bool = False,
     ) -> Page[StoredMessage]:
         """Available messages of a queue in delivery order; ``limit`` is 256 at most. ``reverse``: the last ones first.
 
         A page looks at 300 messages at most, so a selector may leave it empty while there are more. Bodies of more
-        than 4096 bytes are left out. Raises QueueNotFound, SelectorSyntaxError, MatchOptionsError.
+        than 4096 bytes are left out, unless ``complete``. Raises QueueNotFound, SelectorSyntaxError, MatchOptionsError.
         """
         from mqredis.operations import inspection
 
-        return self.run(inspection.messages(self._context, queue, match, selector, after, limit, reverse))
+        return self.run(
+            inspection.messages(self._context, queue, match, selector, after, limit, reverse, complete)
+        )
 
     def scheduled(
         self,
@@ -112,6 +115,7 @@ class Inspection:
         selector: str | None = None,
         after: str | None = None,
         limit: int = 100,
+        complete: bool = False,
     ) -> Page[StoredMessage]:
         """Messages that are held back by ``delay=`` or rest between two attempts, by the time when this ends.
 
@@ -120,7 +124,9 @@ class Inspection:
         from mqredis.operations import inspection
 
         span = (since, until)
-        return self.run(inspection.scheduled(self._context, queue, span, match, selector, after, limit))
+        return self.run(
+            inspection.scheduled(self._context, queue, span, match, selector, after, limit, complete)
+        )
 
     def message(self, queue: str, lookup_id: int) -> StoredMessage:
         """One message of a queue with its body, in any state. Raises QueueNotFound, MessageNotFound."""

@@ -40,15 +40,16 @@ class StoredRow:
 
 
 def available(
-    queue: Address, after: object, limit: int, match: bytes, reverse: bool = False
+    queue: Address, after: object, limit: int, match: bytes, reverse: bool = False, whole: bool = False
 ) -> Call[Page[StoredRow]]:
-    """A page of the available messages, in delivery order or its reverse, without large bodies.
+    """A page of the available messages, in delivery order or its reverse.
 
-    ``after``: the place where the page before ended, None for the first one; a lookup id in hex.
+    ``after``: the place where the page before ended, None for the first one; a lookup id in hex. ``whole``: with large
+    bodies.
     """
     (lookup_id,) = page_after(_ID_PLACE, after, "messages")
     which = "reverse" if reverse else "available"
-    return _messages(queue, which, limit, place=lookup_id, match=match, following=_after_id)
+    return _messages(queue, which, limit, place=lookup_id, match=match, whole=whole, following=_after_id)
 
 
 def scheduled(

@@ -119,12 +119,16 @@ def messages(
     after: object,
     limit: object,
     reverse: object,
+    complete: object,
 ) -> Steps[Page[StoredMessage]]:
-    """A page of the available messages of a queue. Raises QueueNotFound."""
+    """A page of the available messages of a queue. ``complete``: with large bodies. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     checks.flag(reverse, "reverse")
+    checks.flag(complete, "complete")
     wanted = _filter(context, match, selector)
-    call = stored_messages.available(Address(context.keys, path), after, most, wanted, bool(reverse))
+    call = stored_messages.available(
+        Address(context.keys, path), after, most, wanted, bool(reverse), bool(complete)
+    )
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 
@@ -138,13 +142,16 @@ def scheduled(
     selector: Selection,
     after: object,
     limit: object,
-    whole: bool = False,
+    complete: object,
 ) -> Steps[Page[StoredMessage]]:
     """A page of the delayed and the resting messages of a queue, in the order of their times. Raises QueueNotFound."""
+    checks.flag(complete, "complete")
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     since, until = _moment(span[0], "since"), _moment(span[1], "until")
     wanted = _filter(context, match, selector)
-    call = stored_messages.scheduled(Address(context.keys, path), after, most, (since, until), wanted, whole)
+    call = stored_messages.scheduled(
+        Address(context.keys, path), after, most, (since, until), wanted, bool(complete)
+    )
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 
@@ -161,7 +168,9 @@ def browse_scheduled(
     if handle.selector is not None:
         raise NotSupported("delayed messages are not shown through a handle that was opened with a selector")
     span = (None, None)
-    return (yield from scheduled(handle.context, handle.path, span, match, selector, after, PAGE, whole=True))
+    return (
+        yield from scheduled(handle.context, handle.path, span, match, selector, after, PAGE, complete=True)
+    )
 
 
 @procedure

@@ -230,7 +230,7 @@ def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path:
 
 def test_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
     done = orders("import", "orders", stdin='{"body": "a"}\n' + "[" * 100_000, code=2)
-    assert done.err == "mqredis: line 2: its JSON is nested too deeply\n"
+    assert done.err == "mqredis: line 2: its JSON is nested too deeply; nothing was sent\n"
     nested = '{"body": "a", "properties": {"p": ' + '{"p": ' * 900 + "1" + "}" * 902
     done = orders("import", "orders", stdin=nested, code=2)
     assert done.err.startswith("mqredis: line 1: ")

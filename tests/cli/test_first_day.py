@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +89,24 @@ def test_read_only_option_refuses_changes(orders: Run, words: str) -> None:
     assert "AccessDenied" in told
     assert len(orders("actions", "--json").rows) == before
     assert orders("--read-only", "queue", "list", "--names").out == "orders\n"
+
+
+def test_read_only_commands_show_messages(orders: Run) -> None:
+    orders("peek", "orders", "--read-only", code=Exit.NOTHING)
+    orders("send", "orders", "--file", __file__)
+    orders("send", "orders", "second", "--property", "kind=b")
+    orders("send", "orders", "later", "--delay", "1000")
+    commands = ("peek orders", "browse orders", "browse orders --limit 1", "export orders")
+    for words in (*commands, "peek orders --raw", "browse orders --selector kind='b'"):
+        usual = orders(*words.split(), "--json")
+        assert usual.rows if "--raw" not in words else usual.out
+        assert orders(*words.split(), "--json", "--read-only") == usual
+    first = orders("peek", "orders", "--json").rows[0]["lookup_id"]
+    told = orders("peek", "orders", "--lookup-id", first, "--raw", "--read-only").out
+    assert told == Path(__file__).read_text()
+    assert "cannot wait" in orders("peek", "orders", "--wait", "--read-only", code=Exit.USAGE).err
+    for words in ("peek other", "browse other", "export other", "export orders;sub"):
+        orders(*words.split(), "--read-only", code=Exit.REFUSED)
 
 
 @pytest.mark.parametrize("words", ["worker app:worker", "broker", "pipeline publications"])

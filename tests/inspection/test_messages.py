@@ -136,6 +136,13 @@ def test_large_body_is_omitted_from_pages_and_shown_by_message(qm: Any) -> None:
     (stored,) = qm.messages("q").items
     assert (stored.message.body, stored.complete) == (b"", False)
     assert stored.bytes > 10_000
+    delayed = queue.send(b"y" * 10_000, delay=1000)
+    (ready,), (later,) = qm.messages("q", complete=True).items, qm.scheduled("q", complete=True).items
+    assert (ready.message.body, ready.complete) == (b"x" * 10_000, True)
+    assert (later.message.lookup_id, later.message.body) == (delayed.lookup_id, b"y" * 10_000)
+    for read in (qm.messages, qm.scheduled):
+        with pytest.raises(InvalidArgument, match="complete"):
+            read("q", complete="yes")
     alone = qm.message("q", sent.lookup_id)
     assert (alone.message.body, alone.complete, alone.bytes) == (b"x" * 10_000, True, stored.bytes)
 

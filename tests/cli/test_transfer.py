@@ -1,0 +1,135 @@
+"""Export and import: what is left out, and how far an import came."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import mqredis
+from mqredis.cli.exits import Exit
+from mqredis.cli.transfer import BATCH
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def orders(run: Run) -> Run:
+    run("queue", "create", "orders", "--retry", '{"immediate": 0, "cycles": 2, "delay": 500}')
+    run("queue", "create", "copy")
+    return run
+
+
+def _fail_first(queue: str) -> None:
+    """Let a reader fail with the first message, so that it rests."""
+    with mqredis.connect() as qm, qm.open(queue) as opened, pytest.raises(ZeroDivisionError):  # noqa: SIM117
+        with opened.lock(0):
+            raise ZeroDivisionError
+
+
+def test_export_writes_delayed_and_resting_messages(orders: Run, tmp_path: Path) -> None:
+    orders("send", "orders", "rests")
+    _fail_first("orders")
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * 50_000)
+    orders("send", "orders", "--file", str(large), "--delay", "1000")
+    orders("send", "orders", "now")
+    done = orders("export", "orders")
+    assert done.err == ""
+    due = {row["lookup_id"]: row["due_at"] for row in orders("show", "scheduled", "orders", "--json").rows}
+    assert [len(row["body"]) for row in done.rows] == [5, 50_000, 3]
+    assert [row.get("available_at") for row in done.rows] == [due.get(row["lookup_id"]) for row in done.rows]
+
+    assert orders("import", "copy", "--json", stdin=done.out).rows[0]["messages"] == 3
+    copied = orders("show", "scheduled", "copy", "--json").rows
+    assert [row["state"] for row in copied] == ["delayed", "delayed"]
+    for old, new in zip(sorted(due.values()), copied, strict=True):
+        late = datetime.fromisoformat(new["due_at"]) - datetime.fromisoformat(old)
+        assert abs(late.total_seconds()) < 5
+    assert [row["body"] for row in orders("browse", "copy", "--json").rows] == ["now"]
+
+
+def test_export_chooses_delayed_messages_too(orders: Run) -> None:
+    for label in ("a", "b"):
+        orders("send", "orders", label, "--delay", "1000", "--property", f"kind={label}")
+    assert [row["body"] for row in orders("export", "orders", "--selector", "kind = 'b'").rows] == ["b"]
+
+
+def test_import_sends_a_message_at_once_whose_delay_is_over(orders: Run) -> None:
+    line = '{"body": "x", "available_at": "2020-01-01T00:00:00+00:00"}\n'
+    orders("import", "orders", stdin=line)
+    assert orders("queue", "info", "orders", "--json").rows[0]["ready"] == 1
+    told = orders("import", "orders", stdin='{"body": "x", "available_at": 5}\n', code=Exit.USAGE).err
+    assert "line 1: available_at is 5, not a time" in told
+
+
+@pytest.mark.parametrize("machine", [False, True])
+def test_export_says_what_it_left(orders: Run, tmp_path: Path, machine: bool) -> None:
+    dump = tmp_path / "dump"
+    words = ("export", "orders", "--file", str(dump), *(["--json"] if machine else []))
+    orders("send", "orders", "--lines", stdin="a\nb\nc\nd\n")
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        lock = queue.lock(0)
+        for subqueue in ("poison", "retry"):
+            qm.operator("test").move("orders", f"orders;{subqueue}", limit=1)
+        done = orders(*words)
+        lock.abort()
+    text = json.loads(done.err)["warning"] if machine else done.err
+    assert "not exported: 1 locked message (" in text
+    assert "1 message of orders;poison (mqredis export 'orders;poison')" in text
+    assert "1 message of orders;retry (mqredis export 'orders;retry')" in text
+    assert len(dump.read_text().splitlines()) == 1
+
+
+def test_drain_says_that_delayed_messages_stay(orders: Run) -> None:
+    orders("send", "orders", "later", "--delay", "1000")
+    orders("send", "orders", "now")
+    done = orders("export", "orders", "--drain")
+    assert [row["body"] for row in done.rows] == ["now"]
+    assert "not exported: 1 delayed or resting message (export without --drain writes them)" in done.err
+    assert orders("queue", "info", "orders", "--json").rows[0]["delayed"] == 1
+
+
+def _lines(count: int) -> str:
+    return "".join(f'{{"body": "{number}"}}\n' for number in range(1, count + 1))
+
+
+def test_import_that_failed_continues_behind_what_was_sent(orders: Run) -> None:
+    good = _lines(BATCH + 10)
+    told = orders("import", "orders", stdin=good + "hello\n", code=Exit.USAGE).err
+    assert f"line {BATCH + 11} is not JSON" in told
+    assert f"sent {BATCH} messages; lines 1 to {BATCH} are done: continue with --skip {BATCH}" in told
+    rest = good + '{"body": "267"}\n'
+    assert "sent 11 messages" in orders("import", "orders", "--skip", str(BATCH), stdin=rest).out
+    bodies = [row["body"] for row in orders("browse", "orders", "--limit", "0", "--json").rows]
+    assert bodies == [str(number) for number in range(1, BATCH + 12)]
+
+
+def test_import_says_how_far_a_quota_let_it_come(orders: Run) -> None:
+    orders("queue", "set", "orders", "--quota-messages", str(BATCH + 5))
+    told = orders("import", "orders", "--json", stdin="\n" + _lines(2 * BATCH), code=Exit.REFUSED).err
+    error = json.loads(told)
+    assert error["error"] == "QueueQuotaExceeded"
+    assert f"sent {BATCH} messages; lines 1 to {BATCH + 1} are done" in error["text"]
+    assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == BATCH
+
+
+def test_import_counts_no_part_of_a_call_with_large_bodies(orders: Run) -> None:
+    body, room = "x" * 200_000, 5
+    orders("queue", "set", "orders", "--quota-messages", str(room))
+    told = orders("import", "orders", stdin=f'{{"body": "{body}"}}\n' * 30, code=Exit.REFUSED).err
+    sent = orders("queue", "info", "orders", "--json").rows[0]["messages"]
+    assert 0 < sent <= room
+    assert f"continue with --skip {sent}" in told
+
+
+def test_import_that_was_interrupted_says_what_is_uncertain(
+    orders: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mqredis.cli.transfer.send_batch", interrupted)
+    told = orders("import", "orders", stdin=_lines(3), code=Exit.INTERRUPTED).err
+    assert "nothing was sent; lines 1 to 3 may have been sent as well" in told
