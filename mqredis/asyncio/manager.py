@@ -77,7 +77,8 @@ class QueueManager(Inspection):
     ) -> QueueInfo:
         """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties.
 
-        ``exist_ok``: if a queue of this name exists, leave it unchanged. Raises InvalidName, and QueueExists without
+        ``exist_ok``: if a queue of this name exists, leave it unchanged; a warning in the log (logger "mqredis") names
+        given properties that differ. Raises InvalidName, and QueueExists without
         ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional, group_exclusive,
         topic).
         """

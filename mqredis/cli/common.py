@@ -13,7 +13,7 @@ from typing import Any
 from mqredis import embedded
 from mqredis.cli.output import Output
 from mqredis.client import QueueManager, connect
-from mqredis.errors import MqError
+from mqredis.errors import BrokerRefused, MqError
 from mqredis.keys import kept_by_broker
 from mqredis.settings import Settings
 
@@ -76,7 +76,12 @@ def given_settings(arguments: Arguments, **settings: Any) -> Settings:
 def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
     """The queue manager that the options and variables name."""
     wanted = given_settings(arguments, **settings)
-    manager = connect(settings=wanted)
+    try:
+        manager = connect(settings=wanted)
+    except BrokerRefused as error:
+        if "NOPERM" in str(error) and not wanted.read_only:
+            error.add_note("if this user may only read, set MQREDIS_READ_ONLY=1 or give --read-only")
+        raise
     if wanted.url is None:
         server = embedded.join()
         if server.kind != "memory":  # of that a log entry has warned

@@ -80,7 +80,7 @@ def register(subparsers: Subparsers) -> None:
     abort.add_argument("transaction", help="its id")
     operator_options(abort)
     for name, about, run in (
-        ("pause", "have no worker read a queue, or a consumer read nothing", _pause),
+        ("pause", "stop workers from reading a queue, or one consumer from reading", _pause),
         ("resume", "end a pause", _resume),
     ):
         parser = command(subparsers, name, about, run)

@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import json
 import re
+import sys
 from contextlib import nullcontext
-from typing import Any
+from functools import cache
+from itertools import pairwise
+from typing import Any, cast
 
 from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, saying, with_pauses
@@ -44,7 +49,7 @@ def register(subparsers: Subparsers) -> None:
     create.add_argument("name")
     _properties(create)
     create.add_argument(
-        "--exist-ok", action="store_true", help="a queue of this name that is there already is fine"
+        "--exist-ok", action="store_true", help="do not fail if the queue exists; it is left as it is"
     )
     operator_option(create)
     listing = command(inner, "list", "list queues and subqueues", _list)
@@ -60,7 +65,7 @@ def register(subparsers: Subparsers) -> None:
     delete.add_argument("name")
     delete.add_argument("--yes", action="store_true", help="even if the queue or a subqueue holds messages")
     operator_option(delete)
-    purge = command(inner, "purge", "remove the messages of a queue", _purge)
+    purge = command(inner, "purge", "remove the messages of a queue at once (there is no --yes)", _purge)
     purge.add_argument("name")
     match_options(purge)
     operator_option(purge)
@@ -76,16 +81,41 @@ def _options() -> dict[str, str]:
     return found
 
 
+@cache
+def _docstrings() -> dict[str, str]:
+    """The docstrings of the properties. They are in the source only; without it there are none."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[QueueProperties.__module__]))
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    classes = (each for each in tree.body if isinstance(each, ast.ClassDef))
+    body = next(each.body for each in classes if each.name == QueueProperties.__name__)
+    for statement, following in pairwise(body):
+        if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
+            text = cast("ast.Constant", following.value).value
+            found[cast("ast.Name", statement.target).id] = " ".join(str(text).split())
+    return found
+
+
+def _about(name: str) -> str:
+    """The help of an option: the first sentence on its property, in which argparse would expand "%"."""
+    text = (
+        _docstrings().get(name, "").partition(". ")[0].rstrip(".").replace("``", "").replace("None:", "none:")
+    )
+    return text.replace("%", "%%")
+
+
 def _properties(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("properties")
     for name, kind in _options().items():
-        option = "--" + name.replace("_", "-")
+        option, about = "--" + name.replace("_", "-"), _about(name)
         if kind == "bool":
-            group.add_argument(option, action=argparse.BooleanOptionalAction, default=None)
+            group.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=about)
         elif kind == "str":
-            group.add_argument(option, metavar="TEXT")
+            group.add_argument(option, metavar="TEXT", help=about)
         else:
-            group.add_argument(option, metavar="NUMBER", type=number)
+            group.add_argument(option, metavar="NUMBER", type=number, help=about)
     group.add_argument(
         "--retry", type=_json, metavar="JSON", help='retry policy: {"immediate": 2, "cycles": 3, ...}'
     )
@@ -105,7 +135,7 @@ def _given(arguments: Arguments) -> dict[str, Any]:
 
 
 def _create(arguments: Arguments, output: Output) -> Exit:
-    text = f"queue {arguments.name!r:.140} exists already; with --exist-ok that is fine"
+    text = f"queue {arguments.name!r:.140} exists already (--exist-ok: do not fail)"
     hint = nullcontext() if arguments.exist_ok else saying(QueueExists, text)
     given = _given(arguments)
     with (
@@ -113,8 +143,13 @@ def _create(arguments: Arguments, output: Output) -> Exit:
         hint,
         logged(arguments, qm, "create_queue", arguments.name, **given),
     ):
-        info = qm.create_queue(arguments.name, exist_ok=arguments.exist_ok, **given)
-    output.line(f"queue {info.name} is there", **info.model_dump())
+        try:
+            info, created = qm.create_queue(arguments.name, **given), True
+        except QueueExists:
+            if not arguments.exist_ok:
+                raise
+            info, created = qm.create_queue(arguments.name, exist_ok=True, **given), False
+    output.line(f"queue {info.name} {'was created' if created else 'exists'}", **info.model_dump())
     return Exit.DONE
 
 

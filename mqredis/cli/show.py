@@ -125,7 +125,9 @@ def register(subparsers: Subparsers) -> None:
     claims.add_argument("queue")
     trail = command(subparsers, "trail", "show what has happened to a message", _trail)
     trail.add_argument("queue")
-    trail.add_argument("message", metavar="ID", help="its lookup id (0x and 16 hex digits) or message id")
+    trail.add_argument(
+        "message", metavar="ID", help="its lookup id (0x and up to 16 hex digits) or message id"
+    )
 
 
 def _limit(parser: argparse.ArgumentParser) -> None:
@@ -238,7 +240,7 @@ def _claims(arguments: Arguments, output: Output) -> Exit:
 
 def _trail(arguments: Arguments, output: Output) -> Exit:
     given: str = arguments.message
-    message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{16}", given) else identifier_of(given)
+    message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", given) else identifier_of(given)
     with open_manager(arguments) as qm:
         found = qm.trail(arguments.queue, message)
         if not found:

@@ -62,11 +62,13 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
             connection.command(*load)
         return Server(address, _kind(forms), len(scripts.names()))
 
-    return _each(where, settings, work)
+    return _each(
+        where, settings, work, "Some scripts may have been loaded; it is safe to run the command again"
+    )
 
 
 def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Server]:
-    """Which scripts of this release does each server have? Errors as in :func:`load`."""
+    """Which scripts of this release does each server have? Raises BrokerUnavailable, BrokerRefused."""
 
     def work(connection: Connection, address: str) -> Server:
         forms = _forms(connection, functions)
@@ -79,7 +81,7 @@ def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Ser
             missing = [name for name in scripts.names() if _hashes(scripts.get(name)) & lacking]
         return Server(address, _kind(forms), len(scripts.names()) - len(missing), tuple(missing))
 
-    return _each(where, settings, work)
+    return _each(where, settings, work, "Nothing was changed")
 
 
 def clean(where: Any, settings: Settings) -> list[Server]:
@@ -93,7 +95,9 @@ def clean(where: Any, settings: Settings) -> list[Server]:
             connection.command("FUNCTION", "DELETE", name)
         return Server(address, "functions", len(old))
 
-    return _each(where, settings, work)
+    return _each(
+        where, settings, work, "Some functions may have been deleted; it is safe to run the command again"
+    )
 
 
 def _forms(connection: Connection, functions: bool) -> list[Form]:
@@ -135,11 +139,11 @@ def _libraries(connection: Connection) -> list[str]:
     return [name for name in map(library_name, reply) if OURS.fullmatch(name)]
 
 
-def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T]) -> list[T]:
-    """Do the work on the server, in a cluster on each primary."""
+def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T], done: str) -> list[T]:
+    """Do the work on the server, in a cluster on each primary. ``done``: what an error says was done."""
     backend = open_backend(where, settings, ManagerKeys(settings.manager).own[0])
     try:
-        with _typed(backend):
+        with _typed(backend, done):
             if backend.plan.target.kind != "cluster":
                 with _connection(backend) as connection:
                     return [work(connection, backend.address)]
@@ -169,8 +173,8 @@ def _primaries(slots: Any) -> list[tuple[str, int]]:
 
 
 @contextmanager
-def _typed(backend: Backend) -> Iterator[None]:
-    """Raise errors of the server as errors of this package."""
+def _typed(backend: Backend, done: str) -> Iterator[None]:
+    """Raise errors of the server as errors of this package, which say what was done."""
     try:
         yield
     except REDIS_ERRORS as error:
@@ -181,6 +185,5 @@ def _typed(backend: Backend) -> Iterator[None]:
         elif fault is Fault.FULL:
             kind = BrokerFull
         raise kind(
-            f"{backend.address}: {text}. Some scripts may have been loaded; it is safe to run the command again. "
-            "`mqredis acl --role deploy` prints the rights that it needs"
+            f"{backend.address}: {text}. {done}. `mqredis acl --role deploy` prints the rights that it needs"
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from mqredis.operations.context import Context
 from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import Steps, perform, procedure
+
+log = logging.getLogger("mqredis")
 
 # Properties that a queue of the system has.
 _OF_SYSTEM = {"label", "quota_messages", "quota_bytes", "get_inhibited"}
@@ -54,17 +57,28 @@ def create(
     if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     checks.flag(exist_ok, "exist_ok")
+    exists = False
     try:
         yield from perform(commands.create(context.keys, path, checked))
     except QueueExists:
         if not exist_ok:
             raise
+        exists = True
     found = yield from info(context, path)
     for name in FIXED:
         if getattr(found, name) != checked[name]:
             raise QueueExists(
                 f"queue {path!r} exists already, and its property {name} is {getattr(found, name)}"
             )
+    given = renamed.fields("property", properties)
+    differing = [name for name in given if getattr(found, name) != checked[name]]
+    if exists and differing:
+        log.warning(
+            "queue %r exists already and keeps its properties, of which %s differ from the given ones; update_queue "
+            "(mqredis queue set) changes them",
+            path,
+            ", ".join(differing),
+        )
     return found
 
 

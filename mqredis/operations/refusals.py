@@ -29,12 +29,14 @@ LARGER = "raise max_message_bytes of the queue and of the settings, or send it i
 # The text of each error.
 TEXTS: dict[type[MqError], str] = {
     QueueQuotaExceeded: "the message would exceed the quota of {queue}: receive or purge messages, or raise "
-    "quota_messages or quota_bytes with update_queue",
+    "quota_messages or quota_bytes with update_queue (mqredis queue set)",
     ManagerQuotaExceeded: "queue manager {manager!r} takes no message for {queue}: if info() shows that it is "
-    "throttled, call throttle(False); otherwise its quota is used up: receive or purge messages, or raise it with "
-    "set_quota",
-    PutInhibited: "sending to {queue} is switched off: update_queue(name, put_inhibited=False) switches it on",
-    GetInhibited: "reading from {queue} is switched off: update_queue(name, get_inhibited=False) switches it on",
+    "throttled, run mqredis throttle off, or call throttle(False); otherwise its quota is used up: receive or purge "
+    "messages, or raise it with set_quota (mqredis quota)",
+    PutInhibited: "sending to {queue} is switched off: update_queue(name, put_inhibited=False) "
+    "(mqredis queue set --no-put-inhibited) switches it on",
+    GetInhibited: "reading from {queue} is switched off: update_queue(name, get_inhibited=False) "
+    "(mqredis queue set --no-get-inhibited) switches it on",
     DuplicateMessage: "a message with {key} was accepted by {queue} within the window: count this one as sent, or give "
     "it another dedup_key",
     MessageTooLarge: "the message is larger than {queue} takes: " + LARGER,

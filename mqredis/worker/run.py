@@ -179,9 +179,9 @@ class Running:
             names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
             for name in names if consumer.create is not None else ():
                 try:
-                    self.manager.create_queue(name, **(consumer.create or {}))
-                except QueueExists:
-                    continue
+                    self.manager.create_queue(name, exist_ok=True, **(consumer.create or {}))
+                except QueueExists as error:
+                    log.warning("%s", error)
             queues = [_existing(consumer, name, self.open) for name in consumer.queues]
             if len({queue.handle.transactional for queue in queues}) > 1:
                 raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")

@@ -25,7 +25,8 @@ from mqredis import (
     Settings,
     scripts,
 )
-from mqredis.cli import acl
+from mqredis.cli import acl, main
+from mqredis.cli.exits import Exit
 from mqredis.drivers import deploy
 from tests.cli.conftest import Run
 from tests.drivers.kit import until
@@ -318,6 +319,12 @@ def test_deploy_step_errors_name_the_missing_right_or_server(server: RedisServer
         deploy.load(login(server, "worker"), Settings(), **SERVER_OPTIONS)
     with pytest.raises(BrokerRefused, match="mqredis acl --role deploy"):
         deploy.load(server.tcp_url.replace("redis://", "redis://a:wrong@"), Settings(), **SERVER_OPTIONS)
+    with pytest.raises(BrokerRefused, match="Some scripts may have been loaded"):
+        deploy.load(login(server, "worker"), Settings(), **SERVER_OPTIONS)
+    with pytest.raises(BrokerRefused, match=r"Nothing was changed\. `mqredis acl --role deploy`"):
+        deploy.check(server.tcp_url.replace("redis://", "redis://a:wrong@"), Settings(), **SERVER_OPTIONS)
+    with pytest.raises(BrokerRefused, match="Some functions may have been deleted"):
+        deploy.clean(server.tcp_url.replace("redis://", "redis://a:wrong@"), Settings())
     server.stop()
     with pytest.raises(BrokerUnavailable):
         deploy.load(server.tcp_url, Settings(connect_timeout_seconds=0.5), **SERVER_OPTIONS)
@@ -462,6 +469,18 @@ def test_monitor_role_sees_everything_and_changes_nothing(
     assert not ran & {"fcall", *(() if old else ("evalsha",))}
     with mqredis.connect(server.url, manager="shop", settings=Settings(read_only=True)) as qm:
         assert everything_visible(qm) == found  # equal to what a read-only client with all rights sees
+
+
+def test_command_line_tells_a_monitor_how_to_connect(
+    server: RedisServer, shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = login(server, "monitor", preloaded=False)
+    words = ["queue", "list", "--url", url, "--manager", "shop"]
+    assert main(words) == Exit.FORBIDDEN
+    told = capsys.readouterr().err
+    assert "NOPERM" in told
+    assert "if this user may only read, set MQREDIS_READ_ONLY=1 or give --read-only" in told
+    assert main([*words, "--read-only"]) == Exit.DONE
 
 
 def test_server_refuses_other_commands_of_the_monitor_role(server: RedisServer, shop: Any) -> None:

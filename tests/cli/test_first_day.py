@@ -153,3 +153,57 @@ def test_locks_table_omits_since_if_unknown(orders: Run) -> None:
         known = orders("show", "locks", "orders", "--json").rows[0]["since"] is not None
         lock.commit()
     assert ("since" in told) is known
+
+
+def test_created_queue_is_told_from_an_existing_one(orders: Run, caplog: pytest.LogCaptureFixture) -> None:
+    assert orders("queue", "create", "other", "--exist-ok").out == "queue other was created\n"
+    assert orders("queue", "create", "other", "--exist-ok").out == "queue other exists\n"
+    assert not caplog.records
+    words = ("--exist-ok", "--quota-messages", "5", "--label", "", "--retry", '{"cycles": 1}')
+    assert orders("queue", "create", "other", *words).out == "queue other exists\n"
+    (record,) = caplog.records
+    assert "of which quota_messages, retry differ from the given ones" in record.getMessage()
+    assert "mqredis queue set" in record.getMessage()
+    assert orders("queue", "info", "other", "--json").rows[0]["quota_messages"] is None
+    assert "exists already" in orders("queue", "create", "other", code=Exit.REFUSED).err
+
+
+def test_worker_warns_of_properties_that_an_existing_queue_keeps(
+    orders: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker()
+
+    @worker.consumer("orders", create={"quota_messages": 5})
+    def handle(body: str) -> None: ...
+
+    with mqredis.connect() as qm, caplog.at_level(logging.WARNING):
+        worker.run(burst=True, manager=qm)
+        assert qm.queue_info("orders").quota_messages is None
+    warnings = [record.getMessage() for record in caplog.records if "differ from" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "of which quota_messages differ" in warnings[0]
+
+
+@pytest.mark.parametrize("action", ["create", "set"])
+def test_options_of_queues_have_a_text(run: Run, action: str) -> None:
+    told = " ".join(run("queue", action, "--help").out.split())
+    assert (
+        "--quota-bytes NUMBER Bytes that the messages of the queue may take together; none: no limit" in told
+    )
+    options = re.split(r" (?=--[a-z])", told.partition("properties:")[2])
+    bare = [text for text in options if re.fullmatch(r"--[a-z-]+( NUMBER| TEXT)?", text.strip())]
+    assert not bare
+
+
+def test_trail_takes_short_lookup_ids(orders: Run) -> None:
+    assert "no trail of '0x1'" in orders("trail", "orders", "0x1", code=Exit.NOTHING).err
+
+
+def test_errors_name_the_command(orders: Run) -> None:
+    orders("throttle", "on")
+    assert "run mqredis throttle off" in orders("send", "orders", "x", code=Exit.REFUSED).err
+    orders("throttle", "off")
+    orders("queue", "set", "orders", "--quota-messages", "0")
+    assert "(mqredis queue set)" in orders("send", "orders", "x", code=Exit.REFUSED).err
+    orders("queue", "set", "orders", "--put-inhibited")
+    assert "(mqredis queue set --no-put-inhibited)" in orders("send", "orders", "x", code=Exit.REFUSED).err
