@@ -215,14 +215,14 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"queue": "q"},
         {
             "queue": "name", "match": "match", "selector": "selector", "after": "after", "limit": "count",
-            "reverse": "flag",
+            "reverse": "flag", "complete": "flag",
         },
     ),
     "QueueManager.scheduled": (
         {"queue": "q"},
         {
             "queue": "name", "since": "moment", "until": "moment", "match": "match", "selector": "selector",
-            "after": "after", "limit": "count",
+            "after": "after", "limit": "count", "complete": "flag",
         },
     ),
     "QueueManager.message": ({"queue": "q", "lookup_id": 1}, {"queue": "name", "lookup_id": "lookup_id"}),
