@@ -229,7 +229,10 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
 
 def _message(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        output.rows([_stored(qm.message(arguments.queue, arguments.lookup_id))], MESSAGE)
+        row = _stored(qm.message(arguments.queue, arguments.lookup_id))
+    if not output.json_lines and "body_base64" in row:
+        row["body"] = {"base64": row["body_base64"]}
+    output.rows([row], MESSAGE)
     return Exit.DONE
 
 

@@ -352,6 +352,13 @@ def test_show_message_in_any_state(orders: Run) -> None:
     assert "no message" in orders("show", "message", "orders", sent["lookup_id"], code=Exit.NOTHING).err
 
 
+def test_show_message_whose_body_is_no_text(orders: Run) -> None:
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        sent = queue.send(b"\xff\x00")
+    shown = orders("show", "message", "orders", f"0x{sent.lookup_id:016x}").out
+    assert shown.rstrip().endswith("base64 /wA=")
+
+
 def test_show_locks_of_chosen_messages(orders: Run) -> None:
     for name in ("m-1", "m-2"):
         orders("send", "orders", "a", "--message-id", name)
