@@ -67,6 +67,23 @@ def mqredis_manager(mqredis_settings: mqredis.Settings) -> Iterator[mqredis.Queu
         _remove(manager)
 
 
+@pytest.fixture
+def mqredis_environment(
+    mqredis_manager: mqredis.QueueManager,
+    mqredis_settings: mqredis.Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> mqredis.Settings:
+    """For an application that connects by itself: ``mqredis.connect()`` without arguments opens ``mqredis_manager``.
+
+    The variables ``MQREDIS_...`` hold ``mqredis_settings``, which is returned, and nothing else.
+    """
+    given = mqredis_settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    for name in type(mqredis_settings).model_fields:
+        monkeypatch.setenv(f"MQREDIS_{name.upper()}", str(given.get(name, "")))
+    assert mqredis_manager.name == mqredis_settings.manager  # noqa: S101 - it removes what this test leaves
+    return mqredis_settings
+
+
 def _remove(manager: mqredis.QueueManager) -> None:
     """Delete everything that the test has stored, since the server may be shared."""
     driver = manager._driver

@@ -67,6 +67,14 @@ SUITE = """
             lock.commit()
         assert orders.lock(timeout=0).message.delivery_count == 2
 
+    def test_application_that_connects_by_itself(orders, mqredis_environment, mqredis_clock):
+        with mqredis.connect() as own, own.open("orders") as queue:
+            assert own.name == mqredis_environment.manager
+            assert mqredis.Settings.from_env() == mqredis_environment
+            queue.send(b"x", delay=60)
+            own.advance_clock(60)
+        assert_sent(orders, b"x")
+
     def test_drain_of_a_transactional_queue(mqredis_manager):
         mqredis_manager.create_queue("t", transactional=True)
         with mqredis_manager.open("t") as queue:
@@ -101,7 +109,7 @@ def run(pytester_project: pytest.Pytester, suite: str, *arguments: str) -> pytes
 def test_suite_passes_on_fakeredis(pytester_project, mode):
     mark = "@pytest.mark.asyncio" if mode == "strict" else ""
     result = run(pytester_project, SUITE.replace("{mark}", mark), f"--asyncio-mode={mode}")
-    result.assert_outcomes(passed=7)
+    result.assert_outcomes(passed=8)
 
 
 def test_suite_passes_on_a_server_and_leaves_no_keys(pytester_project, redis_server: RedisServer):
@@ -112,7 +120,7 @@ def test_suite_passes_on_a_server_and_leaves_no_keys(pytester_project, redis_ser
         "--mqredis-url",
         redis_server.url,
     )
-    result.assert_outcomes(passed=7)
+    result.assert_outcomes(passed=8)
     with redis_server.client() as client:
         assert client.keys("*") == []
 
