@@ -22,7 +22,7 @@ from mqredis.commands import workers as commands
 from mqredis.errors import MqError
 from mqredis.models.lookup_ids import format_id
 from mqredis.models.worker import Pause
-from mqredis.steps import perform
+from mqredis.steps import Command, Steps, perform, procedure
 from mqredis.worker.outcomes import HandlerCancelled
 
 if TYPE_CHECKING:
@@ -111,9 +111,16 @@ class Heartbeat:
     def _repeat(self) -> None:
         while not self._ended.wait(self._seconds):
             try:
+                # A heartbeat is tried for ``retry_seconds``; this tells at once that the broker does not answer.
+                self._running.manager.run(_ask())
                 self._beat()
             except MqError as error:
-                log.warning("the heartbeat of the worker failed: %s", error)
+                self._running.outage.failed(error)
+                log.warning(
+                    "the heartbeat of the worker failed: %s; the next one is in %g s", error, self._seconds
+                )
+            else:
+                self._running.outage.over()
 
     def _beat(self, *, begins: bool = False) -> None:
         lease_ms = int(self._seconds * MISSED * 1000)
@@ -171,3 +178,9 @@ class Heartbeat:
                 for consumer, messages, since in handling[:MOST]
             ],
         }
+
+
+@procedure
+def _ask() -> Steps[None]:
+    """Ask for the time, to learn whether the broker answers. Raises BrokerUnavailable."""
+    yield Command(("TIME",))

@@ -79,7 +79,7 @@ class Running:
         self.schedules = list(schedules)
         self._scheduler = Scheduler(manager, self.schedules)
         self.keeper = Keeper()
-        self._outage = Outage()
+        self.outage = Outage()
         # What operators have paused.
         self.pauses = Pauses()
         # The consumers of which the log says that they are paused.
@@ -373,14 +373,14 @@ class Running:
                 # The first read after an error does not wait, so that the log says when reads succeed again.
                 wait = 0.0 if pause else POLL_READ_SECONDS
                 loop.turn(None if self._woken() and not loop.deleted and not pause else wait)
-                self._outage.over()
+                self.outage.over()
                 self.touch()
                 pause = 0.0
             except ManagerNotFound:
                 raise
             except MqError as error:
                 pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
-                self._outage.failed()
+                self.outage.failed(error)
                 log.warning(
                     "%s cannot read or commit: %s; it tries again in %.1f s, for up to %g s at a time",
                     loop.consumer.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue as queues
 import threading
 from collections.abc import Callable, Iterator
@@ -11,11 +12,12 @@ import pytest
 
 import mqredis
 from mqredis import Message
-from mqredis.errors import BrokerUnavailable
+from mqredis.errors import BrokerUnavailable, QueueNotAvailable
 from mqredis.steps import Operation
 from mqredis.worker import Worker
 from mqredis.worker.outage import Outage
 from mqredis.worker.schedule import Scheduler
+from tests.support.server import RedisServer
 
 WAIT = 30.0
 
@@ -77,19 +79,21 @@ def test_worker_logs_when_it_reads_again(
         "h cannot read or commit: connection refused; it tries again in 0.1 s, for up to 10 s at a time"
         in caplog.text
     )
-    assert caplog.text.count("the worker reads again") == 1
+    assert caplog.text.count("the broker can be reached again") == 1
 
 
 def test_end_of_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "mqredis.worker")
     outage = Outage()
     outage.over()
+    outage.failed(QueueNotAvailable("the queue was deleted"))
+    outage.over()
     assert caplog.text == ""
     for _ in range(2):
-        outage.failed()
+        outage.failed(BrokerUnavailable("down"))
     for _ in range(2):
         outage.over()
-    assert caplog.text.count("the worker reads again") == 1
+    assert caplog.text.count("the broker can be reached again") == 1
 
 
 def test_worker_without_schedules_does_not_log_that_they_cannot_be_served(
@@ -101,3 +105,39 @@ def test_worker_without_schedules_does_not_log_that_they_cannot_be_served(
     assert broken.failures.acquire(timeout=WAIT)
     scheduler.end()
     assert "schedules" not in caplog.text
+
+
+def test_outage_is_logged_by_the_first_heartbeat_that_fails_and_when_it_is_over(
+    start_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reads of an idle worker would log it after ``retry_seconds``, here never."""
+    caplog.set_level("INFO", "mqredis.worker")
+    settings = mqredis.Settings(allow_volatile=True, retry_seconds=600)
+    server = start_server(aof=True)
+    with mqredis.connect(server.url, manager="m", settings=settings) as qm:
+        qm.create_queue("q")
+        worker = Worker(heartbeat_seconds=0.1)
+        worker.consumer("q")(lambda message: message)
+        logged = Logged("the heartbeat of the worker failed", "the broker can be reached again")
+        logging.getLogger("mqredis.worker").addHandler(logged)
+        try:
+            with worker.background(qm):
+                server.stop()
+                assert logged.events["the heartbeat of the worker failed"].wait(WAIT)
+                server.start()
+                assert logged.events["the broker can be reached again"].wait(WAIT)
+        finally:
+            logging.getLogger("mqredis.worker").removeHandler(logged)
+
+
+class Logged(logging.Handler):
+    """Sets an event for each of these texts when it is logged."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__()
+        self.events = {text: threading.Event() for text in texts}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for text, event in self.events.items():
+            if text in record.getMessage():
+                event.set()
