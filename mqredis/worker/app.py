@@ -21,7 +21,8 @@ from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, Retry, consumer_of, queues_of
 from mqredis.worker.metrics import served
-from mqredis.worker.run import Running, Signals
+from mqredis.worker.run import Running
+from mqredis.worker.signals import Signals
 
 H = TypeVar("H", bound=Handler)
 

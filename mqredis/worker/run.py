@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import (
@@ -442,31 +440,3 @@ def _existing(consumer: Consumer, name: str, look: Callable[[str], R]) -> R:
 def _listen() -> Steps[None]:
     """Find out how readers are woken."""
     yield Listen()
-
-
-class Signals:
-    """SIGTERM and SIGINT end a run; the old handlers come back at the end.
-
-    A handler interrupts the main thread wherever it is, perhaps with the lock of the very event that ``stop`` sets: so
-    it only leaves a note, which a thread takes up.
-    """
-
-    def __init__(self, running: Running) -> None:
-        self._running = running
-        self._old: dict[int, Any] = {}
-        self._notes: SimpleQueue[bool] = SimpleQueue()
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            threading.Thread(target=self._serve, name="mqredis-signals", daemon=True).start()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._old[number] = signal.signal(number, lambda *_: self._notes.put(True))
-
-    def __exit__(self, *_: object) -> None:
-        for number, old in self._old.items():
-            signal.signal(number, old)
-        self._notes.put(False)
-
-    def _serve(self) -> None:
-        while self._notes.get():
-            self._running.stop()

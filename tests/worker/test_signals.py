@@ -14,7 +14,8 @@ import pytest
 
 from mqredis.worker import processes
 from mqredis.worker.processes import _Supervisor
-from mqredis.worker.run import Running, Signals
+from mqredis.worker.run import Running
+from mqredis.worker.signals import Signals
 
 # Where the signal meets the supervisor of two processes: before and behind the start of each, before and in its sleep.
 MOMENTS = ("before 1", "behind 1", "before 2", "behind 2", "asleep 1", "asleep 2", "asleep 3")
