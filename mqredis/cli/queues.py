@@ -117,7 +117,10 @@ def _properties(parser: argparse.ArgumentParser) -> None:
         else:
             group.add_argument(option, metavar="NUMBER", type=number, help=about)
     group.add_argument(
-        "--retry", type=_json, metavar="JSON", help='retry policy: {"immediate": 2, "cycles": 3, ...}'
+        "--retry",
+        type=_json,
+        metavar="JSON",
+        help='retry policy: {"immediate": 2, "cycles": 3, "delay": 10}; delays in seconds; none: no limit',
     )
 
 

@@ -14,7 +14,10 @@ from tests.cli.conftest import Run
 def test_import_refuses_a_line_without_a_body(run: Run) -> None:
     run("queue", "create", "orders")
     told = run("import", "orders", stdin='{"a": 1}\n', code=Exit.USAGE).err
-    assert told == "mqredis: line 1: it has neither body nor body_base64, so export did not write it\n"
+    assert (
+        told
+        == "mqredis: line 1: it has neither body nor body_base64, so export did not write it; nothing was sent\n"
+    )
     assert run("browse", "orders", "--json").rows == []
     assert run("import", "orders", stdin='{"body": ""}\n{"body_base64": ""}\n').out == "sent 2 messages\n"
 
@@ -40,7 +43,7 @@ def test_private_server_is_named_at_first_use(
     monkeypatch.setenv("MQREDIS_DIR", str(tmp_path / "data"))
     assert main(["queue", "create", "orders"]) == 0
     out, err = capsys.readouterr()
-    assert out == "queue orders is there\n"
+    assert out == "queue orders was created\n"
     assert err.startswith("mqredis: neither --url nor MQREDIS_URL is given: private ")
     assert f"{tmp_path / 'data'} at " in err
     assert err.count("\n") == 1
