@@ -13,6 +13,7 @@
 -- RETURNS OK texts of ids, 16 digits each, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
+-- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claim"

@@ -40,6 +40,7 @@ local is_there
 if ready_groups then
   is_there = ready_groups > 0
 else
+  -- Without a ticket the reader has not waited yet, and what was kept for its slot is older than this wait.
   is_there = was_notified and old_ticket ~= "" or #claim.ids(q, 1, after, "") > 0
 end
 if is_there then

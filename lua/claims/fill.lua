@@ -25,11 +25,14 @@
 --   entries   by row, of messages that ask for something (core/position)
 --   expired   list of entries whose time to live is over: they leave the queue instead
 --   bytes     of all rows
---   first     are these the first messages of the queue
+--   first     are these the first messages of the queue, so that they can be taken out by their number
 --   dry       is there nothing more that the claim could take
 --   full      is the claim complete with this page
 --   place     where a search goes on; nil without a filter
 --   groups    group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
+--
+-- After fill.choose only `ids` has the right length; the other columns may be longer. The ids of a page that is stored packed
+-- ascend, as in delivery order.
 local fill = {}
 
 -- Decide ----------------------------------------------------------------------------------------------------------------

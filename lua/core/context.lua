@@ -13,6 +13,9 @@
 --   "<n>.<i>"         the saved reply of its slot i (see the end of this file)
 --   "<n>.<i>!"        what a reader that waits in this slot was handed (waiting/waiters)
 --   "lock:<fence>"    a lock of several messages (core/locks)
+--   "client:<n>"      what the client of a session says of itself (core/session)
+--   "trail:...", "trails"  the trails of messages (features/trail)
+-- "config" and "counters" are read by the doctor, too (mqredis/operations/doctor).
 -- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
 -- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
@@ -37,7 +40,12 @@
 -- fields       what context.close writes to meta: field, value, ...; the first `written` elements are those of this call
 -- missing      reply KEYS_CHANGED: queues that the call needs and KEYS does not bring; false if there are none
 -- handed       what the slot of a waiting reader was handed; again, handover: a repeated call (core/replay)
+-- manager      the table of "config"; header: the text of the first queue's header, false if there is none
+-- session      the new text of the call's session, which context.close writes; false if it does not change
+-- observing    true: the script may not write, so the time is not stored either (context.observe)
 -- sides, places, first_place  queues beside the call's own (features/other_queues)
+-- groups, group_members       what features/group knows of groups; search_decided: matching/search has read the selector
+-- packed_pages                the queues whose claims admin/audit has read
 local context = {
   schema = "6",
   patience = 1000, store_after = 5000,

@@ -10,6 +10,9 @@
 --   head    "\1" name "\2" value for each property, "\3" key value for each system field; the key is one letter. Of a field
 --           with "~" before its key the value is kept, but no script acts on it, for example in a dead letter
 --
+-- A new field has a free letter, a row in mqredis/models/fields.py, which has all letters of senders, and a kind of value in
+-- mqredis/codec/decode.py (`_SYSTEM`) if scripts set it.
+--
 -- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
 -- (core/store) and, if it adds a field on which scripts act, set the bit special.
 --
@@ -64,7 +67,8 @@ function record.member(rec, id)
   return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. id
 end
 
--- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet.
+-- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet. Only for records in
+-- record.free: the sum must stay one digit.
 function record.mark(rec, bits)
   return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end

@@ -15,8 +15,11 @@ local transfer = {}
 -- entry's `report` (features/failure) goes into its record. `kept`: the field `trash` of messages that go to ;trash
 -- (features/trash), nil elsewhere. Changes the entries to what is stored in the target.
 --
--- Who calls this has planned what arrivals in the target may leave behind (trace.expiring), and has set its parent
--- (queue.set_parent).
+-- Who calls this has left out expired messages, or has planned what they leave behind as they arrive (trace.expiring), and has
+-- set the parent of the target (queue.set_parent).
+--
+-- The hooks `move` see the records as they are in the target; position.before_move sees the old ones, which the index and the
+-- timers of q know.
 function transfer.move(q, target, entries, kept)
   local ids, old_recs = position.columns_of(entries)
   local left, bytes = 0, 0

@@ -14,7 +14,8 @@
 -- long as the message has this id. A dead letter or a redriven message has an id of its own, and the number in the field.
 --
 -- Field "trail" of a queue's hash: the share of its messages, a number above 0 and at most 1. Fields of meta, which this module
--- alone writes and parses:
+-- alone writes; mqredis/codec/trails.py and the doctor (checks/trails.py) read them, and mqredis/models/inspection.py lists the
+-- events (TrailEvent):
 --
 --   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
 --                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
@@ -228,7 +229,8 @@ function trail.finish(numbers)
   end
 end
 
--- Notes that locked messages come back. entry.holder: the slot that had the lock, false or nil if no reader did (core/release).
+-- Notes that locked messages come back. Only core/release calls this hook. entry.holder: the slot or transaction that had the
+-- lock, false or nil if none did.
 function trail.unlock(q, batch, places)
   local numbers, entries, caller = { nil }, { nil }, trail.by(ARGV[1])
   for k = 1, #places do

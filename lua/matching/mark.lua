@@ -9,6 +9,9 @@
 --                                     ever
 --   examples: y12-3 NUL 040000000000002a          z040000000000002a NUL 1764000060000
 --
+-- `f` is a parsed filter (matching/filter). Its fields that matter here: browser; mark and unmark, what is to be done; mark_ms,
+-- how long shared marks count, nil if the browser does not co-operate.
+--
 -- own, shared: the letters. dead_page: marks of a session that is gone that one call removes.
 local mark = { own = "y", shared = "z", dead_page = 256 }
 

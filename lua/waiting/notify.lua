@@ -11,7 +11,9 @@
 -- Notifications are the last writes of a script, and may fail: a reader that misses one asks again some seconds later
 -- (docs/decisions/waiting.md).
 --
--- page: readers that one command reads; most: readers that one call notifies at most.
+-- Readers with a filter have scores below 0 in q.waiters, so they stand in front of all others.
+--
+-- page: readers that one command reads; most: readers that notify.offer_any looks at, about.
 local notify = { page = 64, most = 1000 }
 
 -- One reader ------------------------------------------------------------------------------------------------------------

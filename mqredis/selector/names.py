@@ -16,7 +16,7 @@ from typing import Any
 class HeaderField:
     """Where a name finds its value.
 
-    ``view`` says how to read it (one letter, the same in ``lua/selector/selector_value.lua``), ``key`` is the
+    ``view`` says how to read it (one letter, the same in ``lua/selector/selector_field.lua``), ``key`` is the
     letter of the field in a message record, ``field`` the name of the field in ``mqredis.models.Message``.
 
     Views: J identifier as JMS text, N identifier as it is, T text, I integer, G sequence in a group,

@@ -41,7 +41,7 @@ def test_each_script_is_a_function_of_one_library() -> None:
 
 def test_library_of_frequent_calls_stays_below_the_size_budget() -> None:
     """Send, receive, settle and transactions: design budget 250 KB (docs/decisions/scripts.md)."""
-    assert len(scripts.library(scripts.MESSAGES).text) < 200_000
+    assert len(scripts.library(scripts.MESSAGES).text) < 250_000
 
 
 def code_of(path: str) -> str:

@@ -39,6 +39,8 @@ _WITHOUT_MEANING = frozenset(
      "driver_info", "lib_name", "lib_version", "maint_notifications_config", "socket_read_size",
      "ssl_validate_ocsp", "ssl_validate_ocsp_stapled", "legacy_responses")
 )  # fmt: skip
+# These have one if they are set: our own connections do not ask for the revocation of certificates.
+_OCSP = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
 _CERTIFICATES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -68,7 +70,7 @@ def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | No
     given = {
         name: value for name, value in options.items() if name not in _WITHOUT_MEANING and value is not None
     }
-    if not _FOLLOWED.issuperset(given) or any(options.get(name) for name in ("ssl_validate_ocsp",)):
+    if not _FOLLOWED.issuperset(given) or any(map(options.get, _OCSP)):
         return None
     username, password = given.get("username"), given.get("password")
     greeting: list[tuple[str, ...]] = []

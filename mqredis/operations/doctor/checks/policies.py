@@ -22,7 +22,7 @@ HELD = 9_000_000_000_000_000
 _RETRY = POLICY_FLAGS["retry"]
 _POLICY = re.compile(
     r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
-    r"( \d+(\.\d+)?(e[+-]?\d+)? [01] \S+)?"
+    r" \d+(\.\d+)?(e[+-]?\d+)? [01] \S+"
 )
 # Timers of messages that rest, or are kept for a while in ;poison (lua/features/retry).
 _RESTS = frozenset((b"b", b"s", b"w", b"p"))
