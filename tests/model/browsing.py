@@ -134,7 +134,9 @@ class ModelBrowser:
         if unmarked:
             wanted.unmarked = self._unmarked
         with self._step("receive" if lock else "peek"):
-            if wanted.plain and not (lock or unmarked or mark):  # sees what is locked but visible
+            if (
+                wanted.plain and after is None and not (lock or unmarked or mark)
+            ):  # as a peek: what is visible
                 position = self.queue.seek(after, peek=True)
                 found = [position] if position else None
             else:
