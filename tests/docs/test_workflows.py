@@ -108,3 +108,12 @@ def test_image_does_not_run_as_root() -> None:
 def test_extras_of_the_image_exist() -> None:
     (extras,) = re.findall(r"\.whl\)\[(.*?)\]", (ROOT / "Dockerfile").read_text())
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def test_site_of_the_documentation_is_built_as_by_make_docs() -> None:
+    jobs = read(ROOT / ".readthedocs.yaml")["build"]["jobs"]
+    (command,) = (line for line in jobs["build"]["html"] if "mkdocs build" in line)
+    makefile = (ROOT / "Makefile").read_text()
+    assert "mkdocs build --strict" in command
+    assert "mkdocs build --strict" in makefile
+    assert any("--group docs" in line for line in jobs["install"])
