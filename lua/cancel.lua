@@ -26,7 +26,7 @@ for n = 1, #waiting do
   if waiter_text.tag(waiting[n]) == wanted_tag then
     local slot, _, mode = waiter_text.parse(waiting[n])
     context.mark_changed()
-    redis.call("ZREM", q.waiters, waiting[n])
+    waiters.drop(q, waiting[n], waiter_text.filter(waiting[n]) or "")
     waiter_text.cancel(slot, code)
     reply = context.close({ status.OK })
     notify.one(slot, mode)

@@ -4,7 +4,7 @@
 -- CALLERS send_texts in mqredis/commands/send.py
 -- KEYS message
 -- QUEUE[1] the queue
--- QUEUE[2+] the parent of a subqueue, and queues that KEYS_CHANGED named
+-- QUEUE[2+] queues that KEYS_CHANGED named
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] transaction  id, "" outside a transaction
 -- ARGV[5] fence  of the transaction, "+lease_ms" to begin it here, "" outside a transaction

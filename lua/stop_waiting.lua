@@ -25,6 +25,7 @@ if q then
     handoff.load()
     if handoff.held(q) then handoff.back(q) end
   end
+  -- A reader that is not registered any more was notified, so another one is; a lock that went back has set q.arrived.
   if waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0 and not q.arrived then
     notify.load()
     q.arrived = notify.left(q)

@@ -9,7 +9,7 @@
 -- ARGV[4] entry  as in admin/operator
 -- ARGV[5] transaction  id
 -- RETURNS OK
--- RETURNS TRANSACTION_SEQUENCE no transaction with this id is open
+-- RETURNS TRANSACTION_SEQUENCE no transaction with this id is stored; one whose lease is over is undone as well
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"

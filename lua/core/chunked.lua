@@ -31,8 +31,9 @@ function chunked.read(key, fields)
   return found
 end
 
--- Runs ZADD for a list of score, member, ... Redis keeps a small sorted set as one list, which it searches from the front for
--- each pair, until it gets a member of more than 64 bytes. So a batch begins with such a member, which is removed again.
+-- Runs ZADD for a list of score, member, ..., one pair at least. Redis keeps a small sorted set as one list, which it searches
+-- from the front for each pair, until it gets a member of more than 64 bytes. So a batch begins with such a member, which is
+-- removed again.
 function chunked.scores(key, list)
   local size = #list
   if size < 32 then
@@ -52,7 +53,8 @@ function chunked.add(key, members)
   chunked.scores(key, elements)
 end
 
--- Runs HSET for a list of field, value, ..., in the same way.
+-- Runs HSET for a list of field, value, ..., one pair at least, in the same way: the texts of a list are about equally long, so
+-- the first value tells whether Redis keeps a small hash as one list.
 function chunked.fields(key, list)
   local size = #list
   if size < 32 or #list[2] > 64 then

@@ -31,7 +31,8 @@
 --              that are released or deleted also collect what copies, trails and the retry policy need to know:
 --                why      why its reader rejected it or gave it back
 --                report   properties that describe the failure, in the form of a head (core/record; features/failure)
---                verdict  how its reader gave it back; rest: how long it must rest then, in ms (core/release)
+--                verdict  how its reader gave it back; rest: how long it must rest then, in ms; alone: true if
+--                         it is to be read alone then; retried: true if this ended a delivery that had failed (core/release)
 --                lapsed   true: its lease is over
 --                letters  encoded name of the queue for its dead letter (features/retry_policy)
 --                event    what its trail says, if that is not what usually happens at this place (features/trail)
@@ -260,6 +261,7 @@ end
 --   poison            the retry policy makes it a dead letter                n_poison            dead letter
 --   dropped           the retry policy drops it                              n_dropped
 --   aborted           its transaction, which had sent it, was aborted
+--   redriven          it was sent again from a dead letter or a journal                          only its trail (admin/redrive)
 
 -- Are all queues at hand that copies and acknowledgements go to if these entries are deleted for this reason? If not,
 -- context.missing names them. Comes before the first write of a script that calls position.delete with the same reason.

@@ -14,14 +14,16 @@
 --   "policy"  the retry policy of the queue says where it goes (features/retry)
 --   "purged"  it is deleted, since the queue was purged while it was locked
 --
--- release.plan comes first, and release.unlock only if it found all queues at hand.
+-- release.plan comes first, and release.unlock only if it found all queues at hand: those that the retry policy and traces need,
+-- also the traces of messages that have expired and are deleted as they become available.
 --
 -- verdicts: how a reader gave a message back: after a failed attempt; in order, which is no attempt; after a final failure, so
 -- that the retry policy ends at once.
 local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }
 
 -- Notes in an entry how its reader gave it back. `text`: a verdict; behind "b" the ms that the message rests, or nothing, and "i"
--- if it is to be read alone then; behind the others the reason, and properties that describe the failure, in the form of a head (core/record).
+-- if it is to be read alone then; behind the others the reason, and properties that describe the failure, in the form of a head
+-- (core/record).
 function release.given(entry, text)
   entry.verdict = string.sub(text, 1, 1)
   if entry.verdict == release.verdicts.returned then
@@ -45,17 +47,17 @@ end
 -- Are all queues at hand that it takes to unlock these entries? If not, context.missing names them.
 function release.plan(q, entries)
   for n = 1, #entries do
-    local entry = { entries[n] }
-    local outcome = release.outcome(q, entry[1])
+    local one = { entries[n] } -- plans take lists
+    local outcome = release.outcome(q, one[1])
     if outcome == "purged" then
-      position.may_leave(q, entry, "queue_purged")
-    elseif record.is_special(entry[1].rec) then
+      position.may_leave(q, one, "queue_purged")
+    elseif record.is_special(one[1].rec) then
       trace.load()
-      trace.expiring(q, entry)
+      trace.expiring(q, one)
     end
     if outcome == "policy" then
       retry.load()
-      retry.plan(q, entry)
+      retry.plan(q, one)
     end
   end
   return not context.missing

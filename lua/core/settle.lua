@@ -147,6 +147,7 @@ function settle.list_for(plan, entry, action)
     release.given(entry, action)
     return plan.released
   end
+  -- A commit, or a rejection ("j" and the reason).
   if letter ~= "c" and action ~= "j" then entry.why = string.sub(action, 2) end
   -- A purged message leaves as purged, whatever its reader says.
   if message_state.is_purged(entry.state) then return plan.queue_purged end

@@ -13,7 +13,8 @@
 local expiry = {}
 
 -- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by
--- features.arrive.
+-- features.arrive. The script has planned what they leave behind (features.plan, trace.expiring), for which record.is_expired
+-- says the same as the condition here.
 function expiry.arrive(q, batch, places)
   local elements, soonest = { nil, nil }, nil
   for k = 1, #places do

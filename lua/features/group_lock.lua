@@ -14,6 +14,12 @@
 --   "h" <priority> <group id>        the group is ready: it is not busy, and its first message, whose lookup id begins with these
 --                                    two digits of the priority, is available
 --
+--   event                       member "b"   member "h"            readers are notified
+--   a message arrives           removed      set, if not busy      by position.arrive
+--   a message is locked         added        removed
+--   a locked message is deleted removed      set, if there is one  of the group's next message (group_lock.leave)
+--   an available one is deleted              set anew
+--
 -- Of groups with the same priority the turn goes round in the order of their ids: field "turnh<priority>" of q.key holds the id
 -- of the group that had it last.
 local group_lock = {}

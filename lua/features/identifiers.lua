@@ -1,9 +1,9 @@
 --- require "core/chunked"
 --- require lazy "matching/index"
 --- used by features/features
--- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages whose
--- only field of this kind is a correlation id do not come here: core/position does the same for them. arrive and leave are hooks:
--- features/features says when they are called, and what `batch` and `places` are.
+-- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages that
+-- ask for nothing but a correlation id (flag `named` of core/record) do not come here: core/position does the same for them.
+-- arrive and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
 local identifiers = {}
 
 -- Returns the members in the index of the messages at these places of a batch, but for the places in the set `absent`.

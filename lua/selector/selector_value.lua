@@ -1,5 +1,6 @@
 --- used by selector/selector_program
--- Values of selectors: types, comparison and arithmetic. mqredis/selector/values.py does the same in Python.
+-- Values of selectors: types, comparison and arithmetic. selector_program makes the table of functions; selector and
+-- selector_field use it. mqredis/selector/values.py does the same in Python.
 --
 -- A value is two values of Lua: a kind, and the content. Kinds:
 --
@@ -48,7 +49,8 @@ function selector_value.new(number)
   }
   local NUMERIC = { i = true, I = true, d = true }
 
-  -- Compares two values. Returns true, false, or nil for unknown.
+  -- Compares two values. Returns true, false, or nil for unknown. selector/selector compares numbers, and a field with a text,
+  -- by itself in the same way.
   function value.compare(op, a_kind, a, b_kind, b)
     if not a_kind or not b_kind then return nil end
     if NUMERIC[a_kind] and NUMERIC[b_kind] then

@@ -1,8 +1,10 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup and others
--- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module reads or
--- writes. Every script that sends, receives or moves in a transaction, or ends one, requires this module.
+-- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module
+-- writes; scripts that go through all transactions (tx_list, tx_sweep and others) read it and have this module parse the texts.
+-- Every script that sends, receives or moves in a transaction, or ends one, requires this module, and calls
+-- context.mark_changed itself, after tx.open, which makes the fence of a new transaction from the number of this call.
 --
 -- Two texts are stored, each written and read by one pair of functions here (the doctor reads them with
 -- mqredis/codec/transactions.py):
@@ -188,7 +190,7 @@ function tx.list(fields, is_open)
   return found
 end
 
--- Does an open transaction move a message to the queue with this encoded name?
+-- Does a transaction that is stored, open or not, move a message to the queue with this encoded name?
 function tx.moves_to(name)
   local fields = redis.call("HGETALL", KEYS[2])
   for n = 2, #fields, 2 do

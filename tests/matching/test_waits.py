@@ -197,6 +197,18 @@ def test_cancelled_waits_are_deregistered(broker):
     assert broker.qm.queue_info("q").waiters == 0
 
 
+def test_cancelled_reader_with_a_match_leaves_nothing_in_the_index(kit):
+    """A later message with this identifier would be offered to it before others."""
+    queue = kit.qm.open("q")
+    text = Filter(match=by_correlation("c1")).text()
+    call = read.receive(queue.handle.address, "take", waiter=Waiter("D k0 seven"), match=text)
+    kit.qm.run(perform(call))
+    index = kit.key("q", "i")
+    assert kit.raw.zrangebylex(index, b"[w", b"(x")
+    queue.cancel("seven")
+    assert kit.raw.zrangebylex(index, b"[w", b"(x") == []
+
+
 def test_every_requester_gets_its_own_reply(broker):
     q = broker.queue()
     waits = [broker.beside(lambda n=n: q.receive(10, match=by_correlation(f"c{n}"))) for n in range(8)]
