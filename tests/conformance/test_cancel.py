@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis.errors import InvalidHandle, OperationCancelled, WaiterNotFound
+from mqredis.errors import InvalidHandle, OperationCancelled, QueueNotAvailable, WaiterNotFound
 from tests.conformance.facade import drain, send
 
 case = pytest.mark.case
@@ -119,3 +119,13 @@ def test_cancel_with_a_hyphen_ends_the_wait_with_that_tag(broker):
     assert isinstance(tagged.error(), OperationCancelled)
     send(q, "A")
     assert untagged.result().body == b"A"
+
+
+def test_deletion_of_a_queue_ends_the_waits_of_its_readers_at_once(broker):
+    q = broker.queue()
+    patient = broker.client(recheck_seconds=60).open("q")  # it asks again later than this test waits
+    waits = [broker.wait(lambda: patient.receive(None)), broker.wait(lambda: patient.peek(None))]
+    broker.qm.delete_queue("q")
+    assert [type(wait.error()) for wait in waits] == [QueueNotAvailable, QueueNotAvailable]
+    with pytest.raises(QueueNotAvailable):
+        q.peek(0)

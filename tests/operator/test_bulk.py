@@ -177,7 +177,12 @@ def test_restore_continues_from_its_cursor(qm: QueueManager, operator: Operator)
 def test_limit_applies_over_several_calls(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"x"] * 600)
-    assert operator.delete("orders", limit=300).changed == 300
+    calls: list[BulkResult] = []
+    assert operator.delete("orders", limit=300, progress=calls.append).changed == 300
+    assert (calls[-1].cursor, len({call.changed for call in calls})) == (
+        None,
+        len(calls),
+    )  # each has deleted some
     assert counts(qm) == (300, 0, 0)
 
 
