@@ -271,7 +271,7 @@ async def test_failed_message_is_sent_again_by_one_of_two_operators(
     texts = sorted(str(outcome) for outcome in outcomes)
     assert "was deleted from orders;poison" in texts[0]
     assert "nothing was sent" in texts[1]
-    if to != "news":  # nobody has subscribed to that
+    if to != "news":  # that topic has no subscribers
         assert await ready(manager, to) == 1
     assert await ready(manager, "orders;poison") == 0
 

@@ -1,4 +1,4 @@
-"""What a worker does with messages when its code meets an error that nobody expects there."""
+"""What a worker does with messages when an error occurs that its code does not expect there."""
 
 from __future__ import annotations
 
