@@ -81,8 +81,7 @@ function redrive.original(to, entry)
   -- Of a copy, this is its own time (copy.expiry).
   if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
   head = record.resume(head, copy.requests)
-  -- The lookup id changes, so the message id that was made from it is written down. A copy has it in its record.
-  if not record.field(rec, "message_id") then head = head .. record.fields.message_id .. copy.identity(entry) end
+  head = copy.with_identity(head, entry)
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #redrive.former do
       head = string.gsub(head, "\1dead_letter_" .. redrive.former[n] .. "\2[^\1\3]*", "")

@@ -32,6 +32,12 @@ function copy.identity(entry)
   return record.field(entry.rec, "message_id") or entry.id and "smq-" .. entry.id
 end
 
+-- Returns the head of a message made of an entry, which gets another lookup id, with the message id that the entry has.
+function copy.with_identity(head, entry)
+  if record.field(entry.rec, "message_id") then return head end
+  return head .. record.fields.message_id .. copy.identity(entry)
+end
+
 -- Puts a new message into a queue, and returns its lookup id. `flag`: a sum of record.bits; `body`: with the "\0" in
 -- front of it; `large`: a body that is kept apart, "" if there is none; `state`: the state of the message that it is a
 -- copy of, or nil. In queues of the system, and in transactional ones, the order is that of arrival; elsewhere the
@@ -87,8 +93,7 @@ function copy.head(q, entry, head, class, reason)
   local arrived = record.arrived(entry.rec)
   local sent = arrived - tonumber(record.field(entry.rec, "sent_ms_before") or 0)
   if entry.id then
-    if not record.field(entry.rec, "message_id") then head = head .. fields.message_id .. copy.identity(entry) end
-    head = head .. fields.original_lookup_id .. entry.id
+    head = copy.with_identity(head, entry) .. fields.original_lookup_id .. entry.id
   end
   if class then head = record.without(head, { "message_class" }) .. fields.message_class .. class end
   head = head .. fields.original_queue .. other_queues.decode(queue.name(q))

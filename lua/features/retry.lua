@@ -114,22 +114,24 @@ end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------
 
+-- The letters of the policy's timers. A message has one of them at most.
+retry.letters = { timers.letters.rest, timers.letters.rest_isolated, timers.letters.isolated, timers.letters.poison }
+
 -- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other. `q`: the queue or one of its
 -- subqueues; the timer is in the queue.
 function retry.set_timer(q, letter, entry, at)
-  local home, letters = retry_policy.home(q), timers.letters
-  local id = entry.id
-  redis.call("ZREM", home.timers, letters.rest .. id, letters.rest_isolated .. id, letters.isolated .. id,
-    letters.poison .. id)
-  redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. id)
+  local home, others = retry_policy.home(q), { nil, nil, nil, nil }
+  for n, other in ipairs(retry.letters) do others[n] = other .. entry.id end
+  redis.call("ZREM", home.timers, unpack(others))
+  redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. entry.id)
   queue.set_timer(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
 
 -- Has the timers of messages in a subqueue name their new lookup ids. Those of ;trash have hooks for that (features/trash).
 function retry.rename_timers(q, old, new)
-  local home, letters = retry_policy.home(q), timers.letters
-  for _, letter in ipairs({ letters.rest, letters.rest_isolated, letters.isolated, letters.poison }) do
+  local home = retry_policy.home(q)
+  for _, letter in ipairs(retry.letters) do
     for n = 1, #old do
       local at = old[n] ~= new[n] and redis.call("ZSCORE", home.timers, letter .. old[n])
       if at then

@@ -32,8 +32,10 @@ async def lock_of(manager: QueueManager, message: Message) -> LockInfo | None:
     return None
 
 
-async def _check_reader(manager: QueueManager, name: str, number: int) -> None:
-    """Raise InvalidArgument if the message is not locked by a reader, and say who holds it."""
+async def _held_by_reader(manager: QueueManager, values: Values) -> str:
+    """The message that a form is about, in words. Raises InvalidArgument if no reader has locked it, and says who
+    holds it."""
+    name, number = needed(values, "queue"), lookup_id(values)
     found = await manager.message(name, number)
     if found.state == "claimed":
         raise InvalidArgument(
@@ -47,23 +49,22 @@ async def _check_reader(manager: QueueManager, name: str, number: int) -> None:
             f"transaction {lock.transaction} holds the message: abort the transaction, which undoes all that it has "
             "done"
         )
+    return f"1 message of {name}, {formats.hex_id(number)}"
 
 
 async def _preview_release(manager: QueueManager, values: Values) -> Preview:
-    name, number = needed(values, "queue"), lookup_id(values)
-    await _check_reader(manager, name, number)
+    message = await _held_by_reader(manager, values)
     return Preview(
-        f"This ends the lock of 1 message of {name}, {formats.hex_id(number)}. It is given back as after a failed "
-        "attempt. Its reader is refused when it settles the message; a worker cancels the handler."
+        f"This ends the lock of {message}. It is given back as after a failed attempt. Its reader is refused when it "
+        "settles the message; a worker cancels the handler."
     )
 
 
 async def _preview_reject(manager: QueueManager, values: Values) -> Preview:
-    name, number = needed(values, "queue"), lookup_id(values)
-    await _check_reader(manager, name, number)
+    message = await _held_by_reader(manager, values)
     return Preview(
-        f"This rejects 1 message of {name}, {formats.hex_id(number)}. It becomes a dead "
-        "letter if its sender asked for one, and is deleted if not. Its reader is refused when it settles the message."
+        f"This rejects {message}. It becomes a dead letter if its sender asked for one, and is deleted if not. Its "
+        "reader is refused when it settles the message."
     )
 
 
