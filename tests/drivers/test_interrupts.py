@@ -19,7 +19,7 @@ import pytest
 
 from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, perform
-from tests.drivers.kit import FAST, add, read
+from tests.drivers.kit import FAST, add, read, take
 from tests.support.faults import Hold
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -102,6 +102,36 @@ def test_call_after_an_interrupt_at_any_line_gets_its_own_reply(
             break
     assert lines > (200 if fresh else 60), "a call has more lines: the interrupts did not reach it"
     assert int(driver.run(read(driver.core.keys))) <= calls, "an interrupted call was carried out twice"
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["not started", "started"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_driver_waits_again_and_closes_after_an_interrupt_while_its_threads_start(
+    redis_server: RedisServer,
+    connect: Callable[..., Driver],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    running: bool,
+) -> None:
+    start = threading.Thread.start
+    calls = 0
+
+    def interrupt(thread: threading.Thread) -> None:
+        nonlocal calls
+        calls += 1
+        if calls != number or running:
+            start(thread)
+        if calls == number:
+            raise Interrupt
+
+    driver = connect(redis_server.url)
+    driver.run(add(driver.core.keys, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(Interrupt):
+            driver.run(take(driver.core.keys))
+    assert driver.run(take(driver.core.keys, 0.001)) == "timed out"
+    driver.close()
 
 
 def interrupted_by_signal(

@@ -49,7 +49,8 @@ class WaiterRegistry(Waits[WakeFlag]):
         self._send("PING")  # its reply lets a thread that reads notice the end
         self._lost.set()
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            # KeyboardInterrupt may have left start() before the thread ran, which join() refuses.
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
         self._reader.close()
 
@@ -66,18 +67,15 @@ class WaiterRegistry(Waits[WakeFlag]):
     # ---- the subscription ------------------------------------------------------------------------
 
     def _subscribe(self, channel: str) -> None:
-        if not self._threads:
+        targets = (("subscription", self._keep_forever), ("recheck", self._recheck_forever))
+        if len(self._threads) < len(targets):
             with self._lock:
-                if not self._threads and not self._closed.is_set():
-                    for name, target in (
-                        ("subscription", self._keep_forever),
-                        ("recheck", self._recheck_forever),
-                    ):
-                        self._threads.append(
-                            threading.Thread(target=target, name=f"mqredis-{name}", daemon=True)
-                        )
-                    for thread in self._threads:
-                        thread.start()
+                # KeyboardInterrupt may have ended an earlier call between the two.
+                missing = () if self._closed.is_set() else targets[len(self._threads) :]
+                for name, target in missing:
+                    thread = threading.Thread(target=target, name=f"mqredis-{name}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
         self._send("SUBSCRIBE", channel)
 
     def _send(self, *command: str) -> None:
