@@ -28,7 +28,7 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
-local found, place = search.look(q, filter_text, start, claim.page, nil, true)
+local found, place = search.look(q, filter_text, start, claim.page, { takes = true })
 if #claim.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
 if #found > 0 then place = found[#found].id end -- these were outside the bounds, but the search is not over
 if place then return waiters.finish(q, context.reply(status.CONTINUE, place)) end

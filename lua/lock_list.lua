@@ -26,40 +26,48 @@
 --- require "admin/ordered"
 --- require "transactions/tx"
 --- require lazy "matching/filter"
-local count, deadline, id, wanted = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
--- largest: bytes of a kept reply or a record that is read where no filter needs it; looks: locks that a filter tests.
-local largest, looks = 65536, 256
+local count, deadline, id, filter_text = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
+-- largest: bytes of a kept reply or a record that is read where no filter needs it; most_looks: locks that a filter tests.
+local largest, most_looks = 65536, 256
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
-local f
-if wanted == "" then
-  looks = count
-else
+local criteria, looks = nil, count
+if filter_text ~= "" then
   filter.load()
-  f = filter.parse(wanted)
+  criteria, looks = filter.parse(filter_text), most_looks
 end
 if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end
 
--- Locks of the queue's header (core/locks), then those that are elements of q.locked.
-local found = locks.page(q, deadline, id, looks)
-local rows = ordered.page(q.locked, deadline, id, looks)
-for n = 1, #rows, 2 do
-  local score = tonumber(rows[n + 1])
-  if score < queue.claimed then found[#found + 1] = { id = rows[n], deadline = score } end
+-- Returns the locks behind that one, as tables {id, deadline}, those of locks.page with fence and slot: the first `looks` are
+-- complete and in order.
+local function list_locks()
+  -- Locks of the queue's header (core/locks), then those that are elements of q.locked: member, score, member, score, ...
+  local list = locks.page(q, deadline, id, looks)
+  local members_scores = ordered.page(q.locked, deadline, id, looks)
+  for n = 1, #members_scores, 2 do
+    local score = tonumber(members_scores[n + 1])
+    if score < queue.claimed then list[#list + 1] = { id = members_scores[n], deadline = score } end
+  end
+  table.sort(list, function(left, right)
+    if left.deadline == right.deadline then return left.id < right.id end
+    return left.deadline < right.deadline
+  end)
+  return list
 end
-table.sort(found, function(left, right)
-  if left.deadline == right.deadline then return left.id < right.id end
-  return left.deadline < right.deadline
-end)
 
 -- Returns the state of a locked message. A lock of the header stands for a state of this kind, which is not stored.
 local function state_of(lock)
   local text = not lock.fence and redis.call("HGET", q.states, lock.id)
   return text and message_state.parse(text) or { deliveries = 1, uncounted = 0, kind = message_state.by_reader,
     owner = lock.slot or "-", fence = lock.fence or "0" }
+end
+
+-- Returns the record of a locked message; false or nil if there is none, or it is large and no filter needs it.
+local function record_of(lock)
+  return (criteria or redis.call("HSTRLEN", q.records, lock.id) <= largest) and redis.call("HGET", q.records, lock.id)
 end
 
 -- Returns when the lock with this fence was made; "" if its slot was used since, so that this is not known.
@@ -71,7 +79,7 @@ local function locked_at(slot, fence)
   return history == fence and context.shown(time) or ""
 end
 
--- transactions: session by transaction id, false if it has ended; clients: client text by session.
+-- What the end of the reply says. transactions: session by transaction id, false if it has ended; clients: client text by session.
 local transactions, clients = {}, {}
 
 -- Returns the session that holds a lock, as text; false or nil if that is not known.
@@ -84,37 +92,43 @@ local function session_of(state)
   return transactions[state.owner]
 end
 
--- Appends a lock to the reply, whose element 7 counts them. `rec`: the record of its message, false or nil if it was not read.
-local function append(lock, rec)
-  local state, at = state_of(lock), #reply
+-- Appends these elements to a list.
+local function append(list, ...)
+  for _, element in ipairs({ ... }) do list[#list + 1] = element end
+end
+
+-- Appends what the reply says of a lock to a list. `rec`: of record_of.
+local function append_lock(list, lock, rec)
+  local state = state_of(lock)
   local session = session_of(state)
   if session and not clients[session] then
     clients[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
-  reply[at + 1], reply[at + 2] = lock.id, context.shown(lock.deadline)
-  reply[at + 3] = message_state.is_reader_lock(state) and locked_at(state.owner, state.fence) or ""
-  reply[at + 4], reply[at + 5], reply[at + 6] = state.kind, state.owner, state.fence
-  reply[at + 7], reply[at + 8] = state.deliveries, state.uncounted
-  reply[at + 9] = rec and record.field(rec, "message_id") or ""
-  reply[at + 10] = rec and record.field(rec, "label") or ""
-  reply[7] = reply[7] + 1
+  local since = message_state.is_reader_lock(state) and locked_at(state.owner, state.fence) or ""
+  append(list, lock.id, context.shown(lock.deadline), since, state.kind, state.owner, state.fence)
+  append(list, state.deliveries, state.uncounted)
+  append(list, rec and record.field(rec, "message_id") or "", rec and record.field(rec, "label") or "")
 end
 
-reply = context.reply(status.OK, context.shown(context.now), "", "", 0)
-for n = 1, math.min(looks, #found) do
-  local lock = found[n]
-  local rec = (f or redis.call("HSTRLEN", q.records, lock.id) <= largest) and redis.call("HGET", q.records, lock.id)
-  if not f or rec and filter.test(f, lock.id, rec) then append(lock, rec) end
-  if n == looks or reply[7] == count or f and filter.spent(f) then
-    reply[5], reply[6] = context.shown(lock.deadline), lock.id
+local elements, shown = {}, 0 -- of the locks that match: their elements in the reply, and how many they are
+local last_deadline, last_id = "", ""
+local list = list_locks()
+for n = 1, math.min(looks, #list) do
+  local lock = list[n]
+  local rec = record_of(lock)
+  if not criteria or rec and filter.test(criteria, lock.id, rec) then
+    append_lock(elements, lock, rec)
+    shown = shown + 1
+  end
+  if n == looks or shown == count or criteria and filter.out_of_time(criteria) then
+    last_deadline, last_id = context.shown(lock.deadline), lock.id
     break
   end
 end
-for session, client in pairs(clients) do
-  reply[#reply + 1], reply[#reply + 2] = session, client
-end
-reply[#reply + 1] = "-"
-for transaction, session in pairs(transactions) do
-  reply[#reply + 1], reply[#reply + 2] = transaction, session or ""
-end
+
+reply = context.reply(status.OK, context.shown(context.now), last_deadline, last_id, shown)
+for n = 1, #elements do reply[#reply + 1] = elements[n] end
+for session, client in pairs(clients) do append(reply, session, client) end
+append(reply, "-")
+for transaction, session in pairs(transactions) do append(reply, transaction, session or "") end
 return context.close(reply)

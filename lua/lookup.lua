@@ -57,16 +57,16 @@ if mode == "tx" then
   if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 
--- Returns the nearest message in front of or behind an id, "" for an end of the queue: an available one, for a peek also a
--- locked one that is visible.
+-- Returns the nearest entry in front of or behind an id, "" for an end of the queue: an available one, for a peek also a locked one
+-- that is visible. nil if there is none.
 local function nearest(id, backward)
   if mode == "peek" then return seek.visible(q, id, backward) end
   if backward then return seek.back(q, id) end
   return seek.first(q, id)
 end
 
--- Returns the message with this id, if this call may read it: available, or under the caller's lock, or for a peek locked and
--- visible. Else nil, and a status if it is not MESSAGE_NOT_FOUND.
+-- Returns the entry with this id, if this call may read it: available, or under the caller's lock (its field taken_over is set
+-- then), or for a peek locked and visible. Else nil, and a status if that is not MESSAGE_NOT_FOUND.
 local function current(id)
   local entry = seek.current(q, id)
   if entry then return entry end
@@ -93,8 +93,8 @@ if wanted == "first" or wanted == "last" then
   entries[1] = nearest("", wanted == "last")
 elseif wanted == "current" then
   for id in string.gmatch(lookup_ids, "[^,]+") do
-    local entry, why = current(id)
-    if not entry then return finish(why or status.MESSAGE_NOT_FOUND) end
+    local entry, code = current(id)
+    if not entry then return finish(code or status.MESSAGE_NOT_FOUND) end
     entries[#entries + 1] = entry
   end
 elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
@@ -116,12 +116,13 @@ for n = 1, #entries do ids[n] = entries[n].id end
 
 -- Adds to the deliveries of the messages that this call takes over from a lock of the caller.
 local function add_deliveries(count)
-  for n = 1, mode == "peek" and 0 or #entries do
+  for n = 1, #entries do
     local state = entries[n].state
     if entries[n].taken_over then state.deliveries = state.deliveries + count end
   end
 end
-add_deliveries(-1) -- the delivery that began with the lock goes on: what follows, or the client, counts it anew
+-- The delivery that began with the lock goes on: what follows, or the client, counts it anew.
+if mode ~= "peek" then add_deliveries(-1) end
 local lock
 if mode == "lock" then
   context.mark_changed()
@@ -133,7 +134,7 @@ end
 if lock then position.lock_entries(q, entries, lock) end
 if transaction then tx.add(transaction, q, tx.received, ids) end
 reply = context.reply(status.OK, lock and lock.fence or "", lock and lock.deadline or "", context.now, 0)
-local upto = #reply -- where the messages begin, which a kept reply leaves out
+local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 message.add_entries(q, reply, entries, lock and message_state.locked_once or "")
 if mode == "take" then
   add_deliveries(1) -- a copy of a message that was locked shows the deliveries as they are

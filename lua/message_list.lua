@@ -30,7 +30,7 @@
 --- require "admin/ordered"
 --- require lazy "claims/claim_pages"
 --- require lazy "matching/filter"
-local which, count, score, place, upto, wanted = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local which, count, score, place, until_ms, filter_text = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local whole = ARGV[9] == "1"
 -- looks: messages that this call may still look at; room: bytes of records that it may still return; page: messages that one
 -- command reads.
@@ -40,15 +40,16 @@ if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 -- KEYS brings the subqueue ;retry with its queue, or, if it is ;retry that is listed, the queue whose timers end its rests.
-local retry_queue, parent, f = queue.read(2), nil, nil
+local retry_queue, parent = queue.read(2), nil
 if queue.is_subqueue(q, "retry") then retry_queue, parent = nil, retry_queue end
-if wanted ~= "" then
+local criteria
+if filter_text ~= "" then
   filter.load()
-  f = filter.parse(wanted)
+  criteria = filter.parse(filter_text)
 end
+-- From here on score and until_ms are broker times.
 if score ~= "" then score = string.format("%.0f", score + context.lead) end
-upto = upto and upto + context.lead
-reply = context.reply(status.OK, context.shown(context.now), "0", score, place)
+until_ms = until_ms ~= "" and until_ms + context.lead or nil
 
 -- Is this message, which has no state and is not available, in a packed page of a claim?
 local function in_packed_page(id)
@@ -66,40 +67,47 @@ local function state_of(id, state)
   return is_claimed and "claimed" or "locked"
 end
 
--- Appends a message to the reply, if it is there and matches. `shown_state`, `due`: as state_of returns them, nil if they are not
--- known. Returns true if the call is to end: the page is full, or the filter has done as much work as one call may.
+local elements = {} -- of the messages in the reply
+
+-- Appends a message of the queue `from` to the elements, if it is there and matches. `shown_state`, `due`: as state_of returns
+-- them, nil if they are not known. Returns true if the call is to end: the page is full, or the filter has done as much work as one
+-- call may.
 local function append(from, id, shown_state, due)
   local rec = redis.call("HGET", from.records, id)
-  if not rec or f and not filter.test(f, id, rec) then return f and filter.spent(f) end
-  local text, at = redis.call("HGET", from.states, id), #reply
-  local state = text and message_state.parse(text)
+  if not rec or criteria and not filter.test(criteria, id, rec) then
+    return criteria and filter.out_of_time(criteria)
+  end
+  local state_text = redis.call("HGET", from.states, id)
+  local state = state_text and message_state.parse(state_text)
   if not shown_state then shown_state, due = state_of(id, state) end
   if shown_state == "ready" and parent then
     due = timers.resting_until(parent, id)
     shown_state = due and "retry" or shown_state
   end
   local expires = record.is_special(rec) and record.expires(rec)
-  reply[at + 1], reply[at + 2], reply[at + 3] = id, shown_state, due and string.format("%.0f", context.shown(due)) or -1
-  reply[at + 4] = expires and context.shown(expires) or -1
-  reply[at + 5] = state and message.without_lead(message_state.shown(state)) or ""
-  reply[at + 6] = position.size(from, { id = id, rec = rec, state = state })
+  local size = position.size(from, { id = id, rec = rec, state = state })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
-  reply[at + 7] = context.lead > 0 and record.shown(rec, context.lead) or rec
+  local row = { id, shown_state, due and string.format("%.0f", context.shown(due)) or -1,
+    expires and context.shown(expires) or -1,
+    state and message.without_lead(message_state.shown(state)) or "", size,
+    context.lead > 0 and record.shown(rec, context.lead) or rec }
+  for n = 1, #row do elements[#elements + 1] = row[n] end
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end
 
 -- The two lists. Each appends messages behind `place`, moves that on, and returns whether it has come to its end.
 
+-- Returns up to `most` ids of available messages behind `place`.
+local function available_ids(most, is_reverse)
+  local from = place ~= "" and "(" .. place
+  if is_reverse then return redis.call("ZREVRANGEBYLEX", q.available, from or "+", "-", "LIMIT", 0, most) end
+  return redis.call("ZRANGEBYLEX", q.available, from or "-", "+", "LIMIT", 0, most)
+end
+
 local function list_available(is_reverse)
   while looks > 0 do
-    local limit = math.min(page, looks)
-    local ids
-    if is_reverse then
-      ids = redis.call("ZREVRANGEBYLEX", q.available, place == "" and "+" or "(" .. place, "-", "LIMIT", 0, limit)
-    else
-      ids = redis.call("ZRANGEBYLEX", q.available, place == "" and "-" or "(" .. place, "+", "LIMIT", 0, limit)
-    end
+    local ids = available_ids(math.min(page, looks), is_reverse)
     if #ids == 0 then return true end
     for n = 1, #ids do
       looks, place = looks - 1, ids[n]
@@ -109,22 +117,23 @@ local function list_available(is_reverse)
   return false
 end
 
+-- Appends the message of a timer (core/timers), if that makes a delayed or resting message available. Returns as `append` does.
+local function append_of_timer(member, due)
+  local letters, letter, id = timers.letters, string.sub(member, 1, 1), string.sub(member, 2)
+  if letter == letters.delay then return append(q, id, "delayed", due) end
+  local is_rest = letter == letters.rest or letter == letters.rest_isolated
+  return retry_queue and is_rest and append(retry_queue, id, "retry", due)
+end
+
 local function list_scheduled()
-  local letters = timers.letters
   while looks > 0 do
-    local rows = ordered.page(q.timers, score, place, math.min(page, looks))
-    if #rows == 0 then return true end
-    for n = 1, #rows, 2 do
-      local member, due = rows[n], tonumber(rows[n + 1])
-      local letter, id, is_full = string.sub(member, 1, 1), string.sub(member, 2), false
-      if upto and due > upto then return true end
+    local members_dues = ordered.page(q.timers, score, place, math.min(page, looks)) -- member, due, member, due, ...
+    if #members_dues == 0 then return true end
+    for n = 1, #members_dues, 2 do
+      local member, due = members_dues[n], tonumber(members_dues[n + 1])
+      if until_ms and due > until_ms then return true end
       looks, score, place = looks - 1, string.format("%.0f", due), member
-      if letter == letters.delay then
-        is_full = append(q, id, "delayed", due)
-      elseif retry_queue and (letter == letters.rest or letter == letters.rest_isolated) then
-        is_full = append(retry_queue, id, "retry", due)
-      end
-      if is_full then return false end
+      if append_of_timer(member, due) then return false end
     end
   end
   return false
@@ -140,5 +149,6 @@ else
   at_end = list_available(which == "reverse")
 end
 if score ~= "" then score = string.format("%.0f", context.shown(score)) end
-reply[5], reply[6], reply[7] = at_end and "0" or "1", score, place
+reply = context.reply(status.OK, context.shown(context.now), at_end and "0" or "1", score, place)
+for n = 1, #elements do reply[#reply + 1] = elements[n] end
 return context.close(reply)

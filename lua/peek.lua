@@ -42,23 +42,23 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q)
 timers.serve(q)
 
+-- Refusals.
 if context.missing then return waiters.finish(q, context.missing) end
 if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
 local cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
 if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
   return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION)
 end
-reply = context.reply(status.OK, context.now)
 
-local waiter, entries = waiter_text.member(registration, filter_text), {}
-local notified_id, continue_from
+-- What was handed to the reader while it waited (waiting/waiter_text).
+local waiter, notified_id = waiter_text.member(registration, filter_text), nil
 if waits then
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
   if ticket ~= "" and kind == "copy" then
     local id, state, rec = waiter_text.parse_copy(rest)
-    reply[5], reply[6], reply[7] = id, state, rec
-    if record.has_large_body(rec) then reply[8] = "" end -- its body is with it already
+    -- As core/message writes one message; the large body of a copy is with its record already.
+    reply = context.reply(status.OK, context.now, id, state, rec, record.has_large_body(rec) and "" or nil)
     waiters.drop(q, waiter, filter_text)
     return waiters.finish(q, reply)
   end
@@ -66,13 +66,14 @@ if waits then
 end
 
 -- The first of these ways that applies.
+local entries, continue_from = {}, nil
 if cursor_kind == seek.cursors.read and step == "current" then -- a cursor whose message was read: this message
   entries[1] = seek.current(q, from)
   if not entries[1] then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
 elseif filter_text ~= "" then -- the first messages that match
   local code
-  entries, continue_from, code = seek.matching(q, filter_text, from, count, notified_id, false,
-    cursor == "" and waiters.seen(q, waiter, ticket))
+  local seen = cursor == "" and waiters.seen(q, waiter, ticket)
+  entries, continue_from, code = seek.matching(q, filter_text, from, count, { notified_id = notified_id, seen = seen })
   if code then return waiters.finish(q, code) end
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}
@@ -84,14 +85,16 @@ end
 if #entries > 0 then
   if waits then waiters.drop(q, waiter, filter_text) end
   seek.limit_entries(q, entries)
+  reply = context.reply(status.OK, context.now)
   message.add_entries(q, reply, entries, "")
   return waiters.finish(q, reply)
 end
 
+-- Nothing was found: the reader waits, or goes on with its search.
 if waiters.is_last_look(ticket) then
   if not continue_from then waiters.drop(q, waiter, filter_text) end
 elseif waits then
   ticket = waiters.wait(q, waiter, ticket, filter_text, from)
 end
-return waiters.finish(q,
-  context.reply(continue_from and status.CONTINUE or status.WAITING, ticket, timers.next(q), continue_from))
+local code = continue_from and status.CONTINUE or status.WAITING
+return waiters.finish(q, context.reply(code, ticket, timers.next(q), continue_from))

@@ -12,24 +12,40 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
--- The headers of the queues and the slots are read with what every call reads of meta. This call has no token.
-local fields, queues = { "config", "counters", "" }, queue.count_keys()
-for n = 1, queues do fields[#fields + 1] = queue.nth_key(n) end
+
+-- The headers of the queues and the slots are read with what every call reads of meta (context.open). This call has no token.
+local queues = queue.count_keys()
+local fields, values_before = { "config", "counters", "" }, 3
+for n = 1, queues do fields[values_before + n] = queue.nth_key(n) end
 for n = 3, #ARGV, 2 do fields[#fields + 1] = ARGV[n] end
 local meta = redis.call("HMGET", KEYS[1], unpack(fields))
 local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 reply = context.reply(status.OK)
-for n = 1, queues do
-  local q = queue.open(n, nil, meta[n + 3])
-  -- The time in the header is never later than the first timer; only when it has come the timers are read.
-  local soon = q and (not q.due and -1 or q.due > context.now and q.due - context.now or timers.next(q)) or 0
-  reply[#reply + 1] = (not q or soon == 0 or redis.call("ZCARD", q.available) > 0) and "1" or "0"
-  reply[#reply + 1] = soon
+
+-- Returns ms until the queue's next timer, 0 if one is due, -1 if there is none. q.due is never later than the first timer, so the
+-- timers are read only when it has come.
+local function ms_to_timer(q)
+  if not q.due then return -1 end
+  if q.due > context.now then return q.due - context.now end
+  return timers.next(q)
 end
+
+for n = 1, queues do
+  local q = queue.open(n, nil, meta[values_before + n])
+  local ms = q and ms_to_timer(q) or 0 -- of a queue that was deleted: its readers are to find that out
+  local poll_now = not q or ms == 0 or redis.call("ZCARD", q.available) > 0
+  reply[#reply + 1] = poll_now and "1" or "0"
+  reply[#reply + 1] = ms
+end
+
+local at = values_before + queues
 for n = 3, #ARGV, 2 do
+  local sequence = ARGV[n + 1]
+  at = at + 1
+  local kept = meta[at] -- the reply that the slot keeps (core/context)
   -- While its reader waits, only a sender that hands a lock over makes a call for a slot (waiting/handoff).
-  local kept = meta[queues + (n + 5) / 2]
-  reply[#reply + 1] = kept and string.match(kept, "^%d+") ~= ARGV[n + 1] and "1" or "0"
+  local was_called = kept and context.reply_sequence(kept) ~= sequence
+  reply[#reply + 1] = was_called and "1" or "0"
 end
 return context.close(reply)

@@ -48,6 +48,7 @@
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+-- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
 local settlements = ARGV[13] and { unpack(ARGV, 13) } or { nil }
 local waits = registration ~= ""
@@ -55,11 +56,11 @@ local waits = registration ~= ""
 local reply = context.open(waits)
 if reply then return reply end
 local q = queue.read(1)
-if context.again then
+if context.again then -- a repeated call
   q = queue.open(1)
   return message.again(q)
 end
-if context.handover and q and mode == "lock" and ticket ~= "" then
+if context.handover and q and mode == "lock" and ticket ~= "" then -- a sender has made this call for the reader
   handoff.load()
   q = queue.open(1)
   if handoff.held(q) then return handoff.confirm(q) end
@@ -68,19 +69,20 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q)
 timers.serve(q)
 
--- Ends the script: counters, kept reply, wakes of readers for what settlements and timers made available.
-local function finish(code, upto, ids)
+-- Ends the script: counters, kept reply, wakes of readers for what settlements and timers made available. Arguments as of
+-- waiters.finish.
+local function finish(reply_or_code, upto, ids)
   -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
   if context.missing and waiter_text.may_be_handed(registration) then
     waiters.drop(q, waiter_text.member(registration, ""), "")
   end
-  return waiters.finish(q, code, upto, ids)
+  return waiters.finish(q, reply_or_code, upto, ids)
 end
 
 -- decide -----------------------------------------------------------------------------------------
 -- All that refuses the call comes before the first settlement: a refusal has settled nothing.
 if context.missing or q.options.get_inhibited then return finish(context.missing or status.GET_INHIBITED) end
-count = count + 0
+count = count + 0 -- as a number
 local transaction, code
 if mode == "tx" then
   if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
@@ -90,6 +92,7 @@ if mode == "tx" then
   count = math.min(count, tx.most - transaction.count)
   if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
 end
+-- waiter: the reader as a member of q.waiters; notified_id: the message that it was notified of (waiting/waiter_text).
 local notified_id, waiter
 if waits then
   waiter = waiter_text.member(registration, filter_text)
@@ -99,7 +102,7 @@ if waits then
 end
 local groups_take_turns = q.locks_groups
 if groups_take_turns then group_lock.load() end
-local cursor_kind, from, current = "", "", nil
+local cursor_kind, from, current = "", "", nil -- current: the entry that a cursor is on
 if cursor ~= "" then
   cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
   if cursor_kind == seek.cursors.read then
@@ -121,12 +124,14 @@ if not lost then return finish(context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
 -- The first of these ways that applies. All but the last one give entries; what comes of it are columns (core/position).
+-- continue_from: the id behind which a search goes on that found nothing; groups: those whose turn it is (features/group_lock)
 local ids, recs, states, entries, continue_from, groups
 if current then -- a cursor whose message was read: this message
   entries = { current }
 elseif filter_text ~= "" then -- the first messages that match
-  entries, continue_from, code = seek.matching(q, filter_text, from, count, notified_id, true,
-    cursor == "" and waiters.seen(q, waiter, ticket))
+  local seen = cursor == "" and waiters.seen(q, waiter, ticket)
+  entries, continue_from, code = seek.matching(q, filter_text, from, count,
+    { takes = true, notified_id = notified_id, seen = seen })
   if code then return finish(code) end
 elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
   and redis.call("ZSCORE", q.available, notified_id) then -- the message that this waiting reader was notified of
@@ -153,9 +158,10 @@ if not ids[1] then
   elseif waits then
     ticket = waiters.wait(q, waiter, ticket, filter_text, from)
   end
-  reply = context.reply(status.WAITING, ticket, timers.next(q), #lost)
+  code = continue_from and status.CONTINUE or status.WAITING
+  reply = context.reply(code, ticket, timers.next(q), #lost)
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
-  if continue_from then reply[1], reply[#reply + 1] = status.CONTINUE, continue_from end
+  reply[#reply + 1] = continue_from
   return finish(reply)
 end
 
@@ -177,8 +183,8 @@ elseif transaction then
 end
 reply = { status.OK, "", 0, lock and lock.fence or "", lock and lock.deadline or "", context.now_text,
   lost[1] and #lost or "0", nil, nil, nil } -- as of context.reply, with room for one message
-for n = 1, #lost do reply[n + 7] = lost[n] end
-local upto = #reply -- where the messages begin, which a kept reply leaves out
+for n = 1, #lost do reply[#reply + 1] = lost[n] end
+local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 if not lock then
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   position.delete(q, entries, "receive")

@@ -12,10 +12,10 @@
 local scheduled = { most = 1000, page = 100 }
 
 -- Returns up to `count` entries that agree with a filter (filter.test, which does not ask for groups and marks), each with the
--- field `delayed_until`, in ms; and the place to go on from, nil if the search is complete. `text`: of the filter.
-function scheduled.look(q, text, place, count)
+-- field `delayed_until`, in ms; and the place to go on from, nil if the search is complete.
+function scheduled.look(q, filter_text, place, count)
   filter.load()
-  local f = filter.parse(text)
+  local criteria = filter.parse(filter_text)
   local found, left, letter = { nil }, scheduled.most, timers.letters.delay
   local score, member = string.match(place, "^(%d+)(%a.*)$")
   score, member = score or "", member or ""
@@ -30,13 +30,13 @@ function scheduled.look(q, text, place, count)
     for n = 1, #entries do
       local entry = entries[n]
       local due = dues[entry.id]
-      if filter.test(f, entry.id, entry.rec) then
+      if filter.test(criteria, entry.id, entry.rec) then
         entry.delayed_until = tonumber(due)
         found[#found + 1] = entry
         if #found == count then return found, due .. letter .. entry.id end
       end
       -- The time for selectors is used up: the next call goes on here.
-      if filter.spent(f) then return found, due .. letter .. entry.id end
+      if filter.out_of_time(criteria) then return found, due .. letter .. entry.id end
     end
     if #rows < scheduled.page * 2 then return found end
     member, score = rows[#rows - 1], rows[#rows]

@@ -76,7 +76,7 @@ function fill.search(q, page, count, limits)
     search.load()
     -- With one active message for each group, a search must not find two of one group.
     local most = q.locks_groups and 1 or count
-    entries, page.place = search.look(q, limits.filter, limits.place, most, nil, true)
+    entries, page.place = search.look(q, limits.filter, limits.place, most, { takes = true })
     page.dry = #entries == 0 and not page.place
     if #entries > 0 and not page.place then page.place = entries[#entries].id end
     entries = claim.between(entries, limits.after, limits.bound)

@@ -96,26 +96,26 @@ function seek.names_next_member(text)
 end
 
 -- Returns the first entries that match a filter: arguments and results are those of search.look.
-function seek.matching(q, text, from, count, hint, taking, seen)
-  local entries = seek.direct(q, text, from, count, hint)
+function seek.matching(q, filter_text, from, count, reader)
+  local entries = seek.direct(q, filter_text, from, count, reader.notified_id)
   if entries then return entries end
   search.load()
-  return search.look(q, text, from, count, hint, taking, seen)
+  return search.look(q, filter_text, from, count, reader)
 end
 
--- Returns the entries that match a filter (`text`) if the index alone can tell; nil if matching/search has to. `hint`: the id of
+-- Returns the entries that match a filter if the index alone can tell; nil if matching/search has to. `notified_id`: the id of
 -- the message that a waiting reader was notified of, or nil; it need not be in the index, which is built only when a search
 -- asks for it.
-function seek.direct(q, text, after, count, hint)
+function seek.direct(q, filter_text, after, count, notified_id)
   index.load()
-  local key, id = index.direct(q, text)
-  if not key then return end
-  local entries = hint and count == 1 and after == "" and redis.call("ZSCORE", q.available, hint)
-    and position.read(q, { hint })
-  if not entries or not entries[1] or index.id_of(entries[1].rec, key) ~= id then
+  local letter, id = index.direct(q, filter_text)
+  if not letter then return end
+  local entries = notified_id and count == 1 and after == "" and redis.call("ZSCORE", q.available, notified_id)
+    and position.read(q, { notified_id })
+  if not entries or not entries[1] or index.id_of(entries[1].rec, letter) ~= id then
     index_build.load()
-    if key ~= "g" and not index_build.some(q) then return end
-    entries = position.read(q, index.range(q, key, id, after, count))
+    if letter ~= index.letters.group_id and not index_build.some(q) then return end
+    entries = position.read(q, index.range(q, letter, id, after, count))
   end
   for n = 1, #entries do
     if seek.expired(entries[n]) then return end

@@ -16,9 +16,7 @@ local group = { page = 500, most = 1000 }
 function group.at(q, group_id, sequence, offset)
   local place = index.place(group_id, sequence, offset)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
-  if not found then return end
-  local _, _, id = index.parse_member(found, group_id)
-  return id
+  return found and index.lookup_id(found)
 end
 
 -- Returns the lookup ids of all messages with this sequence, and this offset if it is given, in delivery order; no more than
@@ -26,10 +24,7 @@ end
 function group.members(q, group_id, sequence, offset)
   local place = index.place(group_id, sequence, offset)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, group.most)
-  for n = 1, #found do
-    local _, _, id = index.parse_member(found[n], group_id)
-    found[n] = id
-  end
+  for n = 1, #found do found[n] = index.lookup_id(found[n]) end
   table.sort(found)
   return found
 end
@@ -39,22 +34,22 @@ end
 function group.collect(q, group_id, sequence, only)
   local from = "[" .. index.place(group_id, sequence)
   local stop = "(" .. index.place(group_id, only and sequence or nil) .. "\255"
-  local ids, offset, last = {}, 0, false
+  local ids, offset, is_last = {}, 0, false -- sequence and offset: the place of the message that comes next
   while true do
     local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, group.page)
     context.group_members = context.group_members + #page
     for n = 1, #page do
-      local s, o, id, flags, length = index.parse_member(page[n], group_id)
-      if s == sequence and o == offset then
-        ids[#ids + 1] = id
-        last = last or index.is_last_in_group(flags)
-        if index.ends_message(flags) then
-          if only or last then return ids end
+      local member = index.parse_member(page[n], group_id)
+      if member.sequence == sequence and member.offset == offset then
+        ids[#ids + 1] = member.lookup_id
+        is_last = is_last or index.is_last_in_group(member.flags)
+        if index.ends_message(member.flags) then
+          if only or is_last then return ids end
           sequence, offset = sequence + 1, 0
         else
-          offset = offset + length
+          offset = offset + member.length
         end
-      elseif s > sequence or (s == sequence and o > offset) then
+      elseif member.sequence > sequence or (member.sequence == sequence and member.offset > offset) then
         return -- what comes next in the index is not what comes next in the group
       end
     end
@@ -82,32 +77,33 @@ function group.has_end(q, group_id)
   local place = index.place(group_id)
   local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 2)
   if not newest[1] then return false end
-  local sequence, offset, _, flags = index.parse_member(newest[1], group_id)
-  local other_sequence, other_offset = 0, 0
-  if newest[2] then other_sequence, other_offset = index.parse_member(newest[2], group_id) end
-  if other_sequence == sequence and other_offset == offset then
+  local last = index.parse_member(newest[1], group_id)
+  local before = newest[2] and index.parse_member(newest[2], group_id)
+  if before and before.sequence == last.sequence and before.offset == last.offset then
     -- Several messages have this place: the first one in delivery order counts.
-    place = index.place(group_id, sequence, offset)
+    place = index.place(group_id, last.sequence, last.offset)
     local first = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, 1)[1]
-    _, _, _, flags = index.parse_member(first, group_id)
+    last = index.parse_member(first, group_id)
   end
-  return index.is_last_in_group(flags)
+  return index.is_last_in_group(last.flags)
 end
 
--- May a message of a group be taken under the options of this filter (matching/filter)? `fields`: index.fields of it.
-function group.admits(q, f, fields)
-  if (f.logical_order or f.whole_group) and (fields.sequence ~= 1 or fields.offset ~= 0) then return false end
-  if f.complete_message and fields.offset ~= 0 then return false end
-  if (f.all_messages or f.whole_group) and not group.whole(q, fields.group_id) then return false end
-  if not (f.all_segments or f.complete_message) or not index.is_segment(fields.group_flags) then return true end
+-- May a message of a group be taken under the options of these criteria (matching/filter)? `fields`: index.fields of it.
+function group.admits(q, criteria, fields)
+  local is_first = fields.sequence == 1 and fields.offset == 0
+  if (criteria.logical_order or criteria.whole_group) and not is_first then return false end
+  if criteria.complete_message and fields.offset ~= 0 then return false end
+  if (criteria.all_messages or criteria.whole_group) and not group.whole(q, fields.group_id) then return false end
+  local takes_segments = criteria.all_segments or criteria.complete_message
+  if not takes_segments or not index.is_segment(fields.group_flags) then return true end
   return group.logical_message(q, fields.group_id, fields.sequence) ~= nil
 end
 
--- Returns the lookup ids that are taken together with a message; nil if it is taken alone. `fields` as of group.admits.
-function group.together(q, f, fields)
+-- Returns the lookup ids that are taken together with a message; nil if it is taken alone. Arguments as of group.admits.
+function group.together(q, criteria, fields)
   if not fields.group_id then return end
-  if f.whole_group then return group.whole(q, fields.group_id) end
-  if f.complete_message and index.is_segment(fields.group_flags) then
+  if criteria.whole_group then return group.whole(q, fields.group_id) end
+  if criteria.complete_message and index.is_segment(fields.group_flags) then
     return group.logical_message(q, fields.group_id, fields.sequence)
   end
 end

@@ -7,26 +7,31 @@
 -- these when it looks again. They are noted only while a reader waits whose filter names no identifier. A message that arrives
 -- finds the other readers by its identifiers (waiting/match_waiters), so they do not need this list.
 --
--- Stored in q.index, the last `most` of them, as members "l" <number, 14 digits> <lookup id>. Field "arrivals" of q.key counts
--- them. A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
+-- The arrivals of a queue are numbered from 1 on; field "arrivals" of q.key has the number of the last one. The last `most` of
+-- them are members of q.index (whose other members matching/index lists), in the order of their numbers:
 --
--- first, stop: limits of all members, as ZRANGEBYLEX takes them.
-local arrivals = { most = 500, first = "[l", stop = "(l\255" }
+--   "l" <number, 14 digits> <lookup id>     example: l00000000000042040000000000002a
+--
+-- A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
+--
+-- letter: that of the members. first, stop: limits of all members, as ZRANGEBYLEX takes them.
+local arrivals = { most = 500, letter = "l", first = "[l", stop = "(l\255" }
 
 -- Returns the text with which the member of an arrival begins.
 function arrivals.stem(number)
-  return string.format("l%014d", number)
+  return arrivals.letter .. string.format("%014d", number)
 end
 
 -- Notes that these messages arrived.
 function arrivals.note(q, ids)
   local newest = redis.call("HINCRBY", q.key, "arrivals", #ids)
-  local args = {}
+  local before = newest - #ids
+  local scores_members = {} -- score, member, score, member, ...
   for n = math.max(1, #ids - arrivals.most + 1), #ids do
-    args[#args + 1] = "0"
-    args[#args + 1] = arrivals.stem(newest - #ids + n) .. ids[n]
+    scores_members[#scores_members + 1] = "0"
+    scores_members[#scores_members + 1] = arrivals.stem(before + n) .. ids[n]
   end
-  redis.call("ZADD", q.index, unpack(args))
+  redis.call("ZADD", q.index, unpack(scores_members))
   local first_kept = math.max(0, newest - arrivals.most + 1)
   redis.call("ZREMRANGEBYLEX", q.index, arrivals.first, "(" .. arrivals.stem(first_kept))
 end
@@ -42,37 +47,45 @@ function arrivals.forget(q)
   redis.call("ZREMRANGEBYLEX", q.index, arrivals.first, arrivals.stop)
 end
 
--- May a reader that has seen the arrivals up to number `seen` look at the later ones only? Not if some of these are not
--- kept any more; nor if a message that came before may be admitted now.
-function arrivals.suffice(q, f, seen)
-  if f.grouped then return false end -- another message may have made its group whole
+-- May a reader with these criteria (matching/filter) that has seen the arrivals up to number `seen` look at the later ones only?
+-- Not if some of these are not kept any more; nor if a message that came before may be admitted now.
+function arrivals.suffice(q, criteria, seen)
+  if criteria.grouped then return false end -- another message may have made its group whole
   if q.options.group_exclusive then return false end -- its group may not be locked any more
-  if f.unmarked then return false end -- its co-operative mark may have ended
+  if criteria.unmarked then return false end -- its co-operative mark may have ended
   return arrivals.newest(q) - seen <= arrivals.most
 end
 
--- Returns up to `count` entries of arrivals behind number `seen` that the filter admits, in delivery order. If the time for
--- selectors was used up before one was found, it also returns the id of the last one that was looked at: the next call has
--- it as its cursor, and searches the queue, not the arrivals, from there.
-function arrivals.look(q, f, seen, count)
-  local members = redis.call("ZRANGEBYLEX", q.index, "[" .. arrivals.stem(seen + 1), arrivals.stop)
-  local ids, found, known = {}, {}, {}
-  -- What this script has made available (position.arrive) is noted only when it ends.
-  for _, id in ipairs(q.arrived or {}) do members[#members + 1] = id end
-  for n = 1, #members do
-    local id = string.sub(members[n], -16)
-    if not known[id] and (not f.after or id > f.after) then ids[#ids + 1] = id end
-    known[id] = true
-  end
-  if #ids == 0 then return found end
-  table.sort(ids)
+-- Searches the arrivals behind number `seen`. Returns up to `count` entries that the criteria admit, without states, in delivery
+-- order; and, if the time for selectors was used up before one was found, the id of the last message that was looked at: the
+-- next call has it as its place to go on from, and searches the queue, not the arrivals. For search.look, which has parsed the
+-- criteria.
+function arrivals.look(q, criteria, seen, count)
+  local ids, found = arrivals.ids(q, seen, criteria.after or ""), {}
+  if not ids[1] then return found end
   local recs = chunked.read(q.records, ids)
   for n = 1, #ids do
-    if recs[n] and redis.call("ZSCORE", q.available, ids[n]) and search.admits(q, f, ids[n], recs[n]) then
-      found[#found + 1] = { id = ids[n], rec = recs[n] }
+    local id, rec = ids[n], recs[n]
+    if rec and redis.call("ZSCORE", q.available, id) and search.admits(q, criteria, id, rec) then
+      found[#found + 1] = { id = id, rec = rec }
       if #found == count then return found end
     end
-    if filter.spent(f) then return found, #found == 0 and ids[n] or nil end
+    if filter.out_of_time(criteria) then return found, not found[1] and id or nil end
   end
   return found
+end
+
+-- Returns the lookup ids of the arrivals behind number `seen` that are behind the id `after` in delivery order, in that order.
+function arrivals.ids(q, seen, after)
+  local members = redis.call("ZRANGEBYLEX", q.index, "[" .. arrivals.stem(seen + 1), arrivals.stop)
+  -- What this script has made available (position.arrive) is noted only when it ends.
+  for _, id in ipairs(q.arrived or {}) do members[#members + 1] = id end
+  local ids, is_known = {}, {}
+  for n = 1, #members do
+    local id = string.sub(members[n], -16)
+    if not is_known[id] and id > after then ids[#ids + 1] = id end
+    is_known[id] = true
+  end
+  table.sort(ids)
+  return ids
 end

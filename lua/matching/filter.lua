@@ -1,106 +1,133 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
 --- used by admin/scheduled, lock_list, matching/arrivals, matching/search, message_list, waiting/match_waiters
--- A filter: which messages a reader wants. mqredis/commands/filters.py writes it as one text, and this module alone reads it: a
--- list of fields, each "\3", a letter and a value, then a NUL, then selector programs, each "<length>:<program>". A message
--- must agree with all of it. Fields stand in this order:
+-- A filter says which messages a reader wants. It is a text, which mqredis/commands/filters.py writes and this module alone reads;
+-- filter.parse makes a table of it, which is called `criteria` in all files. A message must agree with all of it. The text:
+-- a list of fields, each "\3", a letter and a value; then a NUL; then selector programs, each "<length>:<program>".
+--
+--   example: "\3csabc\0" wants the correlation id "abc", a text (s)
+--
+-- Letters of fields, in the order in which the fields stand, with the names that they have in `criteria`:
 --
 --   i  lookup_id
---   m c g  message_id, correlation_id, group_id, as in the index (matching/index)
+--   m c g  message_id, correlation_id, group_id: identifiers as they are in the index (matching/index)
 --   n  sequence in the group
 --   o  offset in the message of segments
---   h  a letter of the index and an identifier; repeated: every match has one of these (`any`)
+--   h  one of `alternatives`, a letter of the index and an identifier; repeated: every match has one of these identifiers
 --   @  after: lookup id behind which the search begins
 --   G N O  next_group, next_sequence, next_offset: the next member of the group that the handle is in
---   y  browser whose marks count
+--   y  browser whose marks count (matching/mark)
 --   Z  mark_ms: how long co-operative marks count, in ms, "-" for ever
---   f  letters of options:
+--   f  letters of options, each true in `criteria`:
 --      L logical_order, A all_messages available, S all_segments available, C complete_message, W whole_group,
 --      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
---      B in delivery order even if groups take turns (which any filter has)
+--      B delivery_order, even if groups take turns: only says that there is a filter, and every search has this order
 --
--- Example: "\3csabc\0" wants the correlation id "abc", a text (s).
--- share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
-local filter = { share = 0.9 }
+-- selector_share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
+local filter = { selector_share = 0.9 }
 
--- These tables are made when the module is loaded: few calls have a filter, and all would pay for them.
-filter.fields = {
+-- The names in `criteria` by their letters. These tables are made when the module is loaded: few calls have a filter, and all
+-- would pay for them.
+filter.field_names = {
   i = "lookup_id", m = "message_id", c = "correlation_id", g = "group_id", n = "sequence", o = "offset",
   ["@"] = "after", G = "next_group", N = "next_sequence", O = "next_offset", y = "browser", Z = "mark_ms",
 }
-filter.options = {
+filter.option_names = {
   L = "logical_order", A = "all_messages", S = "all_segments", C = "complete_message", W = "whole_group",
   U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order",
 }
 
--- Returns the filter as a table with its fields by the names above, and these:
+-- Returns the criteria of a filter, which is not empty: a table with the fields and options that it has by the names above
+-- (texts; sequences and offsets are numbers), and these:
 --
---   any          list of the values of "h"
---   programs     list of compiled selectors (selector/selector)
---   named        it names an identifier or a place in a group
---   needs_group  the rest of a message's group decides, too
---   grouped      that, or it asks for logical order
---   marks        it changes marks
+--   alternatives   list of the values of "h"
+--   selectors      list of compiled selectors (selector/selector)
+--   names_message  true if it names an identifier or a place in a group
+--   needs_group    true if the rest of a message's group decides, too
+--   grouped        that, or it asks for logical order
+--   changes_marks  true if it sets or removes browse marks
+--   taken_groups   only matching/search sets and uses it
 function filter.parse(text)
-  local stop = string.find(text, "\0", 1, true)
-  local f = { any = {}, programs = {} }
-  for key, value in string.gmatch(string.sub(text, 1, stop - 1), "\3(.)([^\3]*)") do
-    if key == "h" then
-      f.any[#f.any + 1] = value
-    elseif key == "f" then
-      for letter in string.gmatch(value, ".") do f[filter.options[letter]] = true end
+  local head_end = string.find(text, "\0", 1, true)
+  local criteria = filter.parse_fields(string.sub(text, 1, head_end - 1))
+  criteria.sequence, criteria.offset = tonumber(criteria.sequence), tonumber(criteria.offset)
+  criteria.next_sequence, criteria.next_offset = tonumber(criteria.next_sequence), tonumber(criteria.next_offset)
+  criteria.names_message = criteria.message_id or criteria.correlation_id or criteria.group_id or criteria.sequence
+    or criteria.offset
+  criteria.needs_group = criteria.all_messages or criteria.all_segments or criteria.complete_message
+    or criteria.whole_group
+  criteria.grouped = criteria.needs_group or criteria.logical_order
+  criteria.changes_marks = criteria.mark or criteria.unmark or criteria.mark_cooperative
+    or criteria.unmark_cooperative
+  criteria.selectors = filter.parse_selectors(text, head_end + 1)
+  return criteria
+end
+
+-- Returns a table of the fields, as texts, and the options.
+function filter.parse_fields(text)
+  local criteria = { alternatives = {} }
+  for letter, value in string.gmatch(text, "\3(.)([^\3]*)") do
+    if letter == "h" then
+      criteria.alternatives[#criteria.alternatives + 1] = value
+    elseif letter == "f" then
+      for option in string.gmatch(value, ".") do criteria[filter.option_names[option]] = true end
     else
-      f[filter.fields[key]] = value
+      criteria[filter.field_names[letter]] = value
     end
   end
-  f.sequence, f.offset = tonumber(f.sequence), tonumber(f.offset)
-  f.next_sequence, f.next_offset = tonumber(f.next_sequence), tonumber(f.next_offset)
-  f.named = f.message_id or f.correlation_id or f.group_id or f.sequence or f.offset
-  f.needs_group = f.all_messages or f.all_segments or f.complete_message or f.whole_group
-  f.grouped = f.needs_group or f.logical_order
-  f.marks = f.mark or f.unmark or f.mark_cooperative or f.unmark_cooperative
-  local at = stop + 1
+  return criteria
+end
+
+-- Returns the compiled selectors of a filter, whose programs begin at place `at` of the text.
+function filter.parse_selectors(text, at)
+  local selectors = {}
   while at <= #text do
     local size, from = string.match(text, "^(%d+):()", at)
     at = from + tonumber(size)
     selector.load()
-    local program = selector.compile(string.sub(text, from, at - 1))
-    program.left = program.left * filter.share
-    f.programs[#f.programs + 1] = program
+    local compiled = selector.compile(string.sub(text, from, at - 1))
+    compiled.time_left = compiled.time_left * filter.selector_share
+    selectors[#selectors + 1] = compiled
   end
-  return f
+  return selectors
 end
 
--- Has the call used up the time for selectors?
-function filter.spent(f)
-  for n = 1, #f.programs do
-    if f.programs[n].left <= 0 then return true end
+-- Has the call used up the time for one of the selectors? Then it ends, and the client's next call goes on.
+function filter.out_of_time(criteria)
+  for n = 1, #criteria.selectors do
+    if criteria.selectors[n].time_left <= 0 then return true end
   end
   return false
 end
 
--- Does the message agree with the filter, apart from its place in the queue and the rest of its group?
-function filter.test(f, id, rec)
-  if f.lookup_id and f.lookup_id ~= id then return false end
-  if f.named then
-    index.load()
-    local r = index.fields(rec)
-    if f.message_id and f.message_id ~= (r.message_id or "smq-" .. id) then return false end
-    if f.correlation_id and f.correlation_id ~= r.correlation_id then return false end
-    if f.group_id and f.group_id ~= r.group_id then return false end
-    if f.sequence and f.sequence ~= r.sequence or f.offset and f.offset ~= r.offset then return false end
-  end
-  for n = 1, #f.programs do
-    if not selector.test(f.programs[n], rec, id) then return false end
+-- Does a message agree with the criteria? Its place in the queue, the rest of its group and its marks are not looked at:
+-- search.admits does that.
+function filter.test(criteria, id, rec)
+  if criteria.lookup_id and criteria.lookup_id ~= id then return false end
+  if criteria.names_message and not filter.test_names(criteria, id, rec) then return false end
+  for n = 1, #criteria.selectors do
+    if not selector.test(criteria.selectors[n], rec, id) then return false end
   end
   return true
 end
 
--- Returns the identifier under which arriving messages find a waiting reader, behind its letter ("i": lookup id): the first
--- one in the text, which is the most selective one. nil if the filter names none, or depends on more than the message.
+-- Does a message have the identifiers and the place in a group that the criteria name?
+function filter.test_names(criteria, id, rec)
+  index.load()
+  local fields = index.fields(rec)
+  if criteria.message_id and criteria.message_id ~= (fields.message_id or "smq-" .. id) then return false end
+  if criteria.correlation_id and criteria.correlation_id ~= fields.correlation_id then return false end
+  if criteria.group_id and criteria.group_id ~= fields.group_id then return false end
+  if criteria.sequence and criteria.sequence ~= fields.sequence then return false end
+  return not criteria.offset or criteria.offset == fields.offset
+end
+
+-- Returns the identifier under which arriving messages find a waiting reader with this filter (waiting/match_waiters), behind
+-- its letter, m, c or g as in the index, or i for a lookup id: the first one in the text, which is the most selective one.
+-- Returns nil if the filter names none, or depends on more than the message.
 function filter.key(text)
   local head = string.sub(text, 1, string.find(text, "\0", 1, true))
   if string.find(head, "\3[Gf]") then return end
-  local key, id = string.match(head, "^\3([imcg])([^%z\3]*)")
-  if key then return key .. id end
+  local letter, id = string.match(head, "^\3([imcg])([^%z\3]*)")
+  if letter then return letter .. id end
 end

@@ -35,14 +35,30 @@ function index.id(text)
   if text and #text > 1 then return text end
 end
 
--- Returns the fields of a head that identify its message, as a table; and the length of its body in the record. The ids are nil
--- if the message has none; group_flags is the sum of index.flags.
+-- Returns what the head of a record (core/record) says of the identity of its message, as a table:
+--
+--   message_id, correlation_id, group_id   nil if it has none
+--   sequence, offset   its place in the group
+--   group_flags        the sum of index.flags
+--   body_bytes         length of its body in the record
 function index.fields(rec)
-  local stop, found = string.find(rec, "\0", 15, true), {}
-  for key, value in string.gmatch(string.sub(rec, 15, stop - 1), "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
+  local head_end, found = string.find(rec, "\0", 15, true), {}
+  local head = string.sub(rec, 15, head_end - 1)
+  for key, value in string.gmatch(head, "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
   return { message_id = index.id(found.m), correlation_id = index.id(found.c), group_id = index.id(found.g),
     sequence = tonumber(found.n or 1), offset = tonumber(found.o or 0), group_flags = tonumber(found.z or 0),
-    body_bytes = #rec - stop }
+    body_bytes = #rec - head_end }
+end
+
+-- Returns the message id of a message: its own one, or, if its sender gave none, the text "mq-<lookup id>", which is not in the
+-- index. `fields`: index.fields of it.
+function index.message_id(fields, lookup_id)
+  return fields.message_id or "smq-" .. lookup_id
+end
+
+-- Returns the lookup id in a message id of the form "smq-<lookup id>"; nil for any other message id, and for nil.
+function index.lookup_id_in(message_id)
+  return message_id and #message_id == 20 and string.match(message_id, "^smq%-(%x+)$") or nil
 end
 
 -- Returns the identifier that a record has in the index under this letter; nil or false if it has none.
@@ -55,35 +71,41 @@ end
 
 -- Members of a message ---------------------------------------------------------------------------------------------------
 
--- Appends the members of a message to a list. `keys`: record.keys of it.
+-- Appends the members of a message to a list. Arguments as of index.members.
 function index.append(list, q, lookup_id, rec, keys)
   local members = index.members(q, lookup_id, rec, keys)
   for n = 1, #members do list[#list + 1] = members[n] end
 end
 
--- Returns the members of a message. Of q only `indexed`, `locks_groups` and `records` are needed.
+-- Returns the members of a message that is, or was, available. `keys`: record.keys of its record. Of q only `indexed`,
+-- `locks_groups` and `records` are needed.
 function index.members(q, lookup_id, rec, keys)
-  local reached = lookup_id <= q.indexed
+  local is_reached = lookup_id <= q.indexed
   if not record.has_key(keys, "group_id") and not q.locks_groups then
-    return reached and index.members_without_group(lookup_id, rec, keys) or {}
+    return is_reached and index.members_without_group(lookup_id, rec, keys) or {}
   end
-  local f, letters, members = index.fields(rec), index.letters, {}
-  if f.message_id and reached then members[1] = letters.message_id .. f.message_id .. "\0" .. lookup_id end
-  if f.correlation_id and reached then
-    members[#members + 1] = letters.correlation_id .. f.correlation_id .. "\0" .. lookup_id
+  local fields, letters, members = index.fields(rec), index.letters, {}
+  if fields.message_id and is_reached then
+    members[1] = letters.message_id .. fields.message_id .. "\0" .. lookup_id
   end
-  if f.group_id then
-    members[#members + 1] = letters.group_id .. f.group_id .. "\0" .. lookup_id
-    local member = index.place(f.group_id, f.sequence, f.offset) .. lookup_id .. f.group_flags
-    if index.is_segment(f.group_flags) then
-      local large = record.has_large_body(rec)
-      member = member .. (large and redis.call("HSTRLEN", q.records, "^" .. lookup_id) or f.body_bytes)
-    end
-    members[#members + 1] = member
+  if fields.correlation_id and is_reached then
+    members[#members + 1] = letters.correlation_id .. fields.correlation_id .. "\0" .. lookup_id
+  end
+  if fields.group_id then
+    members[#members + 1] = letters.group_id .. fields.group_id .. "\0" .. lookup_id
+    members[#members + 1] = index.member_in_order(q, lookup_id, rec, fields)
   elseif q.locks_groups then
     members[#members + 1] = letters.group_id .. "\0" .. lookup_id
   end
   return members
+end
+
+-- Returns the member "n" of a message in a group. `fields`: index.fields of it.
+function index.member_in_order(q, lookup_id, rec, fields)
+  local member = index.place(fields.group_id, fields.sequence, fields.offset) .. lookup_id .. fields.group_flags
+  if not index.is_segment(fields.group_flags) then return member end
+  local is_large = record.has_large_body(rec)
+  return member .. (is_large and redis.call("HSTRLEN", q.records, "^" .. lookup_id) or fields.body_bytes)
 end
 
 -- Returns the members of a message that the index reaches, and that has no group, as most have none.
@@ -98,8 +120,8 @@ end
 
 -- Searching -------------------------------------------------------------------------------------------------------------
 
--- Returns letter and id of a filter that names one identifier and nothing else, as most do. Nothing for any other filter, which
--- takes matching/search; nor for a message id that was made from a lookup id, which is not in the index.
+-- Returns letter and id of a filter (matching/filter) that names one identifier and nothing else, as most do. Returns nothing for
+-- any other filter, which takes matching/search; nor for a message id that was made from a lookup id (index.message_id).
 function index.direct(q, filter_text)
   local letter, id = string.match(filter_text, "^\3([mcg])([^%z\3]+)%z$")
   if letter and not string.find(id, "^smq%-") and not q.options.group_exclusive then return letter, id end
@@ -132,11 +154,14 @@ function index.place(group_id, sequence, offset)
     .. (offset and string.format("%09d", offset) or "")
 end
 
--- Returns sequence, offset, lookup id, flags and length of a member of this group; the length is nil if it is no segment.
+-- Returns a member "n" of this group as a table {sequence, offset, lookup_id, flags, length}; length is nil if it is no segment.
 function index.parse_member(member, group_id)
-  local at, sub = #group_id + 3, string.sub
-  return tonumber(sub(member, at, at + 8)), tonumber(sub(member, at + 9, at + 17)), sub(member, at + 18, at + 33),
-    tonumber(sub(member, at + 34, at + 34)), tonumber(sub(member, at + 35))
+  local at, sub = #group_id + 3, string.sub -- behind the letter, the group id and the NUL
+  return {
+    sequence = tonumber(sub(member, at, at + 8)), offset = tonumber(sub(member, at + 9, at + 17)),
+    lookup_id = sub(member, at + 18, at + 33), flags = tonumber(sub(member, at + 34, at + 34)),
+    length = tonumber(sub(member, at + 35)),
+  }
 end
 
 -- Is a message with these flags the last of its group?

@@ -9,10 +9,10 @@
 --                                     ever
 --   examples: y12-3 NUL 040000000000002a          z040000000000002a NUL 1764000060000
 --
--- `f` is a parsed filter (matching/filter). Its fields that matter here: browser; mark and unmark, what is to be done; mark_ms,
--- how long shared marks count, nil if the browser does not co-operate.
+-- Fields of `criteria` (matching/filter) that matter here: browser; mark, unmark, mark_cooperative and unmark_cooperative, what is
+-- to be done; mark_ms, how long shared marks count, nil if the browser does not co-operate.
 --
--- own, shared: the letters. dead_page: marks of a session that is gone that one call removes.
+-- own, shared: the letters of the members. dead_page: marks of a session that is gone that one call removes.
 local mark = { own = "y", shared = "z", dead_page = 256 }
 
 -- Returns the member of a browser's own mark.
@@ -33,30 +33,31 @@ function mark.find_shared(q, id)
 end
 
 -- Is the message marked for this reader: by its own browser, or, if the filter asks for these (mark_ms), by another one?
-function mark.seen(q, f, id)
-  if redis.call("ZSCORE", q.index, mark.member(f.browser, id)) then return true end
-  if not f.mark_ms then return false end
+function mark.seen(q, criteria, id)
+  if redis.call("ZSCORE", q.index, mark.member(criteria.browser, id)) then return true end
+  if not criteria.mark_ms then return false end
   local _, ends = mark.find_shared(q, id)
   return ends ~= nil and (ends == "-" or tonumber(ends) > context.now)
 end
 
 -- Sets and removes the marks on a message, as the filter asks for it.
-function mark.apply(q, f, id)
-  local own = mark.member(f.browser, id)
-  if f.mark then redis.call("ZADD", q.index, 0, own) end
-  if f.unmark then redis.call("ZREM", q.index, own) end
-  if f.mark_cooperative or f.unmark_cooperative then
+function mark.apply(q, criteria, id)
+  local own = mark.member(criteria.browser, id)
+  if criteria.mark then redis.call("ZADD", q.index, 0, own) end
+  if criteria.unmark then redis.call("ZREM", q.index, own) end
+  if criteria.mark_cooperative or criteria.unmark_cooperative then
     local old = mark.find_shared(q, id)
     if old then redis.call("ZREM", q.index, old) end
   end
-  if f.mark_cooperative then
-    local ends = f.mark_ms == "-" and "-" or string.format("%013.0f", context.now + tonumber(f.mark_ms))
+  if criteria.mark_cooperative then
+    local ends = "-"
+    if criteria.mark_ms ~= "-" then ends = string.format("%013.0f", context.now + tonumber(criteria.mark_ms)) end
     redis.call("ZADD", q.index, 0, mark.shared_stem(id) .. ends)
   end
   context.mark_changed()
 end
 
--- Removes up to `most` marks of a browser. Returns how many.
+-- Removes up to `most` of a browser's own marks. Returns how many.
 function mark.forget(q, browser, most)
   local stem = mark.member(browser, "")
   local marks = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, most)
@@ -71,7 +72,8 @@ function mark.sweep(q, count)
   mark.sweep_sessions(q, 4)
 end
 
--- Looks at the first `some` sessions that have own marks, and removes a page of the marks of each that is gone.
+-- Looks at the first `some` sessions that have own marks, and removes a page of the marks of each that is gone: it has no field
+-- of meta (core/context).
 function mark.sweep_sessions(q, some)
   local from = "[" .. mark.own
   for _ = 1, some do
@@ -79,12 +81,12 @@ function mark.sweep_sessions(q, some)
     local session = first and string.match(first, "^.(%d+)%-")
     if not session then return end
     local stem = mark.own .. session .. "-"
-    local after = "(" .. stem .. "\255" -- behind all marks of the session
+    local behind = "(" .. stem .. "\255" -- behind all marks of the session
     if redis.call("HEXISTS", KEYS[1], session) == 0 then
-      local dead = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, after, "LIMIT", 0, mark.dead_page)
+      local dead = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, behind, "LIMIT", 0, mark.dead_page)
       redis.call("ZREM", q.index, unpack(dead))
     end
-    from = after
+    from = behind
   end
 end
 
@@ -99,11 +101,14 @@ end
 -- messages that stay keep their marks in front of all others. A call adds one mark for eight that it looks at, so about an
 -- eighth of all marks are of messages that are gone.
 function mark.sweep_messages(q, some)
+  -- Marks are the last members of q.index: `first` is the rank of the first one.
   local first = redis.call("ZLEXCOUNT", q.index, "-", "(" .. mark.own)
   local count = redis.call("ZCARD", q.index) - first
-  -- All marks, if there are no more than that. Else a row may begin in front of the first mark and end behind the last one,
-  -- so that these are looked at as often as any other.
-  local from = count <= some and first or first - some + 1 + math.floor(mark.random() * (count + some - 1))
+  local from = first
+  if count > some then
+    -- A row may begin in front of the first mark and end behind the last one, so that these are looked at as often as any other.
+    from = first - some + 1 + math.floor(mark.random() * (count + some - 1))
+  end
   local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
     local is_own = string.sub(marks[n], 1, 1) == mark.own

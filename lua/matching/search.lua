@@ -17,151 +17,199 @@
 -- A call looks at no more than `most` records, and does not outlast the time for selectors (selector/selector). If it has found
 -- nothing by then it returns the id behind which the client's next call goes on.
 --
--- In this module `f` is a parsed filter (matching/filter). It has the field `taken_groups`, a set of the groups that this
--- search has taken a message of, if messages are to be taken from a queue that locks groups (features/group_lock). page,
--- next_page: candidates that are read at first, and then.
-local search = { most = 1000, page = 64, next_page = 250 }
-
--- Returns up to `count` entries for a filter; the place to go on from, nil if the search is complete; and a status if one ends
--- the call.
+-- `criteria` is a filter as matching/filter parses it. This module sets one field more: taken_groups, the set of the groups that
+-- the search has taken a message of; nil if it takes nothing, or the queue does not lock groups (features/group_lock).
 --
---   text    the filter
---   from    the place where an earlier call stopped, "" at first
---   hint    the id of a message that probably matches, or nil
---   taking  true if the messages are to be locked or removed, not only read
---   seen    number of the last arrival that a waiting reader has seen (waiters.seen), or nil: only later ones are searched
-function search.look(q, text, from, count, hint, taking, seen)
+-- page, next_page: candidates that are read at first, and then. no_reader: see search.look.
+local search = { most = 1000, page = 64, next_page = 250, no_reader = {} }
+
+-- Searches for messages. `from`: the id behind which an earlier call has stopped, "" at first. `reader`: nil, or a table of what is
+-- known of the reader:
+--
+--   takes        true if the messages are to be locked or removed, not only read
+--   notified_id  the id of a message that probably matches, since the reader was notified of it; or nil
+--   seen         number of the last arrival that it has seen (waiters.seen): only later ones are searched; nil or false: all
+--
+-- Returns three values:
+--
+--   entries        up to `count` messages (core/position); `whole` is set if they belong together and are all or none
+--   continue_from  if there are none: the id behind which the next call goes on, nil if the search is complete
+--   code           a status that refuses the call, else nil
+function search.look(q, filter_text, from, count, reader)
+  reader = reader or search.no_reader
+  local criteria = search.open(q, filter_text, reader.takes)
+  if criteria.next_group then return search.next_member(q, criteria) end
+  local place = from ~= "" and from or criteria.after or ""
+  candidates.load()
+  if candidates.needs_index(criteria) then
+    index_build.load()
+    if not index_build.some(q) then return {}, place ~= "" and place or queue.never end
+  end
+  local found, continue_from = search.find(q, criteria, place, count, reader)
+  if not found[1] then return found, continue_from end
+  return search.finish(q, criteria, found)
+end
+
+-- Returns the criteria of a filter, after it has loaded the modules that they need.
+function search.open(q, filter_text, takes)
   index.load()
   filter.load()
-  local f = filter.parse(text)
-  if f.grouped or f.next_group then group.load() end
-  if taking and q.locks_groups then
-    f.taken_groups = {}
+  local criteria = filter.parse(filter_text)
+  if criteria.grouped or criteria.next_group then group.load() end
+  if takes and q.locks_groups then
     group_lock.load()
+    criteria.taken_groups = {}
   end
-  if f.next_group then return search.next(q, f) end
-  candidates.load()
-  if candidates.needs_index(f) then
-    index_build.load()
-    if not index_build.some(q) then return {}, from ~= "" and from or f.after or queue.never end
-  end
-  local found, place = {}, nil
-  if hint and count == 1 and redis.call("ZSCORE", q.available, hint) then
-    local rec = redis.call("HGET", q.records, hint)
-    if rec and search.admits(q, f, hint, rec) then found[1] = { id = hint, rec = rec } end
-  end
-  if seen and #found == 0 then
-    arrivals.load()
-    if arrivals.suffice(q, f, seen) then
-      found, place = arrivals.look(q, f, seen, count)
-      if #found == 0 then return found, place end
-    end
-  end
-  if #found == 0 then found, place = search.scan(q, f, from ~= "" and from or f.after or "", count) end
-  if #found == 0 then return found, place end
-  return search.taken(q, f, found)
+  return criteria
 end
 
 -- Returns the status that refuses a call with this filter, or nil. For calls that change something before they search: what
 -- they change may make a message available, which the search passes over then instead of refusing the call.
-function search.refuses(q, text)
+function search.refuses(q, filter_text)
   filter.load()
   index.load()
   group.load()
-  local f = filter.parse(text)
-  f.programs, context.search_decided = {}, true
-  local id = group.at(q, f.next_group, f.next_sequence, f.next_offset)
-  local rec = id and redis.call("HGET", q.records, id)
-  if rec and not record.is_expired(rec, context.now) and not filter.test(f, id, rec) then
-    return status.MATCH_OPTIONS
-  end
+  local criteria = filter.parse(filter_text)
+  context.search_decided = true
+  local next_message = search.read_next_member(q, criteria)
+  if next_message and not search.test_next_member(criteria, next_message) then return status.MATCH_OPTIONS end
 end
+
+-- The next member of a group --------------------------------------------------------------------------------------------
 
 -- As search.look, for a filter that names the next member of a group: only that one may be read, and it is an error if the
--- filter does not admit it. The selector was applied to the first member.
-function search.next(q, f)
-  local id = group.at(q, f.next_group, f.next_sequence, f.next_offset)
+-- filter does not admit it.
+function search.next_member(q, criteria)
+  local entry = search.read_next_member(q, criteria)
+  if not entry or criteria.taken_groups and group_lock.busy(q, entry.rec) then return {} end
+  if not search.test_next_member(criteria, entry) then
+    return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil
+  end
+  if criteria.complete_message then
+    -- Not the criteria: their logical order admits only the first member.
+    local only_complete = { complete_message = true }
+    if not group.admits(q, only_complete, index.fields(entry.rec)) then return {} end
+  end
+  return search.finish(q, criteria, { entry })
+end
+
+-- Returns the next member of the group as an entry without a state; nil if it is not there.
+function search.read_next_member(q, criteria)
+  local id = group.at(q, criteria.next_group, criteria.next_sequence, criteria.next_offset)
   local rec = id and redis.call("HGET", q.records, id)
-  if not rec or record.is_expired(rec, context.now) or f.taken_groups and group_lock.busy(q, rec) then return {} end
-  f.programs = {}
-  if not filter.test(f, id, rec) then return {}, nil, not context.search_decided and status.MATCH_OPTIONS or nil end
-  if f.complete_message and not group.admits(q, { complete_message = true }, index.fields(rec)) then return {} end
-  return search.taken(q, f, { { id = id, rec = rec } })
+  if rec and not record.is_expired(rec, context.now) then return { id = id, rec = rec } end
 end
 
--- Returns these entries with their states; or, if the filter asks for it, all segments of the message or all messages of
--- the group, as a list with `whole` set. Sets the marks that the filter asks for.
-function search.taken(q, f, found)
-  if f.complete_message or f.whole_group then
-    local ids = group.together(q, f, index.fields(found[1].rec))
-    if ids then
-      local entries = position.read(q, ids)
-      entries.whole = true
-      search.mark(q, f, entries)
-      return entries
-    end
+-- Does the filter admit the next member? The selectors do not count, since they were applied to the first member.
+function search.test_next_member(criteria, entry)
+  criteria.selectors = {}
+  return filter.test(criteria, entry.id, entry.rec)
+end
+
+-- The first messages that match -----------------------------------------------------------------------------------------
+
+-- Returns up to `count` entries without states, and continue_from as search.look does: the message that the reader was notified
+-- of; or what has arrived since its last search, if that is enough; or messages behind `place` in the queue.
+function search.find(q, criteria, place, count, reader)
+  local id = reader.notified_id
+  if id and count == 1 and redis.call("ZSCORE", q.available, id) then
+    local rec = redis.call("HGET", q.records, id)
+    if rec and search.admits(q, criteria, id, rec) then return { { id = id, rec = rec } } end
   end
-  local ids = {}
-  for n = 1, #found do ids[n] = found[n].id end
-  local states = redis.call("HMGET", q.states, unpack(ids))
-  for n = 1, #found do found[n].state = states[n] and message_state.parse(states[n]) end
-  search.mark(q, f, found)
-  return found
-end
-
--- Sets and removes browse marks on these entries, as the filter asks for it.
-function search.mark(q, f, found)
-  if not f.marks then return end
-  mark.load()
-  for n = 1, #found do mark.apply(q, f, found[n].id) end
-  mark.sweep(q, #found)
-end
-
--- May this available message be read? An expired one may not; the timers of the queue remove it.
-function search.admits(q, f, id, rec)
-  if not filter.test(f, id, rec) or record.is_expired(rec, context.now) then return false end
-  if f.grouped then
-    local r = index.fields(rec)
-    if r.group_id and not group.admits(q, f, r) then return false end
+  if reader.seen then
+    arrivals.load()
+    if arrivals.suffice(q, criteria, reader.seen) then return arrivals.look(q, criteria, reader.seen, count) end
   end
-  if f.unmarked then
-    mark.load()
-    if mark.seen(q, f, id) then return false end
-  end
-  return not f.taken_groups or search.take_group(q, f, rec)
+  return search.scan(q, criteria, place, count)
 end
 
--- Is the message's group free? Then it is taken by this search, which takes one message of each group.
-function search.take_group(q, f, rec)
-  local id = group_lock.group(rec)
-  if id == "" then return true end
-  if f.taken_groups[id] or group_lock.holder(q, id) then return false end
-  f.taken_groups[id] = true
-  return true
-end
-
--- Tests candidates behind `from`. Returns up to `count` entries without states, and the place to go on from if there was no
--- time for all.
-function search.scan(q, f, from, count)
+-- Does so for the queue: tests one candidate after the other.
+function search.scan(q, criteria, place, count)
   -- Where every candidate matches, no more are read than are wanted.
-  local all_match = #f.programs == 0 and not f.grouped
-    and (f.lookup_id or f.message_id or f.correlation_id or f.group_id or not f.named)
-  local found, left, page = {}, search.most, all_match and count or search.page
+  local page = search.matches_all_candidates(criteria) and count or search.page
+  local found, left = {}, search.most
   while left > 0 do
     page = math.min(page, left)
-    local ids, more = candidates.ids(q, f, from, page)
+    local ids, more = candidates.page(q, criteria, place, page)
     if #ids == 0 then return found end
     local recs = redis.call("HMGET", q.records, unpack(ids))
     for n = 1, #ids do
-      from = ids[n]
-      if recs[n] and search.admits(q, f, from, recs[n]) then
-        found[#found + 1] = { id = from, rec = recs[n] }
+      place = ids[n]
+      if recs[n] and search.admits(q, criteria, place, recs[n]) then
+        found[#found + 1] = { id = place, rec = recs[n] }
         if #found == count then return found end
       end
-      if filter.spent(f) or f.grouped and context.group_members > search.most then return found, from end
+      if search.must_pause(criteria) then return found, place end
     end
     if not more then return found end
     left, page = left - #ids, search.next_page
   end
-  return found, from
+  return found, place
+end
+
+-- Does every candidate match, since the filter asks for nothing but an identifier by which candidates are selected?
+function search.matches_all_candidates(criteria)
+  if #criteria.selectors > 0 or criteria.grouped then return false end
+  return criteria.lookup_id or criteria.message_id or criteria.correlation_id or criteria.group_id
+    or not criteria.names_message
+end
+
+-- Has the search used up the time for selectors, or read as many members of groups as one call may?
+function search.must_pause(criteria)
+  return filter.out_of_time(criteria) or criteria.grouped and context.group_members > search.most
+end
+
+-- May this available message be read? An expired one may not; the timers of the queue remove it. For callers with the criteria of
+-- search.open, or that have loaded group and index.
+function search.admits(q, criteria, id, rec)
+  if not filter.test(criteria, id, rec) or record.is_expired(rec, context.now) then return false end
+  if criteria.grouped then
+    local fields = index.fields(rec)
+    if fields.group_id and not group.admits(q, criteria, fields) then return false end
+  end
+  if criteria.unmarked then
+    mark.load()
+    if mark.seen(q, criteria, id) then return false end
+  end
+  return not criteria.taken_groups or search.take_group(q, criteria, rec)
+end
+
+-- Is the message's group free? Then it is taken by this search, which takes one message of each group.
+function search.take_group(q, criteria, rec)
+  local group_id = group_lock.group(rec)
+  if group_id == "" then return true end
+  if criteria.taken_groups[group_id] or group_lock.holder(q, group_id) then return false end
+  criteria.taken_groups[group_id] = true
+  return true
+end
+
+-- What was found --------------------------------------------------------------------------------------------------------
+
+-- Returns these entries with their states; or, if the filter asks for it, all segments of the message or all messages of
+-- the group, as a list with `whole` set. Sets the marks that the filter asks for.
+function search.finish(q, criteria, found)
+  local ids
+  if criteria.complete_message or criteria.whole_group then
+    ids = group.together(q, criteria, index.fields(found[1].rec))
+  end
+  if ids then
+    found = position.read(q, ids)
+    found.whole = true
+  else
+    search.add_states(q, found)
+  end
+  if criteria.changes_marks then
+    mark.load()
+    for n = 1, #found do mark.apply(q, criteria, found[n].id) end
+    mark.sweep(q, #found)
+  end
+  return found
+end
+
+-- Reads the states of these entries.
+function search.add_states(q, found)
+  local ids = {}
+  for n = 1, #found do ids[n] = found[n].id end
+  local states = redis.call("HMGET", q.states, unpack(ids))
+  for n = 1, #found do found[n].state = states[n] and message_state.parse(states[n]) end
 end

@@ -15,10 +15,10 @@
 -- numbers of operands and of bytes, with the time to read the record (program.fixed, program.by_size).
 local selector = { allowed = 4000 }
 
--- Compiles a program. Returns it as a table for selector.test. Its field `left` is how many microseconds the script may
--- still spend on it: a search ends its call when nothing is left (filter.spent).
+-- Compiles a program. Returns it as a table for selector.test. Its field `time_left` is how many microseconds the script may
+-- still spend on it: a search ends its call when nothing is left (filter.out_of_time).
 function selector.compile(text)
-  local reader, program = selector_program.new(text), { left = selector.allowed }
+  local reader, program = selector_program.new(text), { time_left = selector.allowed }
   local letter, count, chunk, operand = reader.letter, reader.count, reader.chunk, reader.operand
   local find, byte, value, compare = string.find, string.byte, reader.value, reader.value.compare
   local budget = count() -- of the LIKE conditions (selector/selector_like)
@@ -137,7 +137,7 @@ function selector.compile(text)
     return function(rec, stop, id)
       local kind, found = item(rec, stop, id)
       if kind ~= "s" then return nil end
-      program.left = program.left - #found / 5
+      program.time_left = program.time_left - #found / 5
       if find(found, "\4", 1, true) then found = string.gsub(found, "(\4)(.)", original) end
       return matches(found)
     end
@@ -175,6 +175,6 @@ end
 
 -- Is the message selected? Unknown does not select.
 function selector.test(program, rec, id)
-  program.left = program.left - program.fixed - #rec * program.by_size
+  program.time_left = program.time_left - program.fixed - #rec * program.by_size
   return program.run(rec, string.find(rec, "\0", 15, true), id) == true
 end

@@ -35,16 +35,15 @@ function handoff.offer(q, id, rec)
   local key, channel = notify.channel(slot, database)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
-  local fence, deadline = context.history_text, string.format("%d", context.now + lease)
-  position.lock(q, { id }, { rec }, { false },
-    { kind = message_state.by_reader, owner = slot, fence = fence, deadline = deadline })
+  local lock = { kind = message_state.by_reader, owner = slot, fence = context.history_text,
+    deadline = string.format("%d", context.now + lease) }
+  position.lock(q, { id }, { rec }, { false }, lock)
   q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)
-  -- As receive.lua replies: 3 history, 4 fence, 5 deadline, 6 now, 7 earlier locks that were lost.
-  local reply = { status.OK, "", context.history, fence, deadline, context.now_text, 0 }
+  local reply = context.reply(status.OK, lock.fence, lock.deadline, context.now_text, 0) -- as that of receive.lua
   context.write(slot, context.format_reply(sequence, "!" .. id, reply) .. "\n" .. kept)
-  return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, fence = fence,
-    deadline = deadline, rec = rec }
+  return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, fence = lock.fence,
+    deadline = lock.deadline, rec = rec }
 end
 
 -- Do neither the message nor its queue ask for anything but a trail (letter l of queue.letters)?
@@ -52,7 +51,7 @@ function handoff.is_plain(q, rec)
   return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, record.flag_at)]
 end
 
--- Returns the reply that a slot keeps, if it is that of a call which began to wait; else nil.
+-- Returns the text of the reply that a slot keeps (core/context), if it is that of a call which began to wait; else nil.
 function handoff.kept_wait(slot)
   local kept = redis.call("HGET", KEYS[1], slot) or ""
   if kept ~= "" and context.reply_ids(kept) == "-" and context.reply_status(kept) == status.WAITING then return kept end
@@ -70,22 +69,26 @@ function handoff.publish(handed)
 end
 
 -- The reader's side, in a call whose context.handover is set --------------------------------------------------------------
+--
+-- context.handover (core/replay) has the id of the message, and the reply that handoff.offer has kept: status, incarnation,
+-- history, fence, deadline, now, number of earlier locks that were lost.
 
 -- Does this queue still hold the lock that was handed over? `q` is one of queue.open, which gives the locks in its header
 -- states.
 function handoff.held(q)
-  local reply = context.handover.reply
-  if reply[5] + 0 <= context.now then return false end
+  local _, _, _, fence, deadline = unpack(context.handover.reply)
+  if deadline + 0 <= context.now then return false end
   local text = redis.call("HGET", q.states, context.handover.id)
   local state = text and message_state.parse(text)
-  return state and message_state.is_reader_lock(state) and state.owner == ARGV[1] and state.fence == reply[4]
+  return state and message_state.is_reader_lock(state) and state.owner == ARGV[1] and state.fence == fence
 end
 
 -- Returns the reply for a reader that asks for the lock, with the present time. Its slot keeps the reply of this call from
 -- now on.
 function handoff.confirm(q)
-  local reply, id = context.handover.reply, context.handover.id
-  reply[3], reply[6] = context.history, context.now_text
+  local code, incarnation, _, fence, deadline, _, lost = unpack(context.handover.reply)
+  local reply = { code, incarnation, context.history, fence, deadline, context.now_text, lost }
+  local id = context.handover.id
   redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], id, reply))
   message.add_entries(q, reply, position.read(q, { id }), "")
   return reply

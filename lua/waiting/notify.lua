@@ -11,7 +11,8 @@
 -- Notifications are the last writes of a script, and may fail: a reader that misses one asks again some seconds later
 -- (docs/decisions/waiting.md).
 --
--- Readers with a filter have scores below 0 in q.waiters, so they stand in front of all others.
+-- Readers with a filter have scores below 0 in q.waiters, so they stand in front of all others. In this module a `member` is one
+-- of q.waiters (waiting/waiter_text), which stands for a reader.
 --
 -- page: readers that one command reads; most: readers that notify.offer_any looks at, about.
 local notify = { page = 64, most = 1000 }
@@ -48,16 +49,17 @@ end
 
 -- Notifies all readers, since the queue goes away or may not be read any more.
 function notify.all(q)
-  local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
-  for n = 1, #waiting do
-    local slot, _, mode = waiter_text.parse(waiting[n])
+  local members = redis.call("ZRANGE", q.waiters, 0, -1)
+  for n = 1, #members do
+    local slot, _, mode = waiter_text.parse(members[n])
     notify.one(slot, mode)
   end
 end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
 
--- Offers what became available in this call: q.arrived to all readers, q.shown, which no reader may take yet, to peeks alone.
+-- Offers what became available in this call (position.arrive sets both lists): q.arrived to all readers, q.shown, which no reader
+-- may take yet, to peeks alone.
 function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
   q.arrived, q.shown = false, false
@@ -66,29 +68,30 @@ function notify.serve(q)
 end
 
 -- Offers these messages to readers in the order in which they wait (3.1.7.2.2). Peeks get a copy; each reader that takes
--- messages uses one up. Readers of particular messages come first. `only`: the kind of readers that are asked, nil for all;
--- `behind`: only readers behind this member of q.waiters are asked.
+-- messages uses one up. Readers of particular messages come first. `only`: waiter_text.peeks if only peeks are asked, nil for all
+-- readers; `behind`: of the readers of particular messages only those behind this member of q.waiters are asked, nil for all.
 function notify.offer(q, ids, only, behind)
   if #ids == 0 then return end
-  local first = redis.call("ZRANGE", q.waiters, 0, notify.page - 1)
-  if first[1] and waiter_text.filter(first[1]) then
+  local first_page = redis.call("ZRANGE", q.waiters, 0, notify.page - 1)
+  if first_page[1] and waiter_text.filter(first_page[1]) then
     match_waiters.load()
-    ids, first = match_waiters.offer(q, ids, only, behind), nil
+    ids, first_page = match_waiters.offer(q, ids, only, behind), nil
   end
-  notify.offer_any(q, ids, first, only)
+  notify.offer_any(q, ids, first_page, only)
 end
 
--- Offers messages to the readers that take any. `first`: the first page of them, nil if it has to be read.
-function notify.offer_any(q, ids, first, only)
+-- Offers messages to the readers that take any. `first_page`: the first page of them, nil if it has to be read. `only` as of
+-- notify.offer.
+function notify.offer_any(q, ids, first_page, only)
+  -- at: place in `ids` of the message that the next reader gets; from: where the page begins; notified: members that are asked.
   local at, notified, from = 1, {}, 0
   while at <= #ids and from < notify.most do
-    local waiting = first or redis.call("ZRANGEBYSCORE", q.waiters, 0, "+inf", "LIMIT", from, notify.page)
-    first = nil
-    for n = 1, #waiting do
-      local slot, kind, mode = waiter_text.parse(waiting[n])
-      local peeks = kind == waiter_text.peeks
-      if not only or kind == only then notified[#notified + 1] = waiting[n] end
-      if peeks then
+    local members = first_page or redis.call("ZRANGEBYSCORE", q.waiters, 0, "+inf", "LIMIT", from, notify.page)
+    first_page = nil
+    for n = 1, #members do
+      local slot, kind, mode = waiter_text.parse(members[n])
+      if not only or kind == only then notified[#notified + 1] = members[n] end
+      if kind == waiter_text.peeks then
         notify.hand_copy(q, slot, ids[at])
         notify.one(slot, mode)
       elseif not only and notify.one(slot, mode) then
@@ -98,7 +101,7 @@ function notify.offer_any(q, ids, first, only)
         if at > #ids then break end
       end
     end
-    if #waiting < notify.page then break end
+    if #members < notify.page then break end
     from = from + notify.page
   end
   if #notified > 0 then
@@ -114,14 +117,14 @@ end
 function notify.hand_copy(q, slot, id)
   local rec = redis.call("HGET", q.records, id)
   if not rec then return end
-  local large = redis.call("HGET", q.records, "^" .. id) or ""
+  local large_body = redis.call("HGET", q.records, "^" .. id) or ""
   local state_text = redis.call("HGET", q.states, id)
   local shown = state_text and message_state.shown(message_state.parse(state_text)) or ""
-  waiter_text.hand_copy(slot, id, shown, rec, large)
+  waiter_text.hand_copy(slot, id, shown, rec, large_body)
 end
 
--- Returns a list of the message that the reader of this call was notified of, or if that is gone of the first one in the
--- queue; an empty list if no other reader may have it now.
+-- Returns a list with one id, for another reader: that of the message that the reader of this call was notified of, or if that is
+-- gone the first one in the queue. The list is empty if there is none, or its group is busy.
 function notify.left(q)
   local id = waiter_text.notified_of()
   if not id or not redis.call("ZSCORE", q.available, id) then id = redis.call("ZRANGE", q.available, 0, 0)[1] end

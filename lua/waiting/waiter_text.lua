@@ -24,7 +24,8 @@ local waiter_text = {
 
 -- Members ---------------------------------------------------------------------------------------------------------------
 
--- Returns the member for the reader of this call. `registration`: all between slot and filter; `filter_text`: "" for none.
+-- Returns the member for the reader of this call. `registration`: "<kind> <mode> <tag>[,<lease>]", as the client sends it;
+-- `filter_text`: "" for none.
 function waiter_text.member(registration, filter_text)
   return ARGV[1] .. " " .. registration .. (filter_text ~= "" and " " .. filter_text or "")
 end
@@ -72,12 +73,13 @@ function waiter_text.hand_part(slot, id)
   redis.call("HSET", KEYS[1], slot .. "!", "n " .. id)
 end
 
--- Gives a peek the message that it waited for.
-function waiter_text.hand_copy(slot, id, shown, rec, large)
-  redis.call("HSET", KEYS[1], slot .. "!", "m " .. id .. " " .. shown .. "\n" .. rec .. large)
+-- Gives a peek the message that it waited for. `shown`: of message_state.shown; large_body: "" if the body is in the record.
+function waiter_text.hand_copy(slot, id, shown, rec, large_body)
+  redis.call("HSET", KEYS[1], slot .. "!", "m " .. id .. " " .. shown .. "\n" .. rec .. large_body)
 end
 
--- Returns lookup id, state and record of a copy (waiter_text.take); the record may have its large body behind it.
+-- Returns lookup id, state and record of a copy, from the second result of waiter_text.take; the record may have its large body
+-- behind it.
 function waiter_text.parse_copy(text)
   return string.match(text, "^(%x+) ([%d ]*)\n(.*)$")
 end
@@ -87,8 +89,8 @@ function waiter_text.cancel(slot, code)
   redis.call("HSET", KEYS[1], slot .. "!", "c " .. code)
 end
 
--- Takes what was handed to the reader of this call: returns its name (waiter_text.handed) and the text behind the letter; nil
--- if nothing was. Only after context.open(true), which reads it.
+-- Takes what was handed to the reader of this call: returns its name (a value of waiter_text.handed) and the text behind letter
+-- and space; nil if nothing was. Only after context.open(true), which reads it.
 function waiter_text.take()
   local text = context.handed
   if not text then return end
@@ -96,7 +98,8 @@ function waiter_text.take()
   return waiter_text.handed[string.sub(text, 1, 1)], string.sub(text, 3)
 end
 
--- Returns the lookup id of the message that the reader of this call was notified of; nil if it was not.
+-- Returns the lookup id of the message that the reader of this call was notified of; nil if it was not, or if the call does not
+-- wait (context.open).
 function waiter_text.notified_of()
   return string.match(context.handed or "", "^[hn] (%x+)$")
 end

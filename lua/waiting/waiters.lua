@@ -22,7 +22,8 @@ local waiters = {}
 
 -- Waiting ---------------------------------------------------------------------------------------------------------------
 
--- Returns the number of the last arrival that a reader with a filter has seen; nil if it must search everything.
+-- Returns the number of the last arrival that a reader with a filter has seen; nil if it must search everything. `member`: of
+-- waiter_text.member.
 function waiters.seen(q, member, ticket)
   local seen = string.match(ticket, ":(%d+)$")
   if seen and redis.call("ZSCORE", q.waiters, member) then return tonumber(seen) end
@@ -33,29 +34,29 @@ function waiters.is_last_look(ticket)
   return string.sub(ticket, 1, 5) == "leave"
 end
 
--- Registers a reader that found nothing, in its old place if it had a ticket. Not for a last look. Returns its ticket. With a
--- filter, `from` is the place where its search began, "" for the front of the queue.
+-- Registers a reader that found nothing, in its old place if it had a ticket. Not for a last look. Returns its ticket. `member`: of
+-- waiter_text.member. With a filter, `from` is the place where its search began, "" for the front of the queue.
 function waiters.wait(q, member, ticket, filter_text, from)
-  local again = ticket ~= ""
+  local has_waited = ticket ~= ""
   local number, seen = string.match(ticket, "^(%d*):?(%d*)$")
-  if not again then number = string.format("%d", redis.call("HINCRBY", q.key, "tickets", 1)) end
+  if not has_waited then number = string.format("%d", redis.call("HINCRBY", q.key, "tickets", 1)) end
   if not q.waiting then q.waiting, q.changed = true, true end
   if filter_text == "" then
     redis.call("ZADD", q.waiters, "NX", number, member)
     return number
   end
   match_waiters.load()
-  local added = match_waiters.enlist(q, member, number, filter_text)
-  if added and again and waiter_text.is_taking(member) then
-    -- It was notified and found nothing: the message may match other readers. It is offered to readers after this one only,
-    -- so that offering ends; those before it were asked first.
+  local is_new = match_waiters.enlist(q, member, number, filter_text)
+  if is_new and has_waited and waiter_text.is_taking(member) then
+    -- It was notified, which ended its registration, and found nothing: the message may match other readers. It is offered to
+    -- readers after this one only, so that offering ends; those before it were asked first.
     notify.load()
     notify.offer(q, notify.left(q), nil, member)
   end
   arrivals.load()
   if from == "" then
     seen = string.format("%d", arrivals.newest(q))
-  elseif added then
+  elseif is_new then
     -- It was not registered during its search: messages may have arrived before the position that it has reached.
     seen = ""
   end
@@ -69,8 +70,8 @@ function waiters.drop(q, member, filter_text)
   return match_waiters.remove(q, member, filter_text)
 end
 
--- Offers the message that the reader of this call was notified of to others, if it is still available and the reader takes
--- `ids` instead. For readers with a filter.
+-- Offers the message that the reader of this call was notified of to others when the script ends, if it is still available and the
+-- reader takes `ids` instead. For readers with a filter.
 function waiters.offer_again(q, ids)
   local id = waiter_text.notified_of()
   if not id or id == ids[1] or not redis.call("ZSCORE", q.available, id) then return end
@@ -81,8 +82,8 @@ end
 
 -- Ends of scripts -------------------------------------------------------------------------------------------------------
 
--- Ends a script that works on one queue: writes the counters, keeps the reply, notifies readers. Returns the reply. `reply`: a
--- reply, or a status alone; `upto` and `ids` as of context.close.
+-- Ends a script that works on one queue: writes the counters, keeps the reply, notifies readers. Returns the reply. `reply`: of
+-- context.reply, or a status alone; `upto` and `ids` as of context.close.
 function waiters.finish(q, reply, upto, ids)
   store.save(q)
   if type(reply) == "number" then reply = { reply } end

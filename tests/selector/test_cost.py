@@ -1,4 +1,4 @@
-"""The work of one call is bounded: each message reduces ``program.left``, by more for expensive selectors."""
+"""The work of one call is bounded: each message reduces ``program.time_left``, by more for expensive selectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.backend import Backend
 
 _ENTRY = """
 local program, tested = selector.compile(ARGV[1]), 0
-while program.left > 0 do
+while program.time_left > 0 do
   selector.test(program, ARGV[2], ARGV[3])
   tested = tested + 1
 end
