@@ -111,8 +111,8 @@ function queue.parse(at, text)
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
     changed = false, altered = false, parent = false, apart = false,
-    call = 0, text = false, notes = false, arrived = false, shown = false, beside = false, sub_messages = false,
-    sub_bytes = false,
+    call = 0, text = false, notes = false, arrived = false, shown = false, beside = false, sooner = false,
+    sub_messages = false, sub_bytes = false,
   }
   return cache.keep_table(key, queue.begin_call(q))
 end
@@ -123,10 +123,11 @@ end
 --   notes             see queue.notes
 --   arrived, shown    ids of messages that waiting readers are notified of (position.arrive)
 --   beside            other_queues.find has found the queue
+--   sooner            a reader has to be told of a timer (queue.set_arrival)
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
   q.call, q.text, q.notes = context.call, false, false
-  q.arrived, q.shown, q.beside, q.sub_messages, q.sub_bytes = false, false, false, false, false
+  q.arrived, q.shown, q.beside, q.sooner, q.sub_messages, q.sub_bytes = false, false, false, false, false, false
   return q
 end
 
@@ -245,6 +246,13 @@ function queue.set_timer(q, at)
     q.due = at
     q.changed = true
   end
+end
+
+-- Notes that a timer was set after which a message is available. Readers that wait know the first timer that there was when they
+-- last looked. Of an earlier one a reader is told (waiting/notify); it looks, and sleeps until then.
+function queue.set_arrival(q, at)
+  if q.waiting and (not q.due or at < q.due) then q.sooner = true end
+  queue.set_timer(q, at)
 end
 
 -- Returns a table with true for each option of these flags, and false for `transactional`, which callers compare.

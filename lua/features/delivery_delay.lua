@@ -18,7 +18,7 @@ function delivery_delay.arrive(q, batch, places)
     if at > context.now and not batch.fates[n] then
       batch.fates[n] = "delayed"
       redis.call("ZADD", q.timers, string.format("%d", at), timers.letters.delay .. batch.ids[n])
-      queue.set_timer(q, at)
+      queue.set_arrival(q, at)
     end
   end
 end

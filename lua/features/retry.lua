@@ -124,7 +124,7 @@ function retry.set_timer(q, letter, entry, at)
   for n, other in ipairs(retry.letters) do others[n] = other .. entry.id end
   redis.call("ZREM", home.timers, unpack(others))
   redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. entry.id)
-  queue.set_timer(home, at)
+  queue.set_arrival(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
 

@@ -65,6 +65,16 @@ function notify.serve(q)
   q.arrived, q.shown = false, false
   if #ids > 0 then notify.offer(q, ids) end
   if shown then notify.offer(q, shown, waiter_text.peeks) end
+  if q.sooner then notify.look(q) end
+end
+
+-- Lets one reader look at the queue again, so that it knows the timer that comes next. It stays registered.
+function notify.look(q)
+  local waiting = redis.call("ZRANGE", q.waiters, 0, notify.page - 1)
+  for n = 1, #waiting do
+    local slot, _, mode = waiter_text.parse(waiting[n])
+    if notify.one(slot, mode) then return end
+  end
 end
 
 -- Offers these messages to readers in the order in which they wait (3.1.7.2.2). Peeks get a copy; each reader that takes

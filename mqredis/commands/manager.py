@@ -126,21 +126,24 @@ def maintain(queue: Address) -> Call[bool]:
 
 def poll_all(
     manager: ManagerKeys, queues: Sequence[tuple[str, ...]], slots: Sequence[tuple[str, int]] = ()
-) -> Call[tuple[list[bool], list[bool]]]:
+) -> Call[tuple[list[bool], list[bool], int | None]]:
     """For each of these queues, given by their keys: would a fetch find a message, or is a timer due? For each of
-    the slots: was a call answered that comes behind the last one we know of?
+    the slots: was a call answered that comes behind the last one we know of? And the ms until the next timer of a
+    queue, None if there is none.
 
     Raises whatever a refusal stands for, and InvariantBroken for an answer about fewer or more queues or slots.
     """
 
-    def parse(status: int, payload: Payload) -> tuple[list[bool], list[bool]]:
+    def parse(status: int, payload: Payload) -> tuple[list[bool], list[bool], int | None]:
         check(status)
         size = 2 * len(queues)
         if len(payload) != size + len(slots):
             raise InvariantBroken(
                 f"a glance at {len(queues)} queues and {len(slots)} slots was answered with {len(payload)} elements"
             )
-        return [look == b"1" for look in payload[:size:2]], [look == b"1" for look in payload[size:]]
+        timers = [ms for ms in map(int, payload[1:size:2]) if ms > 0]
+        found, handed_over = payload[:size:2], payload[size:]
+        return [b == b"1" for b in found], [b == b"1" for b in handed_over], min(timers, default=None)
 
     keys = manager.call().keys + tuple(itertools.chain.from_iterable(queues))
     args = [part for name, last in slots for part in (name, str(last))]

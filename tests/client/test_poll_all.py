@@ -25,7 +25,7 @@ def qm(backend: Backend) -> Iterator[mqredis.QueueManager]:
 
 def poll(qm: mqredis.QueueManager, *names: str) -> list[bool]:
     keys = qm.context.keys
-    found, _ = qm.run(perform(poll_all(keys, [keys.call(name).keys[2:] for name in names])))
+    found, _, _ = qm.run(perform(poll_all(keys, [keys.call(name).keys[2:] for name in names])))
     return found
 
 
@@ -47,7 +47,7 @@ def test_poll_all_reports_slots_with_a_later_call_than_the_last_known(qm: mqredi
     assert session is not None
     slot = session.free[-1]
     slots = [(slot.name, slot.last), (slot.name, slot.last - 1), (f"{session.number}.99", 0)]
-    assert qm.run(perform(poll_all(qm.context.keys, [], slots))) == ([], [False, True, False])
+    assert qm.run(perform(poll_all(qm.context.keys, [], slots))) == ([], [False, True, False], None)
 
 
 def test_poll_all_reports_a_queue_whose_timer_is_due(qm: mqredis.QueueManager) -> None:
@@ -58,3 +58,15 @@ def test_poll_all_reports_a_queue_whose_timer_is_due(qm: mqredis.QueueManager) -
     assert poll(qm, "q") == [False]
     qm.advance_clock(2.0)
     assert poll(qm, "q") == [True]
+
+
+def test_poll_all_returns_the_time_until_the_first_timer_of_the_queues(qm: mqredis.QueueManager) -> None:
+    keys = qm.context.keys
+    look = poll_all(keys, [keys.call(name).keys[2:] for name in ("none", "early", "late")])
+    for name in ("none", "early", "late"):
+        qm.create_queue(name)
+    qm.open("early").send(b"x", delay=2.0)
+    qm.open("late").send(b"x", delay=200.0)
+    ms = qm.run(perform(look))[2]
+    assert ms is not None
+    assert 0 < ms <= 2000

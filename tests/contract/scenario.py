@@ -124,7 +124,7 @@ def _waits(qm: QueueManager) -> None:
     orders = qm.open("orders")
     keys = qm._driver.core.keys
     look = manager.poll_all(keys, [keys.queue("turns"), keys.queue("never")])
-    assert qm.run(perform(look)) == ([False, True], [])
+    assert qm.run(perform(look))[:2] == ([False, True], [])
     ended = []
 
     def wait(read: Callable[[], object]) -> None:

@@ -97,6 +97,8 @@ class WaiterTable(Generic[F]):
         self.registered_runs: set[Run] = set()
         # Why the server refuses subscriptions; "" if it does not.
         self.denied = ""
+        # Seconds from the last poll for all waits until the next timer of one of their queues.
+        self.until_timer: float | None = None
 
     def wake_channel(self, slot: str, name: str, session: str = "") -> tuple[WakeChannel[F], bool]:
         """Return the channel of a slot, and whether it is new and has to be subscribed."""
@@ -184,8 +186,16 @@ class WaiterTable(Generic[F]):
         )
 
     def recheck_period(self) -> float:
-        """Seconds until the next poll for all waits. The periods of several processes differ at random."""
+        """Longest time between two polls for all waits. The periods of several processes differ at random."""
         return self._settings.recheck_seconds * random.uniform(0.85, 1.0)  # noqa: S311 - a spread, not a secret
+
+    def until_recheck(self) -> float:
+        """Seconds from one poll for all waits to the next, which comes at the next timer of their queues if that is
+        earlier. Timers that follow each other closely share a poll."""
+        period = self.recheck_period()
+        if self.until_timer is None:
+            return period
+        return min(period, max(self.until_timer, self._settings.poll_seconds))
 
     def cancel(self, scope: object) -> None:
         """End the waits of this scope."""
@@ -215,19 +225,22 @@ class WaiterTable(Generic[F]):
 @procedure
 def poll_all(
     keys: ManagerKeys, queues: Mapping[tuple[str, ...], Sequence[Flag]], runs: Sequence[tuple[Run, Flag]]
-) -> Steps[None]:
-    """Poll all these queues at once, and raise the flags of those where a fetch would find something.
+) -> Steps[float | None]:
+    """Poll all these queues at once, and raise the flags of those where a fetch would find something. Returns the
+    seconds until their next timer, None if there is none.
 
     The flags of those ``runs`` that were handed a message before this poll are raised as well: their notification may
     be old, so they make the call and get its stored reply. Raises what a fetch would raise. The caller then lets every
     waiting operation fetch, so that each one gets the error itself.
     """
-    all_groups = list(queues)
+    all_groups, timers = list(queues), list[int]()
     for turn in range(max(-(-len(all_groups) // CHUNK), -(-len(runs) // SLOTS))):
         some, slots = all_groups[turn * CHUNK :][:CHUNK], runs[turn * SLOTS :][:SLOTS]
-        found, handed_over = yield from perform(
+        found, handed_over, timer = yield from perform(
             manager.poll_all(keys, some, [(run.slot.name, run.slot.last) for run, _ in slots])
         )
+        if timer is not None:
+            timers.append(timer)
         for group in itertools.compress(some, found):
             for flag in queues[group]:
                 flag.set()
@@ -235,6 +248,7 @@ def poll_all(
             if run.wake is not None:
                 run.wake.handoff = None
             flag.set()
+    return min(timers) / 1000 if timers else None
 
 
 class Heartbeat:

@@ -185,7 +185,7 @@ class Waits(BaseRegistry[F]):
     # ---- polling for all waits -------------------------------------------------------------------
 
     def _recheck_forever(self) -> None:
-        while not self._closes_within(self.table.recheck_period()):
+        while not self._closes_within(self.table.until_recheck()):
             try:
                 self.recheck()
             except (*REDIS_ERRORS, MqError):
@@ -193,10 +193,11 @@ class Waits(BaseRegistry[F]):
 
     def recheck(self) -> None:
         """Poll once for all waits, since a notification may be lost."""
+        self.table.until_timer = None
         with self._lock:
             queues, runs = self.table.queues(), self.table.handoff_candidates()
         if not queues:
             return
         self._driver.backend.confirm()
-        self._driver.run(poll_all(self._driver.core.keys, queues, runs))
+        self.table.until_timer = self._driver.run(poll_all(self._driver.core.keys, queues, runs))
         self.last_poll = time.monotonic()

@@ -184,7 +184,7 @@ class AsyncWaits(BaseRegistry[F]):
     # ---- polling for all waits -------------------------------------------------------------------
 
     async def _recheck_forever(self) -> None:
-        while not await self._closes_within(self.table.recheck_period()):
+        while not await self._closes_within(self.table.until_recheck()):
             try:
                 await self.recheck()
             except (*REDIS_ERRORS, MqError):
@@ -192,10 +192,11 @@ class AsyncWaits(BaseRegistry[F]):
 
     async def recheck(self) -> None:
         """Poll once for all waits, since a notification may be lost."""
+        self.table.until_timer = None
         with self._lock:
             queues, runs = self.table.queues(), self.table.handoff_candidates()
         if not queues:
             return
         await self._driver.backend.confirm()
-        await self._driver.run(poll_all(self._driver.core.keys, queues, runs))
+        self.table.until_timer = await self._driver.run(poll_all(self._driver.core.keys, queues, runs))
         self.last_poll = time.monotonic()
