@@ -6,8 +6,8 @@ commits with their fetches; ``settle`` has all other ends of locks.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -34,8 +34,8 @@ class EarlierLocks:
     """The ids of each message that was joined, by that of its first segment; None if there is no such message."""
     settled: int = 0
     """How many of the locks a call has committed or found lost."""
-    lost: frozenset[str] = frozenset()
-    """The ids of those that were lost."""
+    lost: frozenset[tuple[str, str]] = frozenset()
+    """The fences and ids of those that were lost."""
 
     def pending(self) -> int:
         """How many are still to be committed."""
@@ -107,7 +107,21 @@ class EarlierLocks:
                 forget(handle, COMMIT, fence, lookup_id)
         self.settled = stop
         if lost:
-            self.lost = self.lost.union(lookup_id for lookup_id, _ in lost)
+            self.lost = self.lost.union(_lost_locks(fences, ids, [lookup_id for lookup_id, _ in lost]))
+
+
+def _lost_locks(fences: Sequence[str], ids: Sequence[str], lost: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Those of these locks, given in columns, that were lost: the script names only their messages, each as often as it
+    lost a lock.
+
+    Of several locks of one message only the newest can be held, and its fence is the greatest.
+    """
+    of_message: dict[str, list[str]] = {}
+    for fence, lookup_id in zip(fences, ids, strict=True):
+        of_message.setdefault(lookup_id, []).append(fence)
+    for lookup_id, count in Counter(lost).items():
+        for fence in sorted(of_message[lookup_id], key=int)[:count]:
+            yield fence, lookup_id
 
 
 # It is never changed, since nothing of it is pending.
@@ -133,6 +147,9 @@ def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") ->
             fences.append(fence)
         except AttributeError:  # not a locked message
             raise _foreign(lock, handle, name) from None
+    if len({*ids}) < len(ids):  # the same lock may be named twice: it is committed once
+        pairs = dict.fromkeys(zip(fences, ids, strict=True))
+        fences, ids = [fence for fence, _ in pairs], [lookup_id for _, lookup_id in pairs]
     if not handle.parts:
         return EarlierLocks(fences, ids)
     parts = handle.parts
@@ -157,16 +174,15 @@ def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
 
 def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
     """Set ``settled`` of these locked messages, of which ``earlier`` was made: were they committed?"""
-    lost = earlier.lost
-    if earlier.segments:
-        committed = set(earlier.ids[: earlier.settled])
+    if not earlier.lost and not earlier.pending():
         for lock in locks:
-            own = earlier.segments.get(lock._key, (lock._key,))
-            if committed.issuperset(own):
-                lock._settled = lost.isdisjoint(own)
-    else:
-        for lock in locks[: earlier.settled]:
-            lock._settled = lock._key not in lost
+            lock._settled = True
+        return
+    done = {*zip(earlier.fences[: earlier.settled], earlier.ids, strict=False)}
+    for lock in locks:
+        own = [(lock._grant.fence, part) for part in (earlier.segments or {}).get(lock._key, (lock._key,))]
+        if done.issuperset(own):
+            lock._settled = earlier.lost.isdisjoint(own)
 
 
 @procedure

@@ -108,7 +108,7 @@ class LockLoop(Loop):
     def _take_commits(self, commits: Sequence[EarlierLocks], done: Sequence[LockedMessage]) -> None:
         """Warn of locks that were lost. Keep the locks that the read should have committed and has not."""
         for group in commits:
-            self._all_lost((lookup_id, "") for lookup_id in group.lost)
+            self._all_lost((lookup_id, "") for _, lookup_id in group.lost)
             if group.pending():
                 pending = {*group.ids[group.settled :]}
                 self._handled.restore([lock for lock in done if lock.key in pending])

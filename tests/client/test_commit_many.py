@@ -62,6 +62,37 @@ def test_lost_lock_is_reported_and_the_others_are_committed(queue: Any) -> None:
     assert left(queue) == 1
 
 
+def test_lock_named_twice_is_committed_once(queue: Any) -> None:
+    queue.send_many([b"x", b"y"])
+    one, other = queue.lock_many(2)
+    queue.commit_many([one, other, one])
+    assert (one.settled, other.settled, left(queue)) == (True, True, 0)
+    queue.send_group([b"x" * 40], segment_bytes=10)
+    whole = queue.lock(0, grouping=Grouping.COMPLETE_MESSAGE)
+    queue.commit_many([whole, whole])
+    assert (whole.settled, left(queue)) == (True, 0)
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("call", ["commit_many", "lock_many"])
+def test_two_locks_of_one_message_of_which_the_older_one_has_lapsed(
+    queue: Any, newest_first: bool, call: str
+) -> None:
+    queue.send(b"x")
+    older = queue.lock(0, lease=5)
+    queue._manager.advance_clock(6)
+    newer = queue.lock(0)
+    assert newer.lookup_id == older.lookup_id
+    locks = [newer, older] if newest_first else [older, newer]
+    if call == "commit_many":
+        with pytest.raises(LockLost):
+            queue.commit_many(locks)
+    else:
+        queue.send(b"y")
+        assert queue.lock_many(1, settle=locks)[0].body == b"y"
+    assert (older.settled, newer.settled) == (False, True)
+
+
 def test_refused_commit_many_commits_nothing(queue: Any) -> None:
     queue.send_many([b"x"] * 2)
     held = queue.lock_many(2)
