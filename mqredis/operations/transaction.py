@@ -193,17 +193,20 @@ def reject(unit: UnitOfWork, handle: Handle, message: Message, reason: str = "")
 
 def _mark(unit: UnitOfWork, handle: Handle, message: Message, grant: str, reason: str) -> Steps[None]:
     lookup_id = format_id(message.lookup_id)
-    yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, reason))
+    try:
+        yield from perform(commands.reject(handle.address, unit.id, grant, lookup_id, reason))
+    except TransactionSequence:
+        raise _rolled_back(unit) from None
 
 
 @procedure
 def settle_in(
     unit: UnitOfWork, handle: Handle, message: Message, action: str, lease: float | None
 ) -> Steps[float]:
-    """The end of a two-phase read in a transaction (3.1.7.1.12 rule 3): the message stays locked until that ends.
+    """The end of a two-phase read in a transaction (3.1.7.1.12): the message stays locked until that ends (rule 3).
 
     ``action``: one of ``commands.settlement``. Returns the monotonic time. Raises TransactionSequence if the
-    transaction is over.
+    transaction is over, since the message is available again (rule 2). The broker is asked only if the lease is over.
     """
     if handle.closed:
         raise InvalidHandle(
@@ -214,4 +217,6 @@ def settle_in(
         yield from _mark(unit, handle, message, grant, action[1:])
     elif action == RENEW:
         yield from renew(unit, lease)
+    elif unit.context.clock() >= unit.lapses:
+        yield from End(unit, "prepare")
     return unit.context.clock()

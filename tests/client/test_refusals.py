@@ -94,6 +94,19 @@ def test_peek_of_a_locked_message_is_refused(qm: QueueManager) -> None:
                 queue.peek_by_lookup_id(lookup_id)
 
 
+@pytest.mark.parametrize("end", ["commit", "abort", "reject", "extend"])
+def test_lock_in_a_transaction_whose_lease_is_over_is_refused(qm: QueueManager, end: str) -> None:
+    with qm.open("orders") as orders:
+        with qm.transaction() as tx:
+            orders.send(b"x", transaction=tx)
+        tx = qm.transaction(lease=10)
+        lock = orders.lock(0, transaction=tx)
+        pass_time(qm, 11)
+        with pytest.raises(TransactionSequence, match="its lease ended 1"):
+            getattr(lock, end)()
+        assert orders.receive(0).body == b"x"
+
+
 def test_reject_of_a_message_not_received_in_the_transaction_is_refused(qm: QueueManager) -> None:
     with qm.open("orders") as orders:
         with qm.transaction() as tx:
