@@ -7,13 +7,16 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] mode  peek | take | lock | tx
--- ARGV[5] seek  first | last: of the queue; previous | next: beside the message with this id; current: with this id
+-- ARGV[5] seek  first | last: of the queue; previous | next: beside the message with this id; current: with this id;
+--   before | behind: beside this id, where an earlier call stopped
 -- ARGV[6] ids  lookup id; ignored for first and last; several with commas for current: all of them or none
 -- ARGV[7] owner  id of the transaction, "" otherwise
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
 -- ARGV[10] own_fence  fence of a lock that the caller has on the messages and that this call takes over, "" none
+-- ARGV[11] filter  which messages the handle sees, "" all (matching/filter)
 -- RETURNS OK fence, deadline in ms, now in ms, 0, then messages (core/message)
+-- RETURNS CONTINUE "", -1, 0, then the id beside which the search goes on
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_NOT_FOUND
 -- RETURNS TRANSACTION_USAGE
@@ -33,8 +36,9 @@
 --- require lazy "claims/claim_pages"
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
+--- require lazy "matching/filter"
 local generation, mode, wanted, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local visible, own_fence = ARGV[9] == "1" and message_state.visible or "", ARGV[10]
+local visible, own_fence, filter_text = ARGV[9] == "1" and message_state.visible or "", ARGV[10], ARGV[11]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
@@ -57,19 +61,41 @@ if mode == "tx" then
   if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 end
 
--- Returns the nearest entry in front of or behind an id, "" for an end of the queue: an available one, for a peek also a locked one
--- that is visible. nil if there is none.
+local criteria
+if filter_text ~= "" then
+  filter.load()
+  criteria = filter.parse(filter_text)
+end
+local skips_busy = mode ~= "peek" and q.locks_groups
+if skips_busy then group_lock.load() end
+
+-- May this call read the message of this entry? Not if the filter excludes it, nor may it take one of a busy group.
+local function admits(entry)
+  if criteria and not filter.test(criteria, entry.id, entry.rec) then return false end
+  return not skips_busy or not group_lock.busy(q, entry.rec)
+end
+
+-- Returns the nearest entry before or behind an id, "" for an end of the queue, that this call may read: an available one, for
+-- a peek without a filter also a locked one that is visible. Else nil, and the id where the search goes on if it is unfinished.
 local function nearest(id, backward)
-  if mode == "peek" then return seek.visible(q, id, backward) end
-  if backward then return seek.back(q, id) end
-  return seek.first(q, id)
+  for _ = 1, 1000 do
+    local entry
+    if mode == "peek" and not criteria then entry = seek.visible(q, id, backward)
+    elseif backward then entry = seek.back(q, id)
+    else entry = seek.first(q, id) end
+    if not entry or admits(entry) then return entry end
+    id = entry.id
+    if criteria and filter.out_of_time(criteria) then break end
+  end
+  return nil, id
 end
 
 -- Returns the entry with this id, if this call may read it: available, or under the caller's lock (its field taken_over is set
 -- then), or for a peek locked and visible. Else nil, and a status if that is not MESSAGE_NOT_FOUND.
 local function current(id)
   local entry = seek.current(q, id)
-  if entry then return entry end
+  if entry then return admits(entry) and entry end
+  if criteria then return end
   entry = position.read(q, { id })[1]
   if not entry then return end
   local state = entry.state
@@ -88,9 +114,11 @@ local function current(id)
   return nil, status.TRANSACTION_USAGE
 end
 
-local entries = { nil }
+local entries, place = { nil }, nil
 if wanted == "first" or wanted == "last" then
-  entries[1] = nearest("", wanted == "last")
+  entries[1], place = nearest("", wanted == "last")
+elseif wanted == "before" or wanted == "behind" then
+  entries[1], place = nearest(lookup_ids, wanted == "before")
 elseif wanted == "current" then
   for id in string.gmatch(lookup_ids, "[^,]+") do
     local entry, code = current(id)
@@ -98,15 +126,10 @@ elseif wanted == "current" then
     entries[#entries + 1] = entry
   end
 elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
-  entries[1] = nearest(lookup_ids, wanted == "previous")
+  entries[1], place = nearest(lookup_ids, wanted == "previous")
 end
+if place then return finish(context.reply(status.CONTINUE, "", -1, 0, place)) end
 if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
-if mode ~= "peek" and q.locks_groups then
-  group_lock.load()
-  for n = 1, #entries do
-    if not entries[n].taken_over and group_lock.busy(q, entries[n].rec) then return finish(status.MESSAGE_NOT_FOUND) end
-  end
-end
 if transaction and transaction.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
 if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
 

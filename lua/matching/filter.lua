@@ -1,6 +1,6 @@
 --- require lazy "matching/index"
 --- require lazy "selector/selector"
---- used by admin/scheduled, lock_list, matching/arrivals, matching/search, message_list, waiting/match_waiters
+--- used by admin/scheduled, lock_list, lookup, matching/arrivals, matching/search, message_list, waiting/match_waiters
 -- A filter says which messages a reader wants. It is a text, which mqredis/commands/filters.py writes and this module alone reads;
 -- filter.parse makes a table of it, which is called `criteria` in all files. A message must agree with all of it. The text:
 -- a list of fields, each "\3", a letter and a value; then a NUL; then selector programs, each "<length>:<program>".

@@ -411,7 +411,8 @@ class Queue:
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
         """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed.
 
-        With ``match`` or ``selector``, only available messages that match are removed.
+        With ``match`` or ``selector``, or through a handle with a selector, only available messages that match are
+        removed.
         """
         return await self._manager.run(handle.purge(self._handle, match, selector))
 

@@ -118,7 +118,7 @@ def _parse_receive(status: int, payload: Payload) -> Found:
 
 def _parse_lookup(status: int, payload: Payload) -> Found:
     found = _parse_receive(status, payload)
-    if not found.messages:
+    if not found.messages and not found.place:
         raise error_for(Status.MESSAGE_NOT_FOUND)
     return found
 
@@ -195,11 +195,12 @@ def lookup(
     grant: str = "",
     allow_peek: bool = False,
     own_fence: str = "",
+    match: bytes = b"",
 ) -> Call[Found]:
     """Read one particular message by lookup id: ``peek``, ``take``, ``lock`` or ``tx``.
 
     ``owner``: id of the transaction. ``grant``: its fence, or the lease of a lock in ms. ``own_fence``: of a lock on
-    the message that this call takes over.
+    the message that this call takes over. ``match``: which messages the handle sees.
     """
     args: list[Arg] = [
         queue.generation,
@@ -210,5 +211,6 @@ def lookup(
         grant,
         "1" if allow_peek else "0",
         own_fence,
+        match,
     ]
     return Call("lookup", queue.call, args, _parse_lookup, changes=mode != "peek")

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from mqredis.commands import read
+from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of, owner_of
 from mqredis.operations.interruption import ReadCall
+from mqredis.operations.matching import filter_text
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.receive import Locks, noted
 from mqredis.steps import Steps, procedure
@@ -26,19 +28,47 @@ def hex_id(lookup_id: object) -> str:
     return format_id(lookup_id)
 
 
-def _checked_seek(seek: object) -> str:
-    """The word for the script: first, previous, current, next or last. Raises InvalidArgument."""
+def _find(
+    handle: Handle,
+    mode: str,
+    seek: object,
+    lookup_id: object,
+    *,
+    owner: str = "",
+    grant: str = "",
+    allow_peek: bool = False,
+) -> Steps[Found]:
+    """Read the message; arguments as of ``commands.read.lookup``. A search that takes more than one call goes on.
+
+    Raises InvalidArgument, MessageNotFound.
+    """
     if not isinstance(seek, Seek):
         raise InvalidArgument(f"seek must be a mqredis.Seek, not {seek!r:.40}")
-    return seek.value
+    word, place, match = seek.value, hex_id(lookup_id), filter_text(handle, None, None, 0)
+    onward = "before" if seek in (Seek.PREVIOUS, Seek.LAST) else "behind"
+    while True:
+        call = read.lookup(
+            handle.address,
+            mode,
+            word,
+            place,
+            owner=owner,
+            grant=grant,
+            allow_peek=allow_peek,
+            match=match,
+        )
+        operation = ReadCall(handle, call, locks=True) if mode == "lock" else QueueCall(handle.address, call)
+        found = yield from operation
+        if found.messages:
+            return found
+        word, place = onward, found.place
 
 
 @procedure
 def peek_by_lookup_id(handle: Handle, lookup_id: int, seek: Seek) -> Steps[Message]:
     """Peek at one particular message. Raises MessageNotFound, TransactionUsage (it is locked)."""
     handle.need("peek")
-    call = read.lookup(handle.address, "peek", _checked_seek(seek), hex_id(lookup_id))
-    found = yield from QueueCall(handle.address, call)
+    found = yield from _find(handle, "peek", seek, lookup_id)
     return handle.context.messages(handle.path, found.messages)[0]
 
 
@@ -53,17 +83,8 @@ def receive_by_lookup_id(
     handle.need("receive")
     checks.flag(allow_peek, "allow_peek")
     mode = "tx" if unit else "take"
-    transaction, fence = owner_of(handle, unit)
-    call = read.lookup(
-        handle.address,
-        mode,
-        _checked_seek(seek),
-        hex_id(lookup_id),
-        owner=transaction,
-        grant=fence,
-        allow_peek=allow_peek,
-    )
-    found = yield from QueueCall(handle.address, call)
+    owner, fence = owner_of(handle, unit)
+    found = yield from _find(handle, mode, seek, lookup_id, owner=owner, grant=fence, allow_peek=allow_peek)
     if unit:
         unit.touched(found.fence, handle)
     return handle.context.messages(handle.path, found.messages, taken=unit is None)[0]
@@ -77,13 +98,5 @@ def lock_by_lookup_id(
     handle.need("receive")
     checks.flag(allow_peek, "allow_peek")
     lease_ms = str(lease_of(handle.context, lease))
-    call = read.lookup(
-        handle.address,
-        "lock",
-        _checked_seek(seek),
-        hex_id(lookup_id),
-        grant=lease_ms,
-        allow_peek=allow_peek,
-    )
-    found = yield from ReadCall(handle, call, locks=True)
+    found = yield from _find(handle, "lock", seek, lookup_id, grant=lease_ms, allow_peek=allow_peek)
     return noted(handle, found)

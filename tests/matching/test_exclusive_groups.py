@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy
+from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy, Seek
 from tests.matching.kit import Pending, bodies, drain, put
 
 ibm = pytest.mark.ibm
@@ -33,6 +33,25 @@ def test_one_active_message_per_group(broker):
     locks[1].abort()
     assert q.lock(0, match=Match(group_id="a")).body == b"a1"
     assert_none(q)
+
+
+def test_seek_passes_over_messages_of_busy_groups(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", "a2", "b1", "a3")
+    first = q.peek_by_lookup_id(0, seek=Seek.FIRST).lookup_id
+    last = q.peek_by_lookup_id(0, seek=Seek.LAST).lookup_id
+    held = q.lock(0)
+    assert q.peek_by_lookup_id(first, seek=Seek.NEXT).body == b"a2"
+    for seek, place in ((Seek.FIRST, 0), (Seek.LAST, 0), (Seek.NEXT, first), (Seek.PREVIOUS, last)):
+        lock = q.lock_by_lookup_id(place, seek=seek)
+        assert lock.body == b"b1"
+        lock.abort()
+    q.receive_by_lookup_id(0, seek=Seek.FIRST)
+    for seek in (Seek.FIRST, Seek.LAST):
+        with pytest.raises(MessageNotFound):
+            q.receive_by_lookup_id(0, seek=seek)
+    held.commit()
+    assert q.receive_by_lookup_id(0, seek=Seek.LAST).body == b"a3"
 
 
 def test_groups_are_served_in_turn(broker):

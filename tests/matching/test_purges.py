@@ -18,6 +18,13 @@ def test_purge_removes_only_matching_available_messages(broker):
     assert q.purge() == 2
 
 
+def test_purge_through_a_handle_with_a_selector_removes_what_the_handle_sees(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(4)])
+    assert broker.qm.open("q", selector="n > 1").purge() == 2
+    assert bodies(q.browse()) == ["0", "1"]
+
+
 def test_purge_by_selector_works_across_pages(broker):
     q = broker.queue()
     q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(2500)])

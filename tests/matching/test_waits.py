@@ -17,11 +17,13 @@ from mqredis import (
     IoTimeout,
     Match,
     MatchOptionsError,
+    MessageNotFound,
     MessageTooLarge,
     OperationCancelled,
     Outgoing,
     PutInhibited,
     QueueQuotaExceeded,
+    Seek,
     SelectorSyntaxError,
     Settings,
     Share,
@@ -333,6 +335,42 @@ def test_selector_of_the_handle_applies_to_every_read(broker):
     assert bodies(blue.browse(selector="JMSCorrelationID <> '2'")) == ["D"]
     assert drain(blue) == ["B", "D"]
     assert bodies(q.browse()) == ["A"]
+
+
+def sought(read, lookup_id, seek):
+    """The body that a read by lookup id returns, "" for none."""
+    try:
+        message = read(lookup_id, seek=seek)
+    except MessageNotFound:
+        return ""
+    return getattr(message, "body", b"").decode()
+
+
+def test_selector_of_the_handle_applies_to_reads_by_lookup_id(broker):
+    q = broker.queue()
+    ids = [q.send(body, properties={"n": n % 2}).lookup_id for n, body in enumerate("ABCDE")]
+    odd = broker.qm.open("q", selector="n = 1")
+    peek = functools.partial(sought, odd.peek_by_lookup_id)
+    assert [peek(each, Seek.CURRENT) for each in ids] == ["", "B", "", "D", ""]
+    assert [peek(each, Seek.NEXT) for each in ids] == ["B", "D", "D", "", ""]
+    assert [peek(each, Seek.PREVIOUS) for each in ids] == ["", "", "B", "B", "D"]
+    assert (peek(0, Seek.FIRST), peek(0, Seek.LAST)) == ("B", "D")
+    assert sought(odd.receive_by_lookup_id, ids[2], Seek.CURRENT) == ""
+    lock = odd.lock_by_lookup_id(0, seek=Seek.LAST)
+    assert sought(odd.receive_by_lookup_id, 0, Seek.LAST) == "B"
+    assert sought(odd.receive_by_lookup_id, ids[3], Seek.CURRENT) == ""
+    lock.commit()
+    assert bodies(q.browse()) == ["A", "C", "E"]
+
+
+def test_read_by_lookup_id_goes_on_where_one_call_ends(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, properties={"n": n}) for n in range(2600)])
+    rare = broker.qm.open("q", selector="n IN ('x') OR n = 1300")
+    assert sought(rare.peek_by_lookup_id, 0, Seek.FIRST) == "1300"
+    assert sought(rare.peek_by_lookup_id, q.peek(0).lookup_id, Seek.NEXT) == "1300"
+    assert sought(rare.receive_by_lookup_id, 0, Seek.LAST) == "1300"
+    assert sought(rare.receive_by_lookup_id, 0, Seek.LAST) == ""
 
 
 @ibm("Q4")
