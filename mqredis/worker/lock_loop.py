@@ -146,7 +146,7 @@ class LockLoop(Loop):
             for lock in rest:
                 self._give_back(queue, lock, instruction)
 
-        unit = Unit(self.manager, self.running.open, good, None)
+        unit = Unit(self.manager, self.running.targets, good, None)
         try:
             error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush, give_back_rest)
         except MqError:

@@ -37,6 +37,7 @@ from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Scheduler
+from mqredis.worker.targets import Targets
 from mqredis.worker.transaction_loop import TransactionLoop
 
 R = TypeVar("R")
@@ -96,6 +97,8 @@ class Running:
         self._health = Path(health_file) if health_file else None
         self._touched = 0.0
         self._last_poll = 0.0
+        # The queues to which handlers send, and those that the loops read.
+        self.targets = Targets(manager)
         self._handles: dict[str, Queue] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,7 +108,7 @@ class Running:
     # ---- what the loops use ----------------------------------------------------------------------
 
     def open(self, name: str) -> Queue:
-        """The handle of this queue, which all threads share. Raises QueueNotFound."""
+        """The handle with which loops read this queue. Raises QueueNotFound."""
         with self._lock:
             found = self._handles.get(name)
             if found is None or found.handle.closed:
@@ -261,6 +264,7 @@ class Running:
             if not self._loop_thread.is_alive():
                 self._loop.run_until_complete(self._loop.shutdown_default_executor())
                 self._loop.close()
+        self.targets.close()
         for queue in self._handles.values():
             try:
                 queue.close()

@@ -74,7 +74,7 @@ class TransactionLoop(Loop):
             self._transaction = None
             self._end(partial(self._abort, transaction, instruction, verdicts))
 
-        unit = Unit(self.manager, self.running.open, good, transaction)
+        unit = Unit(self.manager, self.running.targets, good, transaction)
         try:
             error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit, give_back)
         except OutcomeUnknown:

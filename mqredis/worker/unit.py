@@ -15,13 +15,12 @@ from typing import Any, Unpack
 from pydantic import BaseModel
 
 from mqredis.client import Queue, QueueManager, Transaction
-from mqredis.errors import TransactionUsage
+from mqredis.errors import InvalidHandle, QueueNotAvailable, TransactionUsage
 from mqredis.models import Message, Outgoing
 from mqredis.models.header import MessageFields
 from mqredis.operations.send import outgoing
 from mqredis.worker.outcomes import accept_lower_durability
-
-Opener = Callable[[str], Queue]
+from mqredis.worker.targets import Targets
 
 
 class Unit:
@@ -34,7 +33,7 @@ class Unit:
     def __init__(
         self,
         manager: QueueManager,
-        opener: Opener,
+        targets: Targets,
         messages: Sequence[Message],
         transaction: Transaction | None,
     ) -> None:
@@ -42,7 +41,7 @@ class Unit:
         """The queue manager of the worker."""
         self.messages = list(messages)
         """The messages that are being handled."""
-        self._opener = opener
+        self._targets = targets
         self._transaction = transaction
         self._kept: list[tuple[Queue, Outgoing]] = []
         self._lost = False
@@ -69,7 +68,7 @@ class Unit:
         **fields: Unpack[MessageFields],
     ) -> None:
         """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""
-        handle = self._opener(queue)
+        handle = self._targets.open(queue)
         content: bytes | str = b""
         if isinstance(body, BaseModel):
             content = body.model_dump_json().encode()
@@ -81,7 +80,7 @@ class Unit:
             content = body
         message = outgoing(content, fields)
         if self._transaction is not None:
-            handle.send(message, transaction=self._transaction)
+            self._send(handle, message, self._transaction)
         else:
             self._kept.append((handle, message))
 
@@ -91,14 +90,20 @@ class Unit:
         inside = [item for item in kept if item[0].handle.transactional]
         for handle, message in kept:
             if not handle.handle.transactional:
-                accept_lower_durability(partial(handle.send, message))
+                accept_lower_durability(partial(self._send, handle, message))
         if inside:
             accept_lower_durability(lambda: self._send_together(inside))
 
     def _send_together(self, items: Sequence[tuple[Queue, Outgoing]]) -> None:
         with self.manager.transaction() as transaction:
             for handle, message in items:
-                handle.send(message, transaction=transaction)
+                self._send(handle, message, transaction)
+
+    def _send(self, handle: Queue, message: Outgoing, transaction: Transaction | None = None) -> None:
+        try:
+            handle.send(message, transaction=transaction)
+        except (InvalidHandle, QueueNotAvailable):  # nothing was sent
+            self._targets.reopen(handle).send(message, transaction=transaction)
 
 
 class Sending(Coroutine[Any, Any, None]):

@@ -1,0 +1,65 @@
+"""Handlers send to queues that come and go while their worker runs."""
+
+from __future__ import annotations
+
+import queue as queues
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+import mqredis
+from mqredis.worker import Retry, Unit, Worker
+from mqredis.worker import targets as module
+from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
+
+WAIT = 30
+
+
+def test_handler_sends_to_a_queue_that_was_deleted_and_created_anew(
+    qm: mqredis.QueueManager,
+    transactional: bool,  # noqa: F811
+    started: Callable[[Worker], Thread],
+) -> None:
+    create(qm, "in", transactional)
+    create(qm, "out", transactional)
+    worker = Worker(shutdown_seconds=5)
+    attempts: queues.Queue[int] = queues.Queue()
+
+    @worker.consumer("in", retry=Retry(attempts=1))
+    def handle(message: mqredis.Message, tx: Unit) -> None:
+        tx.send("out", message.body)
+        attempts.put(message.attempts)
+
+    started(worker)
+    for body in (b"1", b"2"):
+        with qm.open("in") as opened, qm.transaction() as unit:
+            opened.send(body, transaction=unit if transactional else None)
+        with qm.open("out") as out:
+            assert out.receive(WAIT).body == body
+        assert attempts.get(timeout=WAIT) == 1
+        qm.delete_queue("out")
+        create(qm, "out", transactional)
+
+
+def test_only_some_handles_are_kept_and_one_that_was_closed_is_opened_again(
+    qm: mqredis.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    names = ("a", "b", "c", "d")
+    for name in names:
+        create(qm, name, False)
+
+    def open_handles() -> int:
+        return sum(not handle.closed for handle in qm.context.opened)
+
+    targets = module.Targets(qm)
+    unit = Unit(qm, targets, [], None)
+    for name in names:
+        unit.send(name, name)
+    assert open_handles() == 2
+    unit.flush()
+    assert open_handles() == 2
+    assert [qm.queue_info(name).ready for name in names] == [1, 1, 1, 1]
+    targets.close()
+    assert open_handles() == 0
