@@ -175,10 +175,12 @@ class Consumer:
         """The retry policy for messages of this queue or subqueue; None if it has none."""
         return self.policies.get(queue.removesuffix(";lapsed"))
 
-    def policy(self, present: RetryPolicy | None) -> RetryPolicy:
+    def policy(self, present: RetryPolicy | None, group_exclusive: bool = False) -> RetryPolicy:
         """The retry policy that this consumer wants for one of its queues, which has the policy ``present`` now."""
         if self.chosen_retry is not None or self.dead_letter is not None or present is None:
             return self.retry.policy(self.dead_letter)
+        if group_exclusive and present.cycles == 0:
+            return present  # it keeps the order of each group, which isolation would change
         return present.model_copy(update={"isolate": True})
 
 

@@ -23,7 +23,7 @@ from mqredis.errors import (
     QueueNotAvailable,
     QueueNotFound,
 )
-from mqredis.models import Message
+from mqredis.models import Message, RetryPolicy
 from mqredis.operations.schedules import Wanted
 from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
@@ -177,12 +177,7 @@ class Running:
     def prepare(self) -> None:
         """Create the queues that a consumer wants created, set the retry policies of its queues, and open them."""
         for consumer in self.consumers:
-            names = [*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])]
-            for name in names if consumer.create is not None else ():
-                try:
-                    self.manager.create_queue(name, exist_ok=True, **(consumer.create or {}))
-                except QueueExists as error:
-                    log.warning("%s", error)
+            self._create(consumer)
             queues = [_existing(consumer, name, self.open) for name in consumer.queues]
             if len({queue.handle.transactional for queue in queues}) > 1:
                 raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
@@ -192,6 +187,20 @@ class Running:
             for n in range(consumer.concurrency):
                 self._loops.append(loop(self, consumer, queues, () if n else lapsed))
         self._scheduler.declare()
+
+    def _create(self, consumer: Consumer) -> None:
+        if consumer.create is None:
+            return
+        for name in (*consumer.queues, *([consumer.dead_letter] if consumer.dead_letter else [])):
+            properties = dict(consumer.create)
+            retry = properties.get("retry")
+            if isinstance(retry, RetryPolicy) and name in consumer.queues:
+                # As it will be set. Otherwise the next start would warn that the queue's policy is another one.
+                properties["retry"] = consumer.policy(retry, properties.get("group_exclusive") is True)
+            try:
+                self.manager.create_queue(name, exist_ok=True, **properties)
+            except QueueExists as error:
+                log.warning("%s", error)
 
     def _set_policies(self, consumer: Consumer) -> None:
         if consumer.dead_letter is not None:  # the error comes now rather than at the first failure
@@ -203,9 +212,9 @@ class Running:
         """Give the queue the policy that the consumer chooses for it. Raises QueueNotFound."""
         if ";" in name:
             return  # a subqueue has no policy
-        present = self.manager.queue_info(name).retry
-        wanted = consumer.policies[name] = consumer.policy(present)
-        if wanted != present:
+        info = self.manager.queue_info(name)
+        wanted = consumer.policies[name] = consumer.policy(info.retry, info.group_exclusive)
+        if wanted != info.retry:
             accept_lower_durability(partial(self.manager.update_queue, name, retry=wanted))
 
     def _refresh_policy(self, consumer: Consumer, queue: str) -> bool:

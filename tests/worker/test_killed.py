@@ -120,6 +120,24 @@ def test_message_that_kills_its_process_becomes_poison_and_no_other(
     assert qm.statistics("in").poison_messages == 1
 
 
+def test_group_keeps_its_order_when_a_worker_is_killed_if_its_policy_retries_in_place(qm, start):
+    qm.create_queue("in", group_exclusive=True, retry=mqredis.RetryPolicy(immediate=4))
+    for name in ("out", "begun"):
+        qm.create_queue(name)
+    bodies = [b"slow", b"1", b"2"]
+    with qm.open("in") as queue:
+        queue.send_many([mqredis.Outgoing(body, group_id="ann") for body in bodies])
+    app = APP.replace("retry=Retry({retry}), ", "")
+    process = start("concurrency=2", ONE, "", slow=True, app=app)
+    with qm.open("begun") as begun:
+        begun.receive(timeout=WAIT)
+    process.kill()
+    process.wait(WAIT)
+    start("concurrency=2", ONE, "", app=app)
+    with qm.open("out") as out:
+        assert [out.receive(timeout=WAIT).body for _ in bodies] == bodies
+
+
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 def test_restarts_of_a_worker_do_not_exhaust_the_attempts(qm, start, transactional, end):

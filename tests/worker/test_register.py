@@ -174,6 +174,21 @@ def test_policy_of_the_queue_is_kept_unless_the_consumer_sets_one(qm, worker):
     assert qm.queue_info("none").retry == Retry().policy()
 
 
+@pytest.mark.parametrize("cycles, isolates", [(0, False), (1, True)])
+def test_policy_that_keeps_the_order_of_groups_is_not_changed(qm, worker, cycles, isolates):
+    own = mqredis.RetryPolicy(immediate=3, cycles=cycles)
+    worker.consumer("groups", create={"group_exclusive": True, "retry": own})(handle)
+    worker.run(burst=True, manager=qm, signals=False)
+    assert qm.queue_info("groups").retry == own.model_copy(update={"isolate": isolates})
+
+
+def test_second_start_of_a_worker_says_nothing_about_the_policy_it_has_created(qm, worker, caplog):
+    worker.consumer("q", create={"retry": mqredis.RetryPolicy(immediate=3)})(handle)
+    for _ in range(2):
+        worker.run(burst=True, manager=qm, signals=False)
+    assert "differ" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "policy, attempts, said",
     [
