@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mqredis import keys
 from mqredis.commands import contents, waiting
 from mqredis.commands import queues as commands
@@ -99,8 +101,9 @@ def close_handle(handle: Handle) -> Steps[None]:
         for element in handle.elements:
             yield from close_handle(element)
         return
-    for abort in abort_all(handle):
-        yield from abort
+    with suppress(QueueNotAvailable):  # the locks have gone with their queue
+        for abort in abort_all(handle):
+            yield from abort
     yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
 
 
@@ -125,9 +128,8 @@ def cancel(handle: Handle, tag: object) -> Steps[None]:
     chosen = checks.tag(tag)
     if chosen is None:
         raise InvalidArgument("cancel takes the tag of a waiting reader, not None")
-    yield from perform(
-        waiting.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED))
-    )
+    call = waiting.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED))
+    yield from QueueCall(handle.address, call)
 
 
 def refuse_move(*paths: str) -> None:

@@ -176,3 +176,49 @@ def test_lost_lock_error_says_how_to_keep_a_lock(backend: Backend) -> None:
             advice = r"is available again; call extend\(\) in time, or lock with a longer lease"
             with pytest.raises(mqredis.LockLost, match=advice):
                 lock.commit()
+
+
+# Calls through a handle, each with its script.
+CALLS: dict[str, Callable[[Queue], object]] = {
+    "send": lambda queue: queue.send(b"x"),
+    "receive": lambda queue: queue.receive(0),
+    "receive while waiting": lambda queue: queue.receive(5),
+    "peek": lambda queue: queue.peek(0),
+    "lookup": lambda queue: queue.peek_by_lookup_id(1),
+    "purge": lambda queue: queue.purge(),
+    "cancel": lambda queue: queue.cancel("tag"),
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+@pytest.mark.parametrize("name", CALLS)
+def test_handle_of_a_deleted_queue_is_refused(qm: QueueManager, name: str, again: bool) -> None:
+    with qm.open("q") as queue:
+        qm.delete_queue("q")
+        if again:
+            qm.create_queue("q")
+        with pytest.raises(mqredis.QueueNotAvailable, match=r"queue 'q' .* was deleted after"):
+            CALLS[name](queue)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+def test_handle_of_a_deleted_topic_is_refused(qm: QueueManager, again: bool) -> None:
+    qm.create_queue("news", topic=True)
+    with qm.open("news") as news:
+        qm.delete_queue("news")
+        if again:
+            qm.create_queue("news", topic=True)
+        with pytest.raises(mqredis.QueueNotAvailable, match=r"'news' .* was deleted after"):
+            news.send(b"x")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+def test_lock_on_a_message_of_a_deleted_queue_is_lost(qm: QueueManager, again: bool) -> None:
+    with qm.open("q") as queue:
+        queue.send(b"x")
+        lock = queue.lock(0)
+        qm.delete_queue("q")
+        if again:
+            qm.create_queue("q")
+        with pytest.raises((mqredis.QueueNotAvailable, mqredis.LockLost)):
+            lock.commit()

@@ -151,6 +151,13 @@ def test_action_on_more_messages_than_one_call_changes(qm: QueueManager, operato
     assert counts(qm) == (350, 0, 0)
 
 
+def test_action_that_one_call_completes_takes_one(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a", "b", "b")
+    seen: list[BulkResult] = []
+    assert operator.delete("orders", selector="$label = 'b'", progress=seen.append).changed == 2
+    assert [(result.changed, result.finished) for result in seen] == [(2, True)]
+
+
 def test_action_continues_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"old"] * 600)
