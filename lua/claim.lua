@@ -27,13 +27,14 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 --- require "claims/fill"
 --- require "waiting/waiters"
 local generation, owner, lineage, seq, wanted = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12], place = ARGV[13] }
-local takes_over = ARGV[10] == "1"
+local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12],
+  place = ARGV[13] } -- for fill.plan
+local may_take_over = ARGV[10] == "1"
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
@@ -45,36 +46,38 @@ local function lost(why) return waiters.finish(q, context.reply(status.LOCK_LOST
 if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local c, taken_over = claim.open(q, owner), false
-if not c then -- the owner's first claim: as if the one before were committed
-  if seq ~= 1 and not takes_over then return lost("gap") end
-  c = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
-    bytes = 0, sealed = claim.complete, since = "0" }
-elseif c.lineage ~= lineage and takes_over and seq == c.committed + 1 then
-  if claim.alive(c) then return lost("running") end
-  if c.sealed == claim.released and claim_pages.held(q, c.number) > 0 then return lost("released") end
-  c.lineage, taken_over = lineage, true
-  if c.sealed == claim.released then c.sealed = claim.complete end
+-- Whose claim is it? That of this checkpoint, or it is taken over.
+local claim, taken_over = claims.open(q, owner), false
+if not claim then -- the owner's first claim: as if the one before were committed
+  if seq ~= 1 and not may_take_over then return lost("gap") end
+  claim = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
+    bytes = 0, sealed = claims.complete, since = "0" }
+elseif claim.lineage ~= lineage and may_take_over and seq == claim.committed + 1 then
+  if claims.alive(claim) then return lost("running") end
+  if claim.sealed == claims.released and claim_pages.held(q, claim.number) > 0 then return lost("released") end
+  claim.lineage, taken_over = lineage, true
+  if claim.sealed == claims.released then claim.sealed = claims.complete end
 end
-local why, is_new = claim.refuses(c, lineage, seq), seq > c.seq
-if not why and is_new and c.seq > c.committed then why = "open" end
-if not why and is_new and seq ~= c.committed + 1 then why = "gap" end
+-- Which sequence is it? The next one, which begins a claim, or the present one, which may be filling still.
+local why, is_new = claims.refuses(claim, lineage, seq), seq > claim.seq
+if not why and is_new and claim.seq > claim.committed then why = "open" end
+if not why and is_new and seq ~= claim.committed + 1 then why = "gap" end
 if why then return lost(why) end
 if is_new and q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
-if not is_new and c.sealed ~= claim.filling then -- a repeated call: the claim is complete
-  if taken_over then claim.save(q, c) end
-  return waiters.finish(q, context.reply(status.OK, c.count, c.bytes))
+if not is_new and claim.sealed ~= claims.filling then -- a repeated call: the claim is complete
+  if taken_over then claims.save(q, claim) end
+  return waiters.finish(q, context.reply(status.OK, claim.count, claim.bytes))
 end
 if is_new then
-  c.seq, c.wanted, c.count, c.bytes, c.sealed, c.since = seq, wanted, 0, 0, claim.filling, context.now_text
-  c.number = claim.next_number(q)
+  claim.seq, claim.wanted, claim.count, claim.bytes = seq, wanted, 0, 0
+  claim.sealed, claim.since, claim.number = claims.filling, context.now_text, claims.next_number(q)
 end
-local page = fill.plan(q, c, limits)
+local page = fill.plan(q, claim, limits)
 if not page then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-fill.apply(q, c, page)
-if is_new then claim.save_number(q, c.number) end
-claim.save(q, c)
-return waiters.finish(q,
-  context.reply(c.sealed == claim.filling and status.CONTINUE or status.OK, c.count, c.bytes, page.place or ""))
+fill.apply(q, claim, page)
+if is_new then claims.save_number(q, claim.number) end
+claims.save(q, claim)
+local code = claim.sealed == claims.filling and status.CONTINUE or status.OK
+return waiters.finish(q, context.reply(code, claim.count, claim.bytes, page.place or ""))

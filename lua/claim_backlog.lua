@@ -20,7 +20,7 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "waiting/waiters"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 local owner, bound, wants_bands, after = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
@@ -42,14 +42,14 @@ if bound ~= "" or wants_bands or after ~= "" then
     available = available + by_band[band + 1]
   end
 end
-local turns = owner ~= "" and claim.turns(q, bound)
+local turns = owner ~= "" and claims.turns(q, bound) -- nil if groups do not take turns
 if turns then available = math.min(available, turns) end
-local c = owner ~= "" and claim.open(q, owner)
+local claim = owner ~= "" and claims.open(q, owner)
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
-reply = context.reply(status.OK, q.generation, available, q.messages, q.bytes, last_seq,
-  rec and string.sub(rec, 1, 13) or "", context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
-  c and claim.format(c) or "",
-  c and claim.alive(c) and 1 or 0, turns and 1 or 0)
+local first_arrival = rec and string.sub(rec, 1, 13) or "" -- a record begins with it (core/record)
+local claim_text, is_connected = claim and claims.format(claim) or "", claim and claims.alive(claim)
+reply = context.reply(status.OK, q.generation, available, q.messages, q.bytes, last_seq, first_arrival, context.now,
+  claim_pages.locked(q), redis.call("ZCARD", q.timers), claim_text, is_connected and 1 or 0, turns and 1 or 0)
 for n = 1, wants_bands and 8 or 0 do reply[#reply + 1] = by_band[n] end
 return waiters.finish(q, reply)

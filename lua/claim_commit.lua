@@ -19,7 +19,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/drain"
 --- require "waiting/waiters"
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -37,36 +37,37 @@ end
 if context.missing then return finish() end
 
 -- decide -----------------------------------------------------------------------------------------
-local c = claim.open(q, owner)
-if not c then return finish(status.OK, 0) end
-local commits_something = seq > c.committed
+local claim = claims.open(q, owner)
+if not claim then return finish(status.OK, 0) end
+local commits_something = seq > claim.committed
 local why
-if seq > 0 and c.lineage ~= lineage then
+if seq > 0 and claim.lineage ~= lineage then
   why = "foreign"
-elseif commits_something and c.sealed == claim.released then
+elseif commits_something and claim.sealed == claims.released then
   why = "released"
-elseif commits_something and seq >= c.seq and c.sealed == claim.filling then
+elseif commits_something and seq >= claim.seq and claim.sealed == claims.filling then
   why = "open"
 end
 if why then return finish(status.LOCK_LOST, why) end
 
 -- Is the present claim still to be committed by this call?
-local function is_pending() return c.seq > c.committed and seq >= c.seq end
+local function is_pending() return claim.seq > claim.committed and seq >= claim.seq end
 
--- Commits the present claim: its messages count as received from here on, and are to be removed (claims/drain). The messages of
--- the claim before are removed first.
+-- Commits the present claim if it is to be committed: its messages count as received from here on, and are to be removed
+-- (claims/drain). Does nothing while messages of the claim before are left, which are removed first.
 local function commit()
-  if c.draining or not is_pending() then return end
-  c.committed, c.draining, c.count, c.bytes, c.since = c.seq, c.number, 0, 0, context.now_text
+  if claim.draining or not is_pending() then return end
+  claim.committed, claim.draining = claim.seq, claim.number
+  claim.count, claim.bytes, claim.since = 0, 0, context.now_text
 end
 
-local committed_before = c.committed
+local committed_before = claim.committed
 commit()
-if not c.draining then return finish(status.OK, 0) end
+if not claim.draining then return finish(status.OK, 0) end
 
 -- apply ------------------------------------------------------------------------------------------
-local count = drain.page(q, c)
+local count = drain.page(q, claim)
 if context.missing then return finish() end
 commit() -- now, if only the claim before was in the way
-if c.committed > committed_before or not c.draining then claim.save(q, c) end
-return finish(c.draining and status.CONTINUE or status.OK, count, is_pending() and 0 or 1)
+if claim.committed > committed_before or not claim.draining then claims.save(q, claim) end
+return finish(claim.draining and status.CONTINUE or status.OK, count, is_pending() and 0 or 1)

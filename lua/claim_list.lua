@@ -4,26 +4,26 @@
 -- CALLERS claims in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
--- RETURNS OK now in ms, then for each: owner, "1" if its process is connected, text (claims/claim), how many
+-- RETURNS OK now in ms, then for each: owner, "1" if its process is connected, text (claims/claims), how many
 --   messages its claim holds, and how many of a committed one are not removed yet
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = context.reply(status.OK, context.now)
-for _, owner in ipairs(claim.owners(q)) do
-  local c = claim.open(q, owner)
-  if c then
+for _, owner in ipairs(claims.owners(q)) do
+  local claim = claims.open(q, owner)
+  if claim then
     local at = #reply
-    reply[at + 1], reply[at + 2], reply[at + 3] = owner, claim.alive(c) and "1" or "0", claim.format(c)
-    reply[at + 4] = c.number ~= c.draining and claim_pages.held(q, c.number) or 0
-    reply[at + 5] = c.draining and claim_pages.held(q, c.draining) or 0
+    reply[at + 1], reply[at + 2], reply[at + 3] = owner, claims.alive(claim) and "1" or "0", claims.format(claim)
+    reply[at + 4] = claim.number ~= claim.draining and claim_pages.held(q, claim.number) or 0
+    reply[at + 5] = claim.draining and claim_pages.held(q, claim.draining) or 0
   end
 end
 return context.close(reply)

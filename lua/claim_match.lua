@@ -17,7 +17,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "matching/search"
 --- require "waiting/waiters"
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -28,8 +28,8 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
-local found, place = search.look(q, filter_text, start, claim.page, { takes = true })
-if #claim.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
+local found, place = search.look(q, filter_text, start, claims.page_with_records, { takes = true })
+if #claims.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
 if #found > 0 then place = found[#found].id end -- these were outside the bounds, but the search is not over
 if place then return waiters.finish(q, context.reply(status.CONTINUE, place)) end
 return waiters.finish(q, context.reply(status.OK, "0"))

@@ -16,18 +16,21 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
---- require "claims/claim"
---- require "claims/claim_pages"
+--- require "claims/claims"
+--- require "claims/claimed_ids"
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local offset, count = tonumber(ARGV[7]), tonumber(ARGV[8])
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local c = claim.open(q, owner)
-local why = not c and "gap" or claim.refuses(c, lineage, seq) or seq > c.seq and "gap"
-  or c.sealed == claim.filling and "open"
-if why then return context.close(context.reply(status.LOCK_LOST, why)) end
-local texts = claim_pages.read(q, c, offset, math.max(0, math.min(count, c.count - offset)))
-if not texts then return context.close(context.reply(status.LOCK_LOST, "gap")) end
+local claim = claims.open(q, owner)
+local function lost(why) return context.close(context.reply(status.LOCK_LOST, why)) end
+if not claim then return lost("gap") end
+local why = claims.refuses(claim, lineage, seq)
+if why then return lost(why) end
+if seq > claim.seq then return lost("gap") end
+if claim.sealed == claims.filling then return lost("open") end
+local texts = claimed_ids.read(q, claim, offset, math.max(0, math.min(count, claim.count - offset)))
+if not texts then return lost("gap") end
 return context.close(context.reply(status.OK, unpack(texts)))

@@ -20,8 +20,9 @@
 --- require "core/timers"
 --- require "core/position"
 --- require "core/release"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
+--- require "claims/loosen"
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
 local owner, forget = ARGV[3], ARGV[4] == "1"
@@ -30,30 +31,31 @@ if reply then return reply end
 local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
-local c = claim.open(q, owner)
-if not c then return context.close({ status.STATUS_NOT_FOUND }) end
+local claim = claims.open(q, owner)
+if not claim then return context.close({ status.STATUS_NOT_FOUND }) end
 timers.serve(q, true)
 
 local function finish(code, count)
   return waiters.finish(q, context.missing or context.reply(code, count))
 end
 
--- First the messages of a committed claim, which were received.
-if c.draining and not context.missing then
+-- First the messages of a committed claim, which were received (claims/drain).
+if claim.draining and not context.missing then
   drain.load()
-  drain.page(q, c)
-  if not (context.missing or c.draining) then claim.save(q, c) end
+  drain.page(q, claim)
+  if not (context.missing or claim.draining) then claims.save(q, claim) end
   return finish(status.CONTINUE, 0)
 end
 
--- Then those of the present claim.
-local list, ids = claim_pages.list(q, c.number), claim_pages.front(q, c.number, claim.page)
-local entries = position.read(q, ids)
+-- Then those of the present claim, which release.unlock takes only with their own states.
+local list, most = claim_pages.list(q, claim.number), claims.page_with_records
+local ids = loosen.lowest_ids(q, claim.number, most)
+local entries, is_last_page = position.read(q, ids), #ids < most
 if not context.missing and release.plan(q, entries) then
   if #entries > 0 then release.unlock(q, entries, false) end
-  c.seq, c.count, c.bytes, c.sealed = c.committed, 0, 0, claim.released
-  claim.save(q, c)
+  claim.seq, claim.count, claim.bytes, claim.sealed = claim.committed, 0, 0, claims.released
+  claims.save(q, claim)
   if list then claim_pages.trim(q, list) end
-  if #ids < claim.page and forget then claim.forget(q, c.owner) end
+  if is_last_page and forget then claims.forget(q, claim.owner) end
 end
-return finish(#ids == claim.page and status.CONTINUE or status.OK, #ids)
+return finish(is_last_page and status.OK or status.CONTINUE, #ids)

@@ -18,7 +18,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -35,13 +35,13 @@ local member, was_notified = waiter_text.member(registration, ""), registers and
 -- Where groups take turns, a waiter may be notified of a message that only a peek may have. So the ready groups are counted (nil
 -- for other queues), unless a message has to be newer than `after`, which they do not tell.
 local ready_groups = nil
-if after == "" then ready_groups = claim.turns(q, "") end
+if after == "" then ready_groups = claims.turns(q, "") end
 local is_there
 if ready_groups then
   is_there = ready_groups > 0
 else
   -- Without a ticket the reader has not waited yet, and what was kept for its slot is older than this wait.
-  is_there = was_notified and old_ticket ~= "" or #claim.ids(q, 1, after, "") > 0
+  is_there = was_notified and old_ticket ~= "" or #claims.ids(q, 1, after, "") > 0
 end
 if is_there then
   if registers then waiters.drop(q, member, "") end

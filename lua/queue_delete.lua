@@ -17,7 +17,7 @@
 --- require "core/position"
 --- require "features/other_queues"
 --- require "admin/sweep"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
@@ -52,13 +52,13 @@ end
 -- claim has received, for it was received.
 for n = 1, #going do
   local q = going[n]
-  for _, owner in ipairs(q.has_special and claim.owners(q) or {}) do
-    local c = claim.open(q, owner)
-    if c.draining then
+  for _, owner in ipairs(q.has_special and claims.owners(q) or {}) do
+    local claim = claims.open(q, owner)
+    if claim.draining then
       drain.load()
-      local count = drain.page(q, c)
+      local count = drain.page(q, claim)
       if not count then return context.close(context.missing) end
-      if not c.draining then claim.save(q, c) end
+      if not claim.draining then claims.save(q, claim) end
       return call_again(q, count)
     end
   end

@@ -1,10 +1,10 @@
--- Store messages in a stage, from which a data pipeline may publish them later (claims/sink). Readers do not see them,
+-- Store messages in a stage, from which a data pipeline may publish them later (claims/sinks). Readers do not see them,
 -- quotas do not count them, and they expire after `ttl`.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message
 --
 -- CALLERS stage in mqredis/commands/stages.py
 -- KEYS message
--- KEYS sinks, registry of the sink, the stage's list (claims/sink)
+-- KEYS sinks, registry of the sink, the stage's list (claims/sinks)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] stage  name; a task that is tried again takes another one, and several calls may append to one stage
@@ -17,20 +17,20 @@
 -- RETURNS OK "1" if the batch was published or is being published already and nothing was stored, else "0"
 -- RETURNS LOCK_LOST "closed": no stage of this batch is accepted any more (stage_discard.lua)
 --- require "core/context"
---- require "claims/sink"
+--- require "claims/sinks"
 local sink_name, batch, name, queue_name, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
 local reply = context.open()
 if reply then return reply end
-local s, number = sink.open(sink_name), tonumber(batch)
-if number <= s.committed or s.publishing == batch then return context.close(context.reply(status.OK, "1")) end
-if number <= sink.closed(s) then return context.close(context.reply(status.LOCK_LOST, "closed")) end
+local sink, number = sinks.open(sink_name), tonumber(batch)
+if number <= sink.committed or sink.publishing == batch then return context.close(context.reply(status.OK, "1")) end
+if number <= sinks.closed(sink) then return context.close(context.reply(status.LOCK_LOST, "closed")) end
 context.mark_changed()
-local stage = sink.stage(s, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
+local stage = sinks.stage(sink, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
 stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
 stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
-sink.save_stage(s, name, stage, ttl)
-local list = sink.list_key(s, 1)
+sinks.save_stage(sink, name, stage, ttl)
+local list = sinks.list_key(sink, 1)
 redis.call("RPUSH", list, unpack(ARGV, 11))
 redis.call("PEXPIRE", list, ttl)
 return context.close(context.reply(status.OK, "0"))

@@ -3,7 +3,7 @@
 --
 -- CALLERS discard in mqredis/commands/stages.py
 -- KEYS message
--- KEYS sinks, registry of the sink, then the list of each stage (claims/sink)
+-- KEYS sinks, registry of the sink, then the list of each stage (claims/sinks)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number up to which no stage is accepted any more, "" closes nothing
 -- ARGV[5] ttl  ms for which a closed batch is remembered
@@ -11,19 +11,19 @@
 -- RETURNS OK number of stages removed
 -- FLAGS allow-oom
 --- require "core/context"
---- require "claims/sink"
+--- require "claims/sinks"
 local sink_name, closed, ttl, names = ARGV[3], ARGV[4], ARGV[5], { unpack(ARGV, 6) }
 local reply = context.open()
 if reply then return reply end
 -- A batch that is being published needs its stages.
-local s, needed, removed = sink.open(sink_name), {}, 0
-for name in sink.stage_names(s.manifest) do needed[name] = true end
+local sink, needed, removed = sinks.open(sink_name), {}, 0
+for name in sinks.stage_names(sink.manifest) do needed[name] = true end
 context.mark_changed()
 for n = 1, #names do
   if not needed[names[n]] then
-    redis.call("UNLINK", sink.list_key(s, n))
-    removed = removed + redis.call("HDEL", s.registry, names[n])
+    redis.call("UNLINK", sinks.list_key(sink, n))
+    removed = removed + redis.call("HDEL", sink.registry, names[n])
   end
 end
-if closed ~= "" then sink.close(s, closed, ttl) end
+if closed ~= "" then sinks.close(sink, closed, ttl) end
 return context.close(context.reply(status.OK, removed))

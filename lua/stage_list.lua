@@ -3,19 +3,19 @@
 --
 -- CALLERS sink in mqredis/commands/stages.py
 -- KEYS message
--- KEYS sinks, registry of the sink (claims/sink)
+-- KEYS sinks, registry of the sink (claims/sinks)
 -- ARGV[3] sink  encoded
 -- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since when in ms; then
 --   of each stage name, encoded queue, messages, bytes
 -- FLAGS no-writes
 --- require "core/context"
---- require "claims/sink"
+--- require "claims/sinks"
 local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
-local s = sink.open(sink_name)
-reply = context.reply(status.OK, s.identity, s.committed, s.publishing, s.manifest, s.since)
-for _, stage in ipairs(sink.all_stages(s)) do
+local sink = sinks.open(sink_name)
+reply = context.reply(status.OK, sink.identity, sink.committed, sink.publishing, sink.manifest, sink.since)
+for _, stage in ipairs(sinks.all_stages(sink)) do
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = stage.name, stage.queue, stage.messages, stage.bytes
 end

@@ -6,7 +6,7 @@
 -- CALLERS publish in mqredis/commands/stages.py
 -- KEYS message
 -- QUEUE[1+] the queues of its stages, then those of their dead letters and acknowledgements
--- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
+-- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sinks)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] identity  query that owns the sink, "-" any
@@ -28,7 +28,7 @@
 -- RETURNS ENQUEUE_QUEUE_QUOTA
 --- require "core/context"
 --- require "core/queue"
---- require "claims/sink"
+--- require "claims/sinks"
 --- require "claims/publish"
 --- require "waiting/waiters"
 --- require "core/store"
@@ -38,21 +38,21 @@ local reply = context.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local s = sink.open(sink_name, queue.message_keys + queue_count * queue.parts + 1) -- behind the keys of the queues
+local sink = sinks.open(sink_name, queue.message_keys + queue_count * queue.parts + 1) -- behind the keys of the queues
 local function answer(code, ...) return context.close(context.reply(code, ...)) end
-if identity ~= sink.none and s.identity ~= sink.none and s.identity ~= identity then
+if identity ~= sinks.none and sink.identity ~= sinks.none and sink.identity ~= identity then
   return answer(status.LOCK_LOST, "identity")
 end
-if tonumber(batch) <= s.committed then return answer(status.OK, 0) end
-if sink.is_publishing(s) and (s.publishing ~= batch or s.manifest ~= manifest) then
-  if tonumber(batch) < tonumber(s.publishing) then return answer(status.LOCK_LOST, "fenced") end
-  local names = sink.queue_names(s)
+if tonumber(batch) <= sink.committed then return answer(status.OK, 0) end
+if sinks.is_publishing(sink) and (sink.publishing ~= batch or sink.manifest ~= manifest) then
+  if tonumber(batch) < tonumber(sink.publishing) then return answer(status.LOCK_LOST, "fenced") end
+  local names = sinks.queue_names(sink)
   if not names then return answer(status.LOCK_LOST, "expired") end
-  return answer(status.LOCK_LOST, "pending", s.publishing, s.manifest, names)
+  return answer(status.LOCK_LOST, "pending", sink.publishing, sink.manifest, names)
 end
-local is_resumed = sink.is_publishing(s) -- an earlier call has published some messages of this batch
+local is_resumed = sinks.is_publishing(sink) -- an earlier call has published some messages of this batch
 local parts, by_name = publish.parts(queue_count, is_resumed)
-local stages, code, why = publish.stages(s, manifest, by_name, is_resumed)
+local stages, code, why = publish.stages(sink, manifest, by_name, is_resumed)
 if not stages then return answer(code, why) end
 local total = 0
 for n = 1, #stages do total = total + stages[n].messages end
@@ -65,7 +65,7 @@ if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 local published, more = 0, false
-local is_whole = total <= limit -- this call publishes all of it, and sink.mark_done removes the lists
+local is_whole = total <= limit -- this call publishes all of it, and sinks.mark_done removes the lists
 context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
@@ -76,11 +76,11 @@ for n = 1, #stages do
   end
   if not is_whole and redis.call("EXISTS", stage.list) == 1 then more = true end
 end
-if identity ~= sink.none then s.identity = identity end
+if identity ~= sinks.none then sink.identity = identity end
 if more then
-  sink.mark_unfinished(s, stages, batch, manifest)
+  sinks.mark_unfinished(sink, stages, batch, manifest)
 else
-  sink.mark_done(s, stages, batch, keep)
+  sinks.mark_done(sink, stages, batch, keep)
 end
 for n = 1, #parts do store.save(parts[n].q) end
 reply = context.close(context.reply(more and status.CONTINUE or status.OK, published))

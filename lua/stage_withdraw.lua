@@ -4,7 +4,7 @@
 --
 -- CALLERS withdraw in mqredis/commands/stages.py
 -- KEYS message
--- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sink)
+-- KEYS sinks, registry of the sink, then the list of each stage in the order of the manifest (claims/sinks)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] keep  "1": remember the batch; "0": delete the sink, which no later write uses
@@ -12,20 +12,20 @@
 -- RETURNS OK "1" if the batch was abandoned; "0" if it is not being published with this manifest: nothing was changed
 -- FLAGS allow-oom
 --- require "core/context"
---- require "claims/sink"
+--- require "claims/sinks"
 local sink_name, batch, keep, manifest = ARGV[3], ARGV[4], ARGV[5] == "1", ARGV[6]
 local reply = context.open()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local s = sink.open(sink_name)
-if s.publishing ~= batch or s.manifest ~= manifest then return context.close(context.reply(status.OK, "0")) end
+local sink = sinks.open(sink_name)
+if sink.publishing ~= batch or sink.manifest ~= manifest then return context.close(context.reply(status.OK, "0")) end
 local stages = {}
-for name in sink.stage_names(manifest) do
-  stages[#stages + 1] = { name = name, list = sink.list_key(s, #stages + 1) }
+for name in sinks.stage_names(manifest) do
+  stages[#stages + 1] = { name = name, list = sinks.list_key(sink, #stages + 1) }
 end
 
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
-sink.mark_done(s, stages, batch, keep)
+sinks.mark_done(sink, stages, batch, keep)
 return context.close(context.reply(status.OK, "1"))

@@ -218,7 +218,7 @@ class ManagerKeys:
         return self._made(self._admins, self.own, queues) if found is None else found
 
     def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
-        """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/claims/sink.lua``)."""
+        """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/claims/sinks.lua``)."""
         registry = f"{self.tag}{STAGE}{name}"
         keys = self.own[:MESSAGE_SCRIPT_PARTS]
         for path in queues:
@@ -231,7 +231,7 @@ class ManagerKeys:
         return f"{self.tag}{ACTION}{token}"
 
     def claim_channel(self, owner: str, lineage: str) -> str:
-        """The channel to which the process behind a claim subscribes while it lives (``lua/claims/claim.lua``)."""
+        """The channel to which the process behind a claim subscribes while it lives (``lua/claims/claims.lua``)."""
         return f"{self.tag}{CLAIM}{owner}:{lineage}"
 
     def _made(

@@ -4,7 +4,7 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 --- used by audit
 -- Reads every key of the manager and of the queues in KEYS for the doctor, page by page. Each row describes one item at one
@@ -259,7 +259,7 @@ function audit.packed(q, id, size)
     local page = pages[high]
     page.text = page.text or claim_pages.ids_text(q, page.list, page.k)
     if claim_pages.has_id(page.text, id) then
-      return claim.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
+      return claims.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
     end
     high = high - 1
   end

@@ -3,8 +3,9 @@
 --- require "core/position"
 --- require "core/record"
 --- require "core/queue"
---- require lazy "claims/claim"
+--- require lazy "claims/claims"
 --- require lazy "claims/claim_pages"
+--- require lazy "claims/loosen"
 --- require "core/store"
 --- require "core/timers"
 --- require "core/message_state"
@@ -47,17 +48,18 @@ function sweep.mark_locked(q)
     end
   end
   claim_pages.load()
+  loosen.load()
   for _, list in ipairs(claim_pages.lists(q)) do
     local is_received = tonumber(list.seq) <= (committed[list.owner] or -1)
-    if not is_received then claim_pages.unpack_all(q, list, message_state.purged_claim) end
+    if not is_received then loosen.all(q, list, message_state.purged_claim) end
   end
 end
 
 -- Returns the sequence number up to which each owner has committed its claims, by owner.
 function sweep.committed_claims(q)
-  claim.load()
+  claims.load()
   local committed = {}
-  for _, owner in ipairs(claim.owners(q)) do committed[owner] = claim.open(q, owner).committed end
+  for _, owner in ipairs(claims.owners(q)) do committed[owner] = claims.open(q, owner).committed end
   return committed
 end
 
@@ -161,7 +163,7 @@ function sweep.next_page(q)
   if #ids == 0 then sweep.append_delayed(q, ids) end
   local entries, locked = position.read(q, ids), {}
   if #entries > 0 then return entries end
-  sweep.unpack_page(q)
+  sweep.loosen_page(q)
   local from = 0
   repeat
     ids = redis.call("ZRANGE", q.locked, from, from + sweep.page - 1)
@@ -174,11 +176,12 @@ function sweep.next_page(q)
   return locked
 end
 
--- Turns a packed page of a claim into a loose one, if there is one (claims/claim_pages).
-function sweep.unpack_page(q)
+-- Turns a packed page of a claim into a loose one, if there is one (claims/loosen).
+function sweep.loosen_page(q)
   claim_pages.load()
+  loosen.load()
   for _, list in ipairs(claim_pages.lists(q)) do
-    local lowest = claim_pages.lowest(q, list)
-    if lowest then return claim_pages.unpack(q, list, lowest, message_state.plain_claim) end
+    local lowest = loosen.lowest(q, list)
+    if lowest then return loosen.page(q, list, lowest, message_state.plain_claim) end
   end
 end

@@ -1,32 +1,36 @@
 --- require "core/context"
 --- require "core/queue"
---- require "claims/claim"
+--- require "claims/claims"
 --- require lazy "core/locks"
 --- require "core/message_state"
---- require "core/store"
---- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_read, claim_release and others
+--- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_release, claims/claimed_ids and others
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
 -- one call of claim.lua has locked.
 --
--- A page is packed or loose. A packed page replaces the states of its messages, which are Locked with kind C like any other,
+-- A page is packed or loose. A packed page replaces the states of its messages, which are locked with kind C (core/message_state)
 -- and delivered once: they have no state and no element of q.locked. Its ids ascend. A script that has to change one of them
--- unpacks the page first: it becomes loose, each message gets its state and its element of q.locked, and the page keeps
--- only their order. A claim of an older store has no pages, and all its messages are like those of loose pages.
+-- makes the page loose first (claims/loosen): each message gets its state and its element of q.locked, and the page keeps only
+-- their order. A claim of an older store has no pages, and all its messages are like those of loose pages.
 --
--- This module alone reads and writes three texts; mqredis/codec/claims.py reads the first two for the doctor and for Spark.
+-- Only the modules of claims/ write these three texts, with the functions here that format and parse them; mqredis/codec/claims.py
+-- reads the first two for the doctor and for Spark.
 --
 --   field "pages" of q.key     for each claim with pages a page list, "<number> <from> <upto> <packed> <loose> <step> <owner>
 --                              <sequence>;". Example: 3 0 2 2000 0 1000 lake 7;
---       number                 of the claim (claims/claim)
+--       number                 of the claim (claims/claims)
 --       from, upto             its pages are from to upto - 1
 --       packed, loose          how many messages its packed pages and its loose pages hold
 --       step                   messages of each page but the last, 0 if they differ
+--       owner, sequence        of the claim
 --   "b<number>:<k>" in q.states   the k-th page: "<first id> <last id> <messages> <bytes> <packed>", packed: 1 or 0
 --   "c<number>:<k>" in q.states   its lookup ids, 16 digits each with nothing between them
 --
--- In this module `list` is a page list, a table {number, from, upto, packed, loose, step, owner, seq}, and `page` is a table
--- {first, last, count, bytes, packed}. k counts pages from 0. some: pages that one command reads.
-local claim_pages = { some = 256 }
+-- In claims/ `list` is a page list, a table {number, from, upto, packed_count, loose_count, step, owner, seq}, of which number,
+-- owner and seq are texts. `page` is a table {first, last, count, bytes, packed}. k counts pages from 0. Who changes a list calls
+-- claim_pages.save afterwards.
+--
+-- pages_per_read: pages that one command reads
+local claim_pages = { pages_per_read = 256 }
 
 -- The stored texts ------------------------------------------------------------------------------------------------------
 
@@ -35,16 +39,16 @@ function claim_pages.parse_lists(text)
   local lists = {}
   for number, from, upto, packed, loose, step, owner, seq in
     string.gmatch(text, "(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+);") do
-    lists[#lists + 1] = { number = number, from = tonumber(from), upto = tonumber(upto), packed = tonumber(packed),
-      loose = tonumber(loose), step = tonumber(step), owner = owner, seq = seq }
+    lists[#lists + 1] = { number = number, from = tonumber(from), upto = tonumber(upto), step = tonumber(step),
+      packed_count = tonumber(packed), loose_count = tonumber(loose), owner = owner, seq = seq }
   end
   return lists
 end
 
 -- Returns the text of a page list.
 function claim_pages.format_list(list)
-  return string.format("%s %d %d %d %d %d %s %s;", list.number, list.from, list.upto, list.packed, list.loose,
-    list.step, list.owner, list.seq)
+  return string.format("%s %d %d %d %d %d %s %s;", list.number, list.from, list.upto, list.packed_count,
+    list.loose_count, list.step, list.owner, list.seq)
 end
 
 -- Returns a page from its text. A page whose text is lost holds no message.
@@ -101,7 +105,7 @@ end
 
 -- Page lists ------------------------------------------------------------------------------------------------------------
 
--- Returns the page lists of this queue, read once in a call.
+-- Returns the page lists of this queue, read once in a call: here or by claims.open.
 function claim_pages.lists(q)
   local notes = queue.notes(q)
   if not notes.page_lists then
@@ -140,7 +144,7 @@ end
 function claim_pages.packed(q)
   local packed, fields = 0, 0
   for _, list in ipairs(claim_pages.lists(q)) do
-    packed, fields = packed + list.packed, fields + 2 * (list.upto - list.from)
+    packed, fields = packed + list.packed_count, fields + 2 * (list.upto - list.from)
   end
   return packed, fields
 end
@@ -155,46 +159,47 @@ end
 
 -- Returns how many messages are locked under the number of a claim. After a release there are some until all are given back.
 function claim_pages.held(q, number)
-  local list, score = claim_pages.list(q, number), claim.score(number)
-  return (list and list.packed or 0) + redis.call("ZCOUNT", q.locked, score, score)
+  local list, score = claim_pages.list(q, number), claims.score(number)
+  return (list and list.packed_count or 0) + redis.call("ZCOUNT", q.locked, score, score)
 end
 
 -- Does what this claim takes next go into a page? Not if it has taken something without pages, in an older store.
-function claim_pages.uses_pages(q, c)
-  return c.count == 0 or claim_pages.list(q, c.number) ~= nil
+function claim_pages.uses_pages(q, claim)
+  return claim.count == 0 or claim_pages.list(q, claim.number) ~= nil
 end
 
 -- Adding and reading pages ----------------------------------------------------------------------------------------------
 
--- Adds a page of these ids to a claim. `bytes`: of the messages.
-function claim_pages.add(q, c, ids, bytes, packed)
-  local list, count = claim_pages.list(q, c.number), #ids
+-- Adds a page of these ids to a claim, which the caller locks. `bytes`: of the messages; `packed`: is it a packed page?
+function claim_pages.add(q, claim, ids, bytes, packed)
+  local list, count = claim_pages.list(q, claim.number), #ids
   if not list then
-    list = { number = c.number, from = 0, upto = 0, packed = 0, loose = 0, step = count, owner = c.owner,
-      seq = string.format("%d", c.seq) }
+    list = { number = claim.number, from = 0, upto = 0, packed_count = 0, loose_count = 0, step = count,
+      owner = claim.owner, seq = string.format("%d", claim.seq) }
     local lists = claim_pages.lists(q)
     lists[#lists + 1] = list
   end
-  local page = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }
-  redis.call("HSET", q.states, claim_pages.ids_field(list, list.upto), table.concat(ids),
-    claim_pages.page_field(list, list.upto), claim_pages.format_page(page))
-  local all_were_full = list.packed + list.loose == list.upto * list.step
+  local page, k = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }, list.upto
+  redis.call("HSET", q.states, claim_pages.ids_field(list, k), table.concat(ids),
+    claim_pages.page_field(list, k), claim_pages.format_page(page))
+  local all_were_full = list.packed_count + list.loose_count == list.upto * list.step
   if not all_were_full or count > list.step then list.step = 0 end -- pages differ in length
-  list.upto = list.upto + 1
+  list.upto = k + 1
   claim_pages.count(list, packed and count or 0, packed and 0 or count)
   claim_pages.save(q)
 end
 
--- Counts messages of packed and of loose pages in (positive) or out (negative).
+-- Counts messages of packed and of loose pages of a list in (positive) or out (negative).
 function claim_pages.count(list, packed, loose)
-  list.packed, list.loose = list.packed + packed, list.loose + loose
+  list.packed_count = list.packed_count + packed
+  list.loose_count = list.loose_count + loose
 end
 
--- Calls `visit(k, page)` for each page of a list, until that returns true. Returns true in this case.
+-- Calls `visit(k, page)` for each page of a list, until that returns true. Returns true in this case. Reads no ids.
 function claim_pages.each(q, list, visit)
-  for from = list.from, list.upto - 1, claim_pages.some do
+  for from = list.from, list.upto - 1, claim_pages.pages_per_read do
     local fields = {}
-    for k = from, math.min(from + claim_pages.some, list.upto) - 1 do
+    for k = from, math.min(from + claim_pages.pages_per_read, list.upto) - 1 do
       fields[#fields + 1] = claim_pages.page_field(list, k)
     end
     local texts = redis.call("HMGET", q.states, unpack(fields))
@@ -202,51 +207,6 @@ function claim_pages.each(q, list, visit)
       if visit(from + n - 1, claim_pages.parse_page(texts[n])) then return true end
     end
   end
-end
-
--- Returns `count` ids of a claim from `offset` on, as a list of texts; nil if a page, or a message, of the claim is missing.
-function claim_pages.read(q, c, offset, count)
-  local list, score = claim_pages.list(q, c.number), claim.score(c.number)
-  local held = redis.call("ZCOUNT", q.locked, score, score)
-  if not list then
-    if held ~= c.count then return end
-    local base = redis.call("ZCOUNT", q.locked, "-inf", "(" .. score) + offset
-    return count > 0 and { table.concat(redis.call("ZRANGE", q.locked, base, base + count - 1)) } or {}
-  end
-  if list.packed + list.loose ~= c.count or held ~= list.loose then return end
-  return claim_pages.read_pages(q, c, list, offset, count)
-end
-
--- As claim_pages.read, of a claim with this page list, whose counts are right.
-function claim_pages.read_pages(q, c, list, offset, count)
-  local stop, parts = offset + count, {}
-
-  -- Appends those ids of the k-th page that are wanted. `before`: how many ids the pages before it hold; `size`: how many it
-  -- holds. Returns false if its text is lost.
-  local function append(k, before, size)
-    local first, last = math.max(offset - before, 0) + 1, math.min(stop - before, size)
-    if first > last then return true end
-    local text = claim_pages.ids_text(q, list, k)
-    if #text ~= size * 16 then return false end
-    -- A text of all is not copied: a script computes a hash of each byte of each of its texts.
-    parts[#parts + 1] = first == 1 and last == size and text or string.sub(text, first * 16 - 15, last * 16)
-    return true
-  end
-
-  if list.step > 0 then -- all pages but the last are equally long: only those that are wanted are read
-    for k = math.floor(offset / list.step), math.ceil(stop / list.step) - 1 do
-      if not append(k, k * list.step, math.min(list.step, c.count - k * list.step)) then return end
-    end
-    return parts
-  end
-  local before, is_lost = 0, false
-  claim_pages.each(q, list, function(k, page)
-    is_lost = not append(k, before, page.count)
-    before = before + page.count
-    return is_lost
-  end)
-  if is_lost or before ~= c.count then return end
-  return parts
 end
 
 -- Packed pages ----------------------------------------------------------------------------------------------------------
@@ -259,7 +219,7 @@ function claim_pages.find(q, id)
       local within = page.packed and page.first <= id and id <= page.last
       return within and claim_pages.has_id(claim_pages.ids_text(q, list, k), id)
     end
-    if list.packed > 0 and claim_pages.each(q, list, holds) then return list end
+    if list.packed_count > 0 and claim_pages.each(q, list, holds) then return list end
   end
 end
 
@@ -268,56 +228,10 @@ function claim_pages.state(list, kind, size)
   return message_state.first(size, kind, list.owner, list.seq)
 end
 
--- Returns the place of the packed page with the lowest ids; nil if none is packed, or if the ids are not below `below`.
-function claim_pages.lowest(q, list, below)
-  local lowest
-  if list and list.packed > 0 then
-    claim_pages.each(q, list, function(k, page)
-      if page.packed and (not below or page.first < below) then lowest, below = k, page.first end
-    end)
-  end
-  return lowest
-end
-
--- Turns a packed page into a loose one. `kind`: that of the states, message_state.plain_claim or, if the queue is
--- being purged, message_state.purged_claim.
-function claim_pages.unpack(q, list, k, kind)
-  local field, states = claim_pages.page_field(list, k), { nil, nil }
-  local ids = claim_pages.split_ids(claim_pages.ids_text(q, list, k))
-  for n = 1, #ids do
-    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
-  end
-  if ids[1] then store.lock_without_lease(q, ids, states, claim.score(list.number)) end
-  local page = claim_pages.parse_page(redis.call("HGET", q.states, field))
-  page.packed = false
-  redis.call("HSET", q.states, field, claim_pages.format_page(page))
-  claim_pages.count(list, -page.count, page.count)
-  claim_pages.save(q)
-end
-
--- Turns all packed pages of a list into loose ones. `kind` as of claim_pages.unpack.
-function claim_pages.unpack_all(q, list, kind)
-  local packed = {}
-  claim_pages.each(q, list, function(k, page)
-    if page.packed then packed[#packed + 1] = k end
-  end)
-  for n = 1, #packed do claim_pages.unpack(q, list, packed[n], kind) end
-end
-
--- Returns up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are unpacked.
-function claim_pages.front(q, number, count)
-  local list, score = claim_pages.list(q, number), claim.score(number)
-  while true do
-    local ids = redis.call("ZRANGEBYSCORE", q.locked, score, score, "LIMIT", 0, count)
-    local lower = claim_pages.lowest(q, list, ids[count])
-    if not lower then return ids end
-    claim_pages.unpack(q, list, lower, message_state.plain_claim)
-  end
-end
-
 -- Removing pages --------------------------------------------------------------------------------------------------------
 
--- Removes the texts of the loose pages that a list begins with, whose order is of no use any more.
+-- Removes the texts of the loose pages that a list begins with. For claims that give up their messages, so that the order of these
+-- is of no use any more; the messages are left alone.
 function claim_pages.trim(q, list)
   local fields = {}
   claim_pages.each(q, list, function(k, page)
@@ -328,31 +242,4 @@ function claim_pages.trim(q, list)
   for n = 1, #fields, 1000 do redis.call("HDEL", q.states, unpack(fields, n, math.min(n + 999, #fields))) end
   list.from = list.from + #fields / 2
   claim_pages.save(q)
-end
-
--- Removes the messages of the first packed page of a list, which ask for nothing when they end, and the page with the loose ones
--- before it. Returns how many messages.
-function claim_pages.receive(q, list)
-  local page, text = claim_pages.first(q, list)
-  if not page.packed then
-    claim_pages.trim(q, list)
-    page, text = claim_pages.first(q, list)
-  end
-  local ids = claim_pages.split_ids(text)
-  if ids[1] then
-    store.count(q, -#ids, -page.bytes)
-    store.remove(q, ids)
-  end
-  redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
-  list.from = list.from + 1
-  claim_pages.count(list, -page.count, 0)
-  claim_pages.save(q)
-  return #ids
-end
-
--- Returns the first page of a list, and the text of its ids.
-function claim_pages.first(q, list)
-  local texts = redis.call("HMGET", q.states, claim_pages.ids_field(list, list.from),
-    claim_pages.page_field(list, list.from))
-  return claim_pages.parse_page(texts[2]), texts[1] or ""
 end

@@ -1,43 +1,78 @@
 --- require "core/context"
 --- require "core/message_state"
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
+--- require "claims/loosen"
 --- require "core/chunked"
 --- require "core/position"
 --- require "core/queue"
+--- require "core/store"
 --- used by claim_commit, claim_release, queue_delete
--- Removes the messages of a claim that is committed, c.draining (claims/claim). They count as received from the commit on,
--- but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
+-- Removes the messages of a claim that is committed: that whose number is claim.draining (claims/claims). They count as received
+-- from the commit on, but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
 local drain = {}
 
--- Removes a page. Returns how many messages; c.draining is nil once those were the last ones. Returns nil, and has done
--- nothing, if context.missing names queues that this takes.
-function drain.page(q, c)
-  local list = claim_pages.list(q, c.draining)
-  local count, last
-  if list and list.packed > 0 and not q.options.journaling then
-    count = claim_pages.receive(q, list)
-    local score = claim.score(c.draining)
-    last = (list.packed == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
+-- Removes a page. Returns how many messages; nil, and has done nothing, if context.missing names queues that this takes. Sets
+-- claim.draining to nil once those were the last ones; the caller then calls claims.save, unless it deletes the queue.
+function drain.page(q, claim)
+  local list = claim_pages.list(q, claim.draining)
+  local count, is_last
+  if list and list.packed_count > 0 and not q.options.journaling then
+    count = drain.packed_page(q, list)
+    local score = claims.score(claim.draining)
+    is_last = (list.packed_count == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
   else
-    count, last = drain.loose(q, c.draining)
+    count, is_last = drain.loose_messages(q, claim.draining)
   end
-  if last then
-    c.draining = nil
+  if is_last then
+    claim.draining = nil
     if list then claim_pages.trim(q, list) end
   end
   return count
 end
 
--- Removes up to claim.run messages that have their own states, of which no more than claim.page need a look at their records.
--- Returns how many, and whether these were the last ones; nil if context.missing names queues that this takes.
-function drain.loose(q, number)
-  local journal = q.options.journaling
-  local most = journal and claim.page or claim.run
-  local ids = claim_pages.front(q, number, most)
+-- Packed pages ----------------------------------------------------------------------------------------------------------
+
+-- Removes the messages of the first packed page of a list, which ask for nothing when they end, and the page with the loose ones
+-- before it. Returns how many messages.
+function drain.packed_page(q, list)
+  local page, ids_text = drain.first_page(q, list)
+  if not page.packed then
+    claim_pages.trim(q, list)
+    page, ids_text = drain.first_page(q, list)
+  end
+  local ids = claim_pages.split_ids(ids_text)
+  if ids[1] then
+    store.count(q, -#ids, -page.bytes)
+    store.remove(q, ids)
+  end
+  redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
+  list.from = list.from + 1
+  claim_pages.count(list, -page.count, 0)
+  claim_pages.save(q)
+  return #ids
+end
+
+-- Returns the first page of a list, and the text of its ids.
+function drain.first_page(q, list)
+  local texts = redis.call("HMGET", q.states, claim_pages.ids_field(list, list.from),
+    claim_pages.page_field(list, list.from))
+  return claim_pages.parse_page(texts[2]), texts[1] or ""
+end
+
+-- Messages with their own states ----------------------------------------------------------------------------------------
+
+-- Removes messages of the claim with this number: as many as claims.page_without_records, of which no more than
+-- claims.page_with_records need a look at their records. Packed pages are made loose for that. Returns how many, and whether these
+-- were the last ones; nil if context.missing names queues that this takes.
+function drain.loose_messages(q, number)
+  local journal = q.options.journaling -- wants a copy of each message, for which its record is read
+  local most = journal and claims.page_with_records or claims.page_without_records
+  local ids = loosen.lowest_ids(q, number, most)
   if #ids == 0 then return 0, true end
-  -- plain: ids of messages whose end needs no look at their records. sizes: bytes by text of a state; most texts are equal.
-  local states, sizes, plain, others, bytes = chunked.read(q.states, ids), {}, { nil }, { nil }, 0
+  -- plain: ids of messages whose end needs no look at their records; others: all other ids.
+  local plain, others, bytes = { nil }, { nil }, 0
+  local states, sizes = chunked.read(q.states, ids), {} -- sizes: by text of a state, since most texts are equal
   for n = 1, #ids do
     local state_text = states[n]
     local size = not journal and state_text and (sizes[state_text] or message_state.plain_claim_size(state_text))
@@ -47,7 +82,7 @@ function drain.loose(q, number)
       bytes = bytes + size
     else
       others[#others + 1] = ids[n]
-      if #others == claim.page then break end
+      if #others == claims.page_with_records then break end
     end
   end
   if not drain.entries(q, others) then return end
@@ -61,8 +96,8 @@ end
 function drain.entries(q, ids)
   local entries, received, purged = position.read(q, ids), {}, {}
   for n = 1, #entries do
-    local to = message_state.is_purged(entries[n].state) and purged or received
-    to[#to + 1] = entries[n]
+    local list = message_state.is_purged(entries[n].state) and purged or received
+    list[#list + 1] = entries[n]
   end
   position.may_leave(q, received, "receive")
   position.may_leave(q, purged, "queue_purged")

@@ -1,4 +1,4 @@
---- require "claims/claim"
+--- require "claims/claims"
 --- require "claims/claim_pages"
 --- require "core/chunked"
 --- require "core/message_state"
@@ -10,26 +10,27 @@
 --- require lazy "features/group_lock"
 --- require lazy "matching/search"
 --- used by claim
--- Fills a claim from the front of its queue, one page in each call of claim.lua: fill.plan decides what the page takes,
--- fill.apply locks it. `c` is the claim (claims/claim).
+-- Fills a claim (claims/claims) from the front of its queue, one page in each call of claim.lua: fill.plan decides what the page
+-- takes, fill.apply locks it.
 --
 -- Records are read only if they have to be: in most queues the sizes of messages are all that a claim needs. If no message of a
 -- page needs a state, the page is stored packed (claims/claim_pages).
 --
--- A page, in this module, is a table with these fields:
+-- A page, in this module, is a table with these fields (what claims/claim_pages calls a page is made from it at the end). A column
+-- is a list with an element for each message; the n-th elements of all columns belong to one message, the n-th row.
 --
---   ids       column: lookup ids in delivery order
---   records   column; nil if no record has to be read
---   sizes     column: bytes; nil if the records tell
---   states    column: state texts of messages that were locked before, false or nil for others; nil if none was
---   entries   by row, of messages that ask for something (core/position)
---   expired   list of entries whose time to live is over: they leave the queue instead
---   bytes     of all rows
---   first     are these the first messages of the queue, so that they can be taken out by their number
---   dry       is there nothing more that the claim could take
---   full      is the claim complete with this page
---   place     where a search goes on; nil without a filter
---   groups    group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
+--   ids         column: lookup ids in delivery order
+--   records     column; nil if no record has to be read
+--   sizes       column: bytes; nil if the records tell
+--   states      column: state texts of messages that were locked before, false or nil for others; nil if none was
+--   entries     by row, of messages that ask for something (core/position)
+--   expired     list of entries whose time to live is over: they leave the queue instead
+--   bytes       of all rows
+--   is_front    the ids are the first ones of q.available, so that they can be taken out by their number
+--   is_rest     there is nothing more that the claim could take
+--   completes   the claim is complete with this page
+--   place       where a search goes on; nil without a filter
+--   groups      group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
 --
 -- After fill.choose only `ids` has the right length; the other columns may be longer. The ids of a page that is stored packed
 -- ascend, as in delivery order.
@@ -37,36 +38,46 @@ local fill = {}
 
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
--- Returns the next page of a claim; nil if context.missing names queues that it takes. `limits`: a table of max_bytes of the
--- claim (nil: none), after and bound (SequentialIDs, "": none), filter ("": none), and the place where the last call stopped.
-function fill.plan(q, c, limits)
-  local page = fill.candidates(q, c, limits)
-  fill.choose(q, c, page, limits.max_bytes)
+-- Returns the next page of a claim, which is open and not complete; nil if context.missing names queues that it takes. `limits`: what
+-- the caller of claim.lua asks for, a table with the fields
+--
+--   max_bytes     of the claim; nil for no limit
+--   after, bound  SequentialIDs, 14 hex digits: messages behind `after`, and none behind `bound`; "" for no limit
+--   filter        text of a filter (matching/filter); "" for none
+--   place         where the search of the call before has stopped; "" at first
+function fill.plan(q, claim, limits)
+  local page = fill.candidates(q, claim, limits)
+  fill.choose(q, claim, page, limits.max_bytes)
   if position.may_leave(q, page.expired, "receive_timeout") then return page end -- else context.missing is set
 end
 
--- Returns a page of what the claim may take.
-function fill.candidates(q, c, limits)
+-- Returns a page of what the claim may take. There are three ways: a search for what the filter admits, the turns of groups, and
+-- the front of the queue.
+function fill.candidates(q, claim, limits)
   local page = { ids = nil, records = nil, sizes = nil, states = nil, entries = {}, expired = {}, bytes = 0,
-    first = nil, dry = nil, full = nil, place = nil, groups = nil }
-  local count = c.wanted - c.count
+    is_front = nil, is_rest = nil, completes = nil, place = nil, groups = nil }
+  local count = claim.wanted - claim.count
   if limits.filter ~= "" then
-    fill.search(q, page, math.min(count, claim.page), limits)
-    return page
+    fill.search(q, page, math.min(count, claims.page_with_records), limits)
   elseif q.locks_groups then
-    fill.take_turns(q, page, math.min(count, claim.page))
-    return page
+    fill.take_turns(q, page, math.min(count, claims.page_with_records))
+  else
+    -- Messages that ask for something take longer, so a call looks at fewer.
+    count = math.min(count, q.has_special and claims.page_with_records or claims.page_without_records)
+    fill.take_front(q, page, count, limits)
   end
-  -- Messages that ask for something take longer, so a call looks at fewer.
-  count = math.min(count, q.has_special and claim.page or claim.run)
-  page.ids, page.first = fill.range(q, count, limits.after, limits.bound)
-  page.dry = #page.ids < count
+  return page
+end
+
+-- Fills a page with up to `count` messages from the front of the queue, within the limits.
+function fill.take_front(q, page, count, limits)
+  page.ids, page.is_front = fill.range(q, count, limits.after, limits.bound)
+  page.is_rest = #page.ids < count
   if page.ids[1] then
     page.sizes = fill.sizes(q, page.ids)
     page.records = not page.sizes and chunked.read(q.records, page.ids) or nil
     page.states = fill.states(q, page.ids)
   end
-  return page
 end
 
 -- Fills a page with up to `count` messages that the filter admits. page.place says where the next call goes on.
@@ -77,9 +88,10 @@ function fill.search(q, page, count, limits)
     -- With one active message for each group, a search must not find two of one group.
     local most = q.locks_groups and 1 or count
     entries, page.place = search.look(q, limits.filter, limits.place, most, { takes = true })
-    page.dry = #entries == 0 and not page.place
+    page.is_rest = #entries == 0 and not page.place
+    -- A search that has found something does not say whether it is complete.
     if #entries > 0 and not page.place then page.place = entries[#entries].id end
-    entries = claim.between(entries, limits.after, limits.bound)
+    entries = claims.between(entries, limits.after, limits.bound)
   end
   fill.set_columns(page, entries)
 end
@@ -90,7 +102,7 @@ function fill.take_turns(q, page, count)
   if count > 0 then
     group_lock.load()
     entries, page.groups = group_lock.next_in_turn(q, count)
-    page.dry = #entries < count
+    page.is_rest = #entries < count
   end
   fill.set_columns(page, entries)
 end
@@ -105,7 +117,7 @@ function fill.set_columns(page, entries)
   end
 end
 
--- Returns ids as claim.ids does, and whether these are the first ids of the queue. Most claims need no look at each priority:
+-- Returns ids as claims.ids does, and whether these are the first ids of the queue. Most claims need no look at each priority:
 -- the first ids of the queue are within the limits if they have one priority, and the first and the last one are.
 function fill.range(q, count, after, bound)
   if count == 0 then return {}, false end
@@ -116,7 +128,7 @@ function fill.range(q, count, after, bound)
     and (bound == "" or string.sub(last, 3) <= bound) then
     return ids, true
   end
-  return claim.ids(q, count, after, bound), false
+  return claims.ids(q, count, after, bound), false
 end
 
 -- Returns the sizes of these messages, if no record has to be read: the queue never held a message that asks for something, and
@@ -141,27 +153,28 @@ function fill.states(q, ids)
   return chunked.read(q.states, ids)
 end
 
--- Takes rows until the claim is full, and drops the others from the columns: a row that is taken moves to the first free place.
--- Expired messages go to page.expired.
-function fill.choose(q, c, page, max_bytes)
+-- Takes rows until the claim is complete, and drops the others from the columns: a row that is taken moves to the first free place.
+-- Expired messages go to page.expired. Sets page.completes, page.bytes and page.entries.
+function fill.choose(q, claim, page, max_bytes)
   local ids, records, sizes, free, flag_at = page.ids, page.records, page.sizes, record.free, record.flag_at
   local taken, count = 0, #ids -- taken: the last place that is filled
-  page.full = page.dry or c.count + count >= c.wanted
+  page.completes = page.is_rest or claim.count + count >= claim.wanted
   for n = 1, count do
-    local text, entry = records and records[n], nil
-    if text and not free[string.byte(text, flag_at)] then -- it asks for something (core/record), so it may have expired
+    local rec, entry = records and records[n], nil
+    if rec and not free[string.byte(rec, flag_at)] then -- it asks for something (core/record), so it may have expired
       local state_text = page.states and page.states[n]
-      entry = { id = ids[n], rec = text, state = state_text and message_state.parse(state_text) or nil }
+      entry = { id = ids[n], rec = rec, state = state_text and message_state.parse(state_text) or nil }
     end
     if entry and seek.expired(entry) then
       page.expired[#page.expired + 1] = entry
-      page.full, page.first = page.dry, false -- its place is free: only a queue without more makes the claim complete
-    elseif not text and not sizes then
-      page.first = false -- a message without a record is passed over, and left to the doctor
+      -- Its place is free: only a queue without more makes the claim complete.
+      page.completes, page.is_front = page.is_rest, false
+    elseif not rec and not sizes then
+      page.is_front = false -- a message without a record is passed over, and left to the doctor
     else
-      local size = sizes and sizes[n] or entry and position.size(q, entry) or #text
-      if max_bytes and c.count + taken > 0 and c.bytes + page.bytes + size > max_bytes then
-        page.full = true
+      local size = sizes and sizes[n] or entry and position.size(q, entry) or #rec
+      if max_bytes and claim.count + taken > 0 and claim.bytes + page.bytes + size > max_bytes then
+        page.completes = true
         break
       end
       taken = taken + 1
@@ -172,7 +185,7 @@ function fill.choose(q, c, page, max_bytes)
   end
   for n = count, taken + 1, -1 do ids[n] = nil end
   -- A page of ids without records, which the doctor removes, must not make the client ask for it for ever.
-  if taken == 0 and not page.expired[1] and not page.place then page.full = true end
+  if taken == 0 and not page.expired[1] and not page.place then page.completes = true end
 end
 
 -- Moves a row of the columns to a free row before it.
@@ -185,49 +198,57 @@ end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Locks a page that fill.plan returned, and deletes what has expired. The claim is sealed with its last page.
-function fill.apply(q, c, page)
+-- Locks a page that fill.plan returned, and deletes what has expired. Changes the claim, which the caller saves: it is complete with
+-- its last page.
+function fill.apply(q, claim, page)
   if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
-  local ids = page.ids
-  if ids[1] then
-    if page.groups then group_lock.move_turns(q, page.groups, ids) end
-    local texts, paged = {}, claim_pages.uses_pages(q, c)
-    local packed = fill.withdraw(q, c, page, texts) and paged
-    if not packed then store.lock_without_lease(q, ids, fill.states_of(c, page, texts), claim.score(c.number)) end
-    if paged then claim_pages.add(q, c, ids, page.bytes, packed) end
-  end
-  c.count, c.bytes = c.count + #ids, c.bytes + page.bytes
-  if page.full then c.sealed = claim.complete end
+  if page.ids[1] then fill.lock(q, claim, page) end
+  claim.count, claim.bytes = claim.count + #page.ids, claim.bytes + page.bytes
+  if page.completes then claim.sealed = claims.complete end
 end
 
--- Makes the rows unavailable, after their features were told (position.before_lock). Fills `texts`, by row, with the new states
--- of messages that were locked before or ask for something. Returns true if no message of the page needs a state, so that the
--- page may be packed.
-function fill.withdraw(q, c, page, texts)
-  local ids, records, packed = page.ids, page.records, true
-  local owner, seq, plain_claim = c.owner, string.format("%d", c.seq), message_state.plain_claim
+-- Locks the rows of a page: packed if no message needs a state, else each with a state.
+function fill.lock(q, claim, page)
+  local ids = page.ids
+  if page.groups then group_lock.move_turns(q, page.groups, ids) end
+  local own_states, may_pack = fill.own_states(q, claim, page)
+  if page.is_front then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
+  local uses_pages = claim_pages.uses_pages(q, claim)
+  local packed = may_pack and uses_pages
+  if not packed then
+    store.lock_without_lease(q, ids, fill.all_states(claim, page, own_states), claims.score(claim.number))
+  end
+  if uses_pages then claim_pages.add(q, claim, ids, page.bytes, packed) end
+end
+
+-- Tells the features of messages that are about to be locked (position.before_lock). Returns by row the new state texts of those
+-- that were locked before or ask for something; and true if no message of the page needs a state, so that the page may be packed.
+function fill.own_states(q, claim, page)
+  local ids, records, own_states, may_pack = page.ids, page.records, {}, true
+  local owner, fence, plain_claim = claim.owner, string.format("%d", claim.seq), message_state.plain_claim
   local wants = records and position.before_lock(q, ids, records, message_state.claimed)
   for n = 1, (records or page.states) and #ids or 0 do
     local entry, state_text = page.entries[n], page.states and page.states[n]
-    local kind = records and position.end_reads_record(q, records[n], wants[n]) and message_state.claimed or plain_claim
+    local reads_record = records and position.end_reads_record(q, records[n], wants[n])
+    local kind = reads_record and message_state.claimed or plain_claim
     if state_text then
-      texts[n] = message_state.again(state_text, kind, owner, seq)
+      own_states[n] = message_state.again(state_text, kind, owner, fence)
     elseif entry then
-      texts[n] = message_state.first(position.size(q, entry), kind, owner, seq)
+      own_states[n] = message_state.first(position.size(q, entry), kind, owner, fence)
     end
-    packed = packed and not state_text and kind == plain_claim
+    may_pack = may_pack and not state_text and kind == plain_claim
   end
-  if page.first then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
-  return packed
+  return own_states, may_pack
 end
 
--- Returns pairs of ids and states of the page. `texts`: as fill.withdraw has filled it.
-function fill.states_of(c, page, texts)
-  local found, owner, seq = { nil, nil }, c.owner, string.format("%d", c.seq)
+-- Returns the state texts of all rows as pairs of id and text. `own_states`: of fill.own_states; the other rows have the state of a
+-- plain message that is locked for the first time.
+function fill.all_states(claim, page, own_states)
+  local id_states, owner, fence = { nil, nil }, claim.owner, string.format("%d", claim.seq)
   for n = 1, #page.ids do
     local size = page.sizes and page.sizes[n] or #page.records[n]
-    found[n * 2 - 1] = page.ids[n]
-    found[n * 2] = texts[n] or message_state.first(size, message_state.plain_claim, owner, seq)
+    id_states[n * 2 - 1] = page.ids[n]
+    id_states[n * 2] = own_states[n] or message_state.first(size, message_state.plain_claim, owner, fence)
   end
-  return found
+  return id_states
 end

@@ -1,4 +1,4 @@
---- require "claims/sink"
+--- require "claims/sinks"
 --- require "core/context"
 --- require "core/enqueue"
 --- require "core/queue"
@@ -7,24 +7,27 @@
 --- require lazy "features/dedup"
 --- require lazy "features/features"
 --- used by stage_publish
--- Puts the messages of stages (claims/sink) into their queues, as send.lua does with the messages of its arguments.
--- stage_publish.lua decides with publish.refuses and publish.plan, which write nothing, and writes with publish.put.
+-- Puts the messages of stages (claims/sinks) into their queues, as send.lua does with the messages of its arguments. Only
+-- stage_publish.lua calls it, in this order: publish.parts opens the queues, publish.stages reads the stages; publish.refuses and
+-- publish.plan decide and write nothing; publish.put writes the messages of one stage.
 --
--- A part is what a call knows of a queue of its batch, beside the table `q` of the queue:
+-- A batch (of a pipeline) has stages for several queues. A part is what a call knows of one of these queues:
 --
+--   q                     the queue
 --   messages, bytes       of its stages in all
 --   begun                 a message of this batch is in the queue already, or comes before in this call
 --   last_list, last_size  the list with the last message of the batch for this queue, and how many elements it has
 --   keys                  dedup keys of the messages that publish.plan has seen: a key belongs to a queue
 --   resumed               an earlier call has published some messages of the batch, so the others are not refused any more
 --
--- A stage has these fields beside those of sink.stage: `list`, the key of its messages, and `part`.
+-- A stage has these fields beside those of sinks.stage: `list`, the key of its messages, and `part`.
 --
--- page: messages that one step takes from a list if some of them use features, each of which gets tables of its own; run: if
--- none does. Longer steps are hardly faster, and take more memory at once.
-local publish = { page = 256, run = 1000 }
+-- step_special: messages that one step takes from a list if some of them use features, each of which gets tables of its own;
+-- step_plain: if none does. Longer steps are hardly faster, and take more memory at once.
+local publish = { step_special = 256, step_plain = 1000 }
 
--- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name.
+-- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name. `resumed`: as in a
+-- part.
 function publish.parts(count, resumed)
   -- For features/other_queues, which would take the keys of the sink behind them for queues.
   context.first_place, context.places = queue.message_keys, {}
@@ -45,12 +48,12 @@ end
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
 -- Returns the stages of a manifest as a list, and counts each in the part of its queue. If one cannot be published: nil, a
--- status, and the word that goes with LOCK_LOST. `by_name`: of publish.parts.
-function publish.stages(s, manifest, by_name, is_resumed)
+-- status, and the word that goes with LOCK_LOST. `by_name`: of publish.parts; `is_resumed`: `resumed` of the parts.
+function publish.stages(sink, manifest, by_name, is_resumed)
   local stages = {}
-  for name in sink.stage_names(manifest) do
-    local stage, list = sink.stage(s, name), sink.list_key(s, #stages + 1)
-    local left = redis.call("LLEN", list)
+  for name in sinks.stage_names(manifest) do
+    local stage, list = sinks.stage(sink, name), sinks.list_key(sink, #stages + 1)
+    local left = redis.call("LLEN", list) -- elements that no call has published yet
     if not stage then return nil, status.LOCK_LOST, is_resumed and "expired" or "stage" end
     if not is_resumed and left ~= stage.elements then return nil, status.LOCK_LOST, "stage" end
     local part = by_name[stage.queue]
@@ -90,46 +93,58 @@ function publish.plan(stage)
   local begun = part.begun
   features.load()
   repeat
-    local batch, _, used = publish.read(stage, from, publish.page)
+    local batch, _, used = publish.read(stage, from, publish.step_special)
     from = from + used
-    for n, wants in pairs(batch.wants or {}) do
-      if wants.late and enqueue.is_late(batch.records[n]) then return status.ENQUEUE_TIMED_OUT end
-      local key = wants.dedup and record.field(batch.records[n], "dedup_key")
-      if key and part.keys[key] then return status.DUPLICATE end
-      if key then part.keys[key] = true end
-    end
-    local refusal = batch.wants and features.plan(part.q, batch.records, batch.wants, false)
+    local refusal = batch.wants and publish.plan_batch(part, batch)
     if refusal then return refusal end
   until used == 0
-  part.begun = begun -- publish.read has set it
+  part.begun = begun -- publish.read has set it, but nothing is put into the queue yet
+end
+
+-- Does so for messages of a stage, as publish.read returned them.
+function publish.plan_batch(part, batch)
+  for n, wants in pairs(batch.wants) do
+    local rec = batch.records[n]
+    if wants.late and enqueue.is_late(rec) then return status.ENQUEUE_TIMED_OUT end
+    local key = wants.dedup and record.field(rec, "dedup_key")
+    if key and part.keys[key] then return status.DUPLICATE end
+    if key then part.keys[key] = true end
+  end
+  return features.plan(part.q, batch.records, batch.wants, false)
 end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were.
+-- Puts up to `most` messages of a stage into its queue. Returns how many, and how many elements of the list they were, which the
+-- caller removes.
 function publish.put(stage, most)
   local q, taken, used = stage.part.q, 0, 0
-  local page = (stage.special == "1" or q.options.group_exclusive) and publish.page or publish.run
+  local uses_features = stage.special == "1" or q.options.group_exclusive
+  local step = uses_features and publish.step_special or publish.step_plain
   while taken < most do
-    local batch, priorities, elements = publish.read(stage, used, math.min(page, most - taken))
+    local batch, priorities, elements = publish.read(stage, used, math.min(step, most - taken))
     if elements == 0 then break end
     local count = #batch.records
-    if count > 0 then enqueue.put(q, enqueue.ids(priorities, count, q.options.transactional), batch) end
+    if count > 0 then
+      local ids = enqueue.ids(priorities, count, q.options.transactional)
+      enqueue.put(q, ids, batch)
+    end
     taken, used = taken + count, used + elements
   end
   return taken, used
 end
 
--- Reads up to `most` messages of a stage from element `from` of its list on. Returns them as a batch (core/enqueue), their
--- priorities as a text of digits, and how many elements they are: a large body is an element of its own.
+-- Reads up to `most` messages of a stage from element `from` of its list on, 0 for the first. Returns them as a batch
+-- (core/enqueue), their priorities as a text of digits, and how many elements were read: a large body is an element of its own.
+-- Marks them as parts of one unit of work if the queue is transactional. Sets part.begun.
 function publish.read(stage, from, most)
   local part = stage.part
   local q, elements = part.q, redis.call("LRANGE", stage.list, from, from + most - 1)
   local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
-  local transactional, stamp, at = q.options.transactional, context.now_text, 1
+  local transactional, arrival, at = q.options.transactional, context.now_text, 1
   local may_leave_out = part.resumed and stage.special == "1"
   while at <= #elements do
-    local rec, large = stamp .. elements[at], nil
+    local rec, large = arrival .. elements[at], nil -- a record (core/record)
     if record.has_large_body(rec) then
       at = at + 1
       large = elements[at] or redis.call("LINDEX", stage.list, from + at - 1)
@@ -151,8 +166,9 @@ end
 -- Has another sender used the message's dedup key since the batch was begun? Then the message is left out, as a queue takes
 -- a key once.
 function publish.is_duplicate(q, rec)
+  if not record.field(rec, "dedup_key") then return false end
   dedup.load()
-  return record.field(rec, "dedup_key") and dedup.is_held(q, dedup.member(rec))
+  return dedup.is_held(q, dedup.member(rec))
 end
 
 -- Returns a record that tells whether the message is the first or the last one of a unit of work (3.1.4.3).

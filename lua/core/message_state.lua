@@ -12,7 +12,7 @@
 --
 --   by_reader             letter: locked by a reader outside of a transaction
 --   received, sent, moved   letters: received from the queue, sent to it, or moved to another one, in an open transaction
---   claimed               letter: claimed by a pipeline (claims/claim)
+--   claimed               letter: claimed by a pipeline (claims/claims)
 --   visible               flag: peeks see the message although it is locked
 --   plain                 flag: its end needs no look at what the record asks for
 --   purged                flag: the queue was purged, so that the message goes when its lock ends
@@ -62,7 +62,7 @@ function message_state.is_sent(state)
   return string.sub(state.kind, 1, 1) == message_state.sent
 end
 
--- Is the message claimed by a pipeline (claims/claim)?
+-- Is the message claimed by a pipeline (claims/claims)?
 function message_state.is_claimed(state)
   return string.sub(state.kind, 1, 1) == message_state.claimed
 end

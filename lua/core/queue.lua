@@ -51,7 +51,7 @@
 -- letters  the letters of the field "flags" of a queue, with the options they stand for (mqredis/commands/queues.py)
 -- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
 --          in which only the order of digits is certain
--- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claim)
+-- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claims)
 -- bucket   length of a bucket of the statistics, in ms
 -- parts    number of keys of a queue
 -- message_keys, admin_keys   how many keys of the manager stand in KEYS before those of the queues, by the head of the script:
@@ -138,7 +138,7 @@ end
 --   has_quota   true: the quota of a journal was read (features/copy)
 --   trail_share  which share of the messages have trails (features/trail)
 --   plans       which messages go to which subscribers (features/topic)
---   pages, page_lists  the page lists of claims, as text and as tables (claims/claim, claims/claim_pages)
+--   pages, page_lists  the page lists of claims, as text and as tables (claims/claims, claims/claim_pages)
 function queue.notes(q)
   q.notes = q.notes or {}
   return q.notes

@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/timers"
---- used by admin/rewrite, admin/sweep, bulk, claims/claim_pages, claims/fill, commit, core/enqueue and others
+--- used by admin/rewrite, admin/sweep, bulk, claims/drain, claims/fill, claims/loosen, commit, core/enqueue and others
 -- The only module that writes the messages of a queue and its counters (tests/contract/test_writers.py). It decides nothing:
 -- its callers, most of all core/position, know what state each message is in and call the functions that fit it.
 --
@@ -76,7 +76,7 @@ function store.lock(q, ids, states, deadline)
 end
 
 -- Locks messages without setting a timer, for claims, whose locks never lapse: `deadline` is a score that is later than every
--- time (claims/claim).
+-- time (claims/claims).
 function store.lock_without_lease(q, ids, states, deadline)
   if #ids == 1 then
     redis.call("ZADD", q.locked, deadline, ids[1])

@@ -3,7 +3,7 @@
 --- require "core/record"
 --- require "core/position"
 --- require lazy "matching/index"
---- used by claims/claim, claims/fill, features/features, lookup, matching/search, receive, waiting/notify
+--- used by claims/claims, claims/fill, features/features, lookup, matching/search, receive, waiting/notify
 -- Queues with one active message of each group at a time, and fair turns between the groups (option group_exclusive;
 -- q.locks_groups). A group is busy while a message of it is locked: no other one may be taken. Messages without a group count
 -- as one group, with the id "", that is never busy. Subqueues have no turns.

@@ -2,7 +2,7 @@
 
 ``commands.claims``, the doctor and the Spark batch reader use it.
 
-``lua/claims/claim.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py`` compares
+``lua/claims/claims.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py`` compares
 both sides.
 """
 

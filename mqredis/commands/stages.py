@@ -149,7 +149,7 @@ def withdraw(manager: ManagerKeys, sink: str, batch: int, stages: Sequence[str],
 
 @dataclass(slots=True)
 class Sink:
-    """The stored state of a sink (``lua/claims/sink.lua``)."""
+    """The stored state of a sink (``lua/claims/sinks.lua``)."""
 
     identity: str
     committed: int

@@ -1,4 +1,4 @@
-"""Unfinished publications of data pipelines (lua/claims/sink.lua).
+"""Unfinished publications of data pipelines (lua/claims/sinks.lua).
 
 Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where
 ``finish`` is called ``recover``.

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-# Messages that one call claims or receives at most (lua/claims/claim: run).
+# Messages that one call claims or receives at most (lua/claims/claims: page_without_records).
 ONE_CALL = 1_000
 
 

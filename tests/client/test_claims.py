@@ -26,7 +26,7 @@ from tests.support.backend import Backend
 from tests.support.counts import count
 
 _numbers = itertools.count(1)
-# The most messages that one call removes: plain ones, and ones with features (lua/claims/claim.lua).
+# The most messages that one call removes: plain ones, and ones with features (lua/claims/claims.lua).
 PLAIN_PAGE, PAGE = 1000, 256
 
 

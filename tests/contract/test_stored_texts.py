@@ -76,7 +76,7 @@ def test_transaction_operation_is_equal_in_lua_and_python(dice: random.Random) -
 
 
 def test_claim_is_equal_in_lua_and_python(dice: random.Random) -> None:
-    lua = module("claims/claim")
+    lua = module("claims/claims")
     for _ in range(200):
         committed, sequence, pages, wanted, count, size = (number(dice) for _ in range(6))
         sealed, since, draining = dice.randrange(3), number(dice), dice.choice((0, number(dice)))

@@ -16,9 +16,15 @@ from tests.property.fixed_clock import KEYS, START, Store
 from tests.support.backend import Backend
 
 # Small pages, so that a few messages make many.
-_SIZES = ("page = 256, run = 1000", "page = 4, run = 6")
+_SIZES = (
+    "page_with_records = 256, page_without_records = 1000",
+    "page_with_records = 4, page_without_records = 6",
+)
 # Where a page is found to be fit to be packed, or not.
-_PACKED = ("packed = page.ids, page.records, true", "packed = page.ids, page.records, false")
+_PACKED = (
+    "may_pack = page.ids, page.records, {}, true",
+    "may_pack = page.ids, page.records, {}, false",
+)
 
 
 class PackedStore(Store):
@@ -29,7 +35,9 @@ class PackedStore(Store):
         self.packed = packed
 
     def text(self, name: str) -> str:
-        text = fixed_clock.text_of(name).replace(*_SIZES)
+        text = fixed_clock.text_of(name)
+        assert name != "claim" or text.count(_SIZES[0]) == 1
+        text = text.replace(*_SIZES)
         if not self.packed:
             assert name != "claim" or text.count(_PACKED[0]) == 1
             text = text.replace(*_PACKED)

@@ -18,7 +18,7 @@ NEVER = float(1 << 52)
 
 def claims(store: Store) -> Faults:
     """Exactly the messages of a data pipeline's claim are locked for it, and those that it has received and that are
-    not removed yet (lua/claims/claim.lua)."""
+    not removed yet (lua/claims/claims.lua)."""
     for view in store.queues.values():
         held: dict[str, int] = {}
         for lid, record in view.records.items():

@@ -3,8 +3,9 @@
 --- require lazy "features/group_lock"
 --- used by admin/audit, admin/sweep, claim, claim_backlog, claim_commit, claim_list, claim_match, claim_read and others
 -- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse
--- (docs/decisions/pipelines.md). Called by the claim_*.lua scripts. This module alone reads and writes a claim's text, the
--- field "claim:<owner>" of the queue's hash q.key; mqredis/codec/claims.py reads it for Spark and the doctor.
+-- (docs/decisions/pipelines.md). Called by the claim*.lua scripts. This module alone reads and writes a claim's text, the
+-- field "claim:<owner>" of the queue's hash q.key; mqredis/codec/claims.py reads it for Spark and the doctor. Each owner (a
+-- pipeline) has one claim in a queue.
 --
 --   "<lineage> <committed> <seq> <number> <wanted> <count> <bytes> <sealed> <since ms>[ <draining>]"
 --   example: 8b2f0c 6 7 3 5000 2000 640000 0 1764000000000
@@ -12,19 +13,26 @@
 --   lineage    which checkpoint of the owner has made the claim; the owner's name comes from its consumerName option
 --   committed  the last sequence number whose claim is committed
 --   seq        the sequence number of the present claim; equal to committed if there is none
---   number     names the claim's pages (claims/claim_pages) and makes its score (claim.score)
+--   number     names the claim's pages (claims/claim_pages) and makes its score (claims.score)
 --   wanted, count, bytes   how many messages it may take; how many it has, and of how many bytes
---   sealed     0 still filling, 1 complete, 2 released by an operator (claim.filling, claim.complete, claim.released)
+--   sealed     0 still filling, 1 complete, 2 released by an operator (claims.filling, claims.complete, claims.released)
 --   draining   number of a committed claim whose messages are not all removed yet (claims/drain); left out if there is none
 --
--- Claimed messages are Locked with kind C; the owner and the fence of their states are the claim's owner and sequence.
--- page: how many messages one call locks or receives if it has to read them; run: if it need not, in some 2 ms.
-local claim = { page = 256, run = 1000, filling = "0", complete = "1", released = "2" }
+-- In all files `claim` is a table with these parts as fields, and with the field `owner`. committed, seq, wanted, count and bytes
+-- are numbers, the others texts; draining is nil if there is none. Who changes a claim has to call claims.save.
+--
+-- Claimed messages are locked with kind C (core/message_state); the owner and the fence of their states are the claim's owner and
+-- seq.
+--
+-- filling, complete, released  the values of `sealed`
+-- page_with_records     how many messages one call locks or removes if it has to read their records
+-- page_without_records  how many if it need not, in some 2 ms
+local claims = { page_with_records = 256, page_without_records = 1000, filling = "0", complete = "1", released = "2" }
 
 -- The stored text -------------------------------------------------------------------------------------------------------
 
--- Returns a claim as a table with the parts of its text as fields.
-function claim.parse(owner, text)
+-- Returns a claim as a table, from its text.
+function claims.parse(owner, text)
   local lineage, committed, seq, number, wanted, count, bytes, sealed, since, draining =
     string.match(text, "^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) ?(%d*)$")
   return { owner = owner, lineage = lineage, committed = tonumber(committed), seq = tonumber(seq), number = number,
@@ -33,77 +41,80 @@ function claim.parse(owner, text)
 end
 
 -- Returns the text of a claim.
-function claim.format(c)
-  return string.format("%s %.0f %.0f %s %.0f %.0f %.0f %s %s", c.lineage, c.committed, c.seq, c.number, c.wanted,
-    c.count, c.bytes, c.sealed, c.since) .. (c.draining and " " .. c.draining or "")
+function claims.format(claim)
+  local text = string.format("%s %.0f %.0f %s %.0f %.0f %.0f %s %s", claim.lineage, claim.committed, claim.seq,
+    claim.number, claim.wanted, claim.count, claim.bytes, claim.sealed, claim.since)
+  return claim.draining and text .. " " .. claim.draining or text
 end
 
--- Reads the claim of an owner, and the page lists of the queue with it. Returns nil if the owner never had a claim.
-function claim.open(q, owner)
+-- Returns the claim of an owner; nil if the owner never had one. Reads the page lists of the queue with it, which
+-- claim_pages.lists returns then.
+function claims.open(q, owner)
   local texts = redis.call("HMGET", q.key, "claim:" .. owner, "pages")
   queue.notes(q).pages = texts[2] or ""
-  if texts[1] then return claim.parse(owner, texts[1]) end
+  if texts[1] then return claims.parse(owner, texts[1]) end
 end
 
 -- Writes a claim.
-function claim.save(q, c)
-  redis.call("HSET", q.key, "claim:" .. c.owner, claim.format(c))
+function claims.save(q, claim)
+  redis.call("HSET", q.key, "claim:" .. claim.owner, claims.format(claim))
   context.mark_changed()
 end
 
 -- Removes the claim of an owner.
-function claim.forget(q, owner)
+function claims.forget(q, owner)
   redis.call("HDEL", q.key, "claim:" .. owner)
 end
 
--- Returns the number of the next claim on this queue. claim.save_number writes it once the claim has taken something.
-function claim.next_number(q)
+-- Returns the number of the next claim on this queue. claims.save_number writes it once the claim has taken something.
+function claims.next_number(q)
   return string.format("%.0f", tonumber(redis.call("HGET", q.key, "claims") or 0) + 1)
 end
 
 -- Writes the number of the newest claim on this queue.
-function claim.save_number(q, number)
+function claims.save_number(q, number)
   redis.call("HSET", q.key, "claims", number)
 end
 
 -- Returns the score in q.locked of the messages of a claim with this number. No lock with such a score lapses.
-function claim.score(number)
+function claims.score(number)
   return string.format("%.0f", queue.claimed + tonumber(number))
 end
 
 -- Returns the names of owners that have, or had, a claim on this queue.
-function claim.owners(q)
+function claims.owners(q)
   local owners = {}
   for _, field in ipairs(redis.call("HKEYS", q.key)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
   return owners
 end
 
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.
-function claim.alive(c)
-  local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. c.owner .. ":" .. c.lineage
+function claims.alive(claim)
+  local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. claim.owner .. ":" .. claim.lineage
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
   return type(listeners) == "table" and tonumber(listeners[2] or 0) > 0
 end
 
--- Returns why this checkpoint may not use sequence `seq` of the claim, a word for the reply, or nil if it may.
-function claim.refuses(c, lineage, seq)
-  if c.lineage ~= lineage then return "foreign" end
-  if c.sealed == claim.released then return "released" end
-  if seq <= c.committed then return "stale" end
-  if seq < c.seq then return "fenced" end
+-- Returns why the checkpoint `lineage` may not use sequence `seq` of the claim, or nil if it may. The words of the reply: foreign,
+-- the claim is of another checkpoint; released, by an operator; stale, committed already; fenced, a later one has begun.
+function claims.refuses(claim, lineage, seq)
+  if claim.lineage ~= lineage then return "foreign" end
+  if claim.sealed == claims.released then return "released" end
+  if seq <= claim.committed then return "stale" end
+  if seq < claim.seq then return "fenced" end
 end
 
 -- What a claim may take -------------------------------------------------------------------------------------------------
 
 -- Returns up to `count` ids of available messages behind SequentialID `after` and up to `bound` ("" for no limit), in delivery
--- order. An id is priority (2 digits) and SequentialID, so each of the eight priorities is one range.
-function claim.ids(q, count, after, bound)
+-- order. An id is two digits, 0 to 7 (7 less the priority), and a SequentialID, so the ids of one priority are one range.
+function claims.ids(q, count, after, bound)
   if after == "" and bound == "" then return redis.call("ZRANGE", q.available, 0, count - 1) end
   local ids = {}
-  for priority = 0, 7 do
-    local from = string.format(after == "" and "[%02x%s" or "(%02x%s", priority, after)
-    local to = bound == "" and string.format("(%02x", priority + 1) or string.format("[%02x%s", priority, bound)
-    local some = redis.call("ZRANGEBYLEX", q.available, from, to, "LIMIT", 0, count - #ids)
+  for digits = 0, 7 do
+    local from = string.format(after == "" and "[%02x%s" or "(%02x%s", digits, after)
+    local upto = bound == "" and string.format("(%02x", digits + 1) or string.format("[%02x%s", digits, bound)
+    local some = redis.call("ZRANGEBYLEX", q.available, from, upto, "LIMIT", 0, count - #ids)
     for n = 1, #some do ids[#ids + 1] = some[n] end
     if #ids == count then break end
   end
@@ -112,15 +123,15 @@ end
 
 -- Returns how many messages a claim would take of a queue with one active message for each group (features/group_lock): one of
 -- each group that is free and whose first message is not behind `bound`. nil for any other queue.
-function claim.turns(q, bound)
+function claims.turns(q, bound)
   if not q.locks_groups then return end
   group_lock.load()
   -- Where there are more groups than one call may look at, the rest counts.
-  return group_lock.count_ready(q, bound, claim.run)
+  return group_lock.count_ready(q, bound, claims.page_without_records)
 end
 
 -- Returns the entries that are behind SequentialID `after` and up to `bound` ("" for no limit).
-function claim.between(entries, after, bound)
+function claims.between(entries, after, bound)
   local found = {}
   for n = 1, #entries do
     local sequential = string.sub(entries[n].id, 3)

@@ -1,0 +1,54 @@
+--- require "claims/claim_pages"
+--- require "claims/claims"
+--- used by claim_read
+-- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed. A claim of an older
+-- store has no pages: its ids are the elements of q.locked with the claim's score.
+local claimed_ids = {}
+
+-- Returns `count` ids of a claim from `offset` on, as a list of texts that hold one or more ids each, 16 digits for one; nil if a
+-- page, or a message, of the claim is missing.
+function claimed_ids.read(q, claim, offset, count)
+  local list, score = claim_pages.list(q, claim.number), claims.score(claim.number)
+  local own_states = redis.call("ZCOUNT", q.locked, score, score) -- messages that are not in a packed page
+  if list then
+    local is_complete = list.packed_count + list.loose_count == claim.count and own_states == list.loose_count
+    return is_complete and claimed_ids.from_pages(q, claim, list, offset, count) or nil
+  end
+  if own_states ~= claim.count then return end
+  local first = redis.call("ZCOUNT", q.locked, "-inf", "(" .. score) + offset -- place of the first id that is wanted
+  if count == 0 then return {} end
+  return { table.concat(redis.call("ZRANGE", q.locked, first, first + count - 1)) }
+end
+
+-- Does so for a claim with the page list `list`, whose counts are right.
+function claimed_ids.from_pages(q, claim, list, offset, count)
+  local texts, stop = {}, offset + count
+
+  -- Appends those ids of the k-th page that are wanted. `before`: how many ids the pages before it hold; `size`: how many it
+  -- holds. Returns false if its text is lost.
+  local function append(k, before, size)
+    local first, last = math.max(offset - before, 0) + 1, math.min(stop - before, size)
+    if first > last then return true end
+    local text = claim_pages.ids_text(q, list, k)
+    if #text ~= size * 16 then return false end
+    -- A text of all is not copied: a script computes a hash of each byte of each of its texts.
+    texts[#texts + 1] = first == 1 and last == size and text or string.sub(text, first * 16 - 15, last * 16)
+    return true
+  end
+
+  if list.step > 0 then -- all pages but the last are equally long: only those that are wanted are read
+    for k = math.floor(offset / list.step), math.ceil(stop / list.step) - 1 do
+      local before = k * list.step
+      if not append(k, before, math.min(list.step, claim.count - before)) then return end
+    end
+    return texts
+  end
+  local before, is_lost = 0, false
+  claim_pages.each(q, list, function(k, page)
+    is_lost = not append(k, before, page.count)
+    before = before + page.count
+    return is_lost
+  end)
+  if is_lost or before ~= claim.count then return end
+  return texts
+end

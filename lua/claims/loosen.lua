@@ -1,0 +1,58 @@
+--- require "claims/claim_pages"
+--- require "claims/claims"
+--- require "core/message_state"
+--- require "core/store"
+--- used by admin/sweep, claim_release, claims/drain
+-- Turns packed pages of claims into loose ones (claims/claim_pages), for scripts that have to change one of their messages: each
+-- message gets its state and its element of q.locked. That changes nothing in what the store means, so a script may do it before
+-- it refuses a call.
+local loosen = {}
+
+-- Returns k of the packed page with the lowest ids; nil if none is packed, or if no id of one is below `below`, if that is given.
+-- `list`: nil if the claim has no pages.
+function loosen.lowest(q, list, below)
+  local lowest
+  if list and list.packed_count > 0 then
+    claim_pages.each(q, list, function(k, page)
+      if page.packed and (not below or page.first < below) then lowest, below = k, page.first end
+    end)
+  end
+  return lowest
+end
+
+-- Turns the k-th page, which is packed, into a loose one. `kind`: that of the states, message_state.plain_claim or, if the queue is
+-- being purged, message_state.purged_claim.
+function loosen.page(q, list, k, kind)
+  local field, states = claim_pages.page_field(list, k), { nil, nil }
+  local ids = claim_pages.split_ids(claim_pages.ids_text(q, list, k))
+  for n = 1, #ids do
+    states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
+  end
+  if ids[1] then store.lock_without_lease(q, ids, states, claims.score(list.number)) end
+  local page = claim_pages.parse_page(redis.call("HGET", q.states, field))
+  page.packed = false
+  redis.call("HSET", q.states, field, claim_pages.format_page(page))
+  claim_pages.count(list, -page.count, page.count)
+  claim_pages.save(q)
+end
+
+-- Turns all packed pages of a list into loose ones. `kind`: of loosen.page.
+function loosen.all(q, list, kind)
+  local packed = {}
+  claim_pages.each(q, list, function(k, page)
+    if page.packed then packed[#packed + 1] = k end
+  end)
+  for n = 1, #packed do loosen.page(q, list, packed[n], kind) end
+end
+
+-- Returns up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are loose afterwards, so
+-- that each of the messages has its own state.
+function loosen.lowest_ids(q, number, count)
+  local list, score = claim_pages.list(q, number), claims.score(number)
+  while true do
+    local ids = redis.call("ZRANGEBYSCORE", q.locked, score, score, "LIMIT", 0, count)
+    local lower = loosen.lowest(q, list, ids[count])
+    if not lower then return ids end
+    loosen.page(q, list, lower, message_state.plain_claim)
+  end
+end
