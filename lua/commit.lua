@@ -7,7 +7,7 @@
 -- ARGV[3] transaction  id
 -- ARGV[4] fence  of the transaction
 -- ARGV[5] outcome  commit | abort | prepare
--- ARGV[6?] given  how an abort gives back what was received (release.given); "" as "a"
+-- ARGV[6?] default_verdict  how an abort gives back what was received (release.note_verdict); "" as "a"
 -- ARGV[7+] verdict  lookup id and how that message is given back, in turn: a commit gives it back, too
 -- RETURNS OK
 -- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open; one whose lease is over was aborted
@@ -18,13 +18,17 @@
 --- require "core/store"
 --- require "transactions/touched"
 --- require "transactions/commit"
+--- require "transactions/tx_parts"
 --- require "waiting/waiters"
 --- require "transactions/tx"
-local id, fence, outcome, given = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local verdicts = given and {} -- by lookup id
+local id, fence, outcome, default_verdict = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local verdicts = default_verdict and {} -- by lookup id
 for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
--- The headers of the first two queues are read with what every call reads of meta.
-local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "", KEYS[11] or "")
+-- The headers of the first two queues are read with what every call reads of meta (context.open). A queue that is not there has no
+-- key, and "" is no field.
+local first_key, second_key = queue.nth_key(1) or "", queue.nth_key(2) or ""
+local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], first_key, second_key)
+local first_header, second_header = meta[4], meta[5]
 local reply = context.open(false, meta, redis.call("TIME"))
 if reply then return reply end
 
@@ -32,14 +36,16 @@ if reply then return reply end
 local transaction = tx.read(id)
 if not transaction or transaction.fence ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local late = not transaction.is_open
-local queues, gone = touched.queues(meta[4], meta[5])
-local parts = commit.group(transaction, queues, gone)
+local queues, gone = touched.queues(first_header, second_header)
+local parts = tx_parts.group(transaction, queues, gone)
 if context.missing then return context.close(context.missing) end
 if outcome == "prepare" and not late then return context.close({ status.OK }) end -- operations may still follow
 local aborting = outcome == "abort" or late
 -- A late prepare ends the transaction but leaves its messages to their queues (core/lapse).
 if outcome == "prepare" then parts = {} end
-if not commit.plan(transaction, parts, aborting, verdicts, given) then return context.close(context.missing) end
+if not tx_parts.plan(transaction, parts, aborting, verdicts, default_verdict) then
+  return context.close(context.missing)
+end
 
 -- apply ------------------------------------------------------------------------------------------
 if aborting then

@@ -31,6 +31,7 @@
 --- require "core/timers"
 --- require "core/seek"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/message"
 --- require lazy "transactions/tx"
 --- require lazy "claims/claim_pages"
@@ -131,7 +132,7 @@ end
 if place then return finish(context.reply(status.CONTINUE, "", -1, 0, place)) end
 if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
 if transaction and transaction.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
-if mode == "take" and not position.may_leave(q, entries, "receive") then return finish(context.missing) end
+if mode == "take" and not removal.plan(q, entries, "receive") then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 local ids = { nil }
@@ -161,7 +162,7 @@ local upto = #reply -- the messages behind it are left out of the reply that is 
 message.add_entries(q, reply, entries, lock and message_state.locked_once or "")
 if mode == "take" then
   add_deliveries(1) -- a copy of a message that was locked shows the deliveries as they are
-  position.delete(q, entries, "receive")
+  removal.delete(q, entries, "receive")
 end
 if lock then return finish(reply, upto, table.concat(ids, ",")) end
 return finish(reply)

@@ -18,7 +18,7 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "admin/sweep"
---- require "core/position"
+--- require "core/removal"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
 local generation, limit_text, filter_text = ARGV[3], ARGV[4], ARGV[5]
@@ -43,8 +43,8 @@ local function purge_matching()
   for n = 1, #entries do
     if string.sub(entries[n].id, 3) <= limit then old[#old + 1] = entries[n] end
   end
-  if not position.may_leave(q, old, "queue_purged") then return end
-  position.delete(q, old, "queue_purged")
+  if not removal.plan(q, old, "queue_purged") then return end
+  removal.delete(q, old, "queue_purged")
   return #old, #entries > 0 and entries[#entries].id or further
 end
 

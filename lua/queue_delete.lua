@@ -14,7 +14,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
---- require "core/position"
+--- require "core/removal"
 --- require "features/other_queues"
 --- require "admin/sweep"
 --- require "claims/claims"
@@ -63,9 +63,9 @@ for n = 1, #going do
     end
   end
   local entries = q.has_special and sweep.next_page(q) or {}
-  if not position.may_leave(q, entries, "queue_deleted") then return context.close(context.missing) end
+  if not removal.plan(q, entries, "queue_deleted") then return context.close(context.missing) end
   if #entries > 0 then
-    position.delete(q, entries, "queue_deleted")
+    removal.delete(q, entries, "queue_deleted")
     return call_again(q, #entries)
   end
 end

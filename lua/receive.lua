@@ -37,6 +37,7 @@
 --- require "core/message"
 --- require "core/message_state"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/seek"
 --- require "core/settle"
@@ -169,7 +170,7 @@ end
 if not (entries and entries.whole) then seek.limit(q, ids, recs, states) end
 if mode == "take" then
   entries = position.entries(ids, recs, states)
-  if not position.may_leave(q, entries, "receive") then return finish(context.missing) end
+  if not removal.plan(q, entries, "receive") then return finish(context.missing) end
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 if groups then group_lock.move_turns(q, groups, ids) end
@@ -187,7 +188,7 @@ for n = 1, #lost do reply[#reply + 1] = lost[n] end
 local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 if not lock then
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
-  position.delete(q, entries, "receive")
+  removal.delete(q, entries, "receive")
 else
   position.lock(q, ids, recs, states, lock)
   message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))

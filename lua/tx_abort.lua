@@ -18,6 +18,7 @@
 --- require "admin/operator"
 --- require "transactions/touched"
 --- require "transactions/commit"
+--- require "transactions/tx_parts"
 --- require "waiting/waiters"
 --- require "transactions/tx"
 local id = ARGV[5]
@@ -30,10 +31,10 @@ if reply then return reply end
 local transaction = tx.read(id)
 if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local queues, gone = touched.queues()
-local parts = commit.group(transaction, queues, gone)
+local parts = tx_parts.group(transaction, queues, gone)
 operator.plan()
 if context.missing then return context.close(context.missing) end
-if not commit.plan(transaction, parts, true) then return context.close(context.missing) end
+if not tx_parts.plan(transaction, parts, true) then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 commit.abort(parts)

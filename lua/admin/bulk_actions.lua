@@ -1,5 +1,5 @@
 --- require "core/context"
---- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "admin/redrive"
@@ -29,11 +29,11 @@ function bulk_actions.nothing() end
 
 -- Asks for the queues that the traces of the messages need.
 function bulk_actions.plan_delete(q, entries)
-  position.may_leave(q, entries, "queue_purged")
+  removal.plan(q, entries, "queue_purged")
 end
 
 function bulk_actions.delete(q, entries)
-  position.delete(q, entries, "queue_purged")
+  removal.delete(q, entries, "queue_purged")
 end
 
 -- trash, move, restore --------------------------------------------------------------------------------------------------

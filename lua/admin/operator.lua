@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
@@ -68,10 +69,10 @@ function operator.log(changed, finished, earlier)
   copy.load()
   local log = other_queues.find(queue.log, true)
   if earlier and redis.call("ZSCORE", log.available, earlier) then
-    position.delete(log, position.read(log, { earlier }), "dropped")
+    removal.delete(log, position.read(log, { earlier }), "dropped")
   end
   if log.messages + 0 >= operator.most then
-    position.delete(log, position.read(log, redis.call("ZRANGE", log.available, 0, 0)), "dropped")
+    removal.delete(log, position.read(log, redis.call("ZRANGE", log.available, 0, 0)), "dropped")
   end
   local stop = string.find(entry, "\0", 1, true) -- a flag digit, head, NUL, body
   local head = string.sub(entry, 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "features/copy"
@@ -53,7 +54,7 @@ function redrive.apply(q, entries, targets)
       home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
       if id then
         went = went + 1
-        position.delete(q, { entries[n] }, "redriven")
+        removal.delete(q, { entries[n] }, "redriven")
       end
     end
   end

@@ -1,6 +1,7 @@
 --- require "core/chunked"
 --- require "core/context"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/record"
 --- require "core/queue"
 --- require lazy "claims/claims"
@@ -73,8 +74,8 @@ function sweep.purge(q, limit, reason)
   local old = sweep.old_available(q, limit)
   sweep.append_delayed(q, old, limit)
   local entries = position.read(q, old)
-  if not position.may_leave(q, entries, reason) then return end
-  position.delete(q, entries, reason)
+  if not removal.plan(q, entries, reason) then return end
+  removal.delete(q, entries, reason)
   -- An id without a record, which the doctor removes, must not make the client call again for ever.
   return #entries, #entries > 0
 end

@@ -1,8 +1,8 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
 --- used by claim_read
--- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed. A claim of an older
--- store has no pages: its ids are the elements of q.locked with the claim's score.
+-- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed. A claim of an
+-- older store has no pages: its ids are the elements of q.locked with the claim's score.
 local claimed_ids = {}
 
 -- Returns `count` ids of a claim from `offset` on, as a list of texts that hold one or more ids each, 16 digits for one; nil if a

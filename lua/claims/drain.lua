@@ -5,6 +5,7 @@
 --- require "claims/loosen"
 --- require "core/chunked"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/store"
 --- used by claim_commit, claim_release, queue_delete
@@ -86,7 +87,7 @@ function drain.loose_messages(q, number)
     end
   end
   if not drain.entries(q, others) then return end
-  if plain[1] then position.delete_locked(q, plain, bytes) end
+  if plain[1] then removal.delete_locked(q, plain, bytes) end
   local count = #plain + #others
   return count, count == #ids and #ids < most
 end
@@ -99,10 +100,10 @@ function drain.entries(q, ids)
     local list = message_state.is_purged(entries[n].state) and purged or received
     list[#list + 1] = entries[n]
   end
-  position.may_leave(q, received, "receive")
-  position.may_leave(q, purged, "queue_purged")
+  removal.plan(q, received, "receive")
+  removal.plan(q, purged, "queue_purged")
   if context.missing then return false end
-  if received[1] then position.delete(q, received, "receive") end
-  if purged[1] then position.delete(q, purged, "queue_purged") end
+  if received[1] then removal.delete(q, received, "receive") end
+  if purged[1] then removal.delete(q, purged, "queue_purged") end
   return true
 end

@@ -3,6 +3,7 @@
 --- require "core/chunked"
 --- require "core/message_state"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/seek"
@@ -38,8 +39,8 @@ local fill = {}
 
 -- Decide ----------------------------------------------------------------------------------------------------------------
 
--- Returns the next page of a claim, which is open and not complete; nil if context.missing names queues that it takes. `limits`: what
--- the caller of claim.lua asks for, a table with the fields
+-- Returns the next page of a claim, which is open and not complete; nil if context.missing names queues that it takes. `limits`:
+-- what the caller of claim.lua asks for, a table with the fields
 --
 --   max_bytes     of the claim; nil for no limit
 --   after, bound  SequentialIDs, 14 hex digits: messages behind `after`, and none behind `bound`; "" for no limit
@@ -48,7 +49,7 @@ local fill = {}
 function fill.plan(q, claim, limits)
   local page = fill.candidates(q, claim, limits)
   fill.choose(q, claim, page, limits.max_bytes)
-  if position.may_leave(q, page.expired, "receive_timeout") then return page end -- else context.missing is set
+  if removal.plan(q, page.expired, "receive_timeout") then return page end -- else context.missing is set
 end
 
 -- Returns a page of what the claim may take. There are three ways: a search for what the filter admits, the turns of groups, and
@@ -198,10 +199,10 @@ end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Locks a page that fill.plan returned, and deletes what has expired. Changes the claim, which the caller saves: it is complete with
--- its last page.
+-- Locks a page that fill.plan returned, and deletes what has expired. Changes the claim, which the caller saves: it is complete
+-- with its last page.
 function fill.apply(q, claim, page)
-  if page.expired[1] then position.delete(q, page.expired, "receive_timeout") end
+  if page.expired[1] then removal.delete(q, page.expired, "receive_timeout") end
   if page.ids[1] then fill.lock(q, claim, page) end
   claim.count, claim.bytes = claim.count + #page.ids, claim.bytes + page.bytes
   if page.completes then claim.sealed = claims.complete end

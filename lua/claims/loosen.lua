@@ -45,8 +45,8 @@ function loosen.all(q, list, kind)
   for n = 1, #packed do loosen.page(q, list, packed[n], kind) end
 end
 
--- Returns up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are loose afterwards, so
--- that each of the messages has its own state.
+-- Returns up to `count` of the lowest ids that the claim with this number holds. Packed pages with such ids are loose afterwards,
+-- so that each of the messages has its own state.
 function loosen.lowest_ids(q, number, count)
   local list, score = claim_pages.list(q, number), claims.score(number)
   while true do

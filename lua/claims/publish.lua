@@ -26,8 +26,8 @@
 -- step_plain: if none does. Longer steps are hardly faster, and take more memory at once.
 local publish = { step_special = 256, step_plain = 1000 }
 
--- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name. `resumed`: as in a
--- part.
+-- Returns the parts of the first `count` queues of KEYS that exist: as a list in this order, and by encoded name. `resumed`: as in
+-- a part.
 function publish.parts(count, resumed)
   -- For features/other_queues, which would take the keys of the sink behind them for queues.
   context.first_place, context.places = queue.message_keys, {}

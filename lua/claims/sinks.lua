@@ -49,8 +49,8 @@ end
 
 -- Sinks -----------------------------------------------------------------------------------------------------------------
 
--- Returns the sink with this name, whose keys begin at place `at` of KEYS: 3, behind meta and txs, if nil. One that is not stored is a
--- new one (sinks.new).
+-- Returns the sink with this name, whose keys begin at place `at` of KEYS: 3, behind meta and txs, if nil. One that is not stored
+-- is a new one (sinks.new).
 function sinks.open(name, at)
   at = at or 3
   local sink = sinks.parse(redis.call("HGET", KEYS[at], name) or sinks.new)

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/position"
+--- require "core/removal"
 --- require lazy "core/release"
 --- require lazy "features/features"
 --- require "core/store"
@@ -22,7 +23,7 @@ function lapse.locks(q, ids)
   for _, entry in ipairs(plan.extended) do store.extend(q, entry.id, entry.deadline) end
   release.unlock(q, plan.others, false)
   release.unlock(q, plan.received, true)
-  position.delete(q, plan.sent, "aborted")
+  removal.delete(q, plan.sent, "aborted")
 end
 
 -- Decides what becomes of these locks. Returns a table with lists of entries, and of transactions (transactions/tx):

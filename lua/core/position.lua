@@ -5,23 +5,23 @@
 --- require "core/store"
 --- require lazy "core/locks"
 --- require lazy "features/features"
---- require lazy "features/trace"
 --- require lazy "matching/index"
---- used by admin/bulk_actions, admin/bulk_progress, admin/operator, admin/redrive, admin/rewrite and others
+--- used by admin/bulk_progress, admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep and others
 -- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
--- identifiers, for the features that a message asks for, and for the counters. core/store writes it.
+-- identifiers and for the features that a message asks for. core/store writes it. Nearly all scripts that read or change messages
+-- call this module.
 --
 --   state      stored as                                             changes to    by
 --   sent       record only, while a script works on it               available     arrive
 --                                                                    locked        enqueue.put, in a transaction
 --                                                                    delayed       arrive, if its delay is not over
 --   available  member of q.available                                 locked        lock
---                                                                    deleted       delete
 --   locked     member of q.locked, with a state (core/message_state); available     release.unlock, then arrive
---              or in the header of its queue (core/locks);           deleted       delete, delete_locked
+--              or in the header of its queue (core/locks);
 --              or in a packed page of a claim (claims/claim_pages)
 --   delayed    timer "d"id (features/delivery_delay)                 available     arrive, by the timer
---                                                                    deleted       delete
+--   any                                                              deleted       removal.delete (core/removal)
+--   any                                                              available in another queue    transfer.move (core/transfer)
 --
 -- Here and elsewhere messages are given in one of two forms. Names of arguments tell which one a function takes:
 --
@@ -34,12 +34,15 @@
 --                verdict  how its reader gave it back; rest: how long it must rest then, in ms; alone: true if
 --                         it is to be read alone then; retried: true if this ended a delivery that had failed (core/release)
 --                lapsed   true: its lease is over
+--                large    its large body, of a message that is not stored (features/refusal)
 --                letters  encoded name of the queue for its dead letter (features/retry_policy)
 --                event    what its trail says, if that is not what usually happens at this place (features/trail)
 --                holder   slot or transaction that had locked it (core/release, for features/trail)
 --
 -- nothing: what plain messages ask for, by place; it stays empty
 local position = { nothing = {} }
+
+-- Columns and entries ----------------------------------------------------------------------------------------------------
 
 -- Returns the columns recs and states of available messages; false where a message has none.
 function position.columns(q, ids)
@@ -73,7 +76,8 @@ function position.columns_of(entries)
   return ids, recs, states
 end
 
--- Returns entries of messages in any state, without those that have no record.
+-- Returns entries of messages in any state, without those that have no record. A message whose lock is in the header of its queue
+-- has no state here: a script that needs it opens the queue with queue.open, which expands these locks.
 function position.read(q, ids)
   if #ids == 0 then return {} end
   local recs, states = chunked.read(q.records, ids), chunked.read(q.states, ids)
@@ -86,7 +90,7 @@ function position.size(q, entry)
   return entry.state and entry.state.size or position.record_size(q, entry.id, entry.rec)
 end
 
--- Does so for a message that has no state.
+-- Returns the bytes of a message that has no state.
 function position.record_size(q, id, rec)
   if not record.has_large_body(rec) then return #rec end
   return #rec + redis.call("HSTRLEN", q.records, "^" .. id)
@@ -94,21 +98,22 @@ end
 
 -- Special messages -----------------------------------------------------------------------------------------------------
 
--- Returns what is to be done for special messages (core/record) that come or go; nil if there is nothing to do. Most special
--- messages have only a correlation id, and no reader has searched the queue for one. The fields, each nil if it is empty:
+-- Returns what is to be done for special messages (core/record) that come or go, nil if there is nothing to do: in most queues no
+-- message is special, or all have only a correlation id for which no reader has searched. If `places` is there, features/features
+-- is loaded. The fields of the table, each nil if it is empty:
 --
---   members  the members in the index of identifiers, of messages that have only a correlation id
---   places   places of all other special messages, of which the features take care (features/features)
+--   members  the members in the index of identifiers, of messages that have only a correlation id (flag named)
+--   places   places in the columns of all other special messages, of which the features take care (features/features)
 --   wants    by place, what these ask for (features.wants)
 --
 -- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
 function position.special(q, ids, recs, held)
-  local members, places, wants, exclusive = nil, nil, nil, q.locks_groups
+  local members, places, wants = nil, nil, nil
   local byte, free, flag_at = string.byte, record.free, record.flag_at
   for n = 1, #ids do
     local flag = byte(recs[n], flag_at)
     if flag ~= record.plain then
-      if free[flag] == "named" and not exclusive then
+      if free[flag] == "named" and not q.locks_groups then
         if ids[n] <= q.indexed and not (held and held[n]) then
           members = members or { nil }
           members[#members + 1] = record.member(recs[n], ids[n])
@@ -137,7 +142,7 @@ function position.end_reads_record(q, rec, wanted)
   return q.locks_groups or wanted and not wanted.plain_end or record.has_large_body(rec)
 end
 
--- Adds columns of available messages to the index of identifiers (matching/index_build).
+-- Adds columns of available messages to the index of identifiers. For matching/index_build, which brings the index up to date.
 function position.add_to_index(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end
@@ -162,7 +167,7 @@ function position.arrive(q, ids, recs)
   store.make_available(q, ids)
 end
 
--- Does so for entries.
+-- Makes entries available.
 function position.arrive_entries(q, entries)
   if #entries > 0 then position.arrive(q, position.columns_of(entries)) end
 end
@@ -180,7 +185,8 @@ end
 
 -- Locks columns of available messages. `lock`: a table {kind, owner, fence, deadline}, all texts, the first three as in states
 -- (core/message_state), the deadline in ms. The delivery count in `states` rises here and not at the end, so that a message that
--- kills its reader is noticed.
+-- kills its reader is noticed. The lock goes into the header of the queue if core/locks has room and no message needs a state, else
+-- into q.locked and q.states.
 function position.lock(q, ids, recs, states, lock)
   local wants = position.before_lock(q, ids, recs, lock.kind)
   store.withdraw(q, ids)
@@ -195,7 +201,7 @@ function position.lock(q, ids, recs, states, lock)
   end
 end
 
--- Locks entries. `lock`: of position.lock.
+-- Locks entries of available messages. `lock`: of position.lock.
 function position.lock_entries(q, entries, lock)
   local ids, recs, states = position.columns_of(entries)
   position.lock(q, ids, recs, states, lock)
@@ -226,118 +232,23 @@ end
 -- position.before_lock. A message that a transaction is to move away is not delivered.
 function position.lock_states(q, ids, recs, states, wants, lock)
   local kind, owner, fence = lock.kind, lock.owner, lock.fence
-  local pairs, delivered = { nil, nil }, kind ~= message_state.moved
+  local id_states, is_delivery = { nil, nil }, kind ~= message_state.moved
   local last_text, last_size, last_kind -- of messages that are locked together many have the same state
   for n = 1, #ids do
     local state, own_kind = states[n], kind
     if not position.end_reads_record(q, recs[n], wants[n]) then own_kind = kind .. message_state.plain end
-    pairs[n * 2 - 1] = ids[n]
+    id_states[n * 2 - 1] = ids[n]
     if state then
-      if delivered then state.deliveries = state.deliveries + 1 end
+      if is_delivery then state.deliveries = state.deliveries + 1 end
       state.kind, state.owner, state.fence = own_kind, owner, fence
-      pairs[n * 2] = message_state.format(state)
+      id_states[n * 2] = message_state.format(state)
     else
       local size = position.record_size(q, ids[n], recs[n])
       if size ~= last_size or own_kind ~= last_kind then
         last_text, last_size, last_kind = message_state.first(size, own_kind, owner, fence), size, own_kind
       end
-      pairs[n * 2] = last_text
+      id_states[n * 2] = last_text
     end
   end
-  return pairs
-end
-
--- Deleted --------------------------------------------------------------------------------------------------------------
-
--- Why messages are deleted. The counter is a field of q.key; the last column says what a message may leave behind
--- (features/trace), besides the acknowledgements that its sender asked for.
---
---   reason            when                                                   counter             leaves
---   receive           its reader took it, or committed its lock                                  copy in the journal
---   receive_rejected  its reader rejected it, or the retry policy did        n_receive_rejected  dead letter, if asked
---   receive_timeout   it expired                                             n_receive_timeout   dead letter, if asked
---   queue_purged      an operator purged the queue or it, or ;trash did      n_queue_purged      dead letter, if asked
---   queue_deleted     its queue is deleted                                   n_queue_deleted     dead letter, if asked
---   poison            the retry policy makes it a dead letter                n_poison            dead letter
---   dropped           the retry policy drops it                              n_dropped
---   aborted           its transaction, which had sent it, was aborted
---   redriven          it was sent again from a dead letter or a journal                          only its trail (admin/redrive)
-
--- Are all queues at hand that copies and acknowledgements go to if these entries are deleted for this reason? If not,
--- context.missing names them. Comes before the first write of a script that calls position.delete with the same reason.
-function position.may_leave(q, entries, reason)
-  local traced = position.traced(q, entries, reason)
-  if traced[1] then
-    trace.load()
-    trace.plan(q, traced, reason)
-  end
-  return not context.missing
-end
-
--- Returns those of these entries that may leave something behind.
-function position.traced(q, entries, reason)
-  local traced = { nil }
-  local all = reason == "poison" or reason == "receive" and q.options.journaling
-  for n = 1, #entries do
-    local rec = entries[n].rec
-    local wanted, is_free = all, record.free[string.byte(rec, record.flag_at)]
-    if not wanted and reason ~= "aborted" and not is_free and record.is_special(rec) then
-      features.load()
-      wanted = features.wants(rec).traced
-    end
-    if wanted then traced[#traced + 1] = entries[n] end
-  end
-  return traced
-end
-
--- Deletes entries of messages in any state (3.1.7.2.1 Message Position Deleted), and writes what they leave behind. Who calls this
--- has called position.may_leave with the same reason before the script's first write.
-function position.delete(q, entries, reason)
-  if #entries == 0 then return end
-  local ids, recs = position.columns_of(entries)
-
-  -- What store.remove takes: available, locked and stateful are ids, fields those of q.records. held: set of the places of locked
-  -- messages; visible: members of the index of those among them that peeks see.
-  local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
-  for n = 1, #entries do
-    local id, state = ids[n], entries[n].state
-    bytes = bytes + position.size(q, entries[n])
-    held[n] = state and message_state.is_locked(state)
-    local list = held[n] and locked or available
-    list[#list + 1] = id
-    fields[#fields + 1] = id
-    if record.has_large_body(recs[n]) then fields[#fields + 1] = "^" .. id end
-    if state then stateful[#stateful + 1] = id end
-    if held[n] and message_state.is_visible(state) then visible[#visible + 1] = message_state.visible_member(id) end
-  end
-
-  -- Index and features first: they look at what is still stored.
-  chunked.run("ZREM", q.index, visible)
-  local special = position.special(q, ids, recs, held)
-  if special then
-    if special.members then chunked.run("ZREM", q.index, special.members) end
-    if special.places then features.delete(q, ids, recs, special, reason, held, entries) end
-  end
-
-  -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
-  store.count(q, -#entries, -bytes)
-  local traced = position.traced(q, entries, reason)
-  if traced[1] then
-    trace.load()
-    trace.leave(q, traced, reason)
-  end
-  store.remove(q, fields, available, locked, stateful)
-  if reason == "aborted" then
-    store.uncount_gone(q, #entries)
-  elseif reason ~= "receive" then
-    store.count_event(q, "n_" .. reason, #entries)
-  end
-  context.mark_changed()
-end
-
--- Deletes locked messages, `bytes` in all, whose records need not be read (position.end_reads_record).
-function position.delete_locked(q, ids, bytes)
-  store.count(q, -#ids, -bytes)
-  store.remove(q, ids, nil, ids, ids)
-  context.mark_changed()
+  return id_states
 end

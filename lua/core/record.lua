@@ -2,7 +2,8 @@
 -- The record of a message: its stored text, field <id> of a queue's hash `records`. mqredis/codec writes and reads the same.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body
---   flag    one digit (0-9, a-v), the sum of these bits (record.bits):
+--           example, with a correlation id and a property: "1764000000000" "h" "\1region\2sEU\3cc-1" "\0" "tea"
+--   flag    one digit to the base of 32 (0-9, a-v), the sum of these bits (record.bits):
 --           special  scripts must act on a field of the head when the message comes or goes
 --           first    it is the first message of its transaction; last: the last one
 --           large    the body is not in the record but in the field "^"id
@@ -16,8 +17,8 @@
 -- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
 -- (core/store) and, if it adds a field on which scripts act, set the bit special.
 --
--- `rec` is the text of a record in all files. Most messages are plain: hot loops compare the byte of the flag with record.plain or
--- look it up in record.free.
+-- `rec` is the text of a record in all files, and `head` that of a head alone. Nearly all scripts need this module. Most messages
+-- are plain, with the flag "0": hot loops compare the byte of the flag with record.plain or look it up in record.free.
 local record = {
   bits = { special = 1, first = 2, last = 4, large = 8, named = 16 },
   -- The mark and the key of the system fields that scripts use. Senders set these (mqredis/models/fields.py has them all):
@@ -42,12 +43,18 @@ local record = {
     [104] = "named", [106] = "named", [108] = "named", [110] = "named" },
 }
 
+-- The flag ---------------------------------------------------------------------------------------------------------------
+
+-- Returns the sum of bits that a flag stands for. `byte`: of the digit, "0" to "9" (48 to 57) or "a" to "v" (97 to 118).
+function record.sum_of_bits(byte)
+  return byte < 58 and byte - 48 or byte - 87
+end
+
 -- Is this bit set? `bit`: one of record.bits.
 function record.flag(rec, bit)
-  local flag = string.byte(rec, 14)
-  if flag == record.plain then return false end
-  flag = flag < 58 and flag - 48 or flag - 87
-  return flag % (bit * 2) >= bit
+  local byte = string.byte(rec, 14)
+  if byte == record.plain then return false end
+  return record.sum_of_bits(byte) % (bit * 2) >= bit
 end
 
 -- Must scripts act on a field of the head when the message comes or goes?
@@ -57,14 +64,8 @@ end
 
 -- Is the body not in the record, but in a field of its own?
 function record.has_large_body(rec)
-  local flag = string.byte(rec, 14)
-  return flag > 55 and not record.free[flag] and record.flag(rec, 8) -- no digit up to "7", 55, has the bit
-end
-
--- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).
-function record.member(rec, id)
-  local at = string.find(rec, record.fields.correlation_id, 15, true)
-  return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. id
+  local byte = string.byte(rec, 14)
+  return byte > 55 and not record.free[byte] and record.flag(rec, 8) -- no digit up to "7", 55, has the bit
 end
 
 -- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet. Only for records in
@@ -73,15 +74,17 @@ function record.mark(rec, bits)
   return string.sub(rec, 1, 13) .. string.char(string.byte(rec, 14) + bits) .. string.sub(rec, 15)
 end
 
--- Returns the record with this bit set. The bit named is cleared, since callers that set a bit change the head, too.
+-- Returns the record with this bit set. The bit named, 16, is cleared, since callers that set a bit change the head, too.
 function record.set_flag(rec, bit)
-  local flag = string.byte(rec, 14)
-  flag = flag < 58 and flag - 48 or flag - 87
-  if flag < 16 and flag % (bit * 2) >= bit then return rec end
-  flag = flag % 16
-  if flag % (bit * 2) < bit then flag = flag + bit end
-  return string.sub(rec, 1, 13) .. string.format("%x", flag) .. string.sub(rec, 15)
+  local sum = record.sum_of_bits(string.byte(rec, 14))
+  local is_named, is_set = sum >= 16, sum % (bit * 2) >= bit
+  if is_set and not is_named then return rec end
+  sum = sum % 16
+  if not is_set then sum = sum + bit end
+  return string.sub(rec, 1, 13) .. string.format("%x", sum) .. string.sub(rec, 15)
 end
+
+-- The head ---------------------------------------------------------------------------------------------------------------
 
 -- Returns the keys of the head's system fields, one letter each, in their order. A field whose key is not among them need not
 -- be looked for.
@@ -116,9 +119,10 @@ function record.any_key(names)
   return "[" .. table.concat(keys) .. "]"
 end
 
--- Returns when the message arrived, in ms of broker time.
-function record.arrived(rec)
-  return tonumber(string.sub(rec, 1, 13))
+-- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).
+function record.member(rec, id)
+  local at = string.find(rec, record.fields.correlation_id, 15, true)
+  return string.sub(rec, at + 1, string.find(rec, "\0", at, true)) .. id
 end
 
 -- Returns the head of a record; and what stands behind it, the NUL and the body.
@@ -132,17 +136,17 @@ function record.prepend(rec, text)
   return string.sub(rec, 1, 14) .. text .. string.sub(rec, 15)
 end
 
--- Returns a head without these fields.
+-- Returns a head without these fields; `names`: of record.fields, here and below.
 function record.without(head, names)
   return (string.gsub(head, "\3" .. record.any_key(names) .. "[^\1\3]*", ""))
 end
 
--- Returns a head with "~" before the keys of these fields: they are kept, but no script acts on them.
+-- Returns a head with "~" before the keys of these fields: they are kept, but no script acts on them until record.resume.
 function record.suspend(head, names)
   return (string.gsub(head, "\3(" .. record.any_key(names) .. ")", "\3~%1"))
 end
 
--- Returns a head in which these fields count again.
+-- Returns a head without the "~" before the keys of these fields.
 function record.resume(head, names)
   return (string.gsub(head, "\3~(" .. record.any_key(names) .. ")", "\3%1"))
 end
@@ -168,6 +172,13 @@ function record.with(rec, name, value)
     rec = string.sub(rec, 1, from - 1) .. string.sub(rec, string.match(rec, "^[^%z\1\3]*()", from + 2))
   end
   return value and record.prepend(rec, record.fields[name] .. value) or rec
+end
+
+-- Times ------------------------------------------------------------------------------------------------------------------
+
+-- Returns when the message arrived, in ms of broker time.
+function record.arrived(rec)
+  return tonumber(string.sub(rec, 1, 13))
 end
 
 -- Returns the record as users are shown it, with its arrival less `lead` ms (core/context).

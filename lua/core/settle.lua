@@ -3,6 +3,7 @@
 --- require lazy "core/locks"
 --- require "core/message_state"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require lazy "claims/claim_pages"
 --- require lazy "core/release"
@@ -15,17 +16,18 @@
 -- letter, with more behind it of some; mqredis/commands writes the same:
 --
 --   c        commit: the message is deleted
---   a, b, e  give back: after a failed attempt, without an attempt, after a final failure (release.given)
+--   a, b, e  give back: after a failed attempt, without an attempt, after a final failure (release.note_verdict)
 --   j        reject; the reason follows the letter
 --   x        extend by a lease
 --
 --   example: "c", "4711", "040000000000002a040000000000002b", then "jno such customer", "4712", "040000000000002c"
 --
--- settle.all decides for all of them before it writes. In between, what is to be done is a plan, a table with these fields:
+-- settle.all decides for all of them before it writes, in one of two ways. A call that commits one lock that is in the queue's
+-- header (core/locks) takes that out, and deletes its messages. All others make a plan first, a table with these fields:
 --
 --   ids, actions, fences   columns: of all messages in the runs
 --   committed, bytes       ids of messages that are deleted and whose records need not be read; their bytes
---   others                 places in the columns of all others
+--   unread                 places in the columns of all others, whose records have to be read
 --   receive, receive_rejected, queue_purged   entries (core/position) that are deleted, by the reason
 --   released, extended     entries that are given back, and whose lease is extended
 --   lost                   {id, why, ...}: what settle.all returns
@@ -33,35 +35,38 @@
 -- reasons: the lists of a plan with entries that are deleted
 local settle = { reasons = { "receive", "receive_rejected", "queue_purged" } }
 
--- Settles the locks of these runs; `lease` in ms. Returns those that were lost, to which nothing was done, as {id, why, ...}:
--- "a" the message is available again, "f" it has another lock, "g" it is gone. Returns nil, and has done nothing, if
--- context.missing names queues that KEYS must bring.
+-- Settles the locks of these runs, a flat list as above; `lease` in ms, for locks that are extended. Returns those that were lost,
+-- to which nothing was done, as {id, why, ...}: "a" the message is available again, "f" it has another lock, "g" it is gone.
+-- Returns nil, and has settled nothing, if context.missing names queues that KEYS must bring. The caller has opened q with
+-- queue.read, has set its parent (queue.open_parent), and saves it.
 function settle.all(q, runs, lease)
   if not runs[1] then return {} end
   if q.locks ~= "" then
     locks.load()
     -- Most calls commit one lock as a whole.
-    if runs[1] == "c" and not runs[4] and settle.states_suffice(q) then
-      local bytes = locks.take_out(q, runs[2], runs[3])
-      if bytes then return settle.commit(q, locks.ids(runs[3]), bytes) end
+    local action, fence, joined_ids = runs[1], runs[2], runs[3]
+    if action == "c" and not runs[4] and settle.states_suffice(q) then
+      local bytes = locks.take_out(q, fence, joined_ids)
+      if bytes then return settle.delete_listless(q, locks.ids(joined_ids), bytes) end
     else
       locks.expand(q)
     end
   end
   local plan = settle.plan(q, runs)
-  if plan.others[1] then settle.plan_entries(q, plan) end
+  if plan.unread[1] then settle.plan_entries(q, plan) end
   if context.missing then return end
   settle.apply(q, plan, lease)
   return plan.lost
 end
 
--- Do commits need no more than a look at the states? Not if a lease may be over, or a journal wants copies.
+-- Do commits in this queue need no more than a look at the states? Not if a lease may be over, or a journal wants copies.
 function settle.states_suffice(q)
   return not queue.is_due(q) and not q.options.journaling
 end
 
--- Deletes messages whose lock was in the queue's header, so that they are in no list. Returns the locks that were lost: none.
-function settle.commit(q, ids, bytes)
+-- Deletes messages whose lock was in the queue's header, so that they are in no list, `bytes` in all. Returns the locks that were
+-- lost: none.
+function settle.delete_listless(q, ids, bytes)
   store.count(q, -#ids, -bytes)
   store.remove(q, ids)
   context.mark_changed()
@@ -70,47 +75,51 @@ end
 
 -- Decides --------------------------------------------------------------------------------------------------------------
 
--- Returns the plan of these runs. What takes a look at the records is left to settle.plan_entries.
+-- Returns the plan of these runs, as far as states tell: its fields committed, bytes and unread. The rest, for which records have
+-- to be read, is left to settle.plan_entries.
 function settle.plan(q, runs)
-  local ids, actions, fences, last = { nil }, { nil }, { nil }, 0
+  local ids, actions, fences, count = { nil }, { nil }, { nil }, 0
   for n = 1, #runs, 3 do
-    for at = 1, #runs[n + 2], 16 do
-      last = last + 1
-      ids[last], actions[last], fences[last] = string.sub(runs[n + 2], at, at + 15), runs[n], runs[n + 1]
+    local action, fence, joined_ids = runs[n], runs[n + 1], runs[n + 2]
+    for at = 1, #joined_ids, 16 do
+      count = count + 1
+      ids[count], actions[count], fences[count] = string.sub(joined_ids, at, at + 15), action, fence
     end
   end
-  local plan = { ids = ids, actions = actions, fences = fences, committed = { nil }, bytes = 0, others = { nil },
+  local plan = { ids = ids, actions = actions, fences = fences, committed = { nil }, bytes = 0, unread = { nil },
     receive = {}, receive_rejected = {}, queue_purged = {}, released = {}, extended = {}, lost = {} }
-  local states, quick, seen = chunked.read(q.states, ids), settle.states_suffice(q), {}
-  local text, fence, size -- of messages that were locked together many have the same state
-  for n = 1, last do
-    if states[n] ~= text or fences[n] ~= fence then
-      text, fence = states[n], fences[n]
-      size = text and message_state.plain_lock(text, fence)
+  local states, suffices, seen = chunked.read(q.states, ids), settle.states_suffice(q), {}
+  -- Of messages that were locked together many have the same state. size: nil if that does not tell all.
+  local state_text, fence, size
+  for n = 1, count do
+    if states[n] ~= state_text or fences[n] ~= fence then
+      state_text, fence = states[n], fences[n]
+      size = state_text and message_state.plain_lock(state_text, fence)
     end
-    if quick and actions[n] == "c" and size and not seen[ids[n]] then
+    if suffices and actions[n] == "c" and size and not seen[ids[n]] then
       seen[ids[n]] = true
       plan.committed[#plan.committed + 1] = ids[n]
       plan.bytes = plan.bytes + size
     else
-      plan.others[#plan.others + 1] = n
+      plan.unread[#plan.unread + 1] = n
     end
   end
   return plan
 end
 
--- Sorts the others into the lists of the plan, and asks for the queues that this takes (context.missing).
+-- Reads the messages in plan.unread, sorts them into the lists of the plan, and asks for the queues that this takes
+-- (context.missing).
 function settle.plan_entries(q, plan)
   locks.load()
   locks.expand(q)
-  local ids, unsettled, overdue = { nil }, {}, queue.is_due(q)
-  for k = 1, #plan.others do ids[k] = plan.ids[plan.others[k]] end
-  local entries = position.read(q, ids)
+  local ids, overdue = { nil }, queue.is_due(q)
+  for k = 1, #plan.unread do ids[k] = plan.ids[plan.unread[k]] end
+  local entries, unsettled = position.read(q, ids), {} -- unsettled: entries by id
   for n = 1, #entries do unsettled[entries[n].id] = entries[n] end
   -- A message may be named twice: then the first time counts.
   for n = 1, #plan.committed do unsettled[plan.committed[n]] = nil end
-  for k = 1, #plan.others do
-    local n = plan.others[k]
+  for k = 1, #plan.unread do
+    local n = plan.unread[k]
     local id, fence, entry = plan.ids[n], plan.fences[n], unsettled[plan.ids[n]]
     if settle.is_held(q, entry, fence, overdue) then
       unsettled[id] = nil
@@ -118,10 +127,10 @@ function settle.plan_entries(q, plan)
       list[#list + 1] = entry
     else
       plan.lost[#plan.lost + 1] = id
-      plan.lost[#plan.lost + 1] = settle.why(q, entry, fence)
+      plan.lost[#plan.lost + 1] = settle.why_lost(q, entry, fence)
     end
   end
-  for _, reason in ipairs(settle.reasons) do position.may_leave(q, plan[reason], reason) end
+  for _, reason in ipairs(settle.reasons) do removal.plan(q, plan[reason], reason) end
   if plan.released[1] then
     release.load()
     release.plan(q, plan.released)
@@ -138,13 +147,13 @@ function settle.is_held(q, entry, fence, overdue)
   return not deadline or tonumber(deadline) > context.now
 end
 
--- Returns the list of the plan that an entry belongs to, and notes in the entry what its reader said.
+-- Returns the list of the plan that an entry belongs to, and notes in the entry what its reader said. `action`: as in the runs.
 function settle.list_for(plan, entry, action)
   local letter = string.sub(action, 1, 1)
   if letter == "x" then return plan.extended end
   if string.find(letter, "[abe]") then
     release.load()
-    release.given(entry, action)
+    release.note_verdict(entry, action)
     return plan.released
   end
   -- A commit, or a rejection ("j" and the reason).
@@ -155,7 +164,7 @@ function settle.list_for(plan, entry, action)
 end
 
 -- Returns why a lock with this fence is lost, as settle.all does. `entry`: the entry of its message, or nil.
-function settle.why(q, entry, fence)
+function settle.why_lost(q, entry, fence)
   if not entry then return "g" end
   if entry.state then return (entry.state.fence == fence or not message_state.is_locked(entry.state)) and "a" or "f" end
   claim_pages.load()
@@ -168,8 +177,8 @@ end
 -- Does what the plan says.
 function settle.apply(q, plan, lease)
   if plan.released[1] then release.unlock(q, plan.released, false) end
-  for _, reason in ipairs(settle.reasons) do position.delete(q, plan[reason], reason) end
-  if plan.committed[1] then position.delete_locked(q, plan.committed, plan.bytes) end
+  for _, reason in ipairs(settle.reasons) do removal.delete(q, plan[reason], reason) end
+  if plan.committed[1] then removal.delete_locked(q, plan.committed, plan.bytes) end
   for n = 1, #plan.extended do store.extend(q, plan.extended[n].id, context.now + lease) end
   if plan.extended[1] then
     queue.set_timer(q, context.now + lease)

@@ -1,6 +1,7 @@
 --- require "core/chunked"
 --- require "core/context"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
@@ -42,13 +43,13 @@ end
 -- Returns the messages of timers that are due, and plans their traces.
 function expiry.plan_due(q, ids)
   local entries = position.read(q, ids)
-  position.may_leave(q, entries, "receive_timeout")
+  removal.plan(q, entries, "receive_timeout")
   return entries
 end
 
 -- Deletes them.
 function expiry.due(q, entries)
-  position.delete(q, entries, "receive_timeout")
+  removal.delete(q, entries, "receive_timeout")
 end
 
 expiry.hooks = { arrive = expiry.arrive, leave = expiry.leave, plan_due = expiry.plan_due, due = expiry.due }

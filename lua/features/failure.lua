@@ -8,7 +8,7 @@
 -- (mqredis/operations/giveback.py).
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }
 
--- Returns why an entry failed, as its reader said (release.given), or as the broker knows; nil if there is no reason.
+-- Returns why an entry failed, as its reader said (release.note_verdict), or as the broker knows; nil if there is no reason.
 function failure.why(entry)
   return entry.why or entry.lapsed and "the lease lapsed" or nil
 end

@@ -1,5 +1,6 @@
 --- require "core/cache"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/record"
 --- require "core/store"
 --- require lazy "features/dedup"
@@ -206,7 +207,7 @@ function features.arrive_by_fate(q, ids, fates)
     end
   end
   store.make_available(q, available, announced)
-  position.delete(q, position.read(q, gone), "receive_timeout")
+  removal.delete(q, position.read(q, gone), "receive_timeout")
 end
 
 -- Tells the features that messages are locked now. `holder`: the slot of their reader; false if a transaction moves them.

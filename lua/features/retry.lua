@@ -2,6 +2,7 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "core/position"
+--- require "core/removal"
 --- require lazy "features/failure"
 --- require "features/retry_policy"
 --- require lazy "features/trace"
@@ -84,7 +85,7 @@ function retry.delete(q, entry, fate)
   entry.event = retry.event[fate]
   failure.load()
   failure.report(entry, retry_policy.attempts(entry))
-  position.delete(q, { entry }, retry.reason[fate])
+  removal.delete(q, { entry }, retry.reason[fate])
 end
 
 -- Moves an entry to ;poison, with a report of its failure.
@@ -174,7 +175,7 @@ end
 function retry.due(q, entries, letter)
   if #entries == 0 then return end
   local from = retry.subqueue_of(q, letter)
-  if letter == timers.letters.poison then return position.delete(from, entries, "dropped") end
+  if letter == timers.letters.poison then return removal.delete(from, entries, "dropped") end
   for n = 1, #entries do entries[n].event = "retried" end
   transfer.load()
   if letter == timers.letters.rest_isolated then

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/position"
+--- require "core/removal"
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
@@ -88,14 +89,14 @@ end
 -- Returns the messages of timers that are due, and plans their traces.
 function trash.plan_due(q, ids)
   local entries = position.read(q, ids)
-  position.may_leave(q, entries, "queue_purged")
+  removal.plan(q, entries, "queue_purged")
   return entries
 end
 
 -- Deletes them.
 function trash.due(q, entries)
   for n = 1, #entries do entries[n].event = "expired" end -- features/trail
-  position.delete(q, entries, "queue_purged")
+  removal.delete(q, entries, "queue_purged")
 end
 
 trash.hooks = { arrive = trash.arrive, leave = trash.leave, plan_due = trash.plan_due, due = trash.due }

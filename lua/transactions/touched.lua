@@ -1,6 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
---- used by commit, move, transactions/commit, tx_abort
+--- used by commit, move, transactions/tx_parts, tx_abort
 -- Opens the queues that a whole transaction works on, all those in KEYS.
 local touched = {}
 

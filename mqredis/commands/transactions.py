@@ -103,7 +103,7 @@ def end(
     """Commit, abort or prepare. Returns the queues that the call has to name as well; empty when done.
 
     ``given``: how an abort gives back what was received. ``verdicts``: by lookup id, how single messages are given
-    back, also by a commit. Both as ``release.given`` in lua/core/release.lua reads them.
+    back, also by a commit. Both as ``release.note_verdict`` in lua/core/release.lua reads them.
     """
     args = [transaction, fence, outcome]
     if given or verdicts:

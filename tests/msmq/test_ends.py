@@ -1,5 +1,5 @@
 """How transactions end: the same, whatever else is in the transaction. A message that asks for nothing stays a row in
-columns, every other one is an entry (lua/transactions/commit.lua)."""
+columns, every other one is an entry (lua/transactions/tx_parts.lua)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,119 @@
+--- require "core/chunked"
+--- require "core/context"
+--- require "core/message_state"
+--- require "core/position"
+--- require "core/record"
+--- require "core/store"
+--- require lazy "features/features"
+--- require lazy "features/trace"
+--- used by admin/bulk_actions, admin/operator, admin/redrive, admin/sweep, claims/drain, claims/fill and others
+-- Deletes messages in any state (MS-MQDMPR 3.1.7.2.1 Message Position Deleted), with what that means for the index, the features
+-- and the counters, and writes what they leave behind. It takes two steps, each with the same entries (core/position) and the same
+-- reason:
+--
+--   removal.plan    before the first write of a script: asks for the queues that copies and acknowledgements go to
+--   removal.delete  only if removal.plan has returned true
+--
+-- The reasons. The counter is a field of q.key; the last column says what a message may leave behind (features/trace), besides the
+-- acknowledgements that its sender asked for.
+--
+--   reason            when                                                   counter             leaves
+--   receive           its reader took it, or committed its lock                                  copy in the journal
+--   receive_rejected  its reader rejected it, or the retry policy did        n_receive_rejected  dead letter, if asked
+--   receive_timeout   it expired                                             n_receive_timeout   dead letter, if asked
+--   queue_purged      an operator purged the queue or it, or ;trash did      n_queue_purged      dead letter, if asked
+--   queue_deleted     its queue is deleted                                   n_queue_deleted     dead letter, if asked
+--   poison            the retry policy makes it a dead letter                n_poison            dead letter
+--   dropped           the retry policy drops it                              n_dropped
+--   aborted           its transaction, which had sent it, was aborted
+--   redriven          it was sent again from a dead letter or a journal                          only its trail (admin/redrive)
+local removal = {}
+
+-- Are all queues at hand that removal.delete needs for these entries? If not, context.missing names them.
+function removal.plan(q, entries, reason)
+  local traced = removal.traced(q, entries, reason)
+  if traced[1] then
+    trace.load()
+    trace.plan(q, traced, reason)
+  end
+  return not context.missing
+end
+
+-- Returns those of these entries that may leave something behind.
+function removal.traced(q, entries, reason)
+  local traced = { nil }
+  local all = reason == "poison" or reason == "receive" and q.options.journaling
+  for n = 1, #entries do
+    local rec = entries[n].rec
+    local wanted, is_free = all, record.free[string.byte(rec, record.flag_at)]
+    if not wanted and reason ~= "aborted" and not is_free and record.is_special(rec) then
+      features.load()
+      wanted = features.wants(rec).traced
+    end
+    if wanted then traced[#traced + 1] = entries[n] end
+  end
+  return traced
+end
+
+-- Deletes these entries.
+function removal.delete(q, entries, reason)
+  if #entries == 0 then return end
+  local ids, recs = position.columns_of(entries)
+
+  -- What store.remove takes: available, locked and stateful are ids, fields those of q.records. held: set of the places of locked
+  -- messages; visible: members of the index of those among them that peeks see.
+  local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
+  for n = 1, #entries do
+    local id, state = ids[n], entries[n].state
+    bytes = bytes + position.size(q, entries[n])
+    held[n] = state and message_state.is_locked(state)
+    local list = held[n] and locked or available
+    list[#list + 1] = id
+    fields[#fields + 1] = id
+    if record.has_large_body(recs[n]) then fields[#fields + 1] = "^" .. id end
+    if state then stateful[#stateful + 1] = id end
+    if held[n] and message_state.is_visible(state) then visible[#visible + 1] = message_state.visible_member(id) end
+  end
+
+  -- Index and features first: they look at what is still stored.
+  chunked.run("ZREM", q.index, visible)
+  local special = position.special(q, ids, recs, held)
+  if special then
+    if special.members then chunked.run("ZREM", q.index, special.members) end
+    if special.places then features.delete(q, ids, recs, special, reason, held, entries) end
+  end
+
+  -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
+  store.count(q, -#entries, -bytes)
+  removal.write_traces(q, entries, reason)
+  store.remove(q, fields, available, locked, stateful)
+  removal.count(q, #entries, reason)
+  context.mark_changed()
+end
+
+-- Writes the copies and acknowledgements that these entries leave behind.
+function removal.write_traces(q, entries, reason)
+  local traced = removal.traced(q, entries, reason)
+  if not traced[1] then return end
+  trace.load()
+  trace.leave(q, traced, reason)
+end
+
+-- Counts how many messages were deleted for this reason. That they are gone is counted already (store.count); one that was sent by
+-- an aborted transaction was never there.
+function removal.count(q, count, reason)
+  if reason == "aborted" then
+    store.uncount_gone(q, count)
+  elseif reason ~= "receive" then
+    store.count_event(q, "n_" .. reason, count)
+  end
+end
+
+-- Deletes locked messages, `bytes` in all, whose records need not be read (position.end_reads_record). They leave nothing behind,
+-- so nothing is planned. For messages that were received, where no journal wants copies; and for messages that an aborted
+-- transaction had sent, which the caller counts (store.uncount_gone).
+function removal.delete_locked(q, ids, bytes)
+  store.count(q, -#ids, -bytes)
+  store.remove(q, ids, nil, ids, ids)
+  context.mark_changed()
+end
