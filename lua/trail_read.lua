@@ -4,8 +4,8 @@
 -- CALLERS trail in mqredis/commands/trails.py
 -- KEYS message
 -- QUEUE[1] the queue that the message is in, or was in
--- ARGV[3] id  lookup id; or "=" and a message id that the sender has chosen, as in features/trail
--- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail), "" if there is none, lookup
+-- ARGV[3] id  lookup id; or "=" and a message id that the sender has chosen, as in features/trail_store
+-- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail_store), "" if there is none, lookup
 --   id, "" if no trail has the message id
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
@@ -13,15 +13,16 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "features/trail"
+--- require "features/trail_store"
 local id = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 if string.sub(id, 1, 1) == "=" then
-  id = redis.call("HGET", KEYS[1], trail.id_field(queue.name(q), string.sub(id, 2))) or ""
+  id = redis.call("HGET", KEYS[1], trail_store.id_field(queue.name(q), string.sub(id, 2))) or ""
 end
 local rec = redis.call("HGET", q.records, id)
 local number = rec and record.field(rec, "trail") and trail.number(id, rec) or string.sub(id, 3)
-local text = redis.call("HGET", KEYS[1], "trail:" .. number) or ""
+local text = redis.call("HGET", KEYS[1], trail_store.field(number)) or ""
 return context.close(context.reply(status.OK, context.lead, text, id))

@@ -14,7 +14,7 @@
 --   "<n>.<i>!"        what a reader that waits in this slot was handed (waiting/waiters)
 --   "lock:<fence>"    a lock of several messages (core/locks)
 --   "client:<n>"      what the client of a session says of itself (core/session)
---   "trail:...", "trails"  the trails of messages (features/trail)
+--   "trail:...", "trails"  the trails of messages (features/trail_store)
 -- "config" and "counters" are read by the doctor, too (mqredis/operations/doctor).
 -- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
 -- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing

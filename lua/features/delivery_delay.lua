@@ -10,15 +10,15 @@
 -- are called, and what `batch` and `places` are.
 local delivery_delay = {}
 
--- Holds messages back whose delay is not over, and sets their timers.
+-- Holds messages back whose delay is not over, and sets their timers. One that has expired has a fate already.
 function delivery_delay.arrive(q, batch, places)
   for k = 1, #places do
-    local n = places[k]
-    local at = record.due(batch.records[n])
-    if at > context.now and not batch.fates[n] then
-      batch.fates[n] = "delayed"
-      redis.call("ZADD", q.timers, string.format("%d", at), timers.letters.delay .. batch.ids[n])
-      queue.set_arrival(q, at)
+    local place = places[k]
+    local due = record.due(batch.records[place])
+    if due > context.now and not batch.fates[place] then
+      batch.fates[place] = "delayed"
+      redis.call("ZADD", q.timers, string.format("%d", due), timers.letters.delay .. batch.ids[place])
+      queue.set_arrival(q, due)
     end
   end
 end
@@ -36,7 +36,7 @@ function delivery_delay.plan_due(q, ids)
   return entries
 end
 
--- Makes them available.
+-- Makes the messages available that delivery_delay.plan_due has returned.
 function delivery_delay.due(q, entries)
   position.arrive_entries(q, entries)
 end

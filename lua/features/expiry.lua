@@ -7,47 +7,49 @@
 --- require "core/timers"
 --- used by features/features
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
--- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does
--- not expire: its timer is removed with the lock, and set again, or found to be over, when it comes back. It is counted and
--- traced with MSMQ's reason "receive_timeout". The functions are hooks: features/features says
--- when they are called, and what `batch` and `places` are.
+-- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does not expire:
+-- its timer is removed with the lock, and set again, or found to be over, when it comes back. A message that has expired is
+-- deleted for the reason "receive_timeout" (core/removal).
+--
+-- The functions are hooks: features/features says when they are called, and what `batch` and `places` are; core/lapse calls
+-- plan_due and due.
 local expiry = {}
 
 -- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by
--- features.arrive. The script has planned what they leave behind (features.plan, trace.expiring), for which record.is_expired
--- says the same as the condition here.
+-- features.arrive. The script has planned what they leave behind (features.plan, trace.expiring); record.is_expired, by which it
+-- did so, must say the same as the condition here.
 function expiry.arrive(q, batch, places)
-  local elements, soonest = { nil, nil }, nil
+  local scores, soonest = { nil, nil }, nil -- scores: ms, member of q.timers, ms, member, ...
   for k = 1, #places do
-    local n = places[k]
-    local at = record.expires(batch.records[n])
-    if at <= context.now then
-      batch.fates[n] = "expired"
+    local place = places[k]
+    local expires_at = record.expires(batch.records[place])
+    if expires_at <= context.now then
+      batch.fates[place] = "expired"
     else
-      elements[#elements + 1] = string.format("%d", at)
-      elements[#elements + 1] = timers.letters.expiry .. batch.ids[n]
-      if not soonest or at < soonest then soonest = at end
+      scores[#scores + 1] = string.format("%d", expires_at)
+      scores[#scores + 1] = timers.letters.expiry .. batch.ids[place]
+      if not soonest or expires_at < soonest then soonest = expires_at end
     end
   end
   if soonest then
-    chunked.scores(q.timers, elements)
+    chunked.scores(q.timers, scores)
     queue.set_timer(q, soonest)
   end
 end
 
--- Removes the timers of messages that leave.
+-- Removes the timers of messages that are locked or leave.
 function expiry.leave(q, batch, places)
   timers.remove(q, timers.letters.expiry, batch, places)
 end
 
--- Returns the messages of timers that are due, and plans their traces.
+-- Returns the messages of timers that are due as entries, and plans their deletion.
 function expiry.plan_due(q, ids)
   local entries = position.read(q, ids)
   removal.plan(q, entries, "receive_timeout")
   return entries
 end
 
--- Deletes them.
+-- Deletes the messages that expiry.plan_due has returned.
 function expiry.due(q, entries)
   removal.delete(q, entries, "receive_timeout")
 end

@@ -8,7 +8,10 @@
 -- q.locks_groups). A group is busy while a message of it is locked: no other one may be taken. Messages without a group count
 -- as one group, with the id "", that is never busy. Subqueues have no turns.
 --
--- Members of q.index, all with score 0, which this module alone writes and reads:
+-- Every message of such a queue is special (core/enqueue), so the hooks here see all of them. Readers ask group_lock.next_in_turn
+-- for messages, and group_lock.busy where they ask for a particular one.
+--
+-- Members of q.index (matching/index has the others), all with score 0, which this module alone writes and reads:
 --
 --   "b" <group id> NUL <lookup id>   this message of the group is locked: the group is busy
 --   "h" <priority> <group id>        the group is ready: it is not busy, and its first message, whose lookup id begins with these
@@ -24,7 +27,8 @@
 -- of the group that had it last.
 local group_lock = {}
 
--- Returns the group id of a record as the index has it (index.fields); "" if it has none. No id has the byte 255.
+-- Returns the group id of a record as the index has it (index.fields); "" if it has none. No id has the byte 255, so that "\255" is
+-- behind all ids where members are read in a range.
 function group_lock.group(rec)
   index.load()
   return index.fields(rec).group_id or ""
@@ -47,30 +51,35 @@ function group_lock.busy(q, rec)
   return group_id ~= "" and group_lock.holder(q, group_id) ~= nil
 end
 
--- Notes anew whether a group is ready: `is_busy`, which the caller knows, is false, and it has an available message. Returns the
--- lookup id of that message, nil if there is none. This reads the index, which features/identifiers has brought up to date: its
--- hooks run before those of this module.
+-- Returns the lookup id of the first available message of a group; nil if there is none. This reads the index, which
+-- features/identifiers has brought up to date: its hooks run before those of this module.
+function group_lock.first_available(q, group_id)
+  return index.range(q, index.letters.group_id, group_id, "", 1)[1]
+end
+
+-- Writes anew whether a group is ready: if it is not busy, which the caller says, and has an available message. Returns the lookup
+-- id of its first available message if it is ready, else nil or false.
 function group_lock.set_ready(q, group_id, is_busy)
   local members = {}
-  for priority = 0, 7 do members[priority + 1] = string.format("h%02x", priority) .. group_id end
+  for digits = 0, 7 do members[digits + 1] = string.format("h%02x", digits) .. group_id end
   redis.call("ZREM", q.index, unpack(members))
-  local first = not is_busy and index.range(q, index.letters.group_id, group_id, "", 1)[1]
+  local first = not is_busy and group_lock.first_available(q, group_id)
   if first then redis.call("ZADD", q.index, 0, "h" .. string.sub(first, 1, 2) .. group_id) end
   return first
 end
 
--- Hooks; `batch` as in features.batch (features/features) ---------------------------------------------------------------
+-- Hooks: features/features says when they are called, and what `batch` and `places` are --------------------------------
 
 -- Keeps messages of busy groups from readers although they are available.
 function group_lock.arrive(q, batch, places)
   for k = 1, #places do
-    local n = places[k]
-    if not batch.fates[n] then
-      local group_id = group_lock.group(batch.records[n])
+    local place = places[k]
+    if not batch.fates[place] then
+      local group_id = group_lock.group(batch.records[place])
       -- Segments of one message are locked together: the group is free when the last of them is back.
-      redis.call("ZREM", q.index, group_lock.busy_member(group_id, batch.ids[n]))
+      redis.call("ZREM", q.index, group_lock.busy_member(group_id, batch.ids[place]))
       if group_id ~= "" and group_lock.holder(q, group_id) then
-        batch.fates[n] = "busy"
+        batch.fates[place] = "busy"
       else
         group_lock.set_ready(q, group_id, false)
       end
@@ -79,7 +88,7 @@ function group_lock.arrive(q, batch, places)
 end
 
 -- Makes the groups of messages that are locked busy. Where a locked message is deleted its group is ready again, and
--- readers are notified of its next message.
+-- readers are notified of its next message. A message that leaves without a lock may have been the first of its group.
 function group_lock.leave(q, batch, places)
   for k = 1, #places do
     local id, group_id = batch.ids[places[k]], group_lock.group(batch.records[places[k]])
@@ -108,8 +117,8 @@ function group_lock.next_in_turn(q, count)
   while #found < count do
     local next_ready = redis.call("ZRANGEBYLEX", q.index, from, "(i", "LIMIT", 0, 1)[1]
     if not next_ready then break end
-    local stem = string.sub(next_ready, 1, 3) -- letter and priority
-    group_lock.next_of_priority(q, stem, count, found, groups)
+    local stem = string.sub(next_ready, 1, 3) -- "h" and the two digits of the priority
+    group_lock.append_next(q, stem, count, found, groups)
     from = "(" .. stem .. "\255"
   end
   return found, groups
@@ -124,19 +133,19 @@ function group_lock.move_turns(q, groups, ids)
   chunked.run("HSET", q.key, fields)
 end
 
--- Appends to `found`, up to `count` elements in all, the first messages of ready groups whose members begin with `stem`: those
--- behind the group that had the turn last, and then the others. Notes their groups in `groups`.
-function group_lock.next_of_priority(q, stem, count, found, groups)
+-- Appends to `found`, up to `count` elements in all, the first messages of ready groups whose members begin with `stem`, "h" and a
+-- priority: those behind the group that had the turn last, and then the others. Notes their groups in `groups`.
+function group_lock.append_next(q, stem, count, found, groups)
   local last = redis.call("HGET", q.key, "turn" .. stem)
-  local ready = redis.call("ZRANGEBYLEX", q.index, last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255",
-    "LIMIT", 0, count)
+  local from, upto = last and "(" .. stem .. last or "[" .. stem, "[" .. stem .. "\255"
+  local ready = redis.call("ZRANGEBYLEX", q.index, from, upto, "LIMIT", 0, count)
   if last then
-    local rest = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "[" .. stem .. last, "LIMIT", 0, count - #ready)
-    for n = 1, #rest do ready[#ready + 1] = rest[n] end
+    local others = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "[" .. stem .. last, "LIMIT", 0, count - #ready)
+    for n = 1, #others do ready[#ready + 1] = others[n] end
   end
   for n = 1, #ready do
     local group_id = string.sub(ready[n], 4)
-    local entry = position.read(q, index.range(q, index.letters.group_id, group_id, "", 1))[1]
+    local entry = position.read(q, { group_lock.first_available(q, group_id) })[1]
     if entry and #found < count and not record.is_expired(entry.rec, context.now) then
       found[#found + 1] = entry
       groups[entry.id] = group_id
@@ -153,7 +162,7 @@ function group_lock.count_ready(q, bound, most)
   local ready = redis.call("ZRANGEBYLEX", q.index, "[h", "(i", "LIMIT", 0, most)
   count = count - #ready
   for n = 1, #ready do
-    local first = index.range(q, index.letters.group_id, string.sub(ready[n], 4), "", 1)[1]
+    local first = group_lock.first_available(q, string.sub(ready[n], 4))
     if first and string.sub(first, 3) <= bound then count = count + 1 end
   end
   return count

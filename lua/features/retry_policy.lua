@@ -7,7 +7,9 @@
 --- require lazy "features/trace"
 --- used by features/retry
 -- The retry policy of a queue: decides what happens to a message that a reader gave back, or whose lease lapsed
--- (docs/decisions/attempts.md). features/retry carries the decision out.
+-- (docs/decisions/attempts.md). features/retry calls it and carries the decision out. It writes nothing, but asks for the queues
+-- that it needs (context.missing). `q` is the queue that the message is in: that with the policy, or one of its subqueues, whose
+-- parent is set (queue.set_parent).
 --
 -- A round is one attempt and the immediate retries. Between two rounds the message rests in the subqueue ;retry. After
 -- the last round the policy ends. Rounds are not stored: the number of attempts tells which one it is.
@@ -19,7 +21,7 @@
 --   example: 2 5 10000 2.0 3600000 dead_letter 0.1 0 orders-failed
 --
 --   immediate    retries without a rest in each round
---   cycles       how many rounds follow the first one
+--   cycles       how many rounds follow the first one, each after a rest
 --   delay, most  the first and the longest rest, in ms; each rest is `factor` times as long as the one before
 --   final        how the policy ends: poison, dead_letter, reject or drop
 --   jitter       by up to this part of itself, 0 to 1, a rest is longer
@@ -47,33 +49,37 @@
 --   the round is over                                        retry
 --   otherwise                                                again
 --
--- none: the policy of a queue that has none: a failure for good makes the message poison.
--- margin: bytes by which a copy among the dead letters may be larger than its message and the failure's report.
--- shortest: ms that a message rests at least if ;poison has no room.
-local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024, shortest = 1000 }
+-- none           the policy of a queue that has none: a failure for good makes the message poison
+-- margin         bytes by which a copy among the dead letters may be larger than its message and the failure's report
+-- shortest_rest  ms that a message rests at least if ;poison has no room
+local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024, shortest_rest = 1000 }
 
 -- Returns the queue whose policy counts for the messages of q: a subqueue follows its parent's.
 function retry_policy.home(q)
   return q.parent or q
 end
 
--- Returns the policy as a table, read once in a call: the fields of its text; attempts_per_round; messages, bytes: the quota of
--- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
+-- Returns the policy as a table, read once in a call, with these fields: rounds, attempts_per_round; delay, factor, most, final,
+-- jitter, letters (nil for none) and isolate (true or false) as in its text; poison_messages, poison_bytes: the quota of ;poison,
+-- nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
   local notes = queue.notes(home)
-  if not notes.retry then
-    local found = redis.call("HMGET", home.key, "retry", "poison_quota_messages", "poison_quota_bytes", "failed_ttl")
-    local text = found[1] and found[1] ~= "" and found[1] or retry_policy.none
-    local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
-      string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
-    notes.retry = { attempts_per_round = tonumber(immediate) + 1, cycles = tonumber(cycles), delay = tonumber(delay),
-      factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
-      isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
-      messages = tonumber(found[2] or ""), bytes = tonumber(found[3] or ""),
-      kept = tonumber(found[4] or "") }
-  end
+  notes.retry = notes.retry or retry_policy.parse(unpack(redis.call("HMGET", home.key, "retry",
+    "poison_quota_messages", "poison_quota_bytes", "failed_ttl")))
   return notes.retry
+end
+
+-- Returns the policy from these fields of the queue's hash, false where one is missing.
+function retry_policy.parse(text, poison_messages, poison_bytes, failed_ttl)
+  if not text or text == "" then text = retry_policy.none end
+  local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
+    string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
+  return { attempts_per_round = tonumber(immediate) + 1, rounds = tonumber(cycles) + 1, delay = tonumber(delay),
+    factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
+    isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
+    poison_messages = tonumber(poison_messages or ""), poison_bytes = tonumber(poison_bytes or ""),
+    kept = tonumber(failed_ttl or "") }
 end
 
 -- Returns how many attempts were made: deliveries but for those that a reader gave back in order.
@@ -81,17 +87,17 @@ function retry_policy.attempts(entry)
   return entry.state.deliveries - entry.state.uncounted
 end
 
--- Returns the fate of an entry, as above. Of its fields, verdict, rest and report are what its reader said (core/release); lapsed
--- says that its lease is over.
+-- Returns the fate of an entry, as above. Of its fields, verdict, rest, alone and report are what its reader said
+-- (release.note_verdict); lapsed says that its lease is over.
 function retry_policy.decide(q, entry)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(entry)
   if record.is_expired(entry.rec, context.now) then return "again" end
   if entry.verdict == release.verdicts.returned then
-    return entry.rest and (entry.alone and policy.isolate and "lapsed" or "retry") or "again"
+    if not entry.rest then return "again" end
+    return entry.alone and policy.isolate and "lapsed" or "retry"
   end
-  if entry.verdict == release.verdicts.hopeless or attempts >= policy.attempts_per_round * (policy.cycles + 1) then
-    return retry_policy.final(q, entry)
-  end
+  local is_last_round_over = attempts >= policy.attempts_per_round * policy.rounds
+  if entry.verdict == release.verdicts.hopeless or is_last_round_over then return retry_policy.final(q, entry) end
   if entry.lapsed and policy.isolate then return "lapsed" end
   return attempts % policy.attempts_per_round == 0 and "retry" or "again"
 end
@@ -99,11 +105,11 @@ end
 -- Returns the fate with which the policy ends: no message is lost for want of room.
 function retry_policy.final(q, entry)
   local final = retry_policy.read(q).final
+  if final ~= "dead_letter" and final ~= "poison" then return final end
   local bytes = position.size(q, entry) + retry_policy.margin + #(entry.report or "")
   if final == "dead_letter" then
-    if retry_policy.has_room(retry_policy.letters(q, entry), bytes) then return "dead_letter" end
-  elseif final ~= "poison" then
-    return final
+    local dead_letter_queue = retry_policy.letters(q, entry)
+    if retry_policy.has_room(dead_letter_queue, bytes) then return "dead_letter" end
   end
   local poison = retry_policy.subqueue(q, "poison")
   if poison == q then return "again" end
@@ -111,18 +117,18 @@ function retry_policy.final(q, entry)
   return poison and not retry_policy.has_room(poison, bytes) and "full" or "poison"
 end
 
--- Returns how long an entry with this fate rests in ;retry, in ms. Where a lease lapsed within a round the number of rounds is
--- not whole, and the rest is between those of two rounds. Messages that fail together do not come back together: the
--- jitter of each is a hash of its id.
+-- Returns how long an entry with this fate (retry, lapsed or full) rests in ;retry, in ms. Where a lease lapsed within a round the
+-- number of rounds is not whole, and the rest is between those of two rounds. Messages that fail together do not come back
+-- together: the jitter of each is a hash of its id.
 function retry_policy.rest(q, entry, fate)
   local policy = retry_policy.read(q)
-  if fate == "full" then return math.max(policy.most, retry_policy.shortest) end
+  if fate == "full" then return math.max(policy.most, retry_policy.shortest_rest) end
   if entry.rest then return entry.rest end
-  local rounds = math.max(retry_policy.attempts(entry) / policy.attempts_per_round, 1)
   if policy.delay == 0 then return 0 end -- 0 times a factor that has grown beyond all numbers is no number
-  local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds - 1)))
-  local part = tonumber(string.sub(entry.id, -4), 16) * 40503 % 65536 / 65536
-  return math.floor(rest * (1 + policy.jitter * part))
+  local rounds_done = math.max(retry_policy.attempts(entry) / policy.attempts_per_round, 1)
+  local rest = math.min(policy.most, math.floor(policy.delay * policy.factor ^ (rounds_done - 1)))
+  local hash = tonumber(string.sub(entry.id, -4), 16) * 40503 % 65536 / 65536 -- from 0 to 1
+  return math.floor(rest * (1 + policy.jitter * hash))
 end
 
 -- Does a queue for failed messages (nil: it is not at hand) have a quota of its own?
@@ -137,8 +143,8 @@ function retry_policy.has_room(to, bytes)
     or to.quota_bytes and to.bytes + bytes > to.quota_bytes)
 end
 
--- Returns the queue for the dead letter of an entry; nil if it does not exist, or is a topic. Sets entry.letters, where
--- features/trace finds the queue that the policy names.
+-- Returns the queue for the dead letter of an entry; nil if it does not exist, is a topic, or is not at hand (context.missing asks
+-- for it then). Sets entry.letters, where features/trace finds the queue that the policy names.
 function retry_policy.letters(q, entry)
   trace.load()
   other_queues.load()
@@ -148,17 +154,17 @@ function retry_policy.letters(q, entry)
   return to and not to.options.topic and to or nil
 end
 
--- Returns the subqueue ;<name> of the queue whose policy counts; nil, and context.missing asks for it, if KEYS lacks
--- it.
+-- Returns the subqueue ;<name> of the queue whose policy counts, with its parent set, and ;poison with its quota; nil, and
+-- context.missing asks for it, if KEYS lacks it.
 function retry_policy.subqueue(q, name)
   other_queues.load()
   local home = retry_policy.home(q)
   local to = other_queues.find(queue.name(home) .. "%3B" .. name, true)
-  if to then
-    queue.set_parent(to, home)
-    if name == "poison" then
-      queue.set_quota(to, retry_policy.read(q).messages, retry_policy.read(q).bytes)
-    end
+  if not to then return end
+  queue.set_parent(to, home)
+  if name == "poison" then
+    local policy = retry_policy.read(q)
+    queue.set_quota(to, policy.poison_messages, policy.poison_bytes)
   end
   return to
 end

@@ -45,23 +45,23 @@ end
 -- Decides where these entries of the subqueue ;trash of `home` go back to: returns a list of tables {target, entries}. The
 -- target is nil, and context.missing names it, if KEYS lacks it.
 function trash.plan(home, entries)
-  local groups, at = { nil }, {}
+  local groups, by_name = { nil }, {} -- by_name: the entries of each group
   other_queues.load()
   for n = 1, #entries do
     local subqueue = trash.origin(entries[n].rec)
     local name = queue.name(home) .. (subqueue and "%3B" .. subqueue or "")
-    if not at[name] then
+    if not by_name[name] then
       local target = other_queues.find(name, true)
       if target and target ~= home then queue.set_parent(target, home) end
-      groups[#groups + 1] = { target = target, entries = { nil } }
-      at[name] = groups[#groups].entries
+      by_name[name] = { nil }
+      groups[#groups + 1] = { target = target, entries = by_name[name] }
     end
-    at[name][#at[name] + 1] = entries[n]
+    by_name[name][#by_name[name] + 1] = entries[n]
   end
   return groups
 end
 
--- Moves them there. `groups`: as trash.plan returned them.
+-- Moves entries of q, the subqueue ;trash, back. `groups`: as trash.plan returned them.
 function trash.restore(q, groups)
   transfer.load()
   for n = 1, #groups do
@@ -75,9 +75,9 @@ end
 -- Sets the timers of messages that arrive in ;trash.
 function trash.arrive(q, batch, places)
   for k = 1, #places do
-    local at = trash.parse(record.field(batch.records[places[k]], "trash"))
-    redis.call("ZADD", q.timers, at, timers.letters.trash .. batch.ids[places[k]])
-    queue.set_timer(q, at)
+    local ends = trash.parse(record.field(batch.records[places[k]], "trash"))
+    redis.call("ZADD", q.timers, ends, timers.letters.trash .. batch.ids[places[k]])
+    queue.set_timer(q, ends)
   end
 end
 
@@ -93,7 +93,7 @@ function trash.plan_due(q, ids)
   return entries
 end
 
--- Deletes them.
+-- Deletes the messages that trash.plan_due has returned.
 function trash.due(q, entries)
   for n = 1, #entries do entries[n].event = "expired" end -- features/trail
   removal.delete(q, entries, "queue_purged")

@@ -3,8 +3,11 @@
 --- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup and others
 -- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module
 -- writes; scripts that go through all transactions (tx_list, tx_sweep and others) read it and have this module parse the texts.
--- Every script that sends, receives or moves in a transaction, or ends one, requires this module, and calls
--- context.mark_changed itself, after tx.open, which makes the fence of a new transaction from the number of this call.
+-- Every script that sends, receives or moves in a transaction, or ends one, requires this module. It calls, in this order:
+--
+--   to add operations       tx.open, context.mark_changed, tx.add. tx.open makes the fence of a new transaction from the history
+--                           number that context.mark_changed then gives to this call, so it must come first
+--   to end the transaction  tx.read; transactions/tx_parts and transactions/commit for its messages; tx.forget
 --
 -- Two texts are stored, each written and read by one pair of functions here (the doctor reads them with
 -- mqredis/codec/transactions.py):
@@ -18,21 +21,22 @@
 --
 -- The messages of a transaction are locked with its id as owner and its fence, so each queue can undo its own part
 -- without the log (core/lapse). A transaction whose deadline has passed has ended, whether its fields are still there or not.
--- In all files a transaction is a table with these fields, texts but for the last four:
+-- In all files a transaction is a table with these fields:
 --
---   id, deadline, fence, session, since   as in the record
+--   id, deadline, fence, session, since   texts, as in the record
 --   count       number of operations
---   is_open     is its deadline still to come?
+--   is_open     true if its deadline is still to come
 --   stale       number of operations that an ended transaction with this id has left behind; 0 if none
 --   operations  by number, the texts of the operations, false for one that is missing; nil unless tx.read has read them
 --
--- sent, received, rejected, moved: the kinds of operations. most: operations of a transaction. chunk: fields that one command
--- reads or removes, well below what unpack can return.
+-- sent, received, rejected, moved   the kinds of operations
+-- most    operations that a transaction may have; the scripts refuse more
+-- chunk   fields that one command reads or removes, well below what unpack can return
 local tx = { most = 1000, chunk = 500, sent = "S", received = "R", rejected = "X", moved = "M" }
 
 -- The stored texts ------------------------------------------------------------------------------------------------------
 
--- Returns the text of a transaction's record.
+-- Returns the text of a transaction's record. All arguments are texts.
 function tx.format(deadline, fence, count, session, since)
   return deadline .. " " .. fence .. " " .. count .. " " .. session .. " " .. since
 end
@@ -43,7 +47,8 @@ function tx.parse(text)
   return string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+)$")
 end
 
--- Returns what comes in front of the lookup id in the text of an operation, so that it is put together once for many ids.
+-- Returns what comes in front of the lookup id in the text of an operation, so that it is put together once for many ids. `name`:
+-- of the queue, encoded.
 function tx.format_operation(kind, name)
   return kind .. " " .. name .. " "
 end
@@ -71,9 +76,9 @@ end
 
 -- Returns the transaction with this record as a table; nil if the text (or false) is no record.
 function tx.from_text(id, text)
-  local deadline, fence, count, own_session, since = tx.parse(text or "")
+  local deadline, fence, count, session_number, since = tx.parse(text or "")
   if not deadline then return end
-  return { id = id, deadline = deadline, fence = fence, count = count + 0, session = own_session, since = since,
+  return { id = id, deadline = deadline, fence = fence, count = count + 0, session = session_number, since = since,
     stale = 0, is_open = deadline + 0 > context.now }
 end
 
@@ -82,20 +87,20 @@ function tx.find(id)
   return tx.from_text(id, redis.call("HGET", KEYS[2], id))
 end
 
--- Returns an open transaction for a script that adds an operation: the one with this id and the fence `grant`; or a new one if
--- `grant` is "+<lease in ms>". Returns nil if none is open under this fence, or if one is open that was to begin: the script
+-- Returns an open transaction for a script that adds an operation. `fence`: of a transaction that was begun before, or
+-- "+<lease in ms>" to begin one. Returns nil if none is open under this fence, or if one is open that was to begin: the script
 -- ends with TRANSACTION_SEQUENCE then.
-function tx.open(id, grant)
+function tx.open(id, fence)
   local transaction = tx.find(id)
   local is_open = transaction ~= nil and transaction.is_open
-  if string.sub(grant, 1, 1) == "+" then
-    if not is_open then return tx.new(id, grant + 0, transaction and transaction.count or 0) end
-  elseif is_open and transaction.fence == grant then
-    return transaction
-  end
+  local begins = string.sub(fence, 1, 1) == "+"
+  if not begins then return is_open and transaction.fence == fence and transaction or nil end
+  if is_open then return end
+  local lease, stale = fence + 0, transaction and transaction.count or 0 -- "+30000" is read as a number
+  return tx.new(id, lease, stale)
 end
 
--- Returns a new transaction, which tx.save or tx.add write. Its fence is unique only together with its id.
+-- Returns a new transaction with a lease in ms, which tx.save or tx.add write. Its fence is unique only together with its id.
 function tx.new(id, lease, stale)
   local deadline, fence = string.format("%d", context.now + lease), string.format("%d", context.history + 1)
   return { id = id, deadline = deadline, fence = fence, count = 0, session = context.owner(), since = context.now_text,
@@ -107,8 +112,8 @@ function tx.lock(transaction, kind)
   return { kind = kind, owner = transaction.id, fence = transaction.fence, deadline = transaction.deadline }
 end
 
--- Writes the record of the transaction, and with it more fields of the log, given as pairs of name and value. Removes what an
--- ended transaction with the same id has left.
+-- Writes the record of the transaction, and with it more fields of the log: `...`, name, value, name, value. Removes what an ended
+-- transaction with the same id has left.
 function tx.save(transaction, ...)
   for k = transaction.count + 1, transaction.stale do redis.call("HDEL", KEYS[2], transaction.id .. ":" .. k) end
   transaction.stale = 0
@@ -123,10 +128,10 @@ function tx.add(transaction, q, kind, ids, target)
   local head, tail = tx.format_operation(kind, queue.name(q)), target and " " .. target or ""
   local stem, count = transaction.id .. ":", transaction.count
   transaction.count = count + #ids
-  if #ids == 1 then
+  if #ids == 1 then -- most calls add one
     return tx.save(transaction, stem .. string.format("%d", transaction.count), head .. ids[1] .. tail)
   end
-  local fields = { nil, nil }
+  local fields = { nil, nil } -- name, text, name, text, ...
   for n = 1, #ids do
     fields[n * 2 - 1], fields[n * 2] = stem .. string.format("%d", count + n), head .. ids[n] .. tail
   end
@@ -135,7 +140,7 @@ end
 
 -- The whole log of a transaction ----------------------------------------------------------------------------------------
 
--- Returns the names of a transaction's fields: its record, then each of its `count` operations.
+-- Returns the names of a transaction's fields: its record first, then each of its `count` operations.
 function tx.fields(id, count)
   local fields, stem = { id }, id .. ":"
   for k = 1, count do fields[k + 1] = stem .. string.format("%d", k) end
@@ -150,7 +155,7 @@ function tx.read(id)
   if not transaction then return end
   local count, operations = transaction.count, { texts[2], texts[3] }
   local fields = count > 2 and tx.fields(id, count)
-  for from = 3, count, tx.chunk do
+  for from = 3, count, tx.chunk do -- the k-th operation is the field k + 1
     local more = redis.call("HMGET", KEYS[2], unpack(fields, from + 1, math.min(from + tx.chunk, count + 1)))
     for k = 1, #more do operations[from + k - 1] = more[k] end
   end
@@ -158,12 +163,13 @@ function tx.read(id)
   return transaction
 end
 
--- Rewrites the operation of a received message as one of a rejected message. `transaction`: as tx.read returns it.
+-- Rewrites the operation of a message that was received from the queue `name` (encoded) as one of a rejected message.
+-- `transaction`: as tx.read returns it; `reason`: "" for none.
 function tx.reject(transaction, name, id, reason)
   local rejected = tx.format_operation(tx.rejected, name) .. id .. (reason ~= "" and "  " .. reason or "")
   for k = 1, transaction.count do
-    local _, other, own = tx.parse_operation(transaction.operations[k] or "")
-    if own == id and other == name then redis.call("HSET", KEYS[2], transaction.id .. ":" .. k, rejected) end
+    local _, own_name, own_id = tx.parse_operation(transaction.operations[k] or "")
+    if own_id == id and own_name == name then redis.call("HSET", KEYS[2], transaction.id .. ":" .. k, rejected) end
   end
 end
 
@@ -180,7 +186,8 @@ end
 
 -- Many transactions -----------------------------------------------------------------------------------------------------
 
--- Returns the transactions among these fields of the log, pairs of name and value, that are open, or those that have ended.
+-- Returns the transactions among these fields of the log (name, value, ..., as HGETALL and HSCAN return them) that are open, or
+-- with false those that have ended.
 function tx.list(fields, is_open)
   local found = { nil }
   for n = 1, #fields, 2 do

@@ -163,7 +163,8 @@ function tx_parts.read(transaction, part, states)
       end
     elseif rec then
       local state = message_state.parse(states[row])
-      tx_parts.add_entry(transaction, part, row, { id = ids[n], rec = rec, state = state, lapsed = not transaction.is_open })
+      local entry = { id = ids[n], rec = rec, state = state, lapsed = not transaction.is_open }
+      tx_parts.add_entry(transaction, part, row, entry)
     end
   end
   if arriving[1] then
@@ -175,7 +176,8 @@ end
 function tx_parts.add_entry(transaction, part, row, entry)
   if entry.state.owner ~= transaction.id or not message_state.is_locked(entry.state) then return end
   local entries = part.entries or { sent = {}, received = {}, rejected = {}, given_back = {}, targets = {} }
-  local kind, list = part.kinds[row], nil
+  local kind = part.kinds[row]
+  local list
   if kind == tx.sent then
     list = entries.sent
   elseif kind == tx.received then

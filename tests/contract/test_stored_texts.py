@@ -135,7 +135,7 @@ def test_subscription_is_equal_in_lua_and_python(dice: random.Random) -> None:
 
 
 def test_trail_is_equal_in_lua_and_python(dice: random.Random) -> None:
-    lua = module("features/trail")
+    lua = module("features/trail_store")
     for _ in range(200):
         count, omitted = dice.randrange(1, 40), dice.randrange(10**6)
         message_id = dice.choice(("", word(dice, size=100)))
@@ -147,7 +147,7 @@ def test_trail_is_equal_in_lua_and_python(dice: random.Random) -> None:
         assert list(lua.parse(text)) == [end, omitted_, *(rest or [""]), text[len(first) :]]
         added = entry(dice)
         by = f"{added.session} {added.client}"
-        told = lua.format(
+        told = lua.format_entry(
             str(added.ms), added.event, added.queue, by, added.target, added.lookup_id, added.detail
         )
         assert told == added.format()
