@@ -10,6 +10,7 @@
 -- RETURNS ACCESS_DENIED the clock of a manager that is not for tests does not move
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/manager_config"
 local what, value, quota_bytes = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
@@ -22,6 +23,6 @@ elseif what == "throttled" then
 else
   redis.call("HSET", KEYS[1], "quota_messages", value, "quota_bytes", quota_bytes)
 end
-context.save_config()
+manager_config.save()
 context.mark_changed()
 return context.close(context.reply(status.OK, context.now))

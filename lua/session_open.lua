@@ -17,6 +17,7 @@
 -- RETURNS MANAGER_NOT_FOUND
 -- FLAGS allow-oom
 --- require "core/context"
+--- require "core/manager_config"
 --- require "core/session"
 local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local touched_session, client_text = ARGV[8], ARGV[9]
@@ -27,14 +28,14 @@ local schema, stored_test, stored_run_id, terms = stored[1], stored[2], stored[3
 if not schema then
   if touched_session ~= "" or new_incarnation == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
-  redis.call("HSET", meta, "config", "", "counters", "0 0 0 0 0", "schema", context.schema,
+  redis.call("HSET", meta, "config", "", "counters", "0 0 0 0 0", "schema", manager_config.schema,
     "incarnation", new_incarnation, "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
     "test", test, "run_id", run_id)
-  context.save_config()
-  schema, stored_test, stored_run_id = context.schema, test, run_id
+  manager_config.save()
+  schema, stored_test, stored_run_id = manager_config.schema, test, run_id
 end
 -- Here the field itself counts, and not what the manager's configuration text says of it.
-if schema ~= context.schema then redis.call("HDEL", meta, "config") end
+if schema ~= manager_config.schema then redis.call("HDEL", meta, "config") end
 local reply = context.open()
 if reply then return reply end
 session.sweep()

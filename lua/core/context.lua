@@ -1,12 +1,15 @@
 --- require "core/cache"
+--- require "core/manager_config"
 --- require lazy "core/replay"
 --- used by admin/audit, admin/bulk_actions, admin/bulk_progress, admin/create, admin/operator, admin/redrive and others
 -- The context of a call. Each script begins with context.open, which reads the manager, the clock and the operation token.
--- It ends with context.close, which writes what has changed in meta and keeps the reply under the token.
+-- It ends with context.close, which writes what has changed in meta and keeps the reply under the token. In between, modules ask
+-- for more keys or for another call (context.require, context.ask_again), and for what context.close is to write (context.write,
+-- context.mark_changed).
 --
 -- KEYS[1] meta, a hash with these fields:
 --   schema, incarnation, clock, throttled, quotas, ...  properties of the manager
---   "config"          what each call needs of them: "schema incarnation clock throttled quota_messages quota_bytes lead"
+--   "config"          what each call needs of them (core/manager_config)
 --   "counters"        "history seq messages bytes time"; seq: SequentialID; time: the latest broker time, in ms
 --   <key of a queue>  the header of that queue (core/queue)
 --   "<n>"             a session: "ttl highest_slot", ttl in ms
@@ -22,7 +25,7 @@
 -- Token: the client uses a slot for one call at a time, so a repeated sequence is a repeated call and gets the saved reply.
 -- Refusals are saved, too, else a late copy of a refused request could run.
 --
--- Time: `now` is the broker time in ms, which never goes back. All stored times are broker times: the server's time plus
+-- Time: context.now is the broker time in ms, which never goes back. All stored times are broker times: the server's time plus
 -- `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. Users are shown broker time
 -- less the lead (context.shown). docs/decisions/time.md says why.
 --
@@ -32,30 +35,41 @@
 -- queues (core/queue).
 --
 -- In all files `{ nil }` is an empty list with room for one element, which is cheaper than a list that has to grow.
---
--- schema       number of the form in which this build stores its data, and the only one that it reads
--- patience     ms by which the clock may be set back without a correction
--- store_after  ms after which the stored time is old
--- call         number of the call in its library; tells tables of this call from those of earlier ones
--- fields       what context.close writes to meta: field, value, ...; the first `written` elements are those of this call
--- missing      reply KEYS_CHANGED: queues that the call needs and KEYS does not bring; false if there are none
--- handed       what the slot of a waiting reader was handed; again, handover: a repeated call (core/replay)
--- manager      the table of "config"; header: the text of the first queue's header, false if there is none
--- session      the new text of the call's session, which context.close writes; false if it does not change
--- observing    true: the script may not write, so the time is not stored either (context.observe)
--- sides, places, first_place  queues beside the call's own (features/other_queues)
--- groups, group_members       what features/group knows of groups; search_decided: matching/search has read the selector
--- packed_pages                the queues whose claims admin/audit has read
 local context = {
-  schema = "6",
-  patience = 1000, store_after = 5000,
-  call = 0, changed = false, observing = false, incarnation = "", history = 0, history_text = "", now = 0,
-  now_text = "", lead = 0, latest = 0, seq = 0, messages = 0, bytes = 0, counters = false, manager = false,
-  header = false, missing = false, session = false, handed = false, again = false, handover = false,
-  fields = { nil, nil, nil, nil, nil, nil }, written = 0, sides = false, places = false, first_place = 2,
-  groups = false, group_members = 0, search_decided = false, packed_pages = false,
+  -- The same in every call.
+  patience = 1000,        -- ms by which the clock may be set back without a correction
+  store_after = 5000,     -- ms after which the stored time is old
+
+  -- The call.
+  call = 0,               -- its number in its library; tells tables of this call from those of earlier ones
+  observing = false,      -- the script may not write, so the time is not stored either (context.observe)
+  changed = false,        -- it changes something, so it has a history number (context.mark_changed)
+  missing = false,        -- the reply KEYS_CHANGED, with which the script must end (context.require)
+  session = false,        -- the new text of the call's session, which context.close writes; false if it does not change
+  handed = false,         -- what the slot of a waiting reader was handed
+  again = false, handover = false, -- set by core/replay: a repeated call that the script has to complete
+
+  -- The manager.
+  manager = false,        -- its properties (manager_config.parse)
+  incarnation = "",       -- one of them
+  now = 0, now_text = "", -- broker time in ms
+  lead = 0,               -- how much of it users are not shown
+  header = false,         -- the text of the header of the first queue in KEYS, false if there is none
+
+  -- The counters, and the text that they were read from or written to; false while they may differ from it.
+  counters = false, history = 0, history_text = "", seq = 0, messages = 0, bytes = 0, latest = 0,
+
+  -- What context.close writes to meta: field, value, ...; the first `written` elements are those of this call.
+  fields = { nil, nil, nil, nil, nil, nil }, written = 0,
+
+  -- What modules keep for the rest of the call.
+  sides = false, places = false, first_place = 2, -- queues beside the call's own (features/other_queues)
+  groups = false, group_members = 0, -- what features/group knows of groups
+  search_decided = false, -- matching/search has read the selector
+  packed_pages = false,   -- the queues whose claims admin/audit has read
 }
 
+-- Clears what the call before has left. `observing`: true for context.observe.
 function context.reset(observing)
   local c = context
   c.call, c.changed, c.written, c.observing = c.call + 1, false, 0, observing == true
@@ -66,7 +80,8 @@ end
 
 -- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with
 -- which the script must end at once, or nothing. `waits`: the call is one of a reader that waits, and may have been handed
--- something. `meta`, `time`: for a script that has read them already. `observing`: see context.observe.
+-- something. `meta`, `time`: for a script that has read them already: the values of these five fields of meta (the last one only
+-- if it waits), and the reply of TIME. `observing`: see context.observe.
 function context.open(waits, meta, time, observing)
   context.reset(observing)
   if not meta and waits then
@@ -75,14 +90,18 @@ function context.open(waits, meta, time, observing)
   elseif not meta then
     meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], KEYS[3] or "")
   end
+  local config, counters, kept, header = meta[1], meta[2], meta[3], meta[4]
   time = time or redis.call("TIME")
-  local manager = cache.managers[meta[1]] or context.parse_config(meta[1])
-  if not manager.clock then return manager end
-  context.manager, context.incarnation, context.header = manager, manager.incarnation, meta[4]
-  if not meta[2] or meta[2] ~= context.counters then context.parse_counters(meta[2] or "") end
+  local manager, reply = cache.managers[config], nil
+  if not manager then
+    manager, reply = manager_config.parse(config)
+    if reply then return reply end -- this build cannot use the manager
+  end
+  context.manager, context.incarnation, context.header = manager, manager.incarnation, header
+  if not counters or counters ~= context.counters then context.parse_counters(counters or "") end
   context.counters = false -- until they are written: a call that fails may have changed some of them
   context.set_time(time[1] * 1000 + math.floor(time[2] / 1000) + manager.clock, manager.lead)
-  if ARGV[2] ~= "" then return context.check_token(meta[3]) end
+  if ARGV[2] ~= "" then return context.check_token(kept) end
 end
 
 -- Begins a call of a script with the flag no-writes, which users without the right to write may run: nothing is written even
@@ -91,7 +110,7 @@ function context.observe()
   return context.open(false, nil, nil, true)
 end
 
--- Sets the manager's counters from this text. They stay texts until they change.
+-- Sets the manager's counters from the text of "counters". seq, messages and bytes stay texts until they change.
 function context.parse_counters(text)
   local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   if not history then
@@ -110,7 +129,7 @@ function context.set_time(time, lead)
     if latest - now > context.patience and not context.observing then
       lead = lead + latest - now
       redis.call("HSET", KEYS[1], "lead", lead)
-      context.save_config()
+      manager_config.save()
     end
     now = latest
   end
@@ -127,48 +146,18 @@ function context.shown(time)
   return time - context.lead
 end
 
--- Returns the table of this text of "config"; or, if this build cannot use the manager, the reply that says so, which has no
--- field `clock`.
-function context.parse_config(text)
-  if not text or text == "" then text = context.read_config() end
-  if not text then return { status.MANAGER_NOT_FOUND, "", 0 } end
-  local schema, incarnation, clock, throttled, messages, bytes, lead =
-    string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*) (%d*)$")
-  if schema ~= context.schema then
-    local older = (tonumber(schema) or 0) < tonumber(context.schema)
-    return { older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
-  end
-  return cache.keep(cache.managers, text, { incarnation = incarnation, clock = tonumber(clock) or 0,
-    lead = tonumber(lead) or 0, throttled = throttled == "1", quota_messages = tonumber(messages) or false,
-    quota_bytes = tonumber(bytes) or false, limited = throttled == "1" or messages ~= "" or bytes ~= "" })
-end
-
--- Returns the text of "config" as the properties have it now; nil if there is no manager.
-function context.read_config()
-  local f = redis.call("HMGET", KEYS[1], "schema", "incarnation", "clock", "throttled", "quota_messages",
-    "quota_bytes", "lead")
-  if not f[1] then return end
-  for n = 2, 7 do f[n] = f[n] or "" end
-  return table.concat(f, " ")
-end
-
--- Writes "config". Every script that changes one of its properties calls this.
-function context.save_config()
-  redis.call("HSET", KEYS[1], "config", context.read_config())
-end
-
 -- Returns the number of this call's session, as text.
 function context.owner()
   return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
 end
 
--- Returns nothing if the call with this token is to run, else its reply. `kept`: the saved reply of its slot. A session goes
--- with all its slots, so only a slot that kept nothing yet has to ask for its session.
+-- Returns nothing if the call with this token is to run, else its reply. `kept`: the saved reply of its slot, false if there is
+-- none. A session goes with all its slots, so only a slot that kept nothing yet has to ask for its session.
 function context.check_token(kept)
   if not kept then
-    local known = redis.call("HGET", KEYS[1], context.owner())
-    if not known then return { status.SESSION_EXPIRED, context.incarnation, context.history } end
-    context.session = context.highest(known, ARGV[1]) or false
+    local session_text = redis.call("HGET", KEYS[1], context.owner())
+    if not session_text then return { status.SESSION_EXPIRED, context.incarnation, context.history } end
+    context.session = context.highest(session_text, ARGV[1]) or false
     return
   end
   if context.is_later(ARGV[2], context.reply_sequence(kept)) then return end
@@ -176,15 +165,16 @@ function context.check_token(kept)
   return replay.answer(kept)
 end
 
--- Returns `text` of a session with this slot as its highest; nil if it has a higher one. A call that changes nothing leaves
--- no reply in its slot, so there are gaps, and a session has to know where its slots end.
-function context.highest(text, slot)
-  local ttl, highest = string.match(text, "^(%d+) ?(%d*)$")
-  local place = tonumber(string.match(slot, "(%d+)$"))
-  if highest == "" or place > tonumber(highest) then return ttl .. " " .. place end
+-- Returns the text of a session with this slot as its highest; nil if it has a higher one already. A call that changes nothing
+-- leaves no reply in its slot, so there are gaps, and a session has to know where its slots end.
+function context.highest(session_text, slot)
+  local ttl, highest = string.match(session_text, "^(%d+) ?(%d*)$")
+  local number = tonumber(string.match(slot, "(%d+)$"))
+  if highest == "" or number > tonumber(highest) then return ttl .. " " .. number end
 end
 
--- Gives this call a history number, since it changes something. Its reply carries that number.
+-- Gives this call a history number, since it changes something. Its reply carries that number. Every script that changes something
+-- has this called before context.close; more than once does no harm.
 function context.mark_changed()
   if not context.changed then
     context.changed, context.history = true, context.history + 1
@@ -192,7 +182,8 @@ function context.mark_changed()
   end
 end
 
--- Asks the client to call again: with more keys (context.require), or since there was more to do than one call does.
+-- Asks the client to call again: with more keys (context.require), or since there was more to do than one call does. The script
+-- ends with context.missing as its reply then.
 function context.ask_again()
   context.missing = context.missing or context.reply(status.KEYS_CHANGED)
 end
@@ -206,7 +197,7 @@ function context.require(name)
   context.missing[#context.missing + 1] = name
 end
 
--- Has context.close write a field of meta.
+-- Has context.close write a field of meta, in one command with all others.
 function context.write(field, value)
   local fields, last = context.fields, context.written
   fields[last + 1], fields[last + 2] = field, value
@@ -221,7 +212,7 @@ end
 
 -- Ends a script: writes meta, keeps the reply under the token and returns it. Sets elements 2 and 3 of the reply, the incarnation
 -- and the history number; a reply may be the status alone, { status.OK }. With `ids` only the elements up to `upto` are kept, and
--- the ids of messages from which a repeated call reads the rest again.
+-- the ids of messages from which a repeated call reads the rest again. Waiting readers are notified after it (waiting/waiters).
 function context.close(reply, upto, ids)
   reply[2], reply[3] = context.incarnation, context.history
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
@@ -263,7 +254,7 @@ end
 --
 -- mqredis/operations/doctor/checks/sessions.py reads it, too.
 
--- Returns the text. `ids` as above. Of `reply` the status and the elements 4 to `upto` (all, if nil) are kept.
+-- Returns the text of a saved reply. `ids` as above. Of `reply` the status and the elements 4 to `upto` (all, if nil) are kept.
 function context.format_reply(sequence, ids, reply, upto)
   local format, code, parts = string.format, reply[1], nil
   local text = sequence .. " " .. context.now_text .. " " .. ids .. (code == 0 and " 0 " or format(" %d ", code))
@@ -284,7 +275,7 @@ function context.format_reply(sequence, ids, reply, upto)
   return parts and table.concat(parts) .. text or text
 end
 
--- Returns the sequence, as text.
+-- Returns the sequence of a saved reply, as text. Here and below, `text` is that of a saved reply.
 function context.reply_sequence(text)
   return string.match(text, "^%d+")
 end
@@ -301,7 +292,7 @@ function context.reply_of_call(text, sequence)
   if context.reply_sequence(text) == sequence then return text end
 end
 
--- Returns the ids, and the id of the message whose lock was handed over if that is what the ids say.
+-- Returns the part ids, and the id of the message whose lock was handed over if the part says that.
 function context.reply_ids(text)
   local ids = string.match(text, "^%d+ %d+ (%S+)")
   return ids, string.match(ids, "^!(.*)$")
@@ -317,7 +308,7 @@ function context.reply_status(text)
   return tonumber(string.match(text, "^%d+ %d+ %S+ (%d+)"))
 end
 
--- Returns the reply as the call gave it.
+-- Returns the reply as the call gave it, as far as it was kept.
 function context.parse_reply(text)
   local code, history, rest = string.match(text, "^%d+ %d+ %S+ (%d+) (%d+) (.*)$")
   local reply, at = { tonumber(code), context.incarnation, tonumber(history) }, 1

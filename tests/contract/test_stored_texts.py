@@ -195,6 +195,6 @@ def test_trash_entry_has_its_end_and_its_subqueue(dice: random.Random) -> None:
 
 
 def test_constants_of_the_stored_data_are_equal_in_lua_and_python() -> None:
-    assert module("core/context").schema == keys.SCHEMA
+    assert module("core/manager_config").schema == keys.SCHEMA
     assert module("core/queue").claimed == NEVER
     assert module("features/dedup").never == HELD
