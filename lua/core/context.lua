@@ -92,7 +92,7 @@ function context.open(waits, meta, time, observing)
   end
   local config, counters, kept, header = meta[1], meta[2], meta[3], meta[4]
   time = time or redis.call("TIME")
-  local manager, reply = cache.managers[config], nil
+  local manager, reply = cache.managers[config]
   if not manager then
     manager, reply = manager_config.parse(config)
     if reply then return reply end -- this build cannot use the manager
