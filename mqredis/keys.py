@@ -56,7 +56,8 @@ WAKE, STAGE, ACTION = OPTIONAL_PREFIXES = ("wake:", "stage:", "action:")
 # How the names of fields begin: of packed locks and trails in ``meta``, of claims among the properties of a queue. The
 # channel of a claim begins in the same way.
 LOCK, TRAIL, CLAIM = ("lock:", "trail:", "claim:")
-# The number of the form of the stored data, and the only one that this release reads. lua/core/manager_config.lua has it, too.
+# The number of the form of the stored data, and the only one that this release reads. lua/core/manager_config.lua has
+# it, too.
 SCHEMA = "6"
 # The counters of the manager (field ``counters`` of ``meta``) and of a queue (in its header), in order.
 META_COUNTS = ("history", "seq", "messages", "bytes", "time")

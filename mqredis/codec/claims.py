@@ -2,8 +2,8 @@
 
 ``commands.claims``, the doctor and the Spark batch reader use it.
 
-``lua/claims/claims.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py`` compares
-both sides.
+``lua/claims/claims.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py``
+compares both sides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of a message's trail, as ``lua/features/trail_store.lua`` writes it: the field ``trail:<number>`` of ``meta``.
+"""The text of a message's trail, field ``trail:<number>`` of ``meta``, as ``lua/features/trail_store.lua`` writes it.
 
 ``mqredis/commands/trails.py`` and the doctor read it; ``tests/contract/test_stored_texts.py`` compares both sides.
 """

@@ -16,7 +16,8 @@ from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import field_of, int_of
 
 _NAME = re.compile(rf"{TRAIL}([0-9a-f]{{14}})")
-# The field that names a trail whose message has left, and how many such fields there are (lua/features/trail_store.lua).
+# The field that names a trail whose message has left, and how many such fields there are
+# (lua/features/trail_store.lua).
 _PLACE = re.compile(rf"{TRAIL}#(\d{{1,3}})")
 _PLACES = 1000
 # The field that names the message which was last sent to a queue with a message id.
