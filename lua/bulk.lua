@@ -46,7 +46,9 @@ timers.serve(q)
 
 local function finish(code)
   store.save(q)
-  if code[1] == status.KEYS_CHANGED then code = context.close(code) else code = operator.close(code) end
+  -- An action that was refused is carried out when it is repeated with its token after the cause is gone.
+  local carried_out = code[1] == status.OK or code[1] == status.CONTINUE
+  if carried_out then code = operator.close(code) else code = context.close(code) end
   waiters.notify(q)
   return code
 end

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from io import UnsupportedOperation
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -107,15 +110,28 @@ def _drained(
                 return  # what was written was settled by this last look
             for lock in locks:
                 yield to_json(lock.message)
-            file.flush()
+            _keep(file)
             written = locks
+
+
+def _keep(file: IO[str]) -> None:
+    """Put on the disk what was written, since the broker is about to delete it."""
+    file.flush()
+    try:
+        number = file.fileno()
+    except UnsupportedOperation:  # standard output that a program replaced
+        return
+    if stat.S_ISREG(os.fstat(number).st_mode):  # no pipe, no terminal
+        os.fsync(number)
 
 
 def _left(arguments: Arguments, qm: QueueManager) -> list[str]:
     """What an export has not written of a queue and its subqueues, and how to get it; no matter what matches."""
     info, left = qm.queue_info(arguments.queue), []
     below = qm.queues(f"{info.name};*") if ";" not in info.name else []
-    waiting = [each.state for each in pages(partial(qm.scheduled, info.name))]
+    retried = any(each.name.endswith(";retry") for each in below)
+    look = arguments.drain or retried
+    waiting = [each.state for each in pages(partial(qm.scheduled, info.name))] if look else []
     if info.locked:
         left.append(f"{counted(info.locked, 'locked message')} (export again when no reader has them)")
     if waiting and arguments.drain:

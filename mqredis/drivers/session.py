@@ -197,8 +197,8 @@ class Core:
             script, reading = scripts.get(name), self.settings.read_only
             if reading and not script.header.no_writes:
                 raise AccessDenied(
-                    f"this client is read-only (Settings.read_only), so it does not run the script {name}; nothing was "
-                    "done. Use another client for calls that change something, open a queue or wait"
+                    "this client is read-only (Settings.read_only), so the call was refused and nothing was done: use "
+                    "another client for calls that change something, open a queue or wait"
                 )
             found = script.function(reading) if self.functions else script.form(bool(self.shebang), reading)
             self.forms[name] = found

@@ -83,11 +83,10 @@ class Wanted:
         target = keys.check_name(queue)
         if target == keys.SYSTEM:
             raise InvalidArgument("a schedule cannot send to a queue of the system")
-        if "scheduled_for" in (fields.get("properties") or {}):
+        if "scheduled_for" in outgoing(body, fields).properties:
             raise InvalidArgument(
                 'the property "scheduled_for" is set to the time for which a message is sent'
             )
-        outgoing(body, fields)
         title = keys.check_name(name, "schedule")
         return cls(title, when, zone_name(zone), target, body, fields)  # type: ignore[arg-type]  # times_of checked it
 
@@ -282,14 +281,15 @@ def trigger(context: Context, operator: actions.Author, name: object, token: str
 @procedure
 def remove(context: Context, operator: actions.Author, name: object, token: str | None) -> Steps[None]:
     """Remove a schedule, unless a live worker declares it."""
+    title = keys.check_name(name, "schedule")
     alive = yield from perform(worker_commands.listing(context.keys))
 
     def decide(found: Definition | None, _: bytes, __: float) -> Change:
         if _there(found, name).declared:
             for worker in alive[0]:
-                if name in worker.schedules:
+                if title in worker.schedules:
                     raise ScheduleDeclared(
-                        f"the code of worker {worker.name!r} declares schedule {name!r}: pause the schedule; or take "
+                        f"the code of worker {worker.name!r} declares schedule {title!r}: pause the schedule; or take "
                         "it out of the code, restart the worker, and remove it then"
                     )
         return Change()

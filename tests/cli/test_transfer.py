@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -89,6 +90,23 @@ def test_drain_says_that_delayed_messages_stay(orders: Run) -> None:
     assert [row["body"] for row in done.rows] == ["now"]
     assert "not exported: 1 delayed or resting message (export without --drain writes them)" in done.err
     assert orders("queue", "info", "orders", "--json").rows[0]["delayed"] == 1
+
+
+def test_drain_removes_messages_when_they_are_on_the_disk(
+    orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders("send", "orders", "one")
+    dump, synced = tmp_path / "dump.jsonl", []
+
+    def fsync(_: int) -> None:
+        with mqredis.connect() as qm:
+            synced.append((len(dump.read_text().splitlines()), qm.queue_info("orders").messages))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    orders("export", "orders", "--file", str(dump), "--drain")
+    assert synced == [(1, 1)]
+    with mqredis.connect() as qm:
+        assert qm.queue_info("orders").messages == 0
 
 
 def _lines(count: int) -> str:

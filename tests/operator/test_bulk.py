@@ -18,11 +18,17 @@ from mqredis import (
     Match,
     Operator,
     QueueManager,
+    QueueNotAvailable,
     QueueNotFound,
     RetryPolicy,
     UnsupportedAccess,
 )
+from mqredis.commands import bulk as commands
+from mqredis.commands.address import Address
+from mqredis.keys import encode
 from mqredis.models.operator import BulkResult
+from mqredis.operations.actions import token_key
+from mqredis.operations.queue_call import QueueCall
 from tests.operator.conftest import SETTINGS
 from tests.support.backend import Backend
 
@@ -392,6 +398,25 @@ def test_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) 
     assert bodies(qm) == [b"b", b"c"]
     assert operator.delete("orders", limit=1, token="t-2").changed == 1
     assert bodies(qm) == [b"c"]
+
+
+def test_refused_action_is_carried_out_under_its_token_when_the_cause_is_gone(qm: QueueManager) -> None:
+    """The target of a move can vanish between the call that opens it and the one that moves."""
+    send(qm, "a")
+    extra = token_key(qm.context.keys, "t", "move")
+    address = Address(qm.context.keys, "orders", extra=extra)
+
+    def move() -> BulkResult:
+        action = commands.Action("move", encode("orders;late"))
+        return qm.run(QueueCall(address, commands.bulk(address, b"", action, None, "", b"", [])))
+
+    with pytest.raises(QueueNotAvailable):
+        move()
+    with qm.open("orders;late", mqredis.Access.MOVE):
+        assert move().changed == 1
+        qm.open("orders").send("b")
+        assert move().changed == 1
+    assert bodies(qm) == [b"b"]
 
 
 def test_token_covers_an_action_of_several_calls(qm: QueueManager, operator: Operator) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import InvalidArgument, Operator, QueueManager, ScheduleDamaged, Settings
+from mqredis import InvalidArgument, Operator, Outgoing, QueueManager, ScheduleDamaged, Settings
 from mqredis.keys import ACTIONS
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.sealing import AesGcm
@@ -157,6 +157,17 @@ def test_declared_schedule_can_be_removed_only_after_its_worker_stopped(
     assert qm.schedules() == []
 
 
+def test_declared_schedule_is_found_by_a_name_in_another_normal_form(
+    qm: QueueManager, operator: Operator
+) -> None:
+    worker = Worker(heartbeat_seconds=60, shutdown_seconds=5)
+    worker.schedule("caf\u00e9", 3600.0, "orders")
+    with worker.background(qm):
+        until(qm.workers)
+        with pytest.raises(mqredis.ScheduleDeclared):
+            operator.remove_schedule("cafe\u0301")
+
+
 def test_schedule_actions_are_logged_with_their_operator(qm: QueueManager, operator: Operator) -> None:
     operator.create_schedule("hourly", 3600, "orders")
     operator.pause_schedule("hourly")
@@ -233,6 +244,9 @@ def test_schedule_whose_message_cannot_be_sent_is_refused(qm: QueueManager, oper
         "at most 4096 bytes": lambda: operator.create_schedule("s", 60, "orders", b"x" * 4097),
         "has no field 'colour'": lambda: operator.create_schedule("s", 60, "orders", colour="red"),
         "scheduled_for": lambda: operator.create_schedule("s", 60, "orders", properties={"scheduled_for": 1}),
+        "the property .scheduled_for": lambda: operator.create_schedule(
+            "s", 60, "orders", Outgoing("x", properties={"scheduled_for": 1})
+        ),
         "fields of a scheduled message take at most": lambda: operator.create_schedule(
             "s", 60, "orders", b"x", properties={f"p{n}": "x" * 1000 for n in range(20)}
         ),
