@@ -390,5 +390,21 @@ async def test_form_that_failed_fails_again(browser: Browser, manager: QueueMana
     assert await ready(manager) == 0
 
 
+async def test_form_that_creates_a_queue_can_be_cancelled(browser: Browser) -> None:
+    form = await browser.get("/m/main/act/create-queue")
+    cancel = re.search(r'href="([^"]*)">Cancel<', form.html)
+    assert cancel is not None
+    assert "Overview" in (await browser.get(cancel[1])).text
+
+
+async def test_queue_shows_the_rest_of_a_retry_policy_only_if_it_has_one(
+    browser: Browser, manager: QueueManager
+) -> None:
+    for cycles, shown in ((0, False), (1, True)):
+        await manager.create_queue(f"retry{cycles}", retry=RetryPolicy(immediate=0, cycles=cycles, delay=10))
+        page = await browser.get("/m/main/queue", name=f"retry{cycles}")
+        assert ("rest of 10 s" in page.text) == shown
+
+
 async def test_unknown_action_is_404(browser: Browser) -> None:
     await browser.get("/m/main/act/explode", 404)

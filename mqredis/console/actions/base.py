@@ -78,8 +78,11 @@ class Action:
 
 
 def to_queue(values: Values) -> tuple[str, dict[str, str]]:
-    """After most actions: the page of the queue. A subqueue may be gone with its last message: that of its queue."""
+    """After most actions: the page of the queue. A subqueue may be gone with its last message: that of its queue. The
+    form that creates a queue has no name yet."""
     name = values.get("queue", "").partition(";")[0]
+    if not name:
+        return "/", {}
     return ("/failures", {}) if name == SYSTEM else ("/queue", {"name": name})
 
 
