@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.keys import check_name
-from mqredis.models.enums import Acknowledge, Journal
+from mqredis.models.enums import Acknowledge, Journal, MessageClass
 from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from mqredis.models.properties import PropertyValue, read_properties, write_properties
 from mqredis.models.text import (
@@ -164,6 +164,15 @@ def _as_journal(value: object) -> Journal:
     raise _refused(value, "a Journal, such as mqredis.Journal.DEAD_LETTER")
 
 
+def _read_class(text: str) -> MessageClass | int:
+    number = int(text)
+    return MessageClass(number) if number in _CLASSES else number
+
+
+# A later release may write others.
+_CLASSES = frozenset(MessageClass)
+
+
 def _number(value: int) -> str | None:
     return f"{value:d}" if value else None
 
@@ -233,7 +242,7 @@ READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     field.mark[1]: (name, field.read) for name, field in FIELDS.items() if field.read is not None
 } | {
     # Written by the scripts.
-    "C": ("message_class", int),
+    "C": ("message_class", _read_class),
     "T": ("transaction_id", unescape),
     "O": ("original_queue", unescape),
     "I": ("original_lookup_id", lambda text: int(text, 16)),

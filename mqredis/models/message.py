@@ -71,8 +71,8 @@ class Message(Header):
     """How often the message was moved."""
     last_moved_at: datetime | None = None
     """When the message was moved last."""
-    message_class: int = MessageClass.NORMAL
-    """Class of the message: normal, or the kind of acknowledgement."""
+    message_class: MessageClass | int = MessageClass.NORMAL
+    """Class of the message: normal, or the kind of acknowledgement. One that this release does not know is an int."""
     first_in_transaction: bool = False
     """The message is the first one that its transaction sent to this queue."""
     last_in_transaction: bool = False

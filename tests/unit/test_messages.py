@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import InvalidArgument, InvariantBroken, Message, Outgoing, Sent, codec
+from mqredis import InvalidArgument, InvariantBroken, Message, MessageClass, Outgoing, Sent, codec
 from mqredis.models import Acknowledge, Journal
 from mqredis.models.fields import FIELDS
 from tests.support.backend import Backend
@@ -87,6 +87,8 @@ def test_fields_have_the_stored_values() -> None:
     assert message.sent_at.timestamp() == 1763675999.0
     assert message.expires_at == datetime.fromtimestamp(1763676004, UTC)
     assert (message.original_lookup_id, message.message_class, message.recoverable) == (255, 32768, False)
+    assert type(message.message_class) is MessageClass
+    assert made(FULL.replace(b"C32768", b"C32766")).message_class == 32766
     assert (made(PLAIN).message_id, made(PLAIN).token) == ("mq-04000000000000a0", "life-04000000000000a0")
     assert (made(COPY).acknowledge, made(COPY).expires_at, made(COPY).dedup_key) == (5, None, "key")
 
