@@ -73,7 +73,7 @@ class MessageAlreadyReceived(MqError, LookupError):
 
 
 class MessageLocked(MqError):
-    """The message is locked by another unit of work."""
+    """A reader or a transaction has locked the message."""
 
     status = Status.MESSAGE_LOCKED_UNDER_TRANSACTION
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """A position in a queue (MS-MQDMPR 3.2). Errors do not move it; several cursors of a handle are independent.
+    """A position in a queue (MS-MQDMPR 3.2). Several cursors of a handle are independent.
 
+    An error does not move it, except IoTimeout: after a ``receive`` or ``lock`` that waited in vain it is behind the
+    last message, and only sees those that arrive while it waits, until ``reset``.
     A cursor with a match or a selector skips messages that do not match.
     """
 
@@ -39,7 +41,8 @@ class Cursor:
         return await self._queue.manager.run(operations.peek(self._place, "current", timeout))
 
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a peek; IoTimeout."""
+        """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a
+        peek that returned a message; IoTimeout."""
         return await self._queue.manager.run(operations.peek(self._place, "next", timeout))
 
     async def receive(

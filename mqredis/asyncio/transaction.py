@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Self
 
-from mqredis.errors import MqError, OutcomeUnknown
+from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
 from mqredis.models import Durability, Message
 from mqredis.operations import transaction as operations
 from mqredis.operations.context import UnitOfWork, handle_of
@@ -105,7 +105,10 @@ class Transaction:
         try:
             await self.abort()
         except MqError as second:
-            # The caller's error is raised. If the abort failed, the transaction is undone when its lease ends.
+            # The caller's error is raised. If the abort failed, the transaction is undone when its lease ends. A caller
+            # who has been told that it is undone needs no second word.
+            if isinstance(error, TransactionSequence) and isinstance(second, TransactionSequence):
+                return
             log.warning("transaction %s could not be aborted: %s", self.id, second)
 
     def __repr__(self) -> str:

@@ -51,7 +51,12 @@ def begin(context: Context, session: str, chosen: str | None, lease: float | Non
     if _MADE.fullmatch(name):
         raise InvalidArgument(f"ids such as {name!r} are made for transactions that are given none")
     identifier = keys.encode(name)
-    granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
+    try:
+        granted = yield from perform(commands.begin(context.keys, identifier, lease_ms))
+    except TransactionSequence:
+        raise TransactionSequence(
+            f"a transaction with the id {chosen!r} is open: choose another id"
+        ) from None
     unit = context.unit(UnitOfWork(context, identifier, lease_ms, granted.fence))
     unit.renewed(lease_ms)
     return unit

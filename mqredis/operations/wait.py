@@ -82,7 +82,7 @@ def until_found(
         if found.messages:
             return found
         if timeout is not None and timeout <= 0:
-            raise IoTimeout(f"no message is available in queue {reader.handle.path!r}")
+            raise IoTimeout(f"{_nothing((reader,))} is available in {_names((reader,))}")
     _, found = yield from _wait((reader,), kind, checks.timeout(timeout), tag, scopes, None)
     return found
 
@@ -106,7 +106,7 @@ def until_any(
             if found.messages:
                 return n, found
         if timeout is not None and timeout <= 0:
-            raise IoTimeout(f"no message is available in {_names(readers)}")
+            raise IoTimeout(f"{_nothing(readers)} is available in {_names(readers)}")
     return (yield from _wait(readers, kind, timeout, None, scopes, stop))
 
 
@@ -169,7 +169,9 @@ def _wait(
             left = timeout - (clock() - start)
             if left <= 0:
                 if last or not waiters[0].member:
-                    raise IoTimeout(f"no message became available in {_names(readers)} within {timeout} s")
+                    raise IoTimeout(
+                        f"{_nothing(readers)} became available in {_names(readers)} within {timeout} s"
+                    )
                 last = True
                 continue
             seconds = left if seconds is None else min(seconds, left)
@@ -233,6 +235,11 @@ def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) 
             except MqError:
                 # The broker skips readers that no longer listen, so the error that ended the wait is raised instead.
                 continue
+
+
+def _nothing(readers: Sequence[Reader]) -> str:
+    """A read of particular messages says nothing about the others in the queue."""
+    return "no message that fits the read" if any(reader.match for reader in readers) else "no message"
 
 
 def _names(readers: Sequence[Reader]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import mqredis
@@ -23,3 +25,39 @@ def test_call_on_an_ended_transaction_names_how_it_ended(
         for more in (unit.prepare, unit.commit, unit.abort, unit.extend):
             with pytest.raises(mqredis.TransactionSequence, match=f"is {what} already"):
                 more()
+
+
+def test_chosen_id_that_is_in_use_is_named(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
+        unit = qm.transaction(id="pay 7")
+        with pytest.raises(mqredis.TransactionSequence, match="the id 'pay 7' is open"):
+            qm.transaction(id="pay 7")
+        unit.commit()
+        qm.transaction(id="pay 7").commit()
+
+
+def _outlive(qm: mqredis.QueueManager, then: Callable[[mqredis.Queue, mqredis.Transaction], object]) -> None:
+    """A block that goes on after the lease of its transaction."""
+    queue = qm.open("t")
+    with qm.transaction(lease=5) as unit:
+        queue.send(b"A", transaction=unit)
+        qm.advance_clock(6)
+        then(queue, unit)
+
+
+def _fail(queue: mqredis.Queue, unit: mqredis.Transaction) -> None:
+    raise ZeroDivisionError
+
+
+def test_block_that_was_told_of_the_end_of_its_transaction_logs_nothing(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = mqredis.Settings(allow_volatile=True, test_clock=True)
+    with mqredis.connect(backend.client(), settings=settings) as qm:
+        qm.create_queue("t", transactional=True)
+        with pytest.raises(mqredis.TransactionSequence):
+            _outlive(qm, lambda queue, unit: queue.send(b"B", transaction=unit))
+        assert caplog.messages == []
+        with pytest.raises(ZeroDivisionError):
+            _outlive(qm, _fail)
+        assert "could not be aborted" in caplog.text

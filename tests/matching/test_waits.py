@@ -453,3 +453,21 @@ def test_selectors_on_identifiers(broker, selector, expected):
     q.send("X", correlation_id=b"ab")
     assert bodies(q.browse(selector=selector)) == expected
     assert drain(q, selector=selector) == expected
+
+
+def test_error_of_a_read_says_whether_it_asked_for_particular_messages(broker):
+    q = broker.queue()
+    with pytest.raises(IoTimeout, match=r"^no message is available in queue"):
+        q.receive(0)
+    q.send(b"A", group_id="g", sequence=2)
+    for how in (
+        {"match": Match(correlation_id="c")},
+        {"selector": "n = 1"},
+        {"grouping": Grouping.LOGICAL_ORDER},
+    ):
+        with pytest.raises(IoTimeout, match=r"^no message that fits the read is available in queue"):
+            q.receive(0, **how)
+    with pytest.raises(
+        IoTimeout, match=r"^no message that fits the read became available in queue .* within"
+    ):
+        q.receive(0.01, selector="n = 1")
