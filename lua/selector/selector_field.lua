@@ -1,3 +1,4 @@
+--- require "core/context"
 --- require "core/record"
 --- used by selector/selector_program
 -- The operands of a selector that read a message: its properties and header fields. Each function here makes an operand
@@ -76,15 +77,15 @@ function selector_field.new(value, number)
     end
   end
 
-  -- The time of arrival, in ms.
+  -- The time of arrival as users are shown it, in ms.
   local function arrived()
-    return function(rec) return "i", tonumber(sub(rec, 1, 13)) end
+    return function(rec) return "i", context.shown(tonumber(sub(rec, 1, 13))) end
   end
 
-  -- The time of sending, in ms. The field holds how long before its arrival that was.
+  -- The time of sending as users are shown it, in ms. The field holds how long before its arrival that was.
   local function sent(key)
     return function(rec, stop)
-      return integer(number.subtract(tonumber(sub(rec, 1, 13)), number.parse(field(rec, stop, key) or "0")))
+      return integer(number.subtract(context.shown(tonumber(sub(rec, 1, 13))), number.parse(field(rec, stop, key) or "0")))
     end
   end
 

@@ -66,7 +66,7 @@ class Message(Header):
     """Which attempt to handle the message this is, from 1: ``delivery_count`` less the deliveries that readers gave
     back in order. The retry policy compares its limit with it. A peek shows the attempts so far."""
     abort_count: int = 0
-    """How often a reader gave the message back."""
+    """How often a transaction that had received the message was aborted. A move to or from a subqueue sets it to 0."""
     move_count: int = 0
     """How often the message was moved."""
     last_moved_at: datetime | None = None

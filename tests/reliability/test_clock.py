@@ -60,6 +60,18 @@ def test_clock_of_the_server_can_be_shifted(server: ClockServer) -> None:
         assert raw.time()[0] - time.time() == pytest.approx(-HOUR, abs=5)
 
 
+def test_selectors_compare_times_as_users_see_them_after_the_clock_is_set_back(server: ClockServer) -> None:
+    with connect(server) as qm:
+        qm.create_queue("orders")
+        queue = qm.open("orders")
+        server.shift(-HOUR)
+        queue.send("sent")
+        seen = round(queue.peek(0).arrived_at.timestamp() * 1000)
+        assert seen / 1000 == pytest.approx(time.time() - HOUR, abs=60)
+        for name in ("$arrived_at", "$sent_at", "JMSTimestamp"):
+            assert [found.text for found in queue.browse(selector=f"{name} = {seen}")] == ["sent"]
+
+
 @pytest.mark.parametrize("step", [-HOUR, -86_400.0, -5.0])
 def test_due_messages_arrive_after_the_clock_is_set_back(server: ClockServer, step: float) -> None:
     with connect(server) as qm:
