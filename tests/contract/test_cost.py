@@ -370,6 +370,19 @@ def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
     assert qm.queue_info("q").messages == 0
 
 
+def test_call_reads_due_timers_once(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    queue = qm.open("q")
+
+    def expire() -> None:
+        queue.send(b"x", time_to_be_received=1)
+        qm.advance_clock(2)
+        with pytest.raises(mqredis.IoTimeout):
+            queue.peek(0)
+
+    # A page of timers that is not full is the last one.
+    assert _cost(redis_server, expire) == (3, 33)
+
+
 @pytest.mark.parametrize("prefetch, each", [(1, 1.0), (8, 0.125)])
 def test_worker_prefetches_messages_in_one_call(
     qm: mqredis.QueueManager,
