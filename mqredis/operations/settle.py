@@ -64,7 +64,7 @@ def settle_segments(
     """Settle locks, each of which is that of one stored message."""
     call = settlement.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from QueueCall(handle.address, call)
-    _forget_all(handle, settlements)
+    _forget_all(handle, settlements, settled.lost)
     return settled
 
 
@@ -75,10 +75,16 @@ def abort_all(handle: Handle) -> Iterator[Operation[settlement.Settled]]:
         yield settle(handle, held[start : start + read.BATCH])
 
 
-def _forget_all(handle: Handle, settlements: Sequence[Settlement]) -> None:
+def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:
+    returned = returned_ids(lost)
     for action, fence, key in settlements:
         if action != RENEW:
-            forget(handle, action, fence, key)
+            forget(handle, ABORT if key in returned else action, fence, key)
+
+
+def returned_ids(lost: Sequence[Lost]) -> set[str]:
+    """The ids of messages that are available again: their locks ended as if their reader had given them back."""
+    return {lookup_id for lookup_id, became in lost if became == AVAILABLE}
 
 
 def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
@@ -165,7 +171,7 @@ class Settle(Shareable[float]):
         return self._result((yield from complete(self, self.handle.address, self._call, reply)))
 
     def _result(self, settled: settlement.Settled) -> float:
-        _forget_all(self.handle, self._settlements)
+        _forget_all(self.handle, self._settlements, settled.lost)
         if settled.lost:
             raise lock_lost(self.handle.path, settled.lost[0])
         return self.handle.context.clock()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from mqredis import (
@@ -263,6 +265,24 @@ def test_abort_restores_the_position_in_the_group(broker):
         assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y1"
     with broker.qm.transaction() as tx:
         assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y2"
+
+
+@pytest.mark.parametrize("ended_by", ["commit", "commit_many", "lock_many", "abort"])
+def test_lapsed_lock_restores_the_position_in_the_group(broker, ended_by):
+    q = broker.queue()
+    q.send_group([b"1", b"2", b"3"])
+    lock = q.lock(0, grouping=LOGICAL, lease=5)
+    own = getattr(lock, "_target", lock)  # not the blocking facade of the asyncio interface
+    broker.qm.advance_clock(6)
+    with suppress(LockLost, IoTimeout):
+        if ended_by == "commit_many":
+            q.commit_many([own])
+        elif ended_by == "lock_many":
+            q.lock_many(1, 0, settle=[own], match=Match(message_id="none"))
+        else:
+            getattr(lock, ended_by)()
+    assert q.receive(0, grouping=LOGICAL).body == b"1"
+    assert q.receive(0, grouping=LOGICAL).body == b"2"
 
 
 def test_aborted_lock_restores_the_position_in_the_group(broker):
