@@ -93,8 +93,11 @@ class QueueManager(Inspection):
         return self.run(queue.update(self._context, name, changes))
 
     def delete_queue(self, name: str) -> int:
-        """Delete a queue, its subqueues and their messages (3.1.7.1.4). Returns how many messages. Raises
-        QueueNotFound."""
+        """Delete a queue, its subqueues and their messages (3.1.7.1.4). Returns how many messages.
+
+        A queue of the system, such as that of the dead letters, is created again when the broker needs it. Raises
+        QueueNotFound.
+        """
         return self.run(queue.delete(self._context, name))
 
     def queues(self, pattern: str | None = None) -> list[QueueInfo]:
@@ -247,7 +250,7 @@ class QueueManager(Inspection):
         """Check every invariant of the store and the server's settings. ``repair`` repairs what can be repaired
         without loss.
 
-        ``findings`` are broken invariants, ``advice`` the rest. Looks at every message: some seconds for a million.
+        ``findings`` are broken invariants, ``advice`` the rest. Looks at every message: a minute or two for a million.
         """
         from mqredis.operations import doctor
 
