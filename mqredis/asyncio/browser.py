@@ -92,8 +92,9 @@ class Browser:
 
     async def close(self) -> None:
         """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""
-        self._queue._cancel_scope(self._browsing)
-        await self._queue.manager.run(operations.close(self._browsing))
+        if not self._queue.handle.closed:  # its close ended the browser, too
+            self._queue._cancel_scope(self._browsing)
+            await self._queue.manager.run(operations.close(self._browsing))
 
     async def _browse(self, call: Browse) -> Message:
         return await self._queue.manager.run(operations.browse(self._browsing, call))

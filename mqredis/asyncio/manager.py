@@ -270,6 +270,8 @@ class QueueManager(Inspection):
             with suppress(MqError):
                 await self.run(shutdown.shut_down(self._context))
         await self._driver.close()
+        for opened in [*self._context.opened]:
+            opened.close()  # so that closing a queue after its client does nothing
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 

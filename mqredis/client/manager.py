@@ -266,6 +266,8 @@ class QueueManager(Inspection):
             with suppress(MqError):
                 self.run(shutdown.shut_down(self._context))
         self._driver.close()
+        for opened in [*self._context.opened]:
+            opened.close()  # so that closing a queue after its client does nothing
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 

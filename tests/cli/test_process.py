@@ -116,6 +116,21 @@ def test_closed_output_pipe_is_not_an_error(start: Start, redis_server: RedisSer
         assert 0 < qm.queue_info("orders").messages < 256
 
 
+def test_closed_output_pipe_leaves_nothing_on_standard_error(
+    start: Start, redis_server: RedisServer, manager: str
+) -> None:
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders")
+        qm.open("orders").send_many([b"x" * 4000] * 256)
+        with start("browse", "orders", "--json") as reader:
+            assert reader.stdout is not None
+            assert reader.stderr is not None
+            reader.stdout.readline()
+            reader.stdout.close()
+            assert reader.wait(PROCESS_TIMEOUT) == 0
+            assert reader.stderr.read() == ""
+
+
 def test_terminal_output_is_a_table_with_escaped_markup(redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders", label="[bold]x[/bold]")

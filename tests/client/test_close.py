@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import mqredis
 from tests.matching.kit import Broker, Loop
 from tests.support.server import RedisServer
 
@@ -105,3 +106,15 @@ def test_close_after_everything_was_aborted_changes_nothing(broker: Broker) -> N
     gc.collect()
     client.close()
     assert broker.qm.queue_info("q").ready == 3
+
+
+def test_queue_and_browser_can_be_closed_after_their_client(broker: Broker) -> None:
+    client = broker.client()
+    queue = client.open("q")
+    browser = queue.browser()
+    browser.first(timeout=0)
+    client.close()
+    browser.close()
+    queue.close()
+    with pytest.raises(mqredis.InvalidHandle, match="closed"):
+        queue.peek(0)
