@@ -42,7 +42,7 @@ EXITS = {
     Exit.FORBIDDEN: "the server refuses the user, or its settings would lose messages",
     Exit.WARNINGS: "doctor --strict: the server deserves attention",
     Exit.BROKEN: "doctor: an invariant of the store is broken",
-    Exit.INTERRUPTED: "interrupted (a worker or console that SIGINT or SIGTERM has stopped in order ends with 0)",
+    Exit.INTERRUPTED: "interrupted (worker, console and exporter end with 0 at SIGINT or SIGTERM)",
 }
 
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+from contextlib import suppress
 from functools import partial
 
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager
@@ -64,7 +66,10 @@ def register(subparsers: Subparsers) -> None:
 def _exporter(arguments: Arguments, output: Output) -> Exit:
     from mqredis.prometheus import Exporter
 
+    # Process 1 of a container has no default action for SIGTERM: it would go on until it is killed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
+        suppress(KeyboardInterrupt),
         open_manager(arguments) as qm,
         Exporter(qm, host=arguments.host, port=arguments.port, pattern=arguments.pattern) as exporter,
     ):

@@ -104,6 +104,19 @@ def test_broker_command_runs_the_private_server_in_the_foreground(start: Start, 
     assert end(broker)[0] == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_exporter_ends_in_order_at_a_signal(
+    start: Start, redis_server: RedisServer, manager: str, number: int
+) -> None:
+    mqredis.connect(redis_server.url, manager=manager).close()
+    exporter = start("exporter", "--port", "0", "--json")
+    assert exporter.stdout is not None
+    assert json.loads(exporter.stdout.readline())["url"].startswith("http://127.0.0.1:")
+    exporter.send_signal(number)
+    code, _, err = end(exporter)
+    assert (code, err) == (0, "")
+
+
 def test_closed_output_pipe_is_not_an_error(start: Start, redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders")
