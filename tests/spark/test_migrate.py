@@ -55,6 +55,7 @@ def test_list_stream_and_celery_queue_are_migrated(qm, where, source, redis_serv
         envelope = {
             "body": base64.b64encode(b"[[1], {}, {}]").decode(),
             "content-type": "application/json",
+            "content-encoding": "utf-8",
             "headers": {"task": "add", "id": "t1", "retries": 0, "parent": None},
             "properties": {"correlation_id": "t1", "reply_to": "r", "body_encoding": "base64", "priority": 0},
         }
@@ -62,10 +63,31 @@ def test_list_stream_and_celery_queue_are_migrated(qm, where, source, redis_serv
         assert migrate("celery", "celery", "target", **where) == 1
         message = target.receive(0)
         assert (message.body, message.correlation_id, message.response_queue) == (b"[[1], {}, {}]", "t1", "r")
+        assert message.properties.pop("kombu")
         assert message.properties == {"task": "add", "id": "t1", "retries": 0}
         # Its correlation id marks the queue, so that no claim takes its like unseen (lua/claims/fill).
         (key,) = client.keys("mq:*:q:target:q")
         assert count(client, key.decode(), "marks") == 1
+
+
+def test_celery_task_has_what_the_transport_for_kombu_reads(qm, where, source):
+    properties = {"correlation_id": "t1", "delivery_info": {"exchange": "", "routing_key": "celery"}}
+    envelope = {
+        "body": base64.b64encode(b"[[1], {}, {}]").decode(),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": {"task": "add", "id": "t1", "parent": None, "stamps": {"a": [1]}},
+        "properties": {**properties, "body_encoding": "base64"},
+    }
+    source.lpush("celery", json.dumps(envelope))
+    assert migrate("celery", "celery", "target", **where) == 1
+    message = qm.open("target").receive(0)
+    assert json.loads(message.properties["kombu"]) == {  # mqredis/kombu/envelope.py
+        "text": True,
+        "content-encoding": "utf-8",
+        "headers": envelope["headers"],
+        "properties": properties,
+    }
 
 
 @pytest.mark.parametrize("newest_left", [True, False])

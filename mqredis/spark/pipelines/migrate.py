@@ -183,7 +183,8 @@ def _text(value: bytes) -> PropertyValue:
 def envelope(item: bytes) -> Outgoing:
     """A message from kombu's envelope: body, headers as properties, correlation id, reply queue, priority.
 
-    A header that is a list or an object becomes its JSON text; one that is null is left out.
+    A header that is a list or an object becomes its JSON text; one that is null is left out. The property ``kombu`` is
+    that of ``mqredis.kombu``, with all headers: a worker of Celery deletes a message without it as an unknown one.
     """
     try:
         value = json.loads(item)
@@ -191,6 +192,14 @@ def envelope(item: bytes) -> Outgoing:
         body = value["body"]
         data = base64.b64decode(body) if given.get("body_encoding") == "base64" else str(body).encode()
         kept = {name: _header(header) for name, header in headers.items() if header is not None}
+        kept["kombu"] = json.dumps(
+            {
+                "text": True,
+                "content-encoding": value.get("content-encoding"),
+                "headers": headers,
+                "properties": {key: known for key, known in given.items() if key != "body_encoding"},
+            }
+        )
         priority = given.get("priority")
         return Outgoing(
             body=data,
