@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+import mqredis
 from tests.doctor.conftest import GHOST, Store
 from tests.support.buckets import BUCKET, begin_bucket
 from tests.support.counts import Header, header, set_config, set_count, set_header
@@ -344,6 +345,28 @@ def test_repaired_message_can_be_received(full: Store) -> None:
     full.raw.zrem(full.key("orders.a"), lid)
     assert full.codes(repair=True) == {"position.lost"}
     assert full.qm.open("orders").receive_by_lookup_id(int(lid, 16)).body == b"a"
+
+
+@pytest.mark.parametrize("queue", ["orders", "tx"])
+def test_unreadable_message_is_given_up_as_its_finding_says(full: Store, queue: str) -> None:
+    records = full.key(f"{queue}.m")
+    messages = full.qm.doctor().messages
+    lids = [field for field in full.raw.hkeys(records) if field[:1] != b"^"]
+    for lid in lids:
+        full.raw.hset(records, lid, "hello")
+    with pytest.raises(mqredis.InvariantBroken, match="`mqredis doctor` shows"):
+        full.qm.open(queue).peek(0)
+    found = [finding.text for finding in full.qm.doctor().findings if finding.code == "record.malformed"]
+    assert len(found) == len(lids)
+    for text in found:
+        command = re.search(r"To give it up: (.*), and then mqredis doctor --repair$", text)
+        assert command is not None
+        full.raw.execute_command(*command[1].split(" "))
+    full.qm.doctor(repair=True)
+    assert full.codes() <= {"tx.message"}  # an open transaction has received a message that is gone
+    assert full.qm.doctor().messages == messages - len(lids)
+    with pytest.raises(mqredis.IoTimeout):
+        full.qm.open(queue).peek(0)
 
 
 def test_lock_of_an_unknown_transaction_is_released(full: Store) -> None:

@@ -11,7 +11,7 @@ from mqredis import codec
 from mqredis.codec.states import NOT_LOCKED
 from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
-from mqredis.keys import AVAILABLE, INDEX, LOCKED, STATES, TIMERS
+from mqredis.keys import AVAILABLE, INDEX, LOCKED, RECORDS, STATES, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
@@ -51,7 +51,9 @@ def records(store: Store) -> Faults:
             try:
                 message = codec.decode(view.path, "", lid.encode(), b"", record.head)
             except (MqError, ValueError, KeyError, IndexError) as error:
-                yield Fault("record.malformed", where, f"cannot be read: {error}")
+                # It blocks reads of its queue, but only an operator may delete it: it may show what was sent.
+                give_up = f"HDEL {view.keys[RECORDS]} {lid} ^{lid}, and then mqredis doctor --repair"
+                yield Fault("record.malformed", where, f"cannot be read: {error}. To give it up: {give_up}")
                 continue
             copied = message.original_queue is not None or message.message_class != 0
             sent_in_transaction = message.transaction_id is not None
