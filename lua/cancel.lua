@@ -21,16 +21,19 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local waiting = redis.call("ZRANGE", q.waiters, 0, -1)
-for n = 1, #waiting do
-  if waiter_text.tag(waiting[n]) == wanted_tag then
-    local slot, _, mode = waiter_text.parse(waiting[n])
-    context.mark_changed()
-    waiters.drop(q, waiting[n], waiter_text.filter(waiting[n]) or "")
-    waiter_text.cancel(slot, code)
-    reply = context.close({ status.OK })
-    notify.one(slot, mode)
-    return reply
-  end
+
+-- Members of q.waiters, in the order in which the readers came.
+local member
+for _, other in ipairs(redis.call("ZRANGE", q.waiters, 0, -1)) do
+  if not member and waiter_text.tag(other) == wanted_tag then member = other end
 end
-return context.close({ status.STATUS_NOT_FOUND })
+if not member then return context.close({ status.STATUS_NOT_FOUND }) end
+
+-- The reader is notified as of a message. It calls again, and finds in its slot the status with which it ends.
+local slot, _, mode = waiter_text.parse(member)
+context.mark_changed()
+waiters.drop(q, member, waiter_text.filter(member) or "")
+waiter_text.cancel(slot, code)
+reply = context.close({ status.OK })
+notify.one(slot, mode)
+return reply

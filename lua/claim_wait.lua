@@ -31,7 +31,8 @@ queue.open_parent(q)
 local more_timers = timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
 
-local member, was_notified = waiter_text.member(registration, ""), registers and waiter_text.take() ~= nil
+local member = waiter_text.member(registration, "") -- of q.waiters
+local was_notified = registers and waiter_text.take() ~= nil
 -- Where groups take turns, a waiter may be notified of a message that only a peek may have. So the ready groups are counted (nil
 -- for other queues), unless a message has to be newer than `after`, which they do not tell.
 local ready_groups = nil
@@ -48,4 +49,5 @@ if is_there then
   return waiters.finish(q, context.reply(status.OK))
 end
 local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
-return waiters.finish(q, context.reply(status.WAITING, ticket, more_timers and 0 or timers.next(q)))
+local next_timer = more_timers and 0 or timers.next(q) -- in ms
+return waiters.finish(q, context.reply(status.WAITING, ticket, next_timer))

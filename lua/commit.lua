@@ -36,7 +36,7 @@ if reply then return reply end
 local transaction = tx.read(id)
 if not transaction or transaction.fence ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local late = not transaction.is_open
-local queues, gone = touched.queues(first_header, second_header)
+local queues, gone = touched.queues(first_header, second_header) -- by encoded name; names of those that were deleted
 local parts = tx_parts.group(transaction, queues, gone)
 if context.missing then return context.close(context.missing) end
 if outcome == "prepare" and not late then return context.close({ status.OK }) end -- operations may still follow

@@ -39,34 +39,46 @@ for _, name in ipairs(redis.call("HKEYS", queues)) do
   if string.sub(name, 1, #stem) == stem and not is_named[name] then context.require(other_queues.encode(name)) end
 end
 if context.missing then return context.close(context.missing) end
-local going = { first } -- the queues to delete
+-- going: the queues to delete.
+local going = { first }
 for n = 2, #names do going[n] = queue.open(n, queue.admin_keys) end
 
 -- remove a page ----------------------------------------------------------------------------------
--- Ends a call that has removed a page of messages. The client calls again.
-local function call_again(q, count)
-  return waiters.finish(q, context.reply(status.CONTINUE, count))
+-- Messages that asked for something leave one by one, with their traces, before the rest goes at once: a page in each call, first
+-- what a claim has received, for it was received.
+
+-- Returns a claim that is committed, and whose messages are not all removed yet; nil if there is none.
+local function draining_claim(q)
+  for _, owner in ipairs(claims.owners(q)) do
+    local claim = claims.open(q, owner)
+    if claim.draining then return claim end
+  end
 end
 
--- Messages that asked for something leave one by one, with their traces, before the rest goes at once: first what a
--- claim has received, for it was received.
+-- Removes a page of messages of such a claim. Returns how many, nil if context.missing names queues that this takes.
+local function drain_page(q, claim)
+  drain.load()
+  local count = drain.page(q, claim)
+  if count and not claim.draining then claims.save(q, claim) end
+  return count
+end
+
+-- Removes a page of other messages. Returns how many, nil if context.missing names queues that this takes.
+local function sweep_page(q)
+  local entries = sweep.next_page(q)
+  if not removal.plan(q, entries, "queue_deleted") then return end
+  removal.delete(q, entries, "queue_deleted")
+  return #entries
+end
+
 for n = 1, #going do
   local q = going[n]
-  for _, owner in ipairs(q.has_special and claims.owners(q) or {}) do
-    local claim = claims.open(q, owner)
-    if claim.draining then
-      drain.load()
-      local count = drain.page(q, claim)
-      if not count then return context.close(context.missing) end
-      if not claim.draining then claims.save(q, claim) end
-      return call_again(q, count)
-    end
-  end
-  local entries = q.has_special and sweep.next_page(q) or {}
-  if not removal.plan(q, entries, "queue_deleted") then return context.close(context.missing) end
-  if #entries > 0 then
-    removal.delete(q, entries, "queue_deleted")
-    return call_again(q, #entries)
+  if q.has_special then
+    local claim = draining_claim(q)
+    local count
+    if claim then count = drain_page(q, claim) else count = sweep_page(q) end
+    if not count then return context.close(context.missing) end
+    if claim or count > 0 then return waiters.finish(q, context.reply(status.CONTINUE, count)) end
   end
 end
 

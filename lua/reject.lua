@@ -29,6 +29,6 @@ if not entry then return context.close({ status.MESSAGE_NOT_FOUND }) end
 if not entry.state or entry.state.owner ~= transaction_id or not message_state.is_received(entry.state) then
   return context.close({ status.TRANSACTION_USAGE })
 end
-tx.reject(tx.read(transaction_id), queue.name(q), id, reason)
+tx.reject(tx.read(transaction_id), queue.name(q), id, reason) -- with its operations, which tx.open has not read
 context.mark_changed()
 return context.close({ status.OK })

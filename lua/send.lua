@@ -39,10 +39,10 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local more, handed
+local more_timers, handed -- handed: of handoff.offer
 if queue.is_due(q) then
   timers.load()
-  more = timers.serve(q, true)
+  more_timers = timers.serve(q, true)
 end
 
 -- decide -----------------------------------------------------------------------------------------
@@ -57,10 +57,10 @@ local function finish(answer)
   return answer
 end
 
--- A refusal may leave negative acknowledgements and dead letters, which are decided first, too. A message that is over but
--- not gone refuses no other.
+-- A refusal may leave negative acknowledgements and dead letters, which are decided first, too. Messages whose time is over refuse
+-- no other one: if the call could not serve all timers, the client calls again before anything is refused.
 local function refuse(code)
-  if more then context.ask_again() end
+  if more_timers then context.ask_again() end
   if not context.missing then
     refusal.load()
     refusal.trace(q, code, first, transactional)

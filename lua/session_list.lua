@@ -15,7 +15,7 @@
 local idle, count, score, number = KEYS[5], ARGV[3] + 0, ARGV[4], ARGV[5]
 local reply = context.observe()
 if reply then return reply end
-local rows, left = ordered.page(idle, score, number, count + 1), session.some
+local rows, left = ordered.page(idle, score, number, count + 1), session.slots_per_page
 reply = context.reply(status.OK, context.now - context.lead, "0")
 for n = 1, #rows, 2 do
   if left <= 0 or n > count * 2 then

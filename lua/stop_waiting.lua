@@ -19,18 +19,19 @@ local registration, filter_text = ARGV[3], ARGV[4]
 local reply = context.open(true)
 if reply then return reply end
 local q = queue.open(1)
-if q then
-  waiter_text.take()
-  if context.handover then
-    handoff.load()
-    if handoff.held(q) then handoff.back(q) end
-  end
-  -- A reader that is not registered any more was notified, so another one is; a lock that went back has set q.arrived.
-  if waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0 and not q.arrived then
-    notify.load()
-    q.arrived = notify.left(q)
-  end
+if not q then return context.close({ status.OK }) end
+
+waiter_text.take() -- what was kept for this slot
+if context.handover then -- a sender has handed a lock to it (core/replay)
+  handoff.load()
+  if handoff.held(q) then handoff.back(q) end
+end
+local was_notified = waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0
+-- q.arrived: the messages that readers are notified of. A lock that went back has set it.
+if was_notified and not q.arrived then
+  notify.load()
+  q.arrived = notify.left(q)
 end
 reply = context.close({ status.OK })
-if q then waiters.notify(q) end
+waiters.notify(q)
 return reply

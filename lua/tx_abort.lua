@@ -30,7 +30,7 @@ if reply then return reply end
 -- decide -----------------------------------------------------------------------------------------
 local transaction = tx.read(id)
 if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
-local queues, gone = touched.queues()
+local queues, gone = touched.queues() -- by encoded name; names of those that were deleted
 local parts = tx_parts.group(transaction, queues, gone)
 operator.plan()
 if context.missing then return context.close(context.missing) end

@@ -4,11 +4,14 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
---- require "claims/claims"
 --- require "claims/claim_pages"
+--- require "core/queue_config"
+--- require "admin/audit_claims"
 --- used by audit
--- Reads every key of the manager and of the queues in KEYS for the doctor, page by page. Each row describes one item at one
--- moment, so a page is consistent. Two pages are consistent with each other if the history number is the same.
+-- Reads every key of the manager and of the queues in KEYS for the doctor, page by page: audit.lua calls audit.keys once, and then
+-- audit.page for each key until it is read. Each row describes one item at one moment, so a page is consistent. Two pages are
+-- consistent with each other if the history number is the same. The script has "KEYS admin": the queues begin behind
+-- queue.admin_keys keys.
 --
 -- A row is a letter, the number of its elements, and the elements (mqredis/operations/doctor/snapshot.py reads them):
 --
@@ -27,7 +30,8 @@
 --                           to none that is available
 --
 -- A queue is damaged if one of its keys has another type than it should have; then nothing but rows K is read of it. In this
--- module `q` is a table of the names of a queue's keys, as core/queue has them, with the packed pages of claims.
+-- module `q` is a table of the names of a queue's keys, as core/queue has them, since a queue without a sound header has no table
+-- of core/queue. `reply` is the reply of the script, to which rows are appended.
 --
 -- order: the last letters of a queue's keys (core/queue). types: of keys, by the text after their last colon.
 local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash", handles = "zset",
@@ -44,15 +48,15 @@ function audit.type(key)
   return type(kind) == "table" and kind.ok or kind
 end
 
--- Returns the queue whose keys begin at this place of KEYS.
+-- Returns the queue whose keys begin at place `first` of KEYS; one table for all pages of a call.
 function audit.queue(first)
-  context.packed_pages = context.packed_pages or {}
-  local q = context.packed_pages[first]
+  context.audited = context.audited or {}
+  local q = context.audited[first]
   if not q then
     q = { key = KEYS[first], available = KEYS[first + 1], locked = KEYS[first + 2], records = KEYS[first + 3],
       states = KEYS[first + 4], timers = KEYS[first + 5], waiters = KEYS[first + 6], index = KEYS[first + 7],
-      packed = false }
-    context.packed_pages[first] = q
+      packed_pages = false } -- packed_pages: of admin/audit_claims
+    context.audited[first] = q
   end
   return q
 end
@@ -69,52 +73,52 @@ end
 -- Pages -----------------------------------------------------------------------------------------------------------------
 
 -- Appends a row to the reply.
-function audit.row(out, letter, ...)
+function audit.row(reply, letter, ...)
   local row = { ... }
-  out[#out + 1] = letter
-  out[#out + 1] = #row
-  for n = 1, #row do out[#out + 1] = row[n] end
+  reply[#reply + 1] = letter
+  reply[#reply + 1] = #row
+  for n = 1, #row do reply[#reply + 1] = row[n] end
 end
 
 -- Appends a row for each key that exists.
-function audit.keys(out)
+function audit.keys(reply)
   for n = 1, #KEYS do
     local kind = audit.type(KEYS[n])
-    if kind ~= "none" then audit.row(out, "K", KEYS[n], kind, redis.call("PTTL", KEYS[n])) end
+    if kind ~= "none" then audit.row(reply, "K", KEYS[n], kind, redis.call("PTTL", KEYS[n])) end
   end
 end
 
 -- Reads a page of the key at a place of KEYS, from `cursor` on. Returns the next cursor, "0" at the end, and the number of
 -- elements read, about `budget`.
-function audit.page(out, at, cursor, budget)
+function audit.page(reply, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
   local kind, of_queue = audit.type(key), string.find(key, ":q:", 1, true)
   if kind == "none" then return "0", 0 end
   if not of_queue then
     if kind ~= audit.types[part] then return "0", 0 end
-    return audit.scan(out, key, part, kind, cursor, budget)
+    return audit.scan(reply, key, part, kind, cursor, budget)
   end
   local first = at - (string.find(audit.order, part, 1, true) or 1) + 1
   if not audit.has_valid_types(first) or not audit.types[part] then return "0", 0 end
   audit.expand_locks(first)
   local q = audit.queue(first)
-  if key == q.records then return audit.records(out, q, cursor, budget) end
-  if key == q.key or key == q.waiters then return audit.scan(out, key, part, kind, cursor, budget) end
+  if key == q.records then return audit.records(reply, q, cursor, budget) end
+  if key == q.key or key == q.waiters then return audit.scan(reply, key, part, kind, cursor, budget) end
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
-  for n = 1, #items, 2 do audit.element(out, q, key, items[n], items[n + 1]) end
+  for n = 1, #items, 2 do audit.element(reply, q, key, items[n], items[n + 1]) end
   return found[1], #items / 2
 end
 
 -- Reads a page of a key whose elements belong to no message.
-function audit.scan(out, key, part, kind, cursor, budget)
+function audit.scan(reply, key, part, kind, cursor, budget)
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items, letter = found[2], kind == "hash" and "H" or "Z"
   for n = 1, #items, 2 do
     local name, value = items[n], items[n + 1]
     -- Of slots and texts of locks in meta the beginning is enough.
     if part == "meta" and string.find(name, "^[%dl]") then value = string.sub(value, 1, 96) end
-    audit.row(out, letter, key, name, value)
+    audit.row(reply, letter, key, name, value)
   end
   return found[1], #items / 2
 end
@@ -127,23 +131,23 @@ end
 -- Elements of a queue ---------------------------------------------------------------------------------------------------
 
 -- Appends a row for an element of available, locked, states, timers or index, if it is a policy's timer or is wrong.
-function audit.element(out, q, key, member, value)
+function audit.element(reply, q, key, member, value)
   local is_valid
   if key == q.timers and audit.is_policy_timer(member) then
-    audit.row(out, "T", key, member, value)
+    audit.row(reply, "T", key, member, value)
     is_valid = true
   elseif key == q.index then
     is_valid = audit.is_indexed(q, member)
   elseif key == q.states and claim_pages.parse_field(member) then
-    is_valid = audit.is_page(q, member)
+    is_valid = audit_claims.is_page(q, member)
   else
     local id = key == q.timers and string.sub(member, 2) or member
     is_valid = redis.call("HEXISTS", q.records, id) == 1
   end
-  if not is_valid then return audit.row(out, "O", key, member, value) end
+  if not is_valid then return audit.row(reply, "O", key, member, value) end
   -- The members whose score is 0: all of available, of the index those that are made from messages.
   if (key == q.available or key == q.index and string.find(member, "^[mcgnv]")) and tonumber(value) ~= 0 then
-    audit.row(out, "S", key, member, value)
+    audit.row(reply, "S", key, member, value)
   end
 end
 
@@ -174,7 +178,7 @@ function audit.members(q, id, rec, must)
   local flags, stored = unpack(redis.call("HMGET", q.key, "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(q.key, "%%3B[^:]*:q$") and not queue.is_subqueue(q, "journal")
-  local locks_groups = not is_subqueue and queue.parse_options(flags or "").group_exclusive
+  local locks_groups = not is_subqueue and queue_config.parse_options(flags or "").group_exclusive
   local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
   return index.members(described, id, rec, record.keys(rec))
 end
@@ -182,7 +186,7 @@ end
 -- Messages --------------------------------------------------------------------------------------------------------------
 
 -- Reads a page of the records of a queue: about a megabyte of them, as far as the queue's counters are right.
-function audit.records(out, q, cursor, budget)
+function audit.records(reply, q, cursor, budget)
   local mean = tonumber(string.match(redis.call("HGET", KEYS[1], q.key) or "", "^%S+ %d+ (%d+)")) or 0
   mean = mean / math.max(1, redis.call("HLEN", q.records))
   local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
@@ -191,77 +195,31 @@ function audit.records(out, q, cursor, budget)
   for n = 1, #items, 2 do
     local id, rec = items[n], items[n + 1]
     if string.sub(id, 1, 1) ~= "^" then
-      audit.message(out, q, id, rec)
+      audit.message(reply, q, id, rec)
     elseif redis.call("HEXISTS", q.records, string.sub(id, 2)) == 0 then
-      audit.row(out, "B", q.records, string.sub(id, 2), #rec)
+      audit.row(reply, "B", q.records, string.sub(id, 2), #rec)
     end
   end
   return found[1], #items / 2
 end
 
 -- Appends the row of a message, and those of the elements that it lacks in the index.
-function audit.message(out, q, id, rec)
-  local stop = string.find(rec, "\0", 1, true)
+function audit.message(reply, q, id, rec)
+  local stop = string.find(rec, "\0", 1, true) -- where the head ends, nil in a damaged record
   local available = redis.call("ZSCORE", q.available, id)
   local deadline, state_text = redis.call("ZSCORE", q.locked, id), redis.call("HGET", q.states, id)
   if not deadline then
-    local packed, told = audit.packed(q, id, #rec)
-    deadline, state_text = packed, state_text or told
+    local packed_deadline, packed_state = audit_claims.lock_of(q, id, #rec)
+    deadline, state_text = packed_deadline, state_text or packed_state
   end
   local large = redis.call("HEXISTS", q.records, "^" .. id) == 1
-  audit.row(out, "M", q.records, id, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
+  audit.row(reply, "M", q.records, id, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
     large and redis.call("HSTRLEN", q.records, "^" .. id) or "",
     available or "", deadline, state_text or "",
     redis.call("ZSCORE", q.timers, timers.letters.expiry .. id) or "",
     timers.delayed_until(q, id) or "",
     redis.call("ZSCORE", q.index, message_state.visible_member(id)) or "")
   for _, member in ipairs(available and audit.members(q, id, rec, true) or {}) do
-    if not redis.call("ZSCORE", q.index, member) then audit.row(out, "X", q.index, member) end
+    if not redis.call("ZSCORE", q.index, member) then audit.row(reply, "X", q.index, member) end
   end
-end
-
--- Packed pages of claims (claims/claim_pages) -------------------------------------------------------------------------------
-
--- Returns the packed pages of a queue in the order of their first ids. top: the highest id in this page and those before it.
-function audit.packed_pages(q)
-  if q.packed then return q.packed end
-  local pages = {}
-  for _, list in ipairs(claim_pages.lists(q)) do
-    claim_pages.each(q, list, function(k, page)
-      if page.packed then pages[#pages + 1] = { list = list, k = k, first = page.first, last = page.last } end
-    end)
-  end
-  table.sort(pages, function(one, other) return one.first < other.first end)
-  for n = 1, #pages do
-    local last, before = pages[n].last, n > 1 and pages[n - 1].top or ""
-    pages[n].top = last > before and last or before
-  end
-  q.packed = pages
-  return pages
-end
-
--- Does this field of q.states belong to a page of a claim?
-function audit.is_page(q, field)
-  local number, k = claim_pages.parse_field(field)
-  local list = claim_pages.list(q, number)
-  return list and k >= list.from and k < list.upto
-end
-
--- Returns deadline and state of a message in a packed page; "" and "" if it is in none.
-function audit.packed(q, id, size)
-  local pages = audit.packed_pages(q)
-  local low, high = 1, #pages
-  while low <= high do
-    local middle = math.floor((low + high) / 2)
-    if pages[middle].first <= id then low = middle + 1 else high = middle - 1 end
-  end
-  while high > 0 and id <= pages[high].top do
-    local page = pages[high]
-    page.text = page.text or claim_pages.ids_text(q, page.list, page.k)
-    if claim_pages.has_id(page.text, id) then
-      return claims.score(page.list.number), claim_pages.state(page.list, message_state.plain_claim, size)
-    end
-    high = high - 1
-  end
-  return "", ""
 end

@@ -7,7 +7,9 @@
 --- require lazy "features/retry"
 --- used by admin/bulk_actions
 -- Changes messages that are available or delayed: they get another time, or another priority. Such a message leaves its
--- place, and arrives again with a new record, and with a new lookup id if its priority changes.
+-- place, and arrives again with a new record, and with a new lookup id if its priority changes. For the actions due and priority of
+-- bulk.lua (admin/bulk_actions), which make the new records and ids with rewrite.due, rewrite.priority and rewrite.id, and then
+-- call rewrite.apply. Nothing has to be planned: bulk.lua leaves out messages that have expired.
 local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.
@@ -26,7 +28,7 @@ function rewrite.priority(entry, priority)
   return record.set_flag(record.with(rec, "message_id", copy.identity(entry)), record.bits.special)
 end
 
--- Returns the lookup id of an entry with this priority.
+-- Returns the lookup id of an entry with this priority: two digits for 7 less the priority, then its SequentialID.
 function rewrite.id(entry, priority)
   return string.format("%02x", 7 - priority) .. string.sub(entry.id, 3)
 end
@@ -34,37 +36,45 @@ end
 -- Gives entries of q, which are not locked, these records and lookup ids, by place. They are counted out and in again, so the
 -- number of messages that have gone stays. Hooks of features take the timers and the index along, but for the retry policy's
 -- timers.
-function rewrite.apply(q, entries, recs, ids)
-  local old, old_recs = position.columns_of(entries)
-  position.before_move(q, old, old_recs)
-  local fields, stateful, states, larges, left, bytes = {}, {}, {}, nil, 0, 0
+function rewrite.apply(q, entries, new_recs, new_ids)
+  local old_ids, old_recs = position.columns_of(entries)
+  position.before_move(q, old_ids, old_recs)
+  rewrite.write(q, entries, new_recs, new_ids)
+  context.mark_changed()
+  position.arrive(q, new_ids, new_recs)
+  if q.parent then
+    retry.load()
+    retry.rename_timers(q, old_ids, new_ids)
+  end
+end
+
+-- Removes the entries from the store, and stores them with these records and ids.
+function rewrite.write(q, entries, new_recs, new_ids)
+  local old_ids, old_fields, old_stateful = {}, {}, {} -- of q.available, q.records and q.states
+  local id_states, larges = {}, nil -- id_states: new id, state, new id, state, ...; larges: large bodies by place
+  local bytes_before, bytes_after = 0, 0
   for n = 1, #entries do
-    local entry = entries[n]
-    local size = position.size(q, entry)
-    left, bytes = left + size, bytes + size + #recs[n] - #entry.rec
+    local entry, old_size = entries[n], position.size(q, entries[n])
+    local new_size = old_size + #new_recs[n] - #entry.rec
+    bytes_before, bytes_after = bytes_before + old_size, bytes_after + new_size
+    old_ids[n] = entry.id
     if entry.state then
-      stateful[#stateful + 1] = entry.id
-      entry.state.size = size + #recs[n] - #entry.rec
-      states[#states + 1], states[#states + 2] = ids[n], message_state.format(entry.state)
+      old_stateful[#old_stateful + 1] = entry.id
+      entry.state.size = new_size
+      id_states[#id_states + 1], id_states[#id_states + 2] = new_ids[n], message_state.format(entry.state)
     end
-    if ids[n] ~= entry.id then
-      fields[#fields + 1] = entry.id
+    if new_ids[n] ~= entry.id then -- else its record is replaced, and its large body stays
+      old_fields[#old_fields + 1] = entry.id
       if record.has_large_body(entry.rec) then
         larges = larges or {}
         larges[n] = redis.call("HGET", q.records, "^" .. entry.id)
-        fields[#fields + 1] = "^" .. entry.id
+        old_fields[#old_fields + 1] = "^" .. entry.id
       end
     end
   end
-  store.count(q, -#ids, -left)
-  store.uncount_gone(q, #ids)
-  store.remove(q, fields, old, nil, stateful)
-  store.add(q, ids, recs, larges, bytes)
-  store.set_states(q, states)
-  context.mark_changed()
-  position.arrive(q, ids, recs)
-  if q.parent then
-    retry.load()
-    retry.rename_timers(q, old, ids)
-  end
+  store.count(q, -#entries, -bytes_before)
+  store.uncount_gone(q, #entries)
+  store.remove(q, old_fields, old_ids, nil, old_stateful)
+  store.add(q, new_ids, new_recs, larges, bytes_after)
+  store.set_states(q, id_states)
 end

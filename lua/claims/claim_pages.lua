@@ -3,7 +3,7 @@
 --- require "claims/claims"
 --- require lazy "core/locks"
 --- require "core/message_state"
---- used by admin/audit, admin/sweep, claim, claim_backlog, claim_list, claim_release, claims/claimed_ids and others
+--- used by admin/audit, admin/audit_claims, admin/sweep, claim, claim_backlog, claim_list, claim_release and others
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
 -- one call of claim.lua has locked.
 --

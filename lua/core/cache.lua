@@ -1,4 +1,4 @@
---- used by core/context, core/locks, core/manager_config, core/queue, features/features
+--- used by core/context, core/locks, core/manager_config, core/queue, core/queue_config, features/features
 -- What a function library keeps from call to call, so that the next call need not parse it again: tables that depend on
 -- nothing but a text, by that text, and the tables of queues, by their first key (core/queue).
 --

@@ -66,7 +66,7 @@ local context = {
   sides = false, places = false, first_place = 2, -- queues beside the call's own (features/other_queues)
   groups = false, group_members = 0, -- what features/group knows of groups
   search_decided = false, -- matching/search has read the selector
-  packed_pages = false,   -- the queues whose claims admin/audit has read
+  audited = false,        -- the queues that admin/audit reads
 }
 
 -- Clears what the call before has left. `observing`: true for context.observe.
@@ -74,7 +74,7 @@ function context.reset(observing)
   local c = context
   c.call, c.changed, c.written, c.observing = c.call + 1, false, 0, observing == true
   c.missing, c.session, c.handed, c.again, c.handover = false, false, false, false, false
-  c.sides, c.places, c.groups, c.group_members, c.search_decided, c.packed_pages = false, false, false, 0, false, false
+  c.sides, c.places, c.groups, c.group_members, c.search_decided, c.audited = false, false, false, 0, false, false
   if cache.tables.size > 500 then cache.clear(cache.tables) end
 end
 

@@ -35,7 +35,7 @@
 --                         it is to be read alone then; retried: true if this ended a delivery that had failed (core/release)
 --                lapsed   true: its lease is over
 --                large    its large body, of a message that is not stored (features/refusal)
---                letters  encoded name of the queue for its dead letter (features/retry_policy)
+--                dead_letter_queue  encoded name of the queue for its dead letter (features/retry_policy)
 --                event    what its trail says, if that is not what usually happens at this place (features/trail)
 --                holder   slot or transaction that had locked it (core/release, for features/trail)
 --

@@ -1,10 +1,12 @@
 --- require "core/cache"
 --- require "core/context"
+--- require "core/queue_config"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
 --- used by admin/audit, admin/bulk_actions, admin/create, admin/operator, admin/redrive, admin/sweep, bulk and others
--- One queue as a table: its keys, its counters, and the properties that scripts decide by. queue.open and queue.read make the
--- table from the queue's header; queue.save has the header written when the script ends.
+-- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
+-- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
+-- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.
 --
 -- A queue has eight keys, which stand in KEYS one behind the other (mqredis/keys.py builds them). The letter ends the key;
 -- the word is the field of the table that holds it:
@@ -22,9 +24,7 @@
 --   "<config> <messages> <bytes> <gone> <due> <waiting> <marks><locks>"
 --   example: "7|tj|4194304|1000||0 2 364 15 1764000030000 1 1 4711,182,1764000030000,12.0,040000000000002a"
 --
---   config    "<generation>|<flags>|<max_bytes>|<quota_messages>|<quota_bytes>|<index>", fields of the hash q, "" for none.
---             index: the available messages up to this id are in the index of identifiers, the others are not
---             (matching/index_build)
+--   config    properties of the queue (core/queue_config)
 --   messages  number of messages in the queue, whatever their state; bytes: their size; gone: how many have left it
 --   due       ms at which its timers have to be looked at: not later than the first of them, nor than the end of the open
 --             bucket of its statistics (core/statistics)
@@ -48,7 +48,6 @@
 -- What a module wants to keep in the table until the call ends is a field of queue.notes(q). All other fields are named in
 -- queue.parse, and false instead of nil: a table whose fields come and go is slow.
 --
--- letters  the letters of the field "flags" of a queue, with the options they stand for (mqredis/commands/queues.py)
 -- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
 --          in which only the order of digits is certain
 -- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claims)
@@ -58,11 +57,11 @@
 --          "KEYS message" (meta, txs) or "KEYS admin" (meta, txs, queues, handles, idle)
 -- log      encoded name of the log of actions (admin/operator)
 local queue = {
-  letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
-    f = "topic", r = "retry", l = "trail", s = "system" },
   never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions",
   parts = 8, message_keys = 2, admin_keys = 5,
 }
+
+-- Opening -------------------------------------------------------------------------------------------------------------
 
 -- Returns the table of the n-th queue of KEYS; nil if it does not exist. `manager_keys`: how many keys of the manager come
 -- before the queues, queue.message_keys if nil. `text`: its header, if that was read already. The locks in its header are
@@ -76,8 +75,10 @@ function queue.open(n, manager_keys, text)
   return q
 end
 
--- Returns the same for a script that reads no states of locked messages: the locks stay in the header.
+-- Returns the same for a script that reads no states of locked messages: the locks stay in the header. A script opens a queue once
+-- in this way or the other; later calls return the same table.
 function queue.read(n, manager_keys, text)
+  -- The keys of the queue stand behind the place `at` of KEYS.
   local at = (manager_keys or queue.message_keys) + (n - 1) * queue.parts
   local key = KEYS[at + 1]
   local q = key and cache.tables[key]
@@ -91,8 +92,8 @@ end
 -- Makes the table of the queue whose keys begin behind place `at` of KEYS, from its header; nil if the queue does not exist.
 function queue.parse(at, text)
   local key = KEYS[at + 1]
-  local config, messages, bytes, gone, due, waiting, marks, packed = queue.parse_header(text)
-  local properties = config and cache.queues[config] or queue.parse_config(key, config)
+  local config, messages, bytes, gone, due, waiting, marks, lock_entries = queue.parse_header(text)
+  local properties = config and cache.queues[config] or queue_config.parse(key, config)
   if not properties then return end
   marks = (marks or 0) + 0
   local q = {
@@ -100,12 +101,12 @@ function queue.parse(at, text)
     states = KEYS[at + 5], timers = KEYS[at + 6], waiters = KEYS[at + 7], index = KEYS[at + 8],
     generation = properties.generation, flags = properties.flags, options = properties.options,
     max_bytes = properties.max_bytes, quota_messages = properties.quota_messages,
-    quota_bytes = properties.quota_bytes, indexed = properties.indexed, stem = properties.stem,
+    quota_bytes = properties.quota_bytes, indexed = queue.reach(properties.index), stem = properties.stem,
     config = properties.config,
     -- messages, bytes and gone are texts until something is counted.
     messages = messages, bytes = bytes, gone = gone, due = due and due + 0, waiting = waiting == "1",
     has_special = marks % 2 == 1, has_states = marks % 4 > 1, lock_texts = (marks - marks % 4) / 4,
-    locks = packed or "",
+    locks = lock_entries or "",
     -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
     locks_groups = properties.options.group_exclusive or false,
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
@@ -120,6 +121,7 @@ end
 -- Resets what holds for one call. Returns the table.
 --
 --   call              the number of the call (context.call)
+--   text              false: the table may differ from the stored header (see the head of this file)
 --   notes             see queue.notes
 --   arrived, shown    ids of messages that waiting readers are notified of (position.arrive)
 --   beside            other_queues.find has found the queue
@@ -144,83 +146,19 @@ function queue.notes(q)
   return q.notes
 end
 
--- Do the timers of the queue have to be looked at? Most calls need not, since `due` is never later than the first of them.
-function queue.is_due(q)
-  return q.due and q.due <= context.now
-end
-
--- Returns the ms at which the present bucket of the statistics ends.
-function queue.bucket_end()
-  return context.now - context.now % queue.bucket + queue.bucket
-end
+-- The header ----------------------------------------------------------------------------------------------------------
 
 -- Returns config, messages, bytes, gone, due, waiting, marks and locks, as texts; nil if the text is not a header.
 function queue.parse_header(text)
   return string.match(text or "", "^(%S+) (%d+) (%d+) (%d+) (%d+) ([01]) (%d+)(.*)$")
 end
 
+-- Returns the header of a queue as its table has it now.
 function queue.format_header(q)
   local format, marks = string.format, 4 * q.lock_texts + (q.has_special and 1 or 0) + (q.has_states and 2 or 0)
   -- Only what may have changed is formatted as a number: six numbers would cost as much as a command.
   return q.config .. format(q.waiting and " %d %d %s %d 1 " or " %d %d %s %d 0 ", q.messages, q.bytes, q.gone, q.due)
     .. (marks == 0 and "0" or marks == 1 and "1" or format("%d", marks)) .. q.locks
-end
-
--- Returns the properties in a config (nil: in the hash q) as a table, which must not be changed; nil if there is no such
--- queue. `stem`: the config without the index; quota_messages, quota_bytes: nil for no quota.
-function queue.parse_config(key, text)
-  text = text or queue.read_config(key)
-  local stem, generation, flags, most, messages, bytes, upto =
-    string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
-  if not stem then return end
-  return cache.keep(cache.queues, text, { generation = generation, flags = flags, options = queue.parse_options(flags),
-    max_bytes = tonumber(most), quota_messages = tonumber(messages), quota_bytes = tonumber(bytes), stem = stem,
-    indexed = queue.reach(upto), config = text })
-end
-
--- Returns the id up to which messages are in the index, from the field "index" of the queue's hash. The doctor writes "part"
--- there: then every message that arrives enters the index, until a search has completed it (matching/index_build).
-function queue.reach(upto)
-  return upto == "part" and queue.always or upto
-end
-
--- Sets the id up to which messages are in the index. The script must save the queue, whatever comes later.
-function queue.set_indexed(q, upto)
-  q.indexed, q.config, q.changed, q.altered = upto, q.stem .. "|" .. upto, true, true
-  redis.call("HSET", q.key, "index", upto)
-end
-
--- Returns the config as the properties have it now; nil if there is no such queue.
-function queue.read_config(key)
-  local f = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
-  for n = 2, 6 do f[n] = f[n] or "" end
-  return f[1] and table.concat(f, "|")
-end
-
--- Writes a new queue. `...`: more fields of its hash and their values.
-function queue.create(key, generation, ...)
-  statistics.load()
-  redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
-    "index", queue.never, "statistics", statistics.format(statistics.number(), 0, 0, 0, 0, ""), ...)
-  redis.call("HSET", KEYS[1], key, queue.read_config(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
-end
-
--- Removes the header of a queue that is deleted.
-function queue.forget(q)
-  redis.call("HDEL", KEYS[1], q.key)
-end
-
--- Writes the header with the config as the hash q has it now. The next call makes the table from that.
-function queue.save_config(q)
-  q.config, q.altered = queue.read_config(q.key), true
-  queue.write(q)
-end
-
--- Writes the header at once, for a change that must not wait for the end of the script: that of locks which were expanded, for
--- example, whose states are written already. The queue is still to be saved, since that writes what its parent counts.
-function queue.write(q)
-  q.text = false
-  if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
 end
 
 -- Has context.close write the header. One that is lost stays lost, here and in queue.write.
@@ -232,11 +170,53 @@ function queue.save(q)
   context.write(q.key, text)
 end
 
--- Sets sub_messages and sub_bytes: what the subqueues of the queue hold, which counts in its quota.
-function queue.read_subqueue_totals(q)
-  if q.sub_messages then return end
-  local p = redis.call("HMGET", q.key, "sub_messages", "sub_bytes")
-  q.sub_messages, q.sub_bytes = tonumber(p[1] or 0), tonumber(p[2] or 0)
+-- Writes the header at once, for a change that must not wait for the end of the script: that of locks which were expanded, for
+-- example, whose states are written already. The queue is still to be saved, since that writes what its parent counts.
+function queue.write(q)
+  q.text = false
+  if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
+end
+
+-- Writes the hash and the header of a new queue. `key`: its first key; `...`: more fields of its hash and their values. Only
+-- admin/create calls it.
+function queue.create(key, generation, ...)
+  statistics.load()
+  redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
+    "index", queue.never, "statistics", statistics.format(statistics.number(), 0, 0, 0, 0, ""), ...)
+  redis.call("HSET", KEYS[1], key, queue_config.read(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
+end
+
+-- Removes the header of a queue that is deleted.
+function queue.forget(q)
+  redis.call("HDEL", KEYS[1], q.key)
+end
+
+-- Properties ----------------------------------------------------------------------------------------------------------
+
+-- Writes the header with the config as the hash q has it now. Every script that changes properties of a queue in the hash calls
+-- this afterwards. The next call makes the table from that; the table of this call keeps the old ones.
+function queue.save_config(q)
+  q.config, q.altered = queue_config.read(q.key), true
+  queue.write(q)
+end
+
+-- Sets the id up to which messages are in the index, or "part". The script must save the queue, whatever comes later.
+function queue.set_indexed(q, upto)
+  q.indexed, q.config, q.changed, q.altered = upto, q.stem .. "|" .. upto, true, true
+  redis.call("HSET", q.key, "index", upto)
+end
+
+-- Returns the id up to which messages are in the index (q.indexed), from the field "index" of the queue's hash. The doctor writes
+-- "part" there: then every message that arrives enters the index, until a search has completed it (matching/index_build).
+function queue.reach(upto)
+  return upto == "part" and queue.always or upto
+end
+
+-- Timers --------------------------------------------------------------------------------------------------------------
+
+-- Do the timers of the queue have to be looked at? Most calls need not, since `due` is never later than the first of them.
+function queue.is_due(q)
+  return q.due and q.due <= context.now
 end
 
 -- Notes that a timer was set, so that the queue's timers are looked at by then. `at` in ms.
@@ -255,12 +235,49 @@ function queue.set_arrival(q, at)
   queue.set_timer(q, at)
 end
 
--- Returns a table with true for each option of these flags, and false for `transactional`, which callers compare.
-function queue.parse_options(flags)
-  local options = { transactional = false }
-  for letter in string.gmatch(flags, ".") do options[queue.letters[letter]] = true end
-  return options
+-- Returns the ms at which the present bucket of the statistics ends.
+function queue.bucket_end()
+  return context.now - context.now % queue.bucket + queue.bucket
 end
+
+-- Families: a queue and its subqueues ---------------------------------------------------------------------------------
+
+-- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.
+function queue.open_parent(q, manager_keys)
+  local second = queue.nth_key(2, manager_keys)
+  if not second then return end
+  local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
+  if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, manager_keys)) end
+end
+
+-- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.
+-- ;poison has a quota of its own (q.apart), so that failed messages do not keep senders from the queue. A journal shares
+-- nothing.
+function queue.set_parent(q, parent)
+  if not parent or queue.is_subqueue(q, "journal") then return end
+  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
+  q.locks_groups = false
+  q.apart = queue.is_subqueue(q, "poison")
+end
+
+-- Sets the quota of a subqueue that has one of its own; nil for none.
+function queue.set_quota(q, messages, bytes)
+  q.quota_messages, q.quota_bytes, q.altered = messages, bytes, true
+end
+
+-- Sets sub_messages and sub_bytes: what the subqueues of the queue hold, which counts in its quota.
+function queue.read_subqueue_totals(q)
+  if q.sub_messages then return end
+  local totals = redis.call("HMGET", q.key, "sub_messages", "sub_bytes")
+  q.sub_messages, q.sub_bytes = tonumber(totals[1] or 0), tonumber(totals[2] or 0)
+end
+
+-- Is it the subqueue of this name of some queue?
+function queue.is_subqueue(q, name)
+  return string.sub(q.key, -#name - 5) == "%3B" .. name .. ":q"
+end
+
+-- Places in KEYS, and names -------------------------------------------------------------------------------------------
 
 -- Returns how many queues KEYS brings, if no other keys follow theirs. `manager_keys` as of queue.open.
 function queue.count_keys(manager_keys)
@@ -285,32 +302,4 @@ end
 -- Returns the encoded name of the queue.
 function queue.name(q)
   return queue.name_of_key(q.key)
-end
-
--- Is it the subqueue of this name of some queue?
-function queue.is_subqueue(q, name)
-  return string.sub(q.key, -#name - 5) == "%3B" .. name .. ":q"
-end
-
--- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.
--- ;poison has a quota of its own (q.apart), so that failed messages do not keep senders from the queue. A journal shares
--- nothing.
-function queue.set_parent(q, parent)
-  if not parent or queue.is_subqueue(q, "journal") then return end
-  q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
-  q.locks_groups = false
-  q.apart = queue.is_subqueue(q, "poison")
-end
-
--- Sets the quota of a subqueue that has one of its own; nil for none.
-function queue.set_quota(q, messages, bytes)
-  q.quota_messages, q.quota_bytes, q.altered = messages, bytes, true
-end
-
--- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.
-function queue.open_parent(q, manager_keys)
-  local second = queue.nth_key(2, manager_keys)
-  if not second then return end
-  local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
-  if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, manager_keys)) end
 end

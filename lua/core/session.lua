@@ -8,10 +8,14 @@
 -- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
 -- do not read it; mqredis/commands/inspection.py does.
 --
--- handles, idle: the places of these two in KEYS, in scripts with "KEYS admin". chunk: fields that one command reads or removes.
--- terms: how many terms are kept. slots, some: how many slots of a session are asked when it was used last, and how many slots one
--- page of sessions asks. largest: the bytes of a kept reply that is read for that.
-local session = { handles = 4, idle = 5, chunk = 256, terms = 64, slots = 32, some = 1024, largest = 16384 }
+-- handles, idle       the places of these two in KEYS, in scripts with "KEYS admin"
+-- chunk               fields that one command reads or removes
+-- most_terms          how many terms are kept (session.term)
+-- slots_per_session   how many slots of a session are asked when it was used last (session.last_used)
+-- slots_per_page      how many slots a page of sessions asks (session_list.lua)
+-- largest             the bytes of a kept reply that is read for that
+local session = { handles = 4, idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32, slots_per_page = 1024,
+  largest = 16384 }
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
@@ -23,7 +27,7 @@ function session.term(terms)
     if tonumber(start) < context.history then kept[#kept + 1] = start .. rest end
   end
   kept[#kept + 1] = string.format("%.0f:", context.history) .. context.now_text
-  return table.concat(kept, " ", math.max(1, #kept - session.terms + 1))
+  return table.concat(kept, " ", math.max(1, #kept - session.most_terms + 1))
 end
 
 -- Returns the time to live of a session in ms, and the number of its highest slot; -1 if it never used one.
@@ -67,7 +71,7 @@ end
 -- A client takes the slot that it used last, so the first ones are those that are used.
 function session.last_used(number)
   local last, ttl, highest = 0, session.read(number)
-  local upto = math.min(highest, session.slots - 1)
+  local upto = math.min(highest, session.slots_per_session - 1)
   for n = 0, upto do
     local slot = number .. "." .. n
     if redis.call("HSTRLEN", KEYS[1], slot) <= session.largest then
@@ -80,16 +84,16 @@ end
 
 -- Deletes the handles of sessions that are gone. `gone`: the set of their numbers.
 function session.drop_handles(gone)
-  local left, from = {}, 0
+  local found, from = {}, 0
   repeat
     local page = redis.call("ZRANGE", KEYS[session.handles], from, from + 499)
     from = from + 500
     for n = 1, #page do
-      if gone[string.match(page[n], "^[^|]*|(%d+)|")] then left[#left + 1] = page[n] end
+      if gone[string.match(page[n], "^[^|]*|(%d+)|")] then found[#found + 1] = page[n] end -- core/handle
     end
   until #page < 500
-  for at = 1, #left, 500 do
-    redis.call("ZREM", KEYS[session.handles], unpack(left, at, math.min(at + 499, #left)))
+  for at = 1, #found, 500 do
+    redis.call("ZREM", KEYS[session.handles], unpack(found, at, math.min(at + 499, #found)))
   end
 end
 

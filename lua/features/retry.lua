@@ -11,8 +11,9 @@
 --- used by admin/rewrite, core/release, features/features, features/trash
 -- Carries out what the retry policy of a queue decides (features/retry_policy), and serves the timers that come of it.
 --
--- retry.plan runs before a script's first write, and asks for the queues that the decision needs. retry.apply decides
--- again, with these queues at hand, and writes.
+-- core/release calls retry.plan before a script's first write, which asks for the queues that the decision needs, and then
+-- retry.apply, which decides again, with these queues at hand, and writes. core/lapse calls the hooks plan_due and due for timers.
+-- `q` and `entry` as in features/retry_policy.
 --
 -- A message in a subqueue of the policy has one of these timers in q.timers of the parent (letters: core/timers):
 --
@@ -24,12 +25,14 @@
 -- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing. A message
 -- that comes back to ;poison without its timer gets another, so that it does not stay for ever.
 --
--- reason: by fate, why a message is deleted (features/trace). That of a dead letter is named "poison", too; the fate "poison" is
--- a move and has none. event: by fate, what its trail says (features/trail).
+-- patience  ms
+-- reasons   by fate, why a message is deleted (core/removal). That of a dead letter is named "poison", too; the fate "poison" is a
+--           move and has none
+-- events    by fate, what its trail says (features/trail)
 local retry = {
   patience = 600000,
-  reason = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
-  event = { reject = "rejected", drop = "dropped" },
+  reasons = { dead_letter = "poison", reject = "receive_rejected", drop = "dropped" },
+  events = { reject = "rejected", drop = "dropped" },
 }
 
 -- The fate of released messages -----------------------------------------------------------------------------------------
@@ -44,8 +47,8 @@ end
 function retry.find_queues(q, entry, fate)
   if fate == "dead_letter" or fate == "reject" then
     trace.load()
-    trace.plan(q, { entry }, retry.reason[fate])
-    local dead_letter_queue = fate == "dead_letter" and retry_policy.letters(q, entry)
+    trace.plan(q, { entry }, retry.reasons[fate])
+    local dead_letter_queue = fate == "dead_letter" and retry_policy.dead_letter_queue(q, entry)
     if retry_policy.has_quota(dead_letter_queue) then retry.find_queues(q, entry, "poison") end
   elseif fate == "poison" then
     if retry_policy.has_quota(retry_policy.subqueue(q, "poison")) then retry.find_queues(q, entry, "full") end
@@ -64,7 +67,7 @@ function retry.apply(q, entries)
   for n = 1, #entries do
     local entry = entries[n]
     local fate = retry_policy.decide(q, entry)
-    local is_deleted = retry.reason[fate] ~= nil
+    local is_deleted = retry.reasons[fate] ~= nil
     if entry.retried and not is_deleted and fate ~= "poison" then retried = retried + 1 end
     if is_deleted then
       retry.delete(q, entry, fate)
@@ -80,12 +83,12 @@ function retry.apply(q, entries)
   if retried > 0 then store.count_event(retry_policy.home(q), "n_retried", retried) end
 end
 
--- Deletes an entry, with the dead letter that its fate leaves behind.
+-- Deletes an entry, with the dead letter that its fate leaves behind: dead_letter, reject or drop.
 function retry.delete(q, entry, fate)
-  entry.event = retry.event[fate]
+  entry.event = retry.events[fate]
   failure.load()
   failure.report(entry, retry_policy.attempts(entry))
-  removal.delete(q, { entry }, retry.reason[fate])
+  removal.delete(q, { entry }, retry.reasons[fate])
 end
 
 -- Moves an entry to ;poison, with a report of its failure.
@@ -100,44 +103,48 @@ function retry.poison(q, entry)
   if kept then retry.set_timer(q, timers.letters.poison, entry, context.now + kept * 1000) end
 end
 
--- Moves an entry to ;retry, where it rests. If its fate is "lapsed" it goes on to ;lapsed, at once if it need not rest.
+-- Moves an entry to ;retry, where it rests; its fate is retry, full or lapsed. With the last one it goes on to ;lapsed, at once if
+-- it need not rest.
 function retry.rest(q, entry, fate)
-  local ms, isolate = retry_policy.rest(q, entry, fate), fate == "lapsed"
+  local ms, goes_to_lapsed = retry_policy.rest(q, entry, fate), fate == "lapsed"
   entry.report, entry.event = nil, "resting"
   transfer.load()
-  if isolate and ms == 0 then
+  if goes_to_lapsed and ms == 0 then
     transfer.move(q, retry_policy.subqueue(q, "lapsed"), { entry })
     return retry.start_patience(q, entry)
   end
   transfer.move(q, retry_policy.subqueue(q, "retry"), { entry })
-  retry.set_timer(q, isolate and timers.letters.rest_isolated or timers.letters.rest, entry, context.now + ms)
+  local letter = goes_to_lapsed and timers.letters.rest_isolated or timers.letters.rest
+  retry.set_timer(q, letter, entry, context.now + ms)
 end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------
 
 -- The letters of the policy's timers. A message has one of them at most.
-retry.letters = { timers.letters.rest, timers.letters.rest_isolated, timers.letters.isolated, timers.letters.poison }
+retry.timer_letters = { timers.letters.rest, timers.letters.rest_isolated, timers.letters.isolated,
+  timers.letters.poison }
 
 -- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other. `q`: the queue or one of its
 -- subqueues; the timer is in the queue.
 function retry.set_timer(q, letter, entry, at)
   local home, others = retry_policy.home(q), { nil, nil, nil, nil }
-  for n, other in ipairs(retry.letters) do others[n] = other .. entry.id end
+  for n, other in ipairs(retry.timer_letters) do others[n] = other .. entry.id end
   redis.call("ZREM", home.timers, unpack(others))
   redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. entry.id)
   queue.set_arrival(home, at)
   home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
 
--- Has the timers of messages in a subqueue name their new lookup ids. Those of ;trash have hooks for that (features/trash).
-function retry.rename_timers(q, old, new)
+-- Has the timers of messages in a subqueue name their new lookup ids (admin/rewrite). Those of ;trash have hooks for that
+-- (features/trash).
+function retry.rename_timers(q, old_ids, new_ids)
   local home = retry_policy.home(q)
-  for _, letter in ipairs(retry.letters) do
-    for n = 1, #old do
-      local at = old[n] ~= new[n] and redis.call("ZSCORE", home.timers, letter .. old[n])
+  for _, letter in ipairs(retry.timer_letters) do
+    for n = 1, #old_ids do
+      local at = old_ids[n] ~= new_ids[n] and redis.call("ZSCORE", home.timers, letter .. old_ids[n])
       if at then
-        redis.call("ZREM", home.timers, letter .. old[n])
-        redis.call("ZADD", home.timers, at, letter .. new[n])
+        redis.call("ZREM", home.timers, letter .. old_ids[n])
+        redis.call("ZADD", home.timers, at, letter .. new_ids[n])
       end
     end
   end
@@ -155,8 +162,8 @@ function retry.subqueue_of(q, letter)
   return retry_policy.subqueue(q, name)
 end
 
--- Decides for timers with this letter that are due (hook of features/features): returns the entries that are still in
--- their subqueue, available.
+-- Decides for timers with this letter that are due (hook of features/features). `q`: the queue with the policy; `ids`: of the
+-- messages. Returns the entries that are still in their subqueue, available.
 function retry.plan_due(q, ids, letter)
   local from, entries = retry.subqueue_of(q, letter), {}
   if from then
@@ -199,7 +206,8 @@ function retry.renew_timers(q, entries)
   end
 end
 
--- Sets the timers of entries that are available again in q, the subqueue ;poison: as above for those that have failed.
+-- Sets the timers of entries that are available again in q, the subqueue ;poison, after a reader had them: as retry.renew_timers,
+-- for those that have failed.
 function retry.renew_failed(q, entries)
   local failed = { nil }
   failure.load()
@@ -210,12 +218,14 @@ function retry.renew_failed(q, entries)
 end
 
 -- Sets the timer with the first of these letters, due in so many ms, for entries that have a timer with none of them.
-function retry.set_missing_timers(q, entries, choices, ms)
+function retry.set_missing_timers(q, entries, letters, ms)
   local home = retry_policy.home(q)
   for _, entry in ipairs(entries) do
-    local timed = false
-    for _, letter in ipairs(choices) do timed = timed or redis.call("ZSCORE", home.timers, letter .. entry.id) end
-    if not timed then retry.set_timer(q, choices[1], entry, context.now + ms) end
+    local has_timer = false
+    for _, letter in ipairs(letters) do
+      has_timer = has_timer or redis.call("ZSCORE", home.timers, letter .. entry.id)
+    end
+    if not has_timer then retry.set_timer(q, letters[1], entry, context.now + ms) end
   end
 end
 

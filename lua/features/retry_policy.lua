@@ -17,7 +17,7 @@
 -- The policy is field "retry" of the queue's hash, "" if there is none. mqredis/commands/queues.py writes and reads it, too, and
 -- the doctor knows its form (mqredis/operations/doctor/checks/policies.py):
 --
---   "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <letters>"
+--   "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <dead_letter_queue>"
 --   example: 2 5 10000 2.0 3600000 dead_letter 0.1 0 orders-failed
 --
 --   immediate    retries without a rest in each round
@@ -26,7 +26,7 @@
 --   final        how the policy ends: poison, dead_letter, reject or drop
 --   jitter       by up to this part of itself, 0 to 1, a rest is longer
 --   isolate      1: a message whose lease lapsed goes to the subqueue ;lapsed, where workers take one at a time
---   letters      encoded name of the queue for dead letters; "-": that of the message or of the system
+--   dead_letter_queue  its encoded name; "-": that of the message or of the system
 --
 -- A fate, as retry_policy.decide returns it, is one of these texts:
 --
@@ -60,8 +60,8 @@ function retry_policy.home(q)
 end
 
 -- Returns the policy as a table, read once in a call, with these fields: rounds, attempts_per_round; delay, factor, most, final,
--- jitter, letters (nil for none) and isolate (true or false) as in its text; poison_messages, poison_bytes: the quota of ;poison,
--- nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
+-- jitter, dead_letter_queue (nil for "-") and isolate (true or false) as in its text; poison_messages, poison_bytes: the quota of
+-- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
   local home = retry_policy.home(q)
   local notes = queue.notes(home)
@@ -73,11 +73,12 @@ end
 -- Returns the policy from these fields of the queue's hash, false where one is missing.
 function retry_policy.parse(text, poison_messages, poison_bytes, failed_ttl)
   if not text or text == "" then text = retry_policy.none end
-  local immediate, cycles, delay, factor, most, final, jitter, isolate, letters =
+  local immediate, cycles, delay, factor, most, final, jitter, isolate, dead_letter_queue =
     string.match(text, "^(%d+) (%d+) (%d+) (%S+) (%d+) (%S+) (%S+) (%d) (%S+)$")
   return { attempts_per_round = tonumber(immediate) + 1, rounds = tonumber(cycles) + 1, delay = tonumber(delay),
     factor = tonumber(factor), most = tonumber(most), final = final, jitter = tonumber(jitter),
-    isolate = isolate == "1", letters = letters ~= "-" and letters or nil,
+    isolate = isolate == "1",
+    dead_letter_queue = dead_letter_queue ~= "-" and dead_letter_queue or nil,
     poison_messages = tonumber(poison_messages or ""), poison_bytes = tonumber(poison_bytes or ""),
     kept = tonumber(failed_ttl or "") }
 end
@@ -108,7 +109,7 @@ function retry_policy.final(q, entry)
   if final ~= "dead_letter" and final ~= "poison" then return final end
   local bytes = position.size(q, entry) + retry_policy.margin + #(entry.report or "")
   if final == "dead_letter" then
-    local dead_letter_queue = retry_policy.letters(q, entry)
+    local dead_letter_queue = retry_policy.dead_letter_queue(q, entry)
     if retry_policy.has_room(dead_letter_queue, bytes) then return "dead_letter" end
   end
   local poison = retry_policy.subqueue(q, "poison")
@@ -144,12 +145,12 @@ function retry_policy.has_room(to, bytes)
 end
 
 -- Returns the queue for the dead letter of an entry; nil if it does not exist, is a topic, or is not at hand (context.missing asks
--- for it then). Sets entry.letters, where features/trace finds the queue that the policy names.
-function retry_policy.letters(q, entry)
+-- for it then). Sets entry.dead_letter_queue, where features/trace finds the queue that the policy names.
+function retry_policy.dead_letter_queue(q, entry)
   trace.load()
   other_queues.load()
-  entry.letters = retry_policy.read(q).letters
-  local name, make = trace.letters(entry)
+  entry.dead_letter_queue = retry_policy.read(q).dead_letter_queue
+  local name, make = trace.dead_letter_queue(entry)
   local to = other_queues.find(name, make)
   return to and not to.options.topic and to or nil
 end

@@ -10,14 +10,18 @@
 -- Which of them, say the fields acknowledge, administration_queue, journal and dead_letter_queue of its head, the
 -- option `journaling` of its queue, and the reason of a departure.
 --
--- trace.plan... runs before a script's first write and asks for the other queues (context.missing). trace.leave and
--- trace.accepted write. Where a queue is gone, full or of the wrong kind, nothing is written there, and the message
--- arrives or departs all the same. In this module a trace is a table:
+--   what happens                     before the first write    afterwards
+--   a queue accepts messages         trace.plan_accepted       trace.accepted
+--   messages depart for a reason     trace.plan                trace.leave
+--   messages may be found expired    trace.expiring            trace.leave, by core/removal
+--
+-- The plans ask for the other queues (context.missing) and write nothing. Where a queue is gone, full or of the wrong kind, nothing
+-- is written there, and the message arrives or departs all the same. In this module a trace is a table:
 --
 --   queue         encoded name of the queue that it goes to
 --   acknowledges  true: an acknowledgement; false: a copy
 --   class         of the message that is written; nil for a journal copy, which keeps its own
---   make          the client may create the queue
+--   may_create    the client may create the queue
 local trace = {}
 
 -- Bits of the field acknowledge (mqredis/models/enums.py).
@@ -40,10 +44,10 @@ function trace.asks(rec, bit)
   return math.floor(tonumber(record.field(rec, "acknowledge") or 0) / bit) % 2 == 1
 end
 
--- Appends a trace to a list, which is made if it is nil. Returns the list.
-function trace.append(found, name, acknowledges, class, make)
+-- Appends a trace to a list, which is made if it is nil. Returns the list. The arguments are the fields of a trace.
+function trace.append(found, name, acknowledges, class, may_create)
   found = found or {}
-  found[#found + 1] = { queue = name, acknowledges = acknowledges, class = class, make = make }
+  found[#found + 1] = { queue = name, acknowledges = acknowledges, class = class, may_create = may_create }
   return found
 end
 
@@ -62,6 +66,7 @@ end
 -- Returns the traces of an entry that leaves q for this reason; nil if there are none.
 function trace.of_departure(q, entry, reason)
   local rec, class, bits, found = entry.rec, trace.class[reason], trace.bits, nil
+  -- journal: a sum, 1 if the sender wants a dead letter, 2 if it wants a copy in the system's journal.
   local journal, transaction = tonumber(record.field(rec, "journal") or 0), record.field(rec, "transaction_id")
   if reason == "receive" then
     if q.options.journaling then
@@ -72,8 +77,8 @@ function trace.of_departure(q, entry, reason)
   elseif class then
     found = trace.append_acknowledgement(found, rec, class < 0xC000 and bits.not_reached or bits.not_received, class)
     if reason == "poison" or journal % 2 == 1 and trace.makes_dead_letter(reason, transaction) then
-      local letters, make = trace.letters(entry)
-      found = trace.append(found, letters, false, class, make)
+      local name, may_create = trace.dead_letter_queue(entry)
+      found = trace.append(found, name, false, class, may_create)
     end
   end
   return found
@@ -92,9 +97,9 @@ function trace.of_arrival(entry)
 end
 
 -- Returns the encoded name of the queue for the dead letter of an entry, and whether the client may create it. The
--- retry policy's queue (entry.letters) comes before that of the sender, and this before that of the system.
-function trace.letters(entry)
-  if entry.letters then return entry.letters end
+-- retry policy's queue (entry.dead_letter_queue) comes before that of the sender, and this before that of the system.
+function trace.dead_letter_queue(entry)
+  if entry.dead_letter_queue then return entry.dead_letter_queue end
   local named = record.field(entry.rec, "dead_letter_queue")
   if named then return other_queues.encode(named) end
   return record.field(entry.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
@@ -108,22 +113,22 @@ end
 
 -- Decide and apply ------------------------------------------------------------------------------------------------------
 
--- Asks for the queues of these traces; nil: there are none.
-function trace.find(found)
-  for n = 1, #(found or "") do other_queues.find(found[n].queue, found[n].make) end
+-- Asks for the queues of these traces (context.missing). `list`: of trace.of_departure or trace.of_arrival, nil if there are none.
+function trace.find_queues(list)
+  for n = 1, #(list or "") do other_queues.find(list[n].queue, list[n].may_create) end
 end
 
--- Writes these traces of an entry of q; nil: there are none.
-function trace.write(q, entry, found, reason)
-  if not found then return end
+-- Writes these traces of an entry of q. `list`: as of trace.find_queues; `reason`: why it leaves, or "sent".
+function trace.write(q, entry, list, reason)
+  if not list then return end
   copy.load()
-  for n = 1, #found do
-    local to = other_queues.find(found[n].queue, found[n].make)
+  for n = 1, #list do
+    local to = other_queues.find(list[n].queue, list[n].may_create)
     if to and to.options.topic then to = nil end -- a topic keeps nothing
-    if to and found[n].acknowledges then
-      trace.acknowledge(q, to, entry, found[n].class)
+    if to and list[n].acknowledges then
+      trace.acknowledge(q, to, entry, list[n].class)
     elseif to then
-      copy.put(q, to, entry, found[n].class, reason)
+      copy.put(q, to, entry, list[n].class, reason)
     end
   end
 end
@@ -131,7 +136,7 @@ end
 -- Plans the traces of entries that are to leave q for this reason.
 function trace.plan(q, entries, reason)
   other_queues.load()
-  for n = 1, #entries do trace.find(trace.of_departure(q, entries[n], reason)) end
+  for n = 1, #entries do trace.find_queues(trace.of_departure(q, entries[n], reason)) end
 end
 
 -- Writes the traces of entries that leave q for this reason.
@@ -143,7 +148,7 @@ end
 -- Plans the traces of entries that are to be accepted.
 function trace.plan_accepted(entries)
   other_queues.load()
-  for n = 1, #entries do trace.find(trace.of_arrival(entries[n])) end
+  for n = 1, #entries do trace.find_queues(trace.of_arrival(entries[n])) end
 end
 
 -- Writes the traces of entries that q has accepted.

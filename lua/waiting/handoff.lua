@@ -46,7 +46,7 @@ function handoff.offer(q, id, rec)
     deadline = lock.deadline, rec = rec }
 end
 
--- Do neither the message nor its queue ask for anything but a trail (letter l of queue.letters)?
+-- Do neither the message nor its queue ask for anything but a trail (letter l of queue_config.letters)?
 function handoff.is_plain(q, rec)
   return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, record.flag_at)]
 end

@@ -17,7 +17,7 @@ from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Properties kept as one character of ``flags`` (lua/core/queue.lua), which is there if they are True.
+# Properties kept as one character of ``flags`` (lua/core/queue_config.lua), which is there if they are True.
 FLAGS = {
     "transactional": "t",
     "journaling": "j",

@@ -58,6 +58,6 @@ def test_scripts_name_the_fields_of_a_record_as_the_client_does() -> None:
 
 
 def test_scripts_name_the_options_of_a_queue_as_the_client_does() -> None:
-    scripts = table(LUA / "queue.lua", "letters", r'(\w) = "(\w+)"')
+    scripts = table(LUA / "queue_config.lua", "letters", r'(\w) = "(\w+)"')
     client = {letter: name for name, letter in (queues.FLAGS | queues.POLICY_FLAGS).items()}
     assert scripts == client | {"s": "system"}

@@ -23,7 +23,7 @@ _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 """Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
 # The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
-# The fields whose values a ``config`` holds, in order (lua/core/manager_config.lua, lua/core/queue.lua).
+# The fields whose values a ``config`` holds, in order (lua/core/manager_config.lua, lua/core/queue_config.lua).
 _META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
 _QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 

@@ -1,0 +1,48 @@
+--- require "core/cache"
+--- used by admin/audit, core/queue
+-- The properties of a queue that scripts decide by. Each is a field of the queue's hash q.key; the first part of the queue's header
+-- (core/queue) holds them as one text, the config, so that a call reads them with the header:
+--
+--   "<generation>|<flags>|<max_bytes>|<quota_messages>|<quota_bytes>|<index>", "" for a field that is missing
+--   example: "7|tj|4194304|1000||0"
+--
+--   generation  a number that no other queue of the manager ever had (admin/create)
+--   flags       letters of the options that are set
+--   max_bytes   of one message
+--   quota_messages, quota_bytes   "" for no quota
+--   index       the available messages up to this id are in the index of identifiers, the others are not (queue.reach,
+--               matching/index_build)
+--
+-- letters: the letters of the flags, with the options they stand for (mqredis/commands/queues.py)
+local queue_config = {
+  letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
+    f = "topic", r = "retry", l = "trail", s = "system" },
+}
+
+-- Returns the properties in a config as a table, which must not be changed; nil if there is no such queue. `text`: the config; nil
+-- if it has to be made from the hash `key`. The fields: generation, flags and index as texts; options: of
+-- queue_config.parse_options; max_bytes, and quota_messages and quota_bytes, nil for no quota, as numbers; stem: the config without
+-- the index; config: all of it.
+function queue_config.parse(key, text)
+  text = text or queue_config.read(key)
+  local stem, generation, flags, max_bytes, messages, bytes, upto =
+    string.match(text or "", "^((%d+)|(%a*)|(%d*)|(%d*)|(%d*))|?([^|]*)$")
+  if not stem then return end
+  return cache.keep(cache.queues, text, { generation = generation, flags = flags,
+    options = queue_config.parse_options(flags), max_bytes = tonumber(max_bytes),
+    quota_messages = tonumber(messages), quota_bytes = tonumber(bytes), index = upto, stem = stem, config = text })
+end
+
+-- Returns the config as the hash has it now; nil if there is no such queue.
+function queue_config.read(key)
+  local fields = redis.call("HMGET", key, "generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
+  for n = 2, 6 do fields[n] = fields[n] or "" end
+  return fields[1] and table.concat(fields, "|")
+end
+
+-- Returns a table with true for each option of these flags, and false for `transactional`, which callers compare.
+function queue_config.parse_options(flags)
+  local options = { transactional = false }
+  for letter in string.gmatch(flags, ".") do options[queue_config.letters[letter]] = true end
+  return options
+end
