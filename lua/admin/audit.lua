@@ -54,8 +54,7 @@ function audit.queue(first)
   local q = context.audited[first]
   if not q then
     q = { key = KEYS[first], available = KEYS[first + 1], locked = KEYS[first + 2], records = KEYS[first + 3],
-      states = KEYS[first + 4], timers = KEYS[first + 5], waiters = KEYS[first + 6], index = KEYS[first + 7],
-      packed_pages = false } -- packed_pages: of admin/audit_claims
+      states = KEYS[first + 4], timers = KEYS[first + 5], waiters = KEYS[first + 6], index = KEYS[first + 7] }
     context.audited[first] = q
   end
   return q
@@ -88,22 +87,23 @@ function audit.keys(reply)
   end
 end
 
--- Reads a page of the key at a place of KEYS, from `cursor` on. Returns the next cursor, "0" at the end, and the number of
--- elements read, about `budget`.
+-- Reads a page of the key at place `at` of KEYS, from `cursor` of a scan on. Returns the next cursor, "0" at the end, and the
+-- number of elements read, about `budget`.
 function audit.page(reply, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
-  local kind, of_queue = audit.type(key), string.find(key, ":q:", 1, true)
+  local kind, is_of_queue = audit.type(key), string.find(key, ":q:", 1, true)
   if kind == "none" then return "0", 0 end
-  if not of_queue then
+  if not is_of_queue then
     if kind ~= audit.types[part] then return "0", 0 end
     return audit.scan(reply, key, part, kind, cursor, budget)
   end
-  local first = at - (string.find(audit.order, part, 1, true) or 1) + 1
+  local first = at - (string.find(audit.order, part, 1, true) or 1) + 1 -- the place of the queue's first key
   if not audit.has_valid_types(first) or not audit.types[part] then return "0", 0 end
   audit.expand_locks(first)
   local q = audit.queue(first)
   if key == q.records then return audit.records(reply, q, cursor, budget) end
   if key == q.key or key == q.waiters then return audit.scan(reply, key, part, kind, cursor, budget) end
+  -- Available, locked, states, timers or index, whose elements belong to messages.
   local found = redis.call(kind == "hash" and "HSCAN" or "ZSCAN", key, cursor, "COUNT", budget)
   local items = found[2]
   for n = 1, #items, 2 do audit.element(reply, q, key, items[n], items[n + 1]) end

@@ -1,10 +1,10 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
 --- require "core/message_state"
+--- require "core/queue"
 --- used by admin/audit
 -- The messages in packed pages of claims (claims/claim_pages), as the doctor reads them: admin/audit asks for each message that has
--- no lock of its own whether it is in such a page. `q` is the table of admin/audit; its field `packed_pages` keeps what is found
--- here for the next message.
+-- no lock of its own whether it is in such a page. `q` is the table of admin/audit.
 local audit_claims = {}
 
 -- Does this field of q.states belong to a page of a claim?
@@ -34,10 +34,11 @@ function audit_claims.lock_of(q, id, size)
   return "", ""
 end
 
--- Returns the packed pages of a queue in the order of their first ids, each as a table {list, k, first, last, top}; top: the
--- highest id in this page and those before it.
+-- Returns the packed pages of a queue in the order of their first ids, read once in a call, each as a table {list, k, first, last,
+-- top}; top: the highest id in this page and those before it.
 function audit_claims.packed_pages(q)
-  if q.packed_pages then return q.packed_pages end
+  local notes = queue.notes(q)
+  if notes.packed_pages then return notes.packed_pages end
   local pages = {}
   for _, list in ipairs(claim_pages.lists(q)) do
     claim_pages.each(q, list, function(k, page)
@@ -49,6 +50,6 @@ function audit_claims.packed_pages(q)
     local last, before = pages[n].last, n > 1 and pages[n - 1].top or ""
     pages[n].top = last > before and last or before
   end
-  q.packed_pages = pages
+  notes.packed_pages = pages
   return pages
 end

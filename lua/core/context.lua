@@ -80,8 +80,8 @@ end
 
 -- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with
 -- which the script must end at once, or nothing. `waits`: the call is one of a reader that waits, and may have been handed
--- something. `meta`, `time`: for a script that has read them already: the values of these five fields of meta (the last one only
--- if it waits), and the reply of TIME. `observing`: see context.observe.
+-- something. `meta`, `time`: for a script that has read them already: the values of the first four of these fields of meta, and
+-- the reply of TIME. `observing`: see context.observe.
 function context.open(waits, meta, time, observing)
   context.reset(observing)
   if not meta and waits then

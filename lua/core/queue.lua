@@ -3,7 +3,7 @@
 --- require "core/queue_config"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by admin/audit, admin/bulk_actions, admin/create, admin/operator, admin/redrive, admin/sweep, bulk and others
+--- used by admin/audit, admin/audit_claims, admin/bulk_actions, admin/create, admin/operator, admin/redrive and others
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.
@@ -141,6 +141,7 @@ end
 --   trail_share  which share of the messages have trails (features/trail)
 --   plans       which messages go to which subscribers (features/topic)
 --   pages, page_lists  the page lists of claims, as text and as tables (claims/claims, claims/claim_pages)
+--   packed_pages       the packed pages of claims in the order of their ids (admin/audit_claims)
 function queue.notes(q)
   q.notes = q.notes or {}
   return q.notes
