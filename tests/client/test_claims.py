@@ -320,6 +320,18 @@ def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline
         pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
 
 
+def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
+    red = Filter(programs=[parse("colour = 'red'").program]).text()
+    pipeline.fill(2, properties={"colour": "red"})
+    with pipeline.qm.open("orders") as queue:
+        queue.lock(0).abort()
+        who = (pipeline.owner, pipeline.lineage, 1)
+        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, match=red), True)).count == 2
+        assert pipeline.release() == 2
+        pipeline.holds(2, 0)
+        assert [message.delivery_count for message in queue.browse()] == [2, 1]
+
+
 def test_commit_sends_acknowledgements_for_small_and_mixed_batches(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(3, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")

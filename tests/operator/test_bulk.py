@@ -157,6 +157,12 @@ def test_action_on_more_messages_than_one_call_changes(qm: QueueManager, operato
     assert counts(qm) == (350, 0, 0)
 
 
+def test_action_on_few_of_more_messages_than_one_call_tests(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([mqredis.Outgoing(b"x", label="b" if n % 100 == 0 else "a") for n in range(2500)])
+    assert operator.delete("orders", selector="$label = 'b'").changed == 25
+
+
 def test_action_that_one_call_completes_takes_one(qm: QueueManager, operator: Operator) -> None:
     send(qm, "a", "b", "b")
     seen: list[BulkResult] = []
