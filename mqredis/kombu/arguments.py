@@ -16,7 +16,8 @@ from mqredis.models import RetryPolicy
 
 # The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
 PREFIX = "kombu "
-_LONGEST_LABEL = 249
+# As QueueProperties.label.
+_LONGEST_LABEL = 124
 # How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
 # at once, so the policy has no rests.
 DELIVERY_LIMIT = 20
@@ -24,7 +25,11 @@ DELIVERY_LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declared arguments of a queue. None: not declared."""
+    """The declared arguments of a queue. None: not declared.
+
+    They are stored as JSON in the label of the queue. A release that does not know one of the fields
+    reads none of them.
+    """
 
     expires_ms: int | None = None
     """x-expires: milliseconds without use after which the queue is deleted."""
@@ -58,8 +63,9 @@ def split(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     """Split the arguments of a declaration: those for the label, and the properties of the queue.
 
     Example: ``{"x-message-ttl": 1000, "x-delivery-limit": 3}`` gives ``Declared(ttl_ms=1000)`` and
-    ``{"retry": RetryPolicy(immediate=3, final="poison")}``. Raises ChannelError (540) for what the broker does
-    otherwise.
+    ``{"retry": RetryPolicy(immediate=3, final="poison")}``; without x-delivery-limit ``store`` adds the default policy.
+    Arguments of other names are ignored (docs/celery.md). Raises ChannelError (540) for a value of these arguments that
+    the broker does not support.
     """
     exchange, key = arguments.get("x-dead-letter-exchange"), arguments.get("x-dead-letter-routing-key")
     if key is not None and exchange is None:

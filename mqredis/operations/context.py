@@ -170,7 +170,6 @@ _ALLOWED: dict[str, tuple[Access, ...]] = {
     "send": (Access.SEND, Access.ADMIN, Access.ALL),
     "receive": _RECEIVES,
     "peek": (*_RECEIVES, Access.PEEK),
-    "move": (Access.MOVE,),
 }
 
 
@@ -229,7 +228,7 @@ class Handle:
     def need(self, use: str) -> None:
         """Raise unless the handle is open and was opened for this use."""
         if self.access is _ALL and not self.closed and (use == "receive" or ";" not in self.address.path):
-            return  # the most frequent case
+            return  # the most frequent case: Access.ALL allows each use
         if self.closed:
             raise InvalidHandle(f"this handle of queue {self.path!r} is closed")
         if use == "send" and ";" in self.path and not self.elements:

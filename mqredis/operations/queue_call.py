@@ -25,7 +25,8 @@ from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, perform, un
 R = TypeVar("R")
 # A name of its own, since reading a member of an enumeration costs as much as a function call.
 KEYS_CHANGED = int(Status.KEYS_CHANGED)
-# Each repetition names more queues, so a few are enough; more would be an endless loop.
+# Repetitions that name queues: each names more, so a few are enough. Those that name none are not counted: each serves
+# some of the due timers, and the script asks for no other one when none is left.
 ROUNDS = 16
 
 
@@ -79,6 +80,5 @@ class QueueCall(Operation[R]):
 
     def resume(self, reply: Reply | None) -> Steps[R]:
         """Add the queues that the script needs, and repeat the call. Raises the error of a refusal."""
-        if reply is None:
-            reply = yield from self.make(self.call)
-        return (yield from complete(self, self.address, self.call, reply))
+        call = self.call
+        return (yield from complete(self, self.address, call, reply))  # type: ignore[arg-type]  # `request` returns a call

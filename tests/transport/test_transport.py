@@ -129,6 +129,7 @@ def test_first_of_several_queues_gets_the_dead_letters_which_is_logged_once(conn
         {"x-max-length": 5, "x-overflow": "reject-publish-dlx"},
         {"x-dead-letter-routing-key": "k"},
         {"x-dead-letter-exchange": "e" * 300},
+        {"x-dead-letter-exchange": "e" * 100},
         {"x-delivery-limit": 1001},
         {"x-delivery-limit": "many"},
         {"x-message-ttl": "soon"},

@@ -1,7 +1,7 @@
 # Generated from mqredis/drivers/net/owner_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
-The pools derive from it.
+Backend derives from it.
 
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
@@ -27,8 +27,10 @@ class Owner:
     pooled."""
 
     on_move: Callable[[], object] | None = None
-    """Called when the manager has moved to another node, to replace a connection that is not in the pool."""
+    """Called when the manager has moved to another node, to replace a connection that is not in the pool. It must
+    not wait for a reply."""
     _closed: bool
+    """Set by :meth:`after_fork`, and by :meth:`close`."""
 
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
         self.plan = plan

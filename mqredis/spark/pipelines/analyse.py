@@ -24,6 +24,7 @@ _PERCENTILES = ", ".join(
     f"round(percentile_approx(s, {p}), 3) AS {name}_seconds"
     for p, name in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (1.0, "max"))
 )
+# report.page shows each table by its name and the names of its columns, so a new one needs a section there.
 # m: the messages. A copy in a journal or a dead-letter queue tells when its message came (sent) and left (arrived).
 _QUERIES = {
     "queues": """SELECT queue, count(*) AS messages, count_if(state = 'available') AS available,
