@@ -330,6 +330,13 @@ def test_deploy_step_errors_name_the_missing_right_or_server(server: RedisServer
         deploy.load(server.tcp_url, Settings(connect_timeout_seconds=0.5), **SERVER_OPTIONS)
 
 
+def test_worker_who_runs_the_doctor_is_told_of_the_role_admin(server: RedisServer) -> None:
+    deployed(server)
+    refused = pytest.raises(mqredis.BrokerRefused, match="needs the rights of the role admin")
+    with mqredis.connect(login(server, "worker"), manager="shop") as qm, refused:
+        qm.doctor()
+
+
 def test_admin_role_may_run_the_doctor(server: RedisServer) -> None:
     deployed(server)
     with mqredis.connect(login(server, "admin"), manager="shop") as qm:

@@ -168,3 +168,17 @@ def test_wrong_password_is_refused_and_not_shown_in_the_error(server: RedisServe
     with pytest.raises(BrokerRefused) as caught:
         mqredis.connect(url)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share, said", [(1.05, "will be refused soon"), (0.5, "are refused")])
+def test_doctor_says_whether_a_server_without_memory_refuses_sends(
+    redis_server: RedisServer, share: float, said: str
+) -> None:
+    settings = Settings(allow_volatile=True)
+    with redis_server.client() as raw, mqredis.connect(redis_server.url, settings=settings) as qm:
+        qm.doctor()  # the connections and scripts that it needs are counted, too
+        raw.config_set("maxmemory", int(raw.info("memory")["used_memory"] * share))
+        report = qm.doctor()
+        raw.config_set("maxmemory", 0)
+    (advice,) = (item for item in report.advice if item.code == "server.full")
+    assert advice.text.endswith(f"sends {said}")

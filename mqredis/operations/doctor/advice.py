@@ -60,7 +60,8 @@ def _memory(facts: ServerFacts) -> Iterator[Advice]:
         yield "eviction", "maxmemory-policy", text, "warning"
     limit, used = facts.number("maxmemory"), facts.number("used_memory")
     if limit and used > limit * 0.9:
-        yield "full", "maxmemory", f"{used * 100 // limit} % used: sends will be refused soon", "warning"
+        sends = "sends are refused" if used >= limit else "sends will be refused soon"
+        yield "full", "maxmemory", f"{used * 100 // limit} % used: {sends}", "warning"
     if facts.config.get("maxmemory") == "0":
         text = "no limit: a full machine kills the server instead of refusing sends"
         yield "unlimited", "maxmemory", text, "notice"

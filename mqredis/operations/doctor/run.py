@@ -47,7 +47,11 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
     reached = yield from levels(facts, settings.durability_replicas, settings.appendfsync_always)
     try:
         store = yield from snapshot.take(context.keys)
-    except (BrokerRefused, BrokerUnavailable):
+    except BrokerRefused as error:
+        raise BrokerRefused(
+            f"{error}. The doctor needs the rights of the role admin (mqredis acl --role admin)"
+        ) from None
+    except BrokerUnavailable:
         raise
     except MqError as error:
         # The manager's own fields are damaged so that not even the doctor's script could read them.
