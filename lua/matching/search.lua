@@ -20,8 +20,8 @@
 -- `criteria` is a filter as matching/filter parses it. This module sets one field more: taken_groups, the set of the groups that
 -- the search has taken a message of; nil if it takes nothing, or the queue does not lock groups (features/group_lock).
 --
--- page, next_page: candidates that are read at first, and then. no_reader: see search.look.
-local search = { most = 1000, page = 64, next_page = 250, no_reader = {} }
+-- page, next_page: candidates that are read at first, and then.
+local search = { most = 1000, page = 64, next_page = 250 }
 
 -- Searches for messages. `from`: the id behind which an earlier call has stopped, "" at first. `reader`: nil, or a table of what is
 -- known of the reader:
@@ -36,7 +36,7 @@ local search = { most = 1000, page = 64, next_page = 250, no_reader = {} }
 --   continue_from  if there are none: the id behind which the next call goes on, nil if the search is complete
 --   code           a status that refuses the call, else nil
 function search.look(q, filter_text, from, count, reader)
-  reader = reader or search.no_reader
+  reader = reader or {}
   local criteria = search.open(q, filter_text, reader.takes)
   if criteria.next_group then return search.next_member(q, criteria) end
   local place = from ~= "" and from or criteria.after or ""

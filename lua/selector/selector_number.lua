@@ -1,155 +1,179 @@
---- used by selector/selector_program
+--- used by selector/selector, selector/selector_field, selector/selector_value
 -- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53. An integer below that is a number, a
 -- larger one its decimal text, without a plus sign or zeros in front. A result outside 64 bits is nil, and so is a division by
 -- zero. mqredis/selector/values.py does the same in Python.
-local selector_number = {}
+--
+-- To calculate, a large integer is a sign, `minus`, and a magnitude: a list of limbs, numbers of seven decimal digits, the least
+-- significant one first.
+--
+-- limit: 2^53. base: of the limbs; the product of two of them is below the limit.
+local selector_number = { limit = 9007199254740992, base = 10000000 }
 
--- Returns a table with the functions. They are made at the first selector, so that a call without one pays nothing for them.
-function selector_number.new()
-  local number, LIMIT, BASE = {}, 9007199254740992, 10000000
-  local sub, format, fmod, floor = string.sub, string.format, math.fmod, math.floor
+-- Returns the integer of a decimal text.
+function selector_number.parse(text)
+  if #text <= 15 then return tonumber(text) end
+  local minus = string.sub(text, 1, 1) == "-"
+  local digits = minus and string.sub(text, 2) or text
+  if #digits > 19 then return nil end
+  local most = minus and "9223372036854775808" or "9223372036854775807"
+  if #digits == 19 and digits > most then return nil end
+  if #digits < 16 or (#digits == 16 and digits < "9007199254740992") then return tonumber(text) end
+  return text
+end
 
-  -- Returns the integer of a decimal text.
-  function number.parse(text)
-    if #text <= 15 then return tonumber(text) end
-    local minus = sub(text, 1, 1) == "-"
-    local digits = minus and sub(text, 2) or text
-    if #digits > 19 then return nil end
-    local most = minus and "9223372036854775808" or "9223372036854775807"
-    if #digits == 19 and digits > most then return nil end
-    if #digits < 16 or (#digits == 16 and digits < "9007199254740992") then return tonumber(text) end
-    return text
+-- Returns the integer of 16 hexadecimal digits, a lookup id; nil if the text is no such.
+function selector_number.hex(text)
+  local high, low = tonumber(string.sub(text, 1, 8), 16), tonumber(string.sub(text, 9), 16)
+  if not high or not low then return nil end
+  return selector_number.add(selector_number.multiply(high, 4294967296), low)
+end
+
+-- Magnitudes ------------------------------------------------------------------------------------------------------------
+
+-- Returns whether an integer is negative, and its magnitude.
+function selector_number.split(integer)
+  local text = type(integer) == "number" and string.format("%.0f", integer) or integer
+  local minus = string.sub(text, 1, 1) == "-"
+  if minus then text = string.sub(text, 2) end
+  local limbs = {}
+  for last = #text, 1, -7 do limbs[#limbs + 1] = tonumber(string.sub(text, last > 6 and last - 6 or 1, last)) end
+  return minus, limbs
+end
+
+-- Returns the integer of a sign and a magnitude.
+function selector_number.join(minus, limbs)
+  local digits = {}
+  for n = #limbs, 1, -1 do digits[#digits + 1] = string.format("%07.0f", limbs[n]) end
+  return selector_number.parse_digits(minus, table.concat(digits))
+end
+
+-- Returns the integer of a sign and decimal digits, with zeros in front or not.
+function selector_number.parse_digits(minus, digits)
+  digits = string.gsub(digits, "^0+", "")
+  if digits == "" then return 0 end
+  return selector_number.parse(minus and "-" .. digits or digits)
+end
+
+-- Compares magnitudes: returns -1, 0 or 1.
+function selector_number.compare_limbs(left, right)
+  for n = math.max(#left, #right), 1, -1 do
+    local left_limb, right_limb = left[n] or 0, right[n] or 0
+    if left_limb ~= right_limb then return left_limb < right_limb and -1 or 1 end
   end
+  return 0
+end
 
-  -- Returns whether an integer is negative, and its magnitude as limbs of seven digits, the least first.
-  local function limbs(value)
-    local text = type(value) == "number" and format("%.0f", value) or value
-    local minus = sub(text, 1, 1) == "-"
-    if minus then text = sub(text, 2) end
-    local out = {}
-    for last = #text, 1, -7 do out[#out + 1] = tonumber(sub(text, last > 6 and last - 6 or 1, last)) end
-    return minus, out
+-- Returns left + sign * right of magnitudes; left is not below right if sign is -1.
+function selector_number.add_limbs(left, right, sign)
+  local limbs, carry, base = {}, 0, selector_number.base
+  for n = 1, math.max(#left, #right) + 1 do
+    local sum = (left[n] or 0) + sign * (right[n] or 0) + carry
+    carry = math.floor(sum / base)
+    limbs[n] = sum - carry * base
   end
+  return limbs
+end
 
-  -- Returns the integer of sign and limbs.
-  local function whole(minus, parts)
-    local text = {}
-    for n = #parts, 1, -1 do text[#text + 1] = format("%07.0f", parts[n]) end
-    text = string.gsub(table.concat(text), "^0+", "")
-    if text == "" then return 0 end
-    return number.parse(minus and "-" .. text or text)
+-- Returns the sum of two integers that are split.
+function selector_number.add_split(left_minus, left, right_minus, right)
+  if left_minus == right_minus then
+    return selector_number.join(left_minus, selector_number.add_limbs(left, right, 1))
   end
+  if selector_number.compare_limbs(left, right) < 0 then
+    return selector_number.join(right_minus, selector_number.add_limbs(right, left, -1))
+  end
+  return selector_number.join(left_minus, selector_number.add_limbs(left, right, -1))
+end
 
-  -- Compares magnitudes: returns -1, 0 or 1.
-  local function order(a, b)
-    for n = #a > #b and #a or #b, 1, -1 do
-      local x, y = a[n] or 0, b[n] or 0
-      if x ~= y then return x < y and -1 or 1 end
+-- Arithmetic ------------------------------------------------------------------------------------------------------------
+
+-- Are both integers numbers of Lua?
+function selector_number.are_small(left, right)
+  return type(left) == "number" and type(right) == "number"
+end
+
+-- Compares integers: returns -1, 0 or 1.
+function selector_number.compare(left, right)
+  if selector_number.are_small(left, right) then return left < right and -1 or left > right and 1 or 0 end
+  local left_minus, left_limbs = selector_number.split(left)
+  local right_minus, right_limbs = selector_number.split(right)
+  if left_minus ~= right_minus then return left_minus and -1 or 1 end
+  if left_minus then return selector_number.compare_limbs(right_limbs, left_limbs) end
+  return selector_number.compare_limbs(left_limbs, right_limbs)
+end
+
+function selector_number.negate(integer)
+  if type(integer) == "number" then return 0 - integer end
+  return selector_number.parse(string.sub(integer, 1, 1) == "-" and string.sub(integer, 2) or "-" .. integer)
+end
+
+function selector_number.add(left, right)
+  if selector_number.are_small(left, right) then
+    local sum = left + right
+    if sum < selector_number.limit and sum > -selector_number.limit then return sum end
+  end
+  local left_minus, left_limbs = selector_number.split(left)
+  return selector_number.add_split(left_minus, left_limbs, selector_number.split(right))
+end
+
+-- Does not negate and add large integers, since -(-2^63) does not fit into 64 bits where left - (-2^63) may.
+function selector_number.subtract(left, right)
+  if selector_number.are_small(left, right) then return selector_number.add(left, 0 - right) end
+  local left_minus, left_limbs = selector_number.split(left)
+  local right_minus, right_limbs = selector_number.split(right)
+  return selector_number.add_split(left_minus, left_limbs, not right_minus, right_limbs)
+end
+
+function selector_number.multiply(left, right)
+  if selector_number.are_small(left, right) then
+    local product = left * right
+    -- Plus zero: 0 * -5 is -0 in doubles, and integers have no -0.
+    if product < selector_number.limit and product > -selector_number.limit then return product + 0 end
+  end
+  local left_minus, left_limbs = selector_number.split(left)
+  local right_minus, right_limbs = selector_number.split(right)
+  local limbs, base = {}, selector_number.base
+  for n = 1, #left_limbs + #right_limbs do limbs[n] = 0 end
+  for i = 1, #left_limbs do
+    for k = 1, #right_limbs do
+      local place = i + k - 1
+      local product = limbs[place] + left_limbs[i] * right_limbs[k]
+      local carry = math.floor(product / base)
+      limbs[place] = product - carry * base
+      limbs[place + 1] = limbs[place + 1] + carry
     end
-    return 0
   end
+  return selector_number.join(left_minus ~= right_minus, limbs)
+end
 
-  -- Returns a + sign * b for magnitudes; a is not below b if sign is -1.
-  local function sum(a, b, sign)
-    local out, carry = {}, 0
-    for n = 1, (#a > #b and #a or #b) + 1 do
-      local value = (a[n] or 0) + sign * (b[n] or 0) + carry
-      carry = floor(value / BASE)
-      out[n] = value - carry * BASE
-    end
-    return out
-  end
-
-  -- Compares integers: returns -1, 0 or 1.
-  function number.compare(a, b)
-    if type(a) == "number" and type(b) == "number" then return a < b and -1 or a > b and 1 or 0 end
-    local a_minus, x = limbs(a)
-    local b_minus, y = limbs(b)
-    if a_minus ~= b_minus then return a_minus and -1 or 1 end
-    return a_minus and order(y, x) or order(x, y)
-  end
-
-  function number.negate(a)
-    if type(a) == "number" then return 0 - a end
-    return number.parse(sub(a, 1, 1) == "-" and sub(a, 2) or "-" .. a)
-  end
-
-  function number.add(a, b)
-    if type(a) == "number" and type(b) == "number" then
-      local value = a + b
-      if value < LIMIT and value > -LIMIT then return value end
-    end
-    local a_minus, x = limbs(a)
-    local b_minus, y = limbs(b)
-    if a_minus == b_minus then return whole(a_minus, sum(x, y, 1)) end
-    if order(x, y) < 0 then return whole(b_minus, sum(y, x, -1)) end
-    return whole(a_minus, sum(x, y, -1))
-  end
-
-  -- Does not negate and add, since -(-2^63) does not fit into 64 bits where x - (-2^63) may.
-  function number.subtract(a, b)
-    local minus, y = limbs(b)
-    if type(a) == "number" and type(b) == "number" then return number.add(a, 0 - b) end
-    local a_minus, x = limbs(a)
-    if a_minus ~= minus then return whole(a_minus, sum(x, y, 1)) end
-    if order(x, y) < 0 then return whole(not a_minus, sum(y, x, -1)) end
-    return whole(a_minus, sum(x, y, -1))
-  end
-
-  function number.multiply(a, b)
-    if type(a) == "number" and type(b) == "number" then
-      local value = a * b
-      -- Plus zero: 0 * -5 is -0 in doubles, and integers have no -0.
-      if value < LIMIT and value > -LIMIT then return value + 0 end
-    end
-    local a_minus, x = limbs(a)
-    local b_minus, y = limbs(b)
-    local out = {}
-    for n = 1, #x + #y do out[n] = 0 end
-    for i = 1, #x do
-      for j = 1, #y do
-        local value = out[i + j - 1] + x[i] * y[j]
-        local carry = floor(value / BASE)
-        out[i + j - 1] = value - carry * BASE
-        out[i + j] = out[i + j] + carry
+-- Rounds towards zero, as Java does.
+function selector_number.divide(left, right)
+  if right == 0 then return nil end
+  if selector_number.are_small(left, right) then return (left - math.fmod(left, right)) / right + 0 end
+  local left_minus, left_limbs = selector_number.split(left)
+  local right_minus, divisor = selector_number.split(right)
+  -- Long division: each digit of the dividend is appended to the rest of those before.
+  local rest, digits = {}, {}
+  for n = #left_limbs, 1, -1 do
+    for digit in string.gmatch(string.format("%07.0f", left_limbs[n]), "%d") do
+      selector_number.append_digit(rest, tonumber(digit))
+      local count = 0
+      while selector_number.compare_limbs(rest, divisor) >= 0 do
+        rest, count = selector_number.add_limbs(rest, divisor, -1), count + 1
       end
+      digits[#digits + 1] = count
     end
-    return whole(a_minus ~= b_minus, out)
   end
+  return selector_number.parse_digits(left_minus ~= right_minus, table.concat(digits))
+end
 
-  -- Rounds towards zero, as Java does.
-  function number.divide(a, b)
-    if b == 0 then return nil end
-    if type(a) == "number" and type(b) == "number" then return (a - fmod(a, b)) / b + 0 end
-    local a_minus, x = limbs(a)
-    local b_minus, y = limbs(b)
-    local rest, digits = {}, {}
-    for n = #x, 1, -1 do
-      for digit in string.gmatch(format("%07.0f", x[n]), "%d") do
-        local carry, count = tonumber(digit), 0
-        for i = 1, #rest do
-          local value = rest[i] * 10 + carry
-          carry = floor(value / BASE)
-          rest[i] = value - carry * BASE
-        end
-        if carry > 0 then rest[#rest + 1] = carry end
-        while order(rest, y) >= 0 do
-          rest, count = sum(rest, y, -1), count + 1
-        end
-        digits[#digits + 1] = count
-      end
-    end
-    local text = string.gsub(table.concat(digits), "^0+", "")
-    if text == "" then return 0 end
-    return number.parse(a_minus ~= b_minus and "-" .. text or text)
+-- Multiplies a magnitude by ten and adds a digit, in place.
+function selector_number.append_digit(limbs, digit)
+  local carry, base = digit, selector_number.base
+  for n = 1, #limbs do
+    local value = limbs[n] * 10 + carry
+    carry = math.floor(value / base)
+    limbs[n] = value - carry * base
   end
-
-  -- Returns the integer of 16 hexadecimal digits, a lookup id; nil if the text is no such.
-  function number.hex(text)
-    local high, low = tonumber(sub(text, 1, 8), 16), tonumber(sub(text, 9), 16)
-    if not high or not low then return nil end
-    return number.add(number.multiply(high, 4294967296), low)
-  end
-
-  return number
+  if carry > 0 then limbs[#limbs + 1] = carry end
 end

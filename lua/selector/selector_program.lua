@@ -1,110 +1,47 @@
---- require "selector/selector_field"
---- require "selector/selector_number"
---- require "selector/selector_value"
---- used by selector/selector
--- Reads a selector's program from left to right, and makes its operands; selector/selector makes the conditions.
+--- used by selector/selector, selector/selector_condition, selector/selector_operand
+-- Reads a selector's program from left to right. mqredis/selector/encode.py writes it. It consists of letters, counts
+-- "<number>:" and texts "<length>:<text>":
 --
--- A program consists of letters, counts "<number>:" and texts "<length>:<text>" (mqredis/selector/encode.py). In front of
--- an operand stands one of these letters:
+--   program    count: the budget of LIKE (selector/selector_like); then one condition
+--   condition  a letter, and what selector/selector_condition says of it
+--   operand    a letter, and what selector/selector_operand says of it
 --
---   p      property: its name           h      header field: letter of the view, key, more (selector/selector_field)
---   C      sum or product: number of operators, operand, then operator and operand in turn
---   - +    sign: operand                ?      condition as an operand
---   t f e  true, false, no value        s x i d   literal of this kind (selector/selector_value): its text
+--   example: "16384:c=p6:regions2:EU" is region = 'EU': c a comparison, = its operator, p the property "region", s the text "EU"
 local selector_program = {}
 
--- Returns a reader of a program. Its functions letter, count, chunk and operand read on; `operands` counts the operands
--- read. The caller adds reader.condition(plain), which reads a condition inside an operand.
-function selector_program.new(text)
-  local number = selector_number.new()
-  local value = selector_value.new(number)
-  local fields = selector_field.new(value, number)
-  local find, sub = string.find, string.sub
-  local reader, at, operand = { value = value, operands = 0 }, 1, nil
-
-  -- Reads a letter.
-  function reader.letter()
-    at = at + 1
-    return sub(text, at - 1, at - 1)
-  end
-
-  -- Reads a count, as a number.
-  function reader.count()
-    local colon = find(text, ":", at, true)
-    local found = tonumber(sub(text, at, colon - 1))
-    at = colon + 1
-    return found
-  end
-
-  -- Reads a text.
-  function reader.chunk()
-    local size = reader.count()
-    at = at + size
-    return sub(text, at - size, at - 1)
-  end
-  local letter, count, chunk = reader.letter, reader.count, reader.chunk
-
-  -- Makers of operands. Each returns the operand and, for literals and properties, what is known before a message is read: kind
-  -- and value of a literal, the name of a property.
-  local function literal(kind)
-    local known_kind, known
-    if kind == "t" or kind == "f" or kind == "e" then
-      known_kind, known = value.typed(kind)
-    else
-      known_kind, known = value.typed(kind, chunk())
-    end
-    return function() return known_kind, known end, { kind = known_kind, value = known }
-  end
-
-  local function header()
-    local view, key = letter(), chunk()
-    if view == "E" or view == "B" then
-      local first = literal(letter())
-      return fields.header(view, key, first, (literal(letter())))
-    end
-    if view == "T" or view == "I" then return fields.header(view, key, chunk()) end
-    return fields.header(view, key)
-  end
-
-  local function chain()
-    local length = count()
-    local first = operand()
-    local ops, rest = {}, {}
-    for n = 1, length do
-      ops[n] = letter()
-      rest[n] = operand()
-    end
-    return function(rec, stop, id)
-      local kind, total = first(rec, stop, id)
-      for n = 1, length do kind, total = value.calculate(ops[n], kind, total, rest[n](rec, stop, id)) end
-      return kind, total
-    end
-  end
-
-  -- Reads an operand.
-  function operand()
-    local op = letter()
-    reader.operands = reader.operands + 1
-    if op == "p" then
-      local name = chunk()
-      return fields.property(name), { name = name }
-    end
-    if op == "h" then return header() end
-    if op == "C" then return chain() end
-    if op == "-" or op == "+" then
-      local item = operand()
-      return function(rec, stop, id) return value.sign(op, item(rec, stop, id)) end
-    end
-    if op == "?" then
-      local item = reader.condition(false)
-      return function(rec, stop, id)
-        local found = item(rec, stop, id)
-        if found ~= nil then return "b", found end
-      end
-    end
-    return literal(op)
-  end
-
-  reader.operand = operand
+-- Returns a reader of a program, a table with these fields:
+--
+--   text, at         the program, and the place that is read next
+--   like_budget      the budget of LIKE
+--   operands         number of operands that were read
+--   compiled         the table that selector.compile makes
+--   read_condition   selector_condition.read, for conditions inside operands
+function selector_program.open(text, compiled, read_condition)
+  local reader = { text = text, at = 1, like_budget = 0, operands = 0, compiled = compiled,
+    read_condition = read_condition }
+  reader.like_budget = selector_program.count(reader)
   return reader
+end
+
+-- Reads a letter.
+function selector_program.letter(reader)
+  local at = reader.at
+  reader.at = at + 1
+  return string.sub(reader.text, at, at)
+end
+
+-- Reads a count, as a number.
+function selector_program.count(reader)
+  local colon = string.find(reader.text, ":", reader.at, true)
+  local count = tonumber(string.sub(reader.text, reader.at, colon - 1))
+  reader.at = colon + 1
+  return count
+end
+
+-- Reads a text.
+function selector_program.chunk(reader)
+  local size = selector_program.count(reader)
+  local from = reader.at
+  reader.at = from + size
+  return string.sub(reader.text, from, from + size - 1)
 end

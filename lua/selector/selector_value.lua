@@ -1,6 +1,7 @@
---- used by selector/selector_program
--- Values of selectors: types, comparison and arithmetic. selector_program makes the table of functions; selector and
--- selector_field use it. mqredis/selector/values.py does the same in Python.
+--- require lazy "selector/selector_number"
+--- used by selector/selector, selector/selector_condition, selector/selector_field, selector/selector_operand
+-- Values of selectors: types, comparison and arithmetic. mqredis/selector/values.py does the same in Python. selector.compile loads
+-- this module and selector/selector_number.
 --
 -- A value is two values of Lua: a kind, and the content. Kinds:
 --
@@ -8,83 +9,97 @@
 --   s    text, escaped as in records     i  integer below 2^53, a number
 --   x    bytes, as hex digits            I  larger integer, decimal text (selector/selector_number)
 --   d    double                          e  no value: a text in a sum, 1/0, more than 64 bits
+--
+-- Functions that return a value return nothing for NULL, and "e" alone for no value.
 local selector_value = {}
 
--- Returns a table with the functions. `number`: of selector_number.new.
-function selector_value.new(number)
-  local value = {}
-  local SPECIAL = { inf = 1 / 0, ["-inf"] = -1 / 0, nan = 0 / 0 }
+selector_value.special_doubles = { inf = 1 / 0, ["-inf"] = -1 / 0, nan = 0 / 0 }
+selector_value.is_number = { i = true, I = true, d = true } -- by kind
 
-  -- Returns kind and content of an integer as selector_number has it.
-  function value.integer(found)
-    if not found then return "e" end
-    return type(found) == "number" and "i" or "I", found
+-- Returns the value of an integer as selector_number has it, nil for one that does not fit into 64 bits.
+function selector_value.integer(found)
+  if not found then return "e" end
+  return type(found) == "number" and "i" or "I", found
+end
+
+-- Returns the value of a property from its type letter (mqredis/codec) and text; a literal of a program has the same form.
+function selector_value.typed(letter, text)
+  if letter == "s" or letter == "x" then return letter, text end
+  if letter == "i" then return selector_value.integer(selector_number.parse(text)) end
+  if letter == "d" then
+    local double = selector_value.special_doubles[text] or tonumber(text)
+    if double then return "d", double end
+    return "e"
   end
+  if letter == "t" then return "b", true end
+  if letter == "f" then return "b", false end
+  if letter == "e" then return "e" end
+  return nil
+end
 
-  local integer = value.integer
+-- Returns a text without escapes: "\4" and a letter stand for a byte that separates the fields of a head (core/record).
+function selector_value.unescape(text)
+  if not string.find(text, "\4", 1, true) then return text end
+  return (string.gsub(text, "\4(.)", selector_value.escaped_byte))
+end
 
-  -- Returns kind and content from the type letter of a property (core/record) and a text.
-  function value.typed(letter, text)
-    if letter == "s" or letter == "x" then return letter, text end
-    if letter == "i" then return integer(number.parse(text)) end
-    if letter == "d" then
-      local double = SPECIAL[text] or tonumber(text)
-      if double then return "d", double end
-      return "e"
-    end
-    if letter == "t" then return "b", true end
-    if letter == "f" then return "b", false end
-    if letter == "e" then return "e" end
-    return nil
+-- Returns the byte that this letter stands for.
+function selector_value.escaped_byte(letter)
+  return string.char(string.byte(letter) - 64)
+end
+
+-- Comparisons that Lua does by itself, by operator as encode.py writes it: l for <=, g for >=, # for <>.
+selector_value.tests = {
+  ["="] = function(left, right) return left == right end,
+  ["#"] = function(left, right) return left ~= right end,
+  ["<"] = function(left, right) return left < right end,
+  [">"] = function(left, right) return left > right end,
+  l = function(left, right) return left <= right end,
+  g = function(left, right) return left >= right end,
+}
+
+-- Compares two values. Returns true, false, or nil for unknown. selector/selector_condition compares numbers, and a property with a
+-- text, by itself in the same way.
+function selector_value.compare(op, left_kind, left, right_kind, right)
+  if not left_kind or not right_kind then return nil end
+  if selector_value.is_number[left_kind] and selector_value.is_number[right_kind] then
+    local test = selector_value.tests[op]
+    if left_kind == "d" or right_kind == "d" then return test(tonumber(left), tonumber(right)) end
+    return test(selector_number.compare(left, right), 0)
   end
+  if left_kind ~= right_kind or left_kind == "e" then return false end
+  return (op == "=" and left == right) or (op == "#" and left ~= right)
+end
 
-  -- By operator as encode.py writes it, l for <=, g for >=, # for <>: comparisons that Lua does by itself.
-  value.test = {
-    ["="] = function(a, b) return a == b end,
-    ["#"] = function(a, b) return a ~= b end,
-    ["<"] = function(a, b) return a < b end,
-    [">"] = function(a, b) return a > b end,
-    l = function(a, b) return a <= b end,
-    g = function(a, b) return a >= b end,
-  }
-  local NUMERIC = { i = true, I = true, d = true }
-
-  -- Compares two values. Returns true, false, or nil for unknown. selector/selector compares numbers, and a field with a text,
-  -- by itself in the same way.
-  function value.compare(op, a_kind, a, b_kind, b)
-    if not a_kind or not b_kind then return nil end
-    if NUMERIC[a_kind] and NUMERIC[b_kind] then
-      if a_kind == "d" or b_kind == "d" then return value.test[op](tonumber(a), tonumber(b)) end
-      return value.test[op](number.compare(a, b), 0)
-    end
-    if a_kind ~= b_kind or a_kind == "e" then return false end
-    return (op == "=" and a == b) or (op == "#" and a ~= b)
+-- Returns the value of a sum, difference, product or quotient.
+function selector_value.calculate(op, left_kind, left, right_kind, right)
+  if not left_kind or not right_kind then return nil end
+  if not selector_value.is_number[left_kind] or not selector_value.is_number[right_kind] then return "e" end
+  if left_kind == "d" or right_kind == "d" then
+    return "d", selector_value.calculate_doubles(op, tonumber(left), tonumber(right))
   end
+  return selector_value.integer(selector_value.calculate_integers(op, left, right))
+end
 
-  local exact = { ["+"] = number.add, ["-"] = number.subtract, ["*"] = number.multiply, ["/"] = number.divide }
-  local floating = {
-    ["+"] = function(a, b) return a + b end,
-    ["-"] = function(a, b) return a - b end,
-    ["*"] = function(a, b) return a * b end,
-    ["/"] = function(a, b) return a / b end,
-  }
+function selector_value.calculate_doubles(op, left, right)
+  if op == "+" then return left + right end
+  if op == "-" then return left - right end
+  if op == "*" then return left * right end
+  return left / right
+end
 
-  -- Returns kind and content of a sum, difference, product or quotient.
-  function value.calculate(op, a_kind, a, b_kind, b)
-    if not a_kind or not b_kind then return nil end
-    if not NUMERIC[a_kind] or not NUMERIC[b_kind] then return "e" end
-    if a_kind == "d" or b_kind == "d" then return "d", floating[op](tonumber(a), tonumber(b)) end
-    return integer(exact[op](a, b))
-  end
+function selector_value.calculate_integers(op, left, right)
+  if op == "+" then return selector_number.add(left, right) end
+  if op == "-" then return selector_number.subtract(left, right) end
+  if op == "*" then return selector_number.multiply(left, right) end
+  return selector_number.divide(left, right)
+end
 
-  -- Returns kind and content of a value with this sign in front.
-  function value.sign(op, kind, found)
-    if not kind then return nil end
-    if not NUMERIC[kind] then return "e" end
-    if op == "+" then return kind, found end
-    if kind == "d" then return "d", -found end
-    return integer(number.negate(found))
-  end
-
-  return value
+-- Returns the value with this sign in front of it.
+function selector_value.sign(op, kind, content)
+  if not kind then return nil end
+  if not selector_value.is_number[kind] then return "e" end
+  if op == "+" then return kind, content end
+  if kind == "d" then return "d", -content end
+  return selector_value.integer(selector_number.negate(content))
 end
