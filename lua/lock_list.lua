@@ -34,19 +34,19 @@ if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 
-local criteria, looks = nil, count
+local criteria, looks = nil, count -- looks: how many locks this call looks at
 if filter_text ~= "" then
   filter.load()
   criteria, looks = filter.parse(filter_text), most_looks
 end
-if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end
+if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end -- broker time from here on
 
--- Returns the locks behind that one, as tables {id, deadline}, those of locks.page with fence and slot: the first `looks` are
--- complete and in order.
+-- Returns the locks behind `deadline` and `id`, in the order of both, as tables {id, deadline}; those of the queue's header also
+-- have fence and slot. The list is complete up to `looks` locks, and may have more.
 local function list_locks()
-  -- Locks of the queue's header (core/locks), then those that are elements of q.locked: member, score, member, score, ...
+  -- Locks of the header (core/locks), then those that are elements of q.locked, in which a score below queue.claimed is a deadline.
   local list = locks.page(q, deadline, id, looks)
-  local members_scores = ordered.page(q.locked, deadline, id, looks)
+  local members_scores = ordered.page(q.locked, deadline, id, looks) -- member, score, member, score, ...
   for n = 1, #members_scores, 2 do
     local score = tonumber(members_scores[n + 1])
     if score < queue.claimed then list[#list + 1] = { id = members_scores[n], deadline = score } end
@@ -58,7 +58,8 @@ local function list_locks()
   return list
 end
 
--- Returns the state of a locked message. A lock of the header stands for a state of this kind, which is not stored.
+-- Returns the state of a locked message. A lock of the header, which has a fence, stands for a state of this kind, which is not
+-- stored.
 local function state_of(lock)
   local text = not lock.fence and redis.call("HGET", q.states, lock.id)
   return text and message_state.parse(text) or { deliveries = 1, uncounted = 0, kind = message_state.by_reader,
@@ -111,7 +112,7 @@ local function append_lock(list, lock, rec)
 end
 
 local elements, shown = {}, 0 -- of the locks that match: their elements in the reply, and how many they are
-local last_deadline, last_id = "", ""
+local last_deadline, last_id = "", "" -- of the last lock that was looked at, if others may be behind it
 local list = list_locks()
 for n = 1, math.min(looks, #list) do
   local lock = list[n]

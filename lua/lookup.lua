@@ -38,12 +38,12 @@
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
 --- require lazy "matching/filter"
-local generation, mode, wanted, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local visible, own_fence, filter_text = ARGV[9] == "1" and message_state.visible or "", ARGV[10], ARGV[11]
+local generation, mode, which, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local allow_peek, own_fence, filter_text = ARGV[9] == "1", ARGV[10], ARGV[11]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
-if context.again then return message.again(q) end
+if context.again then return message.again(q) end -- a repeated call
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
 timers.serve(q)
@@ -116,18 +116,18 @@ local function current(id)
 end
 
 local entries, place = { nil }, nil
-if wanted == "first" or wanted == "last" then
-  entries[1], place = nearest("", wanted == "last")
-elseif wanted == "before" or wanted == "behind" then
-  entries[1], place = nearest(lookup_ids, wanted == "before")
-elseif wanted == "current" then
+if which == "first" or which == "last" then
+  entries[1], place = nearest("", which == "last")
+elseif which == "before" or which == "behind" then
+  entries[1], place = nearest(lookup_ids, which == "before")
+elseif which == "current" then
   for id in string.gmatch(lookup_ids, "[^,]+") do
     local entry, code = current(id)
     if not entry then return finish(code or status.MESSAGE_NOT_FOUND) end
     entries[#entries + 1] = entry
   end
 elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
-  entries[1], place = nearest(lookup_ids, wanted == "previous")
+  entries[1], place = nearest(lookup_ids, which == "previous")
 end
 if place then return finish(context.reply(status.CONTINUE, "", -1, 0, place)) end
 if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
@@ -147,13 +147,14 @@ local function add_deliveries(count)
 end
 -- The delivery that began with the lock goes on: what follows, or the client, counts it anew.
 if mode ~= "peek" then add_deliveries(-1) end
+local flag = allow_peek and message_state.visible or ""
 local lock
 if mode == "lock" then
   context.mark_changed()
-  lock = { kind = message_state.by_reader .. visible, owner = ARGV[1], fence = string.format("%.0f", context.history),
+  lock = { kind = message_state.by_reader .. flag, owner = ARGV[1], fence = string.format("%.0f", context.history),
     deadline = string.format("%.0f", context.now + tonumber(grant)) }
 elseif transaction then
-  lock = tx.lock(transaction, message_state.received .. visible)
+  lock = tx.lock(transaction, message_state.received .. flag)
 end
 if lock then position.lock_entries(q, entries, lock) end
 if transaction then tx.add(transaction, q, tx.received, ids) end

@@ -39,9 +39,10 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
--- KEYS brings the subqueue ;retry with its queue, or, if it is ;retry that is listed, the queue whose timers end its rests.
-local retry_queue, parent = queue.read(2), nil
-if queue.is_subqueue(q, "retry") then retry_queue, parent = nil, retry_queue end
+-- retry_queue: the subqueue ;retry, whose resting messages are listed among the scheduled ones of its queue; parent: if it is
+-- ;retry itself that is listed, its queue, whose timers end the rests.
+local retry_queue, parent
+if queue.is_subqueue(q, "retry") then parent = queue.read(2) else retry_queue = queue.read(2) end
 local criteria
 if filter_text ~= "" then
   filter.load()
@@ -67,12 +68,16 @@ local function state_of(id, state)
   return is_claimed and "claimed" or "locked"
 end
 
-local elements = {} -- of the messages in the reply
+local elements = {}
 
--- Appends a message of the queue `from` to the elements, if it is there and matches. `shown_state`, `due`: as state_of returns
--- them, nil if they are not known. Returns true if the call is to end: the page is full, or the filter has done as much work as one
--- call may.
-local function append(from, id, shown_state, due)
+-- Appends these elements of a message in the reply, which RETURNS describes.
+local function append(...)
+  for _, element in ipairs({ ... }) do elements[#elements + 1] = element end
+end
+
+-- Appends a message of the queue `from`, if it is there and matches. `shown_state`, `due`: as state_of returns them, nil if they
+-- are not known. Returns true if the call is to end: the page is full, or the filter has done as much work as one call may.
+local function append_message(from, id, shown_state, due)
   local rec = redis.call("HGET", from.records, id)
   if not rec or criteria and not filter.test(criteria, id, rec) then
     return criteria and filter.out_of_time(criteria)
@@ -85,13 +90,11 @@ local function append(from, id, shown_state, due)
     shown_state = due and "retry" or shown_state
   end
   local expires = record.is_special(rec) and record.expires(rec)
-  local size = position.size(from, { id = id, rec = rec, state = state })
+  append(id, shown_state, due and string.format("%.0f", context.shown(due)) or -1)
+  append(expires and context.shown(expires) or -1, state and message.without_lead(message_state.shown(state)) or "")
+  append(position.size(from, { id = id, rec = rec, state = state }))
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
-  local row = { id, shown_state, due and string.format("%.0f", context.shown(due)) or -1,
-    expires and context.shown(expires) or -1,
-    state and message.without_lead(message_state.shown(state)) or "", size,
-    context.lead > 0 and record.shown(rec, context.lead) or rec }
-  for n = 1, #row do elements[#elements + 1] = row[n] end
+  append(context.lead > 0 and record.shown(rec, context.lead) or rec)
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end
@@ -111,18 +114,19 @@ local function list_available(is_reverse)
     if #ids == 0 then return true end
     for n = 1, #ids do
       looks, place = looks - 1, ids[n]
-      if append(q, place, "ready", nil) then return false end
+      if append_message(q, place, "ready", nil) then return false end
     end
   end
   return false
 end
 
--- Appends the message of a timer (core/timers), if that makes a delayed or resting message available. Returns as `append` does.
+-- Appends the message of a timer (core/timers), if that makes a delayed or resting message available. Returns as append_message
+-- does.
 local function append_of_timer(member, due)
   local letters, letter, id = timers.letters, string.sub(member, 1, 1), string.sub(member, 2)
-  if letter == letters.delay then return append(q, id, "delayed", due) end
+  if letter == letters.delay then return append_message(q, id, "delayed", due) end
   local is_rest = letter == letters.rest or letter == letters.rest_isolated
-  return retry_queue and is_rest and append(retry_queue, id, "retry", due)
+  return retry_queue and is_rest and append_message(retry_queue, id, "retry", due)
 end
 
 local function list_scheduled()
@@ -141,7 +145,7 @@ end
 
 local at_end
 if which == "one" then
-  append(q, place, nil, nil)
+  append_message(q, place, nil, nil)
   at_end = true
 elseif which == "scheduled" then
   at_end = list_scheduled()

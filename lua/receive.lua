@@ -120,7 +120,7 @@ if settlements[1] and filter_text ~= "" and seek.names_next_member(filter_text) 
 end
 
 -- settle -----------------------------------------------------------------------------------------
-local lost = settle.all(q, settlements, 0)
+local lost = settle.all(q, settlements, 0) -- what the reply says of lost locks
 if not lost then return finish(context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
@@ -135,7 +135,8 @@ elseif filter_text ~= "" then -- the first messages that match
     { takes = true, notified_id = notified_id, seen = seen })
   if code then return finish(code) end
 elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
-  and redis.call("ZSCORE", q.available, notified_id) then -- the message that this waiting reader was notified of
+  and redis.call("ZSCORE", q.available, notified_id) then
+  -- The message that this waiting reader was notified of. A batch begins at the front of the queue instead.
   entries = position.read(q, { notified_id })
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}

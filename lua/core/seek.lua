@@ -95,7 +95,7 @@ function seek.names_next_member(text)
   return string.find(text, "\3G", 1, true) ~= nil
 end
 
--- Returns the first entries that match a filter: arguments and results are those of search.look.
+-- Returns the first entries that match a filter: arguments and results are those of search.look, but `reader` is not nil.
 function seek.matching(q, filter_text, from, count, reader)
   local entries = seek.direct(q, filter_text, from, count, reader.notified_id)
   if entries then return entries end

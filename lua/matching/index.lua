@@ -5,11 +5,12 @@
 -- writes and reads its part of the zset q.index, whose members all have score 0:
 --
 --   "m" <id> NUL <lookup id>       message id
---   "c" <id> NUL <lookup id>       correlation id; core/record makes the only member of a message that is named
+--   "c" <id> NUL <lookup id>       correlation id; record.member makes it of a message that has no other member
 --   "g" <id> NUL <lookup id>       group id. In a queue that locks groups, <id> is empty for a message without a group
 --   "n" <id> NUL <sequence> <offset> <lookup id> <flags> [<length>]     group id, in the logical order of the group:
 --                sequence and offset with 9 digits each; flags: a digit, the sum of index.flags; length: of the body in
 --                bytes, of segments only. No spaces.
+--   example: csabc NUL 040000000000002a   the message 040000000000002a has the correlation id "abc"
 --
 -- An id is that of the record, "s" and text or "x" and hex digits, without zero bytes at its end (IBM MQ fills short ids
 -- with them). Message and correlation ids are in the index up to q.indexed; a search for one brings the index up to date
@@ -19,9 +20,9 @@
 -- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"
 -- and "h" groups with one active message (features/group_lock).
 --
--- letters: the first letter of a member, by the identifier. flags: those of a message in a group.
+-- letters: the first letter of a member, by what it finds. flags: those of a message in a group.
 local index = {
-  letters = { message_id = "m", correlation_id = "c", group_id = "g", member = "n" },
+  letters = { message_id = "m", correlation_id = "c", group_id = "g", group_order = "n" },
   flags = { last_in_group = 1, segment = 2, last_segment = 4 },
 }
 
@@ -44,6 +45,7 @@ end
 function index.fields(rec)
   local head_end, found = string.find(rec, "\0", 15, true), {}
   local head = string.sub(rec, 15, head_end - 1)
+  -- The keys of these fields in a head (mqredis/models/fields.py); z has the flags of the group.
   for key, value in string.gmatch(head, "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
   return { message_id = index.id(found.m), correlation_id = index.id(found.c), group_id = index.id(found.g),
     sequence = tonumber(found.n or 1), offset = tonumber(found.o or 0), group_flags = tonumber(found.z or 0),
@@ -141,7 +143,7 @@ function index.lookup_id(member)
   local letter = string.sub(member, 1, 1)
   if not string.find(letter, "[mcgn]") then return end
   local stop = string.find(member, "\0", 1, true) or 0
-  local from = letter == index.letters.member and stop + 19 or stop + 1 -- behind sequence and offset, of 9 digits each
+  local from = letter == index.letters.group_order and stop + 19 or stop + 1 -- behind sequence and offset, of 9 digits each
   return string.sub(member, from, from + 15)
 end
 
@@ -150,7 +152,7 @@ end
 -- Returns the text with which the members of a group in logical order begin: all, or those with this sequence, or those with
 -- this sequence and offset. No member goes on with the byte 255, so with that behind it the text is their upper limit.
 function index.place(group_id, sequence, offset)
-  return index.letters.member .. group_id .. "\0" .. (sequence and string.format("%09d", sequence) or "")
+  return index.letters.group_order .. group_id .. "\0" .. (sequence and string.format("%09d", sequence) or "")
     .. (offset and string.format("%09d", offset) or "")
 end
 

@@ -10,9 +10,9 @@
 --- require "waiting/waiter_text"
 --- used by receive, send, stop_waiting
 -- Hands a lock over to a reader that waits for one, so that it gets its message without another call
--- (docs/decisions/waiting.md). The script that makes a message available, one that sends a single plain message, makes the
--- reader's next call for it: it locks the message in the name of the reader's slot, and keeps the reply there under the
--- sequence that the next call will have. Then it publishes the reply:
+-- (docs/decisions/waiting.md). A script that sends a single plain message makes the reader's next call for it: it locks the message
+-- in the name of the reader's slot, and keeps the reply there under the sequence that the next call will have. Then it publishes
+-- the reply on the channel of the slot (notify.channel):
 --
 --   "lock <slot> <sequence> <incarnation> <fence> <deadline ms> <now ms> <lookup id> <first key of the queue>" LF <record>
 --
@@ -22,9 +22,10 @@ local handoff = {}
 
 -- The sender's side -----------------------------------------------------------------------------------------------------
 
--- Locks the one message that became available in this call for the reader that waits first. Returns what handoff.publish takes;
+-- Locks the one message that became available in this call for the reader that waits first. Returns a table for handoff.publish;
 -- nil if nothing is handed over: the message or its queue asks for something, the reader does not wait for a
--- lock, its channel has no subscriber, or its slot was used since it began to wait. For scripts that have marked a change.
+-- lock, its channel has no subscriber, or its slot was used since it began to wait. For scripts that have marked a change
+-- (context.mark_changed).
 function handoff.offer(q, id, rec)
   if not handoff.is_plain(q, rec) or not q.arrived or #q.arrived ~= 1 then return end
   local member = redis.call("ZRANGE", q.waiters, "0", "0")[1]
@@ -42,8 +43,7 @@ function handoff.offer(q, id, rec)
   redis.call("ZREM", q.waiters, member)
   local reply = context.reply(status.OK, lock.fence, lock.deadline, context.now_text, 0) -- as that of receive.lua
   context.write(slot, context.format_reply(sequence, "!" .. id, reply) .. "\n" .. kept)
-  return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, fence = lock.fence,
-    deadline = lock.deadline, rec = rec }
+  return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, rec = rec, lock = lock }
 end
 
 -- Do neither the message nor its queue ask for anything but a trail (letter l of queue_config.letters)?
@@ -57,12 +57,12 @@ function handoff.kept_wait(slot)
   if kept ~= "" and context.reply_ids(kept) == "-" and context.reply_status(kept) == status.WAITING then return kept end
 end
 
--- Publishes the reply, `handed` of handoff.offer. Where that is not allowed the reader is notified alone, and its next call
--- finds what is kept.
+-- Publishes the reply. `handed`: what handoff.offer has returned. Where that is not allowed the reader is notified alone, and its
+-- next call finds what is kept. For the end of a script, when all is written.
 function handoff.publish(handed)
   -- The record is not an argument of format, which would end it at a zero byte.
   local head = string.format("lock %s %s %s %s %s %s %s %s\n", handed.slot, handed.sequence, context.incarnation,
-    handed.fence, handed.deadline, context.now_text, handed.id, queue.nth_key(1))
+    handed.lock.fence, handed.lock.deadline, context.now_text, handed.id, queue.nth_key(1))
   local shown = context.lead > 0 and record.shown(handed.rec, context.lead) or handed.rec
   local receivers = redis.pcall("PUBLISH", handed.channel, head .. shown)
   if type(receivers) ~= "number" then notify.wake(handed.key) end -- it was refused
