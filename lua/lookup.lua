@@ -76,14 +76,21 @@ local function admits(entry)
   return not skips_busy or not group_lock.busy(q, entry.rec)
 end
 
--- Returns the nearest entry before or behind an id, "" for an end of the queue, that this call may read: an available one, for
--- a peek without a filter also a locked one that is visible. Else nil, and the id where the search goes on if it is unfinished.
+-- Returns the nearest entry before or behind an id, "" for an end of the queue: an available one, for a peek without a filter also
+-- a locked one that is visible. nil if there is none.
+local function beside(id, backward)
+  if mode == "peek" and not criteria then return seek.visible(q, id, backward) end
+  if backward then return seek.back(q, id) end
+  return seek.first(q, id)
+end
+
+local most_looks = 1000 -- messages that a call looks at
+
+-- Returns the nearest entry before or behind an id that this call may read. Else nil, and, if the search is unfinished, the id
+-- beside which the next call goes on.
 local function nearest(id, backward)
-  for _ = 1, 1000 do
-    local entry
-    if mode == "peek" and not criteria then entry = seek.visible(q, id, backward)
-    elseif backward then entry = seek.back(q, id)
-    else entry = seek.first(q, id) end
+  for _ = 1, most_looks do
+    local entry = beside(id, backward)
     if not entry or admits(entry) then return entry end
     id = entry.id
     if criteria and filter.out_of_time(criteria) then break end
@@ -91,12 +98,12 @@ local function nearest(id, backward)
   return nil, id
 end
 
--- Returns the entry with this id, if this call may read it: available, or under the caller's lock (its field taken_over is set
--- then), or for a peek locked and visible. Else nil, and a status if that is not MESSAGE_NOT_FOUND.
+-- Returns the entry with this id, if this call may read it: available and admitted; or, without a filter, under the caller's lock
+-- (its field taken_over is set then), or for a peek locked and visible. Else nil, and a status if that is not MESSAGE_NOT_FOUND.
 local function current(id)
   local entry = seek.current(q, id)
   if entry then return admits(entry) and entry end
-  if criteria then return end
+  if criteria then return end -- a handle with a selector sees available messages only
   entry = position.read(q, { id })[1]
   if not entry then return end
   local state = entry.state
@@ -115,7 +122,7 @@ local function current(id)
   return nil, status.TRANSACTION_USAGE
 end
 
-local entries, place = { nil }, nil
+local entries, place = { nil }, nil -- place: the id beside which an unfinished search goes on
 if which == "first" or which == "last" then
   entries[1], place = nearest("", which == "last")
 elseif which == "before" or which == "behind" then

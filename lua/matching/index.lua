@@ -143,7 +143,8 @@ function index.lookup_id(member)
   local letter = string.sub(member, 1, 1)
   if not string.find(letter, "[mcgn]") then return end
   local stop = string.find(member, "\0", 1, true) or 0
-  local from = letter == index.letters.group_order and stop + 19 or stop + 1 -- behind sequence and offset, of 9 digits each
+  local from = stop + 1
+  if letter == index.letters.group_order then from = from + 18 end -- behind sequence and offset, of 9 digits each
   return string.sub(member, from, from + 15)
 end
 
