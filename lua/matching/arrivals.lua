@@ -14,12 +14,12 @@
 --
 -- A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters).
 --
--- letter: that of the members. first, stop: limits of all members, as ZRANGEBYLEX takes them.
-local arrivals = { most = 500, letter = "l", first = "[l", stop = "(l\255" }
+-- first, stop: limits of all members, as ZRANGEBYLEX takes them.
+local arrivals = { most = 500, first = "[l", stop = "(l\255" }
 
 -- Returns the text with which the member of an arrival begins.
 function arrivals.stem(number)
-  return arrivals.letter .. string.format("%014d", number)
+  return string.format("l%014d", number)
 end
 
 -- Notes that these messages arrived.
@@ -59,7 +59,7 @@ end
 -- Searches the arrivals behind number `seen`. Returns up to `count` entries that the criteria admit, without states, in delivery
 -- order; and, if the time for selectors was used up before one was found, the id of the last message that was looked at: the
 -- next call has it as its place to go on from, and searches the queue, not the arrivals. For search.look, which has parsed the
--- criteria.
+-- criteria and loaded what they need.
 function arrivals.look(q, criteria, seen, count)
   local ids, found = arrivals.ids(q, seen, criteria.after or ""), {}
   if not ids[1] then return found end

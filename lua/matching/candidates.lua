@@ -4,8 +4,8 @@
 -- Selects the messages that a search has to test, a page at a time: by the index of identifiers if the filter has an identifier
 -- (matching/index), else all available messages. Whether they match is for matching/search to test.
 --
--- Pages are in delivery order, and a page begins behind the id `from`, "" for the first one. `criteria`: see matching/filter. For
--- callers that have loaded matching/index.
+-- Pages are in delivery order, and a page begins behind the id `from`, "" for the first one. `criteria`: of filter.parse
+-- (matching/filter). For callers that have loaded matching/index.
 local candidates = {}
 
 -- Does candidates.page read the index of message or correlation ids, which has to be brought up to date first? That of group

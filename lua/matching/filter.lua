@@ -21,7 +21,7 @@
 --   f  letters of options, each true in `criteria`:
 --      L logical_order, A all_messages available, S all_segments available, C complete_message, W whole_group,
 --      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
---      B delivery_order, even if groups take turns: only says that there is a filter, and every search has this order
+--      B delivery_order: nothing looks at it, but a reader with a filter searches in this order even if groups take turns
 --
 -- selector_share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
 local filter = { selector_share = 0.9 }
@@ -37,15 +37,15 @@ filter.option_names = {
   U = "unmarked", H = "mark", h = "unmark", K = "mark_cooperative", k = "unmark_cooperative", B = "delivery_order",
 }
 
--- Returns the criteria of a filter, which is not empty: a table with the fields and options that it has by the names above
--- (texts; sequences and offsets are numbers), and these:
+-- Returns the criteria of a filter; the text is not empty. They are a table with the fields and options of the filter by the names
+-- above (texts; sequences and offsets are numbers), and these fields:
 --
 --   alternatives   list of the values of "h"
 --   selectors      list of compiled selectors (selector/selector)
---   names_message  true if it names an identifier or a place in a group
---   needs_group    true if the rest of a message's group decides, too
---   grouped        that, or it asks for logical order
---   changes_marks  true if it sets or removes browse marks
+--   names_message  not nil if it names an identifier or a place in a group
+--   needs_group    not nil if the rest of a message's group decides, too
+--   grouped        not nil if that is so, or it asks for logical order
+--   changes_marks  not nil if it sets or removes browse marks
 --   taken_groups   only matching/search sets and uses it
 function filter.parse(text)
   local head_end = string.find(text, "\0", 1, true)
@@ -115,7 +115,7 @@ end
 function filter.test_names(criteria, id, rec)
   index.load()
   local fields = index.fields(rec)
-  if criteria.message_id and criteria.message_id ~= (fields.message_id or "smq-" .. id) then return false end
+  if criteria.message_id and criteria.message_id ~= index.message_id(fields, id) then return false end
   if criteria.correlation_id and criteria.correlation_id ~= fields.correlation_id then return false end
   if criteria.group_id and criteria.group_id ~= fields.group_id then return false end
   if criteria.sequence and criteria.sequence ~= fields.sequence then return false end

@@ -19,19 +19,18 @@
 -- where readers without a filter have their tickets: ticket + `indexed` and ticket + `unindexed`. A `member` here is one of
 -- q.waiters (waiting/waiter_text), `criteria` its filter as matching/filter parses it.
 --
--- index_letter         that of the members of q.index
 -- indexed, unindexed   -2^50 and -2^51
 -- most_unindexed       unindexed readers that are asked about a message
 -- most_indexed         readers of one identifier that are asked about a message
 -- most_members         messages of a group that one arrival may ask about
-local match_waiters = { index_letter = "w", indexed = -1125899906842624, unindexed = -2251799813685248,
+local match_waiters = { indexed = -1125899906842624, unindexed = -2251799813685248,
   most_unindexed = 256, most_indexed = 64, most_members = 64 }
 
 -- Registration ----------------------------------------------------------------------------------------------------------
 
 -- Returns the text with which the members of q.index begin that name the readers waiting for a key (filter.key).
 function match_waiters.index_stem(key)
-  return match_waiters.index_letter .. key .. "\0"
+  return "w" .. key .. "\0"
 end
 
 -- Registers a reader with this ticket number. Returns false if it was registered already.
