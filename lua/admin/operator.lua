@@ -67,7 +67,7 @@ function operator.log(changed, finished, earlier)
   local entry = operator.entry()
   if not entry then return end
   copy.load()
-  local log = other_queues.find(queue.log, true)
+  local log = other_queues.find(queue.log) -- operator.plan has asked for it
   if earlier and redis.call("ZSCORE", log.available, earlier) then
     removal.delete(log, position.read(log, { earlier }), "dropped")
   end

@@ -370,6 +370,21 @@ def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
     assert qm.queue_info("q").messages == 0
 
 
+def test_search_with_a_costly_selector_takes_several_calls(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 100)
+    selector = " OR ".join(f"a{n} * a{n} / 3 = 1" for n in range(120))
+
+    def search() -> None:
+        with pytest.raises(mqredis.IoTimeout):
+            queue.peek(0, selector=selector)
+
+    # One call tests 5 to 30 messages (tests/selector/test_cost.py).
+    assert 3 < _cost(redis_server, search, times=1)[0] <= 20
+
+
 def test_call_reads_due_timers_once(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     queue = qm.open("q")
 
