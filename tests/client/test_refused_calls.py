@@ -9,6 +9,9 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import MqError, Outgoing, Queue, QueueManager, Settings
+from mqredis.commands import features, marks
+from mqredis.operations.queue_call import QueueCall
+from mqredis.steps import perform
 from tests.support.backend import Backend
 
 NAME = "refusals"
@@ -199,6 +202,18 @@ def test_handle_of_a_deleted_queue_is_refused(qm: QueueManager, name: str, again
             qm.create_queue("q")
         with pytest.raises(mqredis.QueueNotAvailable, match=r"queue 'q' .* was deleted after"):
             CALLS[name](queue)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
+def test_queue_may_be_deleted_between_the_calls_of_an_operation(qm: QueueManager, again: bool) -> None:
+    with qm.open("q") as queue:
+        address = queue.handle.address
+        qm.delete_queue("q")
+        if again:
+            qm.create_queue("q")
+        with pytest.raises(mqredis.QueueNotAvailable):
+            qm.run(QueueCall(address, features.redrive(address, "", ["0" * 16])))
+        assert not qm.run(perform(marks.forget(address, "1.0-1")))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
