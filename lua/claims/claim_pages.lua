@@ -27,7 +27,8 @@
 --
 -- In claims/ `list` is a page list, a table {number, from, upto, packed_count, loose_count, step, owner, seq}, of which number,
 -- owner and seq are texts. `page` is a table {first, last, count, bytes, packed}. k counts pages from 0. Who changes a list calls
--- claim_pages.save afterwards.
+-- claim_pages.save afterwards: this module, claims/loosen and claims/drain. A list only loses pages once its claim is committed or
+-- released; no page is added to it any more then, since the next claim of the owner has another number.
 --
 -- pages_per_read: pages that one command reads
 local claim_pages = { pages_per_read = 256 }
@@ -182,6 +183,7 @@ function claim_pages.add(q, claim, ids, bytes, packed)
   local page, k = { first = ids[1], last = ids[count], count = count, bytes = bytes, packed = packed }, list.upto
   redis.call("HSET", q.states, claim_pages.ids_field(list, k), table.concat(ids),
     claim_pages.page_field(list, k), claim_pages.format_page(page))
+  -- No page was removed yet (see above), so there are `upto` of them.
   local all_were_full = list.packed_count + list.loose_count == list.upto * list.step
   if not all_were_full or count > list.step then list.step = 0 end -- pages differ in length
   list.upto = k + 1
@@ -237,6 +239,7 @@ function claim_pages.trim(q, list)
   claim_pages.each(q, list, function(k, page)
     if page.packed then return true end
     fields[#fields + 1], fields[#fields + 2] = claim_pages.ids_field(list, k), claim_pages.page_field(list, k)
+    claim_pages.count(list, 0, -page.count)
   end)
   if #fields == 0 then return end
   for n = 1, #fields, 1000 do redis.call("HDEL", q.states, unpack(fields, n, math.min(n + 999, #fields))) end

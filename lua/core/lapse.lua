@@ -17,9 +17,10 @@ local lapse = {}
 function lapse.locks(q, ids)
   release.load()
   local plan = lapse.plan(q, ids)
-  -- What was sent leaves no copies, so no queue has to be at hand for it.
+  -- What was sent leaves nothing behind, so its removal needs no plan (core/removal).
   if not (release.plan(q, plan.others) and release.plan(q, plan.received)) then return end -- the call is repeated
   for _, transaction in ipairs(plan.ended) do tx.forget(transaction) end
+  if plan.extended[1] then context.mark_changed() end -- tx.forget, release.unlock and removal.delete do that themselves
   for _, entry in ipairs(plan.extended) do store.extend(q, entry.id, entry.deadline) end
   release.unlock(q, plan.others, false)
   release.unlock(q, plan.received, true)

@@ -12,22 +12,36 @@
 -- reason:
 --
 --   removal.plan    before the first write of a script: asks for the queues that copies and acknowledgements go to
---   removal.delete  only if removal.plan has returned true
+--   removal.delete  only if removal.plan has returned true, or if what it plans was planned elsewhere (trace.plan, trace.expiring);
+--                   for the reasons dropped, aborted and redriven, which leave nothing behind, no plan is needed
 --
--- The reasons. The counter is a field of q.key; the last column says what a message may leave behind (features/trace), besides the
--- acknowledgements that its sender asked for.
+-- The reasons. The counter is a field of q.key (removal.counters); the last column says what a message may leave behind
+-- (features/trace), besides the acknowledgements that its sender asked for.
 --
 --   reason            when                                                   counter             leaves
 --   receive           its reader took it, or committed its lock                                  copy in the journal
 --   receive_rejected  its reader rejected it, or the retry policy did        n_receive_rejected  dead letter, if asked
 --   receive_timeout   it expired                                             n_receive_timeout   dead letter, if asked
 --   queue_purged      an operator purged the queue or it, or ;trash did      n_queue_purged      dead letter, if asked
---   queue_deleted     its queue is deleted                                   n_queue_deleted     dead letter, if asked
+--   queue_deleted     its queue is deleted, with its counters                                    dead letter, if asked
 --   poison            the retry policy makes it a dead letter                n_poison            dead letter
---   dropped           the retry policy drops it                              n_dropped
+--   dropped           the retry policy drops it, it was in ;poison long      n_dropped
+--                     enough, or its place in the log of actions is needed
+--                     (admin/operator)
 --   aborted           its transaction, which had sent it, was aborted
 --   redriven          it was sent again from a dead letter or a journal                          only its trail (admin/redrive)
-local removal = {}
+--
+-- A message that features/retry moves to ;poison is not deleted, but counts in n_poison as well.
+--
+-- A new reason that leaves acknowledgements or dead letters needs a class in trace.class; one that trails tell of, an event in
+-- trail.ends. A new counter needs a line in removal.counters and is to be read: by stats.lua with mqredis/commands/features.py, and
+-- by core/statistics and overview.lua if it counts as failed there.
+--
+-- counters  by reason, the field of q.key that counts the messages; reasons without one are not counted
+local removal = { counters = {
+  receive_rejected = "n_receive_rejected", receive_timeout = "n_receive_timeout", queue_purged = "n_queue_purged",
+  poison = "n_poison", dropped = "n_dropped",
+} }
 
 -- Are all queues at hand that removal.delete needs for these entries? If not, context.missing names them.
 function removal.plan(q, entries, reason)
@@ -102,11 +116,9 @@ end
 -- Counts how many messages were deleted for this reason. That they are gone is counted already (store.count); one that was sent by
 -- an aborted transaction was never there.
 function removal.count(q, count, reason)
-  if reason == "aborted" then
-    store.uncount_gone(q, count)
-  elseif reason ~= "receive" then
-    store.count_event(q, "n_" .. reason, count)
-  end
+  if reason == "aborted" then store.uncount_gone(q, count) end
+  local counter = removal.counters[reason]
+  if counter then store.count_event(q, counter, count) end
 end
 
 -- Deletes locked messages, `bytes` in all, whose records need not be read (position.end_reads_record). They leave nothing behind,

@@ -151,8 +151,8 @@ function store.count(q, count, bytes)
   end
 end
 
--- Adds to a further counter of the queue: "n_<reason>", how many left for this reason, or "n_retried", how many came back for
--- another attempt.
+-- Adds to a further counter of the queue: one of removal.counters, how many left for a reason, or "n_retried", how many came back
+-- for another attempt.
 function store.count_event(q, counter, count)
   if queue.is_due(q) then store.update_statistics(q) end
   redis.call("HINCRBY", q.key, counter, count)

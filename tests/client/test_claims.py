@@ -12,7 +12,7 @@ import pytest
 
 import mqredis
 from mqredis import Acknowledge, Match, MessageClass, Outgoing
-from mqredis.codec.claims import Claim
+from mqredis.codec.claims import Claim, PageList
 from mqredis.commands import claims as commands
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Claimed, Order, Received
@@ -369,6 +369,18 @@ def test_doctor_checks_the_draining_number_of_a_claim(draining: Pipeline) -> Non
     assert "claim.malformed" in {finding.code for finding in draining.qm.doctor().findings}
     draining.raw.hset(*draining.field, right)
     draining.holds(2000, 1200)
+
+
+def test_released_claim_counts_only_the_messages_of_the_pages_that_it_has(pipeline: Pipeline) -> None:
+    """The first page is loose after the first call of a release, and the order that it kept is of no use any more."""
+    pipeline.fill(2 * PLAIN_PAGE)
+    pipeline.claim(1, first=True)
+    queue, key = pipeline.queue, pipeline.field[0]
+    pipeline.qm.run(QueueCall(queue, commands.claim_release(queue, pipeline.owner, False)))
+    [pages] = PageList.parse_all(pipeline.raw.hget(key, "pages").decode())
+    assert (pages.first, pages.upto, pages.packed, pages.loose) == (1, 2, PLAIN_PAGE, 0)
+    pipeline.release()
+    pipeline.holds(2 * PLAIN_PAGE, 0)
 
 
 def test_doctor_finds_stray_and_inconsistent_claim_pages(pipeline: Pipeline) -> None:

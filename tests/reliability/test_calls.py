@@ -278,6 +278,17 @@ def test_transaction_renewal_raises_the_history_number(reader: Reader) -> None:
     assert history_of_peek(reader) > before
 
 
+def test_locks_that_follow_a_renewed_transaction_raise_the_history_number(reader: Reader) -> None:
+    reader.create("t", transactional=True)
+    place, t = Place("1.1"), reader.address("t")
+    fence = reader.call(transactions.begin(reader.keys, "x", 1000), place).fence
+    reader.call(send.send(t, [codec.encode(Outgoing(body=b"x"), "x")], "x", fence), place)
+    reader.call(transactions.renew(reader.keys, "x", fence, 60_000), place)
+    [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
+    [peeked] = reader.wire.volley([Shot(read.peek(t), "", 0)])
+    assert history(peeked) > history(later)
+
+
 def test_due_field_is_the_next_timer_after_a_lapsed_lock(reader: Reader) -> None:
     place = Place("1.1")
     [one] = sent(reader, place, codec.encode(Outgoing(body=b"x", time_to_be_received=100.0), ""))
