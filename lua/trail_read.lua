@@ -5,13 +5,12 @@
 -- KEYS message
 -- QUEUE[1] the queue that the message is in, or was in
 -- ARGV[3] id  lookup id; or "=" and a message id that the sender has chosen, as in features/trail_store
--- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail (features/trail_store), "" if there is none, lookup
---   id, "" if no trail has the message id
+-- RETURNS OK lead of the broker's clock in ms (core/context), text of the trail or "" (features/trail_store), lookup id or "" (no
+--   trail has the message id)
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
---- require "core/record"
 --- require "features/trail"
 --- require "features/trail_store"
 local id = ARGV[3]
@@ -20,9 +19,8 @@ if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 if string.sub(id, 1, 1) == "=" then
-  id = redis.call("HGET", KEYS[1], trail_store.id_field(queue.name(q), string.sub(id, 2))) or ""
+  id = trail_store.last_id(queue.name(q), string.sub(id, 2)) or ""
 end
 local rec = redis.call("HGET", q.records, id)
-local number = rec and record.field(rec, "trail") and trail.number(id, rec) or string.sub(id, 3)
-local text = redis.call("HGET", KEYS[1], trail_store.field(number)) or ""
+local text = trail_store.text(trail.number(id, rec)) or ""
 return context.close(context.reply(status.OK, context.lead, text, id))

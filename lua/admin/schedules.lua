@@ -35,7 +35,7 @@ function schedules.plan(name, message, slot)
     rec = record.with(record.with(rec, "recoverable", nil), "transaction_id", "schedule")
     rec = record.set_flag(record.set_flag(rec, record.bits.first), record.bits.last)
   end
-  local batch = enqueue.new_batch(q, { nil })
+  local batch = enqueue.new_batch({ nil })
   enqueue.append(batch, rec, nil, q)
   if batch.bytes > q.max_bytes then return nil, status.MESSAGE_TOO_LARGE end
   local code = quota.refuses(q, 1, batch.bytes)

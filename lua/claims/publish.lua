@@ -140,7 +140,7 @@ end
 function publish.read(stage, from, most)
   local part = stage.part
   local q, elements = part.q, redis.call("LRANGE", stage.list, from, from + most - 1)
-  local batch, priorities = enqueue.new_batch(q, { nil }), { nil }
+  local batch, priorities = enqueue.new_batch({ nil }), { nil }
   local transactional, arrival, at = q.options.transactional, context.now_text, 1
   local may_leave_out = part.resumed and stage.special == "1"
   while at <= #elements do

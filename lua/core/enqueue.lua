@@ -22,7 +22,7 @@ local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "
 -- a batch; or nil and the status that refuses the send.
 function enqueue.parse(q, at)
   local records, byte, stamp, most, bytes, count = { nil }, string.byte, context.now_text, q.max_bytes, 0, 0
-  local batch, last, queue_asks = enqueue.new_batch(q, records), #ARGV, q.options.trail or q.options.group_exclusive
+  local batch, last, queue_asks = enqueue.new_batch(records), #ARGV, q.options.trail or enqueue.makes_special(q)
   local flag_at = record.flag_at
   while at <= last do
     local rec = stamp .. ARGV[at]
@@ -51,6 +51,15 @@ function enqueue.parse(q, at)
   return batch
 end
 
+-- Is each message of this queue special, whatever its own head asks for? In a queue that locks groups the features `identifiers`
+-- and `group_lock` have to see every message (`option` in features/features). What users send comes through enqueue.append,
+-- which makes it so; what the broker puts into a queue is special in any case (copy.flag). Others rely on it, and look at the
+-- option as well: claims/publish takes shorter steps, and transactions/tx_parts reads the records. Modules that ask whether groups
+-- take turns look at q.locks_groups, which subqueues do not have (core/queue).
+function enqueue.makes_special(q)
+  return q.options.group_exclusive
+end
+
 -- Has the message travelled longer than its sender allows?
 function enqueue.is_late(rec)
   return tonumber(record.field(rec, "sent_ms_before") or 0) > tonumber(record.field(rec, "time_to_reach_queue"))
@@ -73,7 +82,8 @@ function enqueue.ids(priorities, count, transactional)
   return ids
 end
 
--- Stores the messages of a batch: available, or locked by `transaction`, in which they are sent.
+-- Stores the messages of a batch: available, or locked by `transaction`, in which they are sent. If batch.wants is there,
+-- the caller has called features.plan before; features/topic has planned itself what the copies for its subscribers leave behind.
 function enqueue.put(q, ids, batch, transaction)
   store.add(q, ids, batch.records, batch.larges, batch.bytes)
   if batch.special then
@@ -81,7 +91,8 @@ function enqueue.put(q, ids, batch, transaction)
     if batch.wants then features.accept(q, ids, batch.records, batch.wants, transaction ~= nil) end
   end
   if transaction then return enqueue.hold(q, ids, batch, transaction) end
-  -- The index of identifiers reaches up to q.indexed; most queues were never searched for an identifier.
+  -- Messages with `wants` have hooks that are called as they arrive. Those that are only named need no more than their member in
+  -- the index of identifiers, which reaches up to q.indexed; most queues were never searched for an identifier.
   if batch.wants or batch.special and q.indexed ~= queue.never then
     position.load()
     return position.arrive(q, ids, batch.records)
@@ -117,14 +128,14 @@ end
 
 -- Returns such entries as a batch.
 function enqueue.batch(q, entries)
-  local batch = enqueue.new_batch(q, { nil })
+  local batch = enqueue.new_batch({ nil })
   for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
   return batch
 end
 
--- Returns a batch with no messages. In a queue that locks groups every message is special.
-function enqueue.new_batch(q, records)
-  return { records = records, larges = nil, bytes = 0, special = q.options.group_exclusive, wants = nil }
+-- Returns a batch with no messages. `records`: an empty list.
+function enqueue.new_batch(records)
+  return { records = records, larges = nil, bytes = 0, special = false, wants = nil }
 end
 
 -- Adds a message for queue q to a batch. `large`: its body if that is large, else nil. A queue with trails marks a share of its
@@ -135,7 +146,7 @@ function enqueue.append(batch, rec, large, q)
     trail.load()
     if trail.picks(trail.share(q), place) then rec = trail.mark(rec) end
   end
-  if options.group_exclusive then rec = record.set_flag(rec, record.bits.special) end
+  if enqueue.makes_special(q) then rec = record.set_flag(rec, record.bits.special) end
   batch.records[place] = rec
   batch.bytes = batch.bytes + #rec
   if large then
@@ -143,10 +154,10 @@ function enqueue.append(batch, rec, large, q)
     batch.larges = batch.larges or {}
     batch.larges[place] = large
   end
-  local kind = record.free[string.byte(rec, record.flag_at)]
-  if kind == "named" then
+  local is_free = record.free[string.byte(rec, record.flag_at)] -- true, "named" or nil (core/record)
+  if is_free == "named" then
     batch.special = true
-  elseif kind ~= true and record.is_special(rec) then
+  elseif not is_free and record.is_special(rec) then
     features.load()
     batch.special, batch.wants = true, batch.wants or {}
     batch.wants[place] = features.wants(rec)

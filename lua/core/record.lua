@@ -37,6 +37,8 @@ local record = {
   -- The place of the flag; the functions here have the number, which costs less. Then the bytes of the flags "0", a message that
   -- is not special, and "h", one that is special and named.
   flag_at = 14, plain = 48, named = 104,
+  -- The place where the head begins.
+  head_at = 15,
   -- By the byte of the flag, for records whose body is not large: true if the message is not special, "named" if it is named. So
   -- record.free[string.byte(rec, record.flag_at)] says that scripts need not look into the record.
   free = { [48] = true, [50] = true, [52] = true, [54] = true,
@@ -117,6 +119,12 @@ function record.any_key(names)
   local keys = { nil }
   for n = 1, #names do keys[n] = string.sub(record.fields[names[n]], 2) end
   return "[" .. table.concat(keys) .. "]"
+end
+
+-- Returns the message id of a message whose sender gave none, in the form that identifiers have in a head: "s", since it is a text
+-- ("x" stands before hex digits, matching/index).
+function record.made_message_id(lookup_id)
+  return "smq-" .. lookup_id
 end
 
 -- Returns the member of the index of identifiers for a message that is named; it has no other one (matching/index).

@@ -1,9 +1,9 @@
 --- require "core/context"
 --- require "core/quota"
 --- require "core/record"
---- require lazy "core/queue"
---- require lazy "features/other_queues"
---- require lazy "core/position"
+--- require "core/queue"
+--- require "features/other_queues"
+--- require "core/position"
 --- require lazy "features/failure"
 --- require lazy "features/trail"
 --- require "core/store"
@@ -29,7 +29,7 @@ copy.about = { "sent_ms_before", "original_queue", "original_lookup_id", "reason
 -- Returns the message id of an entry: one made from the lookup id where the sender gave none. nil for a message that
 -- was refused and so has no lookup id, if the sender gave none.
 function copy.identity(entry)
-  return record.field(entry.rec, "message_id") or entry.id and "smq-" .. entry.id
+  return record.field(entry.rec, "message_id") or entry.id and record.made_message_id(entry.id)
 end
 
 -- Returns the head of a message made of an entry, which gets another lookup id, with the message id that the entry has.
@@ -84,7 +84,8 @@ function copy.put(q, to, entry, class, reason)
   return id
 end
 
--- Returns the head of a copy, and whether it has a trail. `head`: that of the entry, without a report of its failure.
+-- Returns the head of a copy, and whether it has a trail. `head`: that of the entry, without a report of its failure. What is added
+-- here must fit into retry_policy.margin, by which the retry policy looks for room; only a reason (entry.why) may be longer.
 function copy.head(q, entry, head, class, reason)
   local fields = record.fields
   head = record.suspend(head, copy.requests)
@@ -99,7 +100,8 @@ function copy.head(q, entry, head, class, reason)
   head = head .. fields.original_queue .. other_queues.decode(queue.name(q))
     .. fields.reason .. reason .. (entry.why and ": " .. entry.why or "")
     .. fields.original_arrived_ms .. string.format("%.0f", context.shown(arrived))
-    -- 13 digits, so that the size of a copy does not depend on how fast its message passed.
+    -- 13 digits, so that the size of a copy, which quotas count, does not depend on how fast its message passed: the model that the
+    -- tests compare the broker with (tests/model/adm.py) has to know it.
     .. fields.sent_ms_before .. string.format("%013.0f", context.now - sent)
   if class then head = head .. copy.expiry(q, context.now - sent) end
   local trailed = string.find(head, fields.trail, 1, true)

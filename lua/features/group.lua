@@ -1,5 +1,5 @@
 --- require "core/context"
---- require lazy "matching/index"
+--- require "matching/index"
 --- used by matching/candidates, matching/search, waiting/match_waiters
 -- Groups of messages, and messages in segments, as IBM MQ has them (MQGMO_ALL_MSGS_AVAILABLE and its kin). Tells from the
 -- index alone, without reading a record, which messages a group has and whether one is missing.
@@ -8,8 +8,9 @@
 -- have its sequence number and an offset: the sum of the lengths of the segments before. The last segment is flagged. If
 -- two messages have the same place in a group, the first one in delivery order counts.
 --
--- context.groups: by group id, what group.whole has found in this call. context.group_members: how many members of the
--- index this call has read; a search ends its call when they are too many (matching/search).
+-- context.groups: by group id, what group.whole has found in this call; waiting/match_waiters forgets it before messages are
+-- offered. context.group_members: how many members of the index this call has read; a search ends its call when they are too many
+-- (matching/search). context.reset clears both.
 local group = { page = 500, most = 1000 }
 
 -- Returns the lookup id of the message at a place in a group; nil if it is not there.
@@ -25,7 +26,7 @@ function group.members(q, group_id, sequence, offset)
   local place = index.place(group_id, sequence, offset)
   local found = redis.call("ZRANGEBYLEX", q.index, "[" .. place, "(" .. place .. "\255", "LIMIT", 0, group.most)
   for n = 1, #found do found[n] = index.lookup_id(found[n]) end
-  table.sort(found)
+  table.sort(found) -- lookup ids ascend in delivery order (enqueue.ids); the index has offsets before them
   return found
 end
 

@@ -61,17 +61,15 @@ end
 -- bytes, nil if one is too large for the queue `to`.
 function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
-  local exclusive = to.options.group_exclusive
   for n = 1, #entries do
     local entry = entries[n]
     if wants(entry.rec) then
       local rec = entry.rec
       -- One dedup key guards the topic; the copies must not carry it into the queues.
       if record.is_special(rec) and record.field(rec, "dedup_key") then
-        local stop = string.find(rec, "\0", 15, true)
+        local stop = string.find(rec, "\0", record.head_at, true)
         rec = record.suspend(string.sub(rec, 1, stop - 1), record.dedup_fields) .. string.sub(rec, stop)
       end
-      if exclusive then rec = record.set_flag(rec, record.bits.special) end
       -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
       -- trail a copy is longer by two bytes.
       local size = #rec + (entry.large and #entry.large or 0) + (record.field(rec, "message_id") and 0 or 22)
@@ -102,7 +100,7 @@ function topic.deliver(q, transaction)
       local entry = plan.entries[k]
       if not record.field(entry.rec, "message_id") then
         local rec = record.set_flag(entry.rec, record.bits.special)
-        entry.rec = record.prepend(rec, record.fields.message_id .. "smq-" .. entry.of.id)
+        entry.rec = record.prepend(rec, record.fields.message_id .. record.made_message_id(entry.of.id))
       end
     end
     enqueue.number(plan.entries, transaction)

@@ -44,10 +44,10 @@ function trail.mark(rec)
   return record.set_flag(record.with(rec, "trail", ""), record.bits.special)
 end
 
--- Returns the number of the trail of a marked message.
+-- Returns the number of the trail of a marked message. `rec`: false for a message that is gone: then it had its first lookup id.
 function trail.number(id, rec)
-  local own = record.field(rec, "trail")
-  return own ~= "" and own or string.sub(id, 3)
+  local own = rec and record.field(rec, "trail")
+  return own and own ~= "" and own or string.sub(id, 3)
 end
 
 -- Returns the message id that the sender has chosen, encoded; nil if it has chosen none.

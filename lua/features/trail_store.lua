@@ -58,7 +58,7 @@ function trail_store.append(text, entry)
   return ended .. string.format(" %d", omitted) .. (message_id ~= "" and " " .. message_id or "") .. entries
 end
 
--- Fields of meta --------------------------------------------------------------------------------------------------------
+-- Fields of meta, which is KEYS[1] ------------------------------------------------------------------------------------
 
 -- Returns the field with the trail of this number.
 function trail_store.field(number)
@@ -68,6 +68,16 @@ end
 -- Returns the field for a message id in a queue. `name`: encoded, of the queue or of one of its subqueues.
 function trail_store.id_field(name, message_id)
   return "trail:=" .. (string.match(name, "^(.-)%%3B") or name) .. " " .. message_id
+end
+
+-- Returns the lookup id to which a message id in a queue leads; nil or false if no trail has it. `name` as above.
+function trail_store.last_id(name, message_id)
+  return redis.call("HGET", KEYS[1], trail_store.id_field(name, message_id))
+end
+
+-- Returns the text of the trail with this number; nil or false if there is none.
+function trail_store.text(number)
+  return redis.call("HGET", KEYS[1], trail_store.field(number))
 end
 
 -- Returns the fields with these trails, and their texts, false where there is none.
@@ -114,13 +124,13 @@ end
 -- after its end stays: it has another place by now, or none.
 function trail_store.forget(number, ended)
   local field = trail_store.field(number)
-  local own_end, _, message_id, entries = trail_store.parse(redis.call("HGET", KEYS[1], field) or "")
+  local own_end, _, message_id, entries = trail_store.parse(trail_store.text(number) or "")
   if not own_end or own_end == "0" or own_end % trail_store.kept ~= ended % trail_store.kept then return end
   redis.call("HDEL", KEYS[1], field)
   if message_id == "" then return end
   -- The message id leads to this trail, unless another message with this id came later.
   local first_queue = string.match(entries, "^\n%d+ %S+ (%S+)")
-  local id_field = trail_store.id_field(first_queue, message_id)
-  local last_id = redis.call("HGET", KEYS[1], id_field) or ""
-  if string.sub(last_id, 3) == number then redis.call("HDEL", KEYS[1], id_field) end
+  local last_id = trail_store.last_id(first_queue, message_id) or ""
+  if string.sub(last_id, 3) ~= number then return end
+  redis.call("HDEL", KEYS[1], trail_store.id_field(first_queue, message_id))
 end

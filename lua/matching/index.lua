@@ -52,13 +52,13 @@ function index.fields(rec)
     body_bytes = #rec - head_end }
 end
 
--- Returns the message id of a message: its own one, or, if its sender gave none, the text "mq-<lookup id>", which is not in the
--- index. `fields`: index.fields of it.
+-- Returns the message id of a message: its own one, or, if its sender gave none, that of record.made_message_id, which is not in
+-- the index. `fields`: index.fields of it.
 function index.message_id(fields, lookup_id)
-  return fields.message_id or "smq-" .. lookup_id
+  return fields.message_id or record.made_message_id(lookup_id)
 end
 
--- Returns the lookup id in a message id of the form "smq-<lookup id>"; nil for any other message id, and for nil.
+-- Returns the lookup id in a message id of the form of record.made_message_id; nil for any other message id, and for nil.
 function index.lookup_id_in(message_id)
   return message_id and #message_id == 20 and string.match(message_id, "^smq%-(%x+)$") or nil
 end

@@ -19,7 +19,7 @@ function selector_field.property(name)
   local find, sub, field_end, start = string.find, string.sub, selector_field.field_end, "\1" .. name .. "\2"
   local typed = selector_value.typed
   return function(rec, head_end)
-    local _, last = find(rec, start, 15, true)
+    local _, last = find(rec, start, record.head_at, true)
     if not last or last > head_end then return nil end
     return typed(sub(rec, last + 1, last + 1), sub(rec, last + 2, find(rec, field_end, last + 2) - 1))
   end
@@ -27,16 +27,19 @@ end
 
 -- Returns a system field of the head as text; nil if it is not there.
 function selector_field.text(rec, head_end, key)
-  local from = string.find(rec, key, 15, true)
+  local from = string.find(rec, key, record.head_at, true)
   if not from or from > head_end then return nil end
   return string.sub(rec, from + 2, string.find(rec, selector_field.field_end, from + 2) - 1)
 end
 
 -- Views -----------------------------------------------------------------------------------------------------------------
 --
--- Makers of operands. Their arguments are the key of the field and what followed it in the program.
+-- Makers of operands. Their arguments are the key of the field and what followed it in the program. A new view also needs a case
+-- in HeaderField.read of mqredis/selector/names.py, and if something follows the key, in selector_operand.header_field and in
+-- `_header` of mqredis/selector/encode.py.
 
--- Message, correlation or group id. A message without an id from its sender has one made from its lookup id (features/copy).
+-- Message, correlation or group id. A message without an id from its sender has one made from its lookup id
+-- (record.made_message_id).
 function selector_field.identifier(key)
   return function(rec, head_end, id)
     local text = selector_field.text(rec, head_end, key)
@@ -101,7 +104,8 @@ function selector_field.lookup_id(key)
   end
 end
 
--- Is a bit with a value from `least` on and below `modulus` set in an integer? Both are literals.
+-- Is a bit with a value from `least` on and below `modulus` set in an integer? Both are literals: operands that need no
+-- message, and return kind and content.
 function selector_field.bit_field(key, modulus, least)
   local _, most = modulus()
   local _, enough = least()
