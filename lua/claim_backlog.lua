@@ -42,7 +42,7 @@ if bound ~= "" or wants_bands or after ~= "" then
     available = available + by_band[band + 1]
   end
 end
-local turns = owner ~= "" and claims.turns(q, bound) -- nil if groups do not take turns
+local turns = owner ~= "" and claims.turns(q, bound) -- false or nil: without an owner, or if groups do not take turns
 if turns then available = math.min(available, turns) end
 local claim = owner ~= "" and claims.open(q, owner)
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]

@@ -25,6 +25,7 @@ if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 local claim = claims.open(q, owner)
+-- "gap" has three causes: the owner has no claim; its claim is an earlier one; or a part of the claim is missing.
 local function lost(why) return context.close(context.reply(status.LOCK_LOST, why)) end
 if not claim then return lost("gap") end
 local why = claims.refuses(claim, lineage, seq)

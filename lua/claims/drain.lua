@@ -11,10 +11,12 @@
 --- used by claim_commit, claim_release, queue_delete
 -- Removes the messages of a claim that is committed: that whose number is claim.draining (claims/claims). They count as received
 -- from the commit on, but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
+-- claims/claim_pages says what page lists, and packed and loose pages, are.
 local drain = {}
 
--- Removes a page. Returns how many messages; nil, and has done nothing, if context.missing names queues that this takes. Sets
--- claim.draining to nil once those were the last ones; the caller then calls claims.save, unless it deletes the queue.
+-- Removes a page. Returns how many messages; nil if context.missing names queues that this takes: then all messages are still
+-- there, though packed pages may have become loose. Sets claim.draining to nil once those were the last ones; the caller then calls
+-- claims.save, unless it deletes the queue.
 function drain.page(q, claim)
   local list = claim_pages.list(q, claim.draining)
   local count, is_last
@@ -27,6 +29,7 @@ function drain.page(q, claim)
   end
   if is_last then
     claim.draining = nil
+    -- The texts of loose pages, whose messages are gone. They go at once at the end, unless drain.packed_page has to pass them.
     if list then claim_pages.trim(q, list) end
   end
   return count
@@ -34,8 +37,8 @@ end
 
 -- Packed pages ----------------------------------------------------------------------------------------------------------
 
--- Removes the messages of the first packed page of a list, which ask for nothing when they end, and the page with the loose ones
--- before it. Returns how many messages.
+-- Removes the messages of the first packed page of a list, which ask for nothing when they end, and the texts of this page and of
+-- all loose pages before it, whose messages stay. Returns how many messages.
 function drain.packed_page(q, list)
   local page, ids_text = drain.first_page(q, list)
   if not page.packed then
@@ -49,7 +52,7 @@ function drain.packed_page(q, list)
   end
   redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
   list.from = list.from + 1
-  claim_pages.count(list, -page.count, 0)
+  claim_pages.count(list, -page.count, 0) -- what it has counted; a page whose ids are lost has removed none
   claim_pages.save(q)
   return #ids
 end
@@ -64,8 +67,8 @@ end
 -- Messages with their own states ----------------------------------------------------------------------------------------
 
 -- Removes messages of the claim with this number: as many as claims.page_without_records, of which no more than
--- claims.page_with_records need a look at their records. Packed pages are made loose for that. Returns how many, and whether these
--- were the last ones; nil if context.missing names queues that this takes.
+-- claims.page_with_records need a look at their records. Packed pages are made loose for that, which changes nothing in what the
+-- store means. Returns how many, and whether these were the last ones; nil if context.missing names queues that this takes.
 function drain.loose_messages(q, number)
   local journal = q.options.journaling -- wants a copy of each message, for which its record is read
   local most = journal and claims.page_with_records or claims.page_without_records

@@ -1,7 +1,8 @@
 --- used by admin/audit, admin/audit_claims, admin/rewrite, admin/sweep, claims/claim_pages, claims/drain and others
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
 -- is kept in the queue's header (core/locks), and keeps it when it comes back. In Python mqredis/codec/states.py names the
--- kinds, and mqredis/operations/doctor/stored.py reads the text.
+-- kinds, mqredis/operations/doctor/stored.py reads the text, and `_parse_state` of mqredis/codec/decode.py the part that replies
+-- have of it (message_state.shown).
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --

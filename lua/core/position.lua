@@ -39,6 +39,13 @@
 --                event    what its trail says, if that is not what usually happens at this place (features/trail)
 --                holder   slot or transaction that had locked it (core/release, for features/trail)
 --
+-- Four fields of q (core/queue) say what there is to do: q.has_special, a message has come that is special; q.has_states, an
+-- available message may have a state; q.indexed, up to which id messages are in the index of identifiers; and q.locks_groups, one
+-- message of each group is locked at a time, so that the features have to see every message.
+--
+-- Of the functions here only position.lock calls context.mark_changed; who calls position.arrive or position.before_move does so
+-- itself.
+--
 -- nothing: what plain messages ask for, by place; it stays empty
 local position = { nothing = {} }
 
@@ -155,8 +162,8 @@ end
 -- Available ------------------------------------------------------------------------------------------------------------
 
 -- Makes columns of messages available that are in no list (3.1.7.2.2 Message Position Available). One that has expired is deleted
--- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends: of
--- the messages in q.arrived all readers, of those in q.shown, whose group is busy, only readers that take nothing.
+-- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends
+-- (notify.serve): of most messages all readers, of those whose group is busy only readers that take nothing.
 function position.arrive(q, ids, recs)
   if not q.has_special and position.any_special(recs) then q.has_special, q.changed = true, true end
   local special = position.special(q, ids, recs)
@@ -196,7 +203,7 @@ function position.lock(q, ids, recs, states, lock)
     if locks.add(q, ids, recs, lock) then return end
   end
   store.lock(q, ids, position.lock_states(q, ids, recs, states, wants, lock), lock.deadline)
-  if string.find(lock.kind, message_state.visible, 1, true) then
+  if string.find(lock.kind, message_state.visible, 1, true) then -- until core/release, core/removal or a purge
     for n = 1, #ids do redis.call("ZADD", q.index, 0, message_state.visible_member(ids[n])) end
   end
 end

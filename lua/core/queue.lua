@@ -123,7 +123,7 @@ end
 --   call              the number of the call (context.call)
 --   text              false: the table may differ from the stored header (see the head of this file)
 --   notes             see queue.notes
---   arrived, shown    ids of messages that waiting readers are notified of (position.arrive)
+--   arrived, shown    ids of messages that waiting readers are notified of (notify.serve says who sets them)
 --   beside            other_queues.find has found the queue
 --   sooner            a reader has to be told of a timer (queue.set_arrival)
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals

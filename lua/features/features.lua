@@ -38,7 +38,9 @@ local features = { list = { nil } }
 --
 --   name, module  the module is loaded when the first message asks for it
 --   fields        the fields of a head that ask for it (core/record)
---   option        the option of a queue that asks for it in the name of all messages (core/queue)
+--   option        the option of a queue that asks for it in the name of all messages (core/queue). Only special messages come here
+--                 (core/record), so they must be made special as they come in: enqueue.makes_special names the places. Not in
+--                 subqueues: they share the option of their queue, but their groups take no turns (queue.set_parent)
 --   at_end        its hook `leave` also acts when a locked message is deleted, so such ends have to read the record
 --   timers        the kinds of timers that it serves (timers.letters in core/timers)
 --
@@ -66,7 +68,8 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 --   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
 --   late       it may be refused for the time that it has travelled
---   plain_end  its end needs no look at its record
+--   plain_end  its end needs no look at its record. Of a field that is only kept (record.suspend), record.keys has the "~" and not
+--              the key: which field it is is not known here, so any such field counts as one that needs a look
 --
 -- Messages with the same keys in their heads ask for the same, so the table is kept by the keys.
 function features.wants(rec)
@@ -189,7 +192,9 @@ function features.arrive(q, ids, recs, special)
   return true
 end
 
--- Makes available those messages whose fate allows it, and deletes the expired ones.
+-- Makes available those messages whose fate allows it, and deletes the expired ones. What these leave behind was planned by the
+-- script that makes them arrive: for a send by features.plan, for all others by trace.expiring. Messages of busy groups go to
+-- q.shown: waiting readers that take nothing are notified of them (waiting/notify).
 function features.arrive_by_fate(q, ids, fates)
   local available, announced, gone = { nil }, { nil }, { nil }
   for n = 1, #ids do

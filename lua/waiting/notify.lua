@@ -58,8 +58,14 @@ end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
 
--- Offers what became available in this call (position.arrive sets both lists): q.arrived to all readers, q.shown, which no reader
--- may take yet, to peeks alone.
+-- Offers what became available in this call. Three fields of q say what there is to do; queue.begin_call resets them for the next
+-- call:
+--
+--   q.arrived  ids that all readers are offered: of messages that were made available (store.announce), of the next message of a
+--              group that is not busy any more (features/group_lock), and of the message of a reader that was notified and does
+--              not take it (waiters.offer_again, stop_waiting)
+--   q.shown    ids of messages of busy groups, which no reader may take yet: only peeks are offered them (features.arrive_by_fate)
+--   q.sooner   a timer was set that is due before all others (queue.set_arrival)
 function notify.serve(q)
   local ids, shown = q.arrived or {}, q.shown
   q.arrived, q.shown = false, false
@@ -119,7 +125,7 @@ function notify.offer_any(q, ids, first_page, only)
   elseif redis.call("EXISTS", q.waiters) == 0 then
     -- Not earlier: most readers that were notified wait again before the next message comes.
     q.waiting = false
-    queue.write(q)
+    queue.write(q) -- not queue.save: mostly context.close has run already (waiters.finish)
   end
 end
 
