@@ -34,8 +34,8 @@
 --
 --   first, last       tx_parts.group: the first and the last operation that sent a message, each as {part, id}; nil if none did
 --   aborting          tx_parts.plan: true for an abort
---   verdicts          tx_parts.plan: by lookup id how a message is given back (release.note_verdict); nil if the caller does not say
---                     so
+--   verdicts          tx_parts.plan: by lookup id how a message is given back (release.note_verdict); nil if the caller does not
+--                     say so
 --   default_verdict   tx_parts.plan: how an abort gives back all others; nil if the caller does not say so
 --
 -- If its lease is over (not is_open), its messages are given back as lapsed, and verdicts do not count.
