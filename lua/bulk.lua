@@ -10,8 +10,8 @@
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
 -- ARGV[5] action  count | delete | trash | restore | move | redrive | due | priority
--- ARGV[6] value  trash: how long in ms; move: encoded name of the target; redrive: the same or ""; due: ms since the epoch,
---   or "+" and ms from now; priority: a digit; else ""
+-- ARGV[6] value  trash: how long in ms; move: encoded name of the target; redrive: the same or ""; restore: not used;
+--   due: ms since the epoch, or "+" and ms from now; priority: a digit; else ""
 -- ARGV[7] states  a available, d delayed, da both
 -- ARGV[8] most  messages to change, "" any number
 -- ARGV[9] progress  "" on the first call, then what CONTINUE said (admin/bulk_progress)

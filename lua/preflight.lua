@@ -1,5 +1,7 @@
 -- Which of the commands that the scripts use may this user not run? A script that is refused half-way would leave its
--- first half behind, so a client asks before it begins. Changes nothing.
+-- first half behind, so a client asks before it begins. Changes nothing. The list is that of all scripts but this one, audit and
+-- repair; mqredis/cli/acl.py has the same (tests/cli/test_acl.py). Any key of the manager serves, since users have one pattern for
+-- all of them.
 -- MS-MQDMPR 3.1.3 Initialization
 --
 -- CALLERS preflight in mqredis/commands/manager.py

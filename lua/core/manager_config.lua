@@ -12,14 +12,16 @@
 --   throttled       1 if the manager accepts no messages, else 0
 --   quota_messages, quota_bytes   "" for no quota
 --
--- Every script that changes one of these properties calls manager_config.save afterwards.
+-- Every script that changes one of these properties calls manager_config.save afterwards. A further part takes a new schema number,
+-- since no build reads a text with another number of parts; session_open writes the properties of a new manager, and the doctor
+-- compares them (_META_CONFIG in mqredis/operations/doctor/checks/queues.py).
 --
 -- schema: the only one that this build reads, and that which it writes (SCHEMA in mqredis/keys.py)
 local manager_config = { schema = "6" }
 
--- Returns the manager as a table {incarnation, clock, lead, throttled, quota_messages, quota_bytes, limited}: numbers, false for no
--- quota; limited: true if a send has to look at the quotas or is refused. If this build cannot use the manager: nil, and the reply
--- that says so. `text`: of "config"; false or "" if it has to be made from the properties.
+-- Returns the manager as a table {incarnation, clock, lead, throttled, quota_messages, quota_bytes, limited}, which must not be
+-- changed: numbers, false for no quota; limited: true if a send has to look at the quotas or is refused. If this build cannot use
+-- the manager: nil, and the reply that says so. `text`: of "config"; false or "" if it has to be made from the properties.
 function manager_config.parse(text)
   if not text or text == "" then text = manager_config.read() end
   if not text then return nil, { status.MANAGER_NOT_FOUND, "", 0 } end

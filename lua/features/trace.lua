@@ -8,15 +8,17 @@
 -- its sender, a copy in a journal, a dead letter (docs/semantics.md). features/copy makes the copies.
 --
 -- Which of them, say the fields acknowledge, administration_queue, journal and dead_letter_queue of its head, the
--- option `journaling` of its queue, and the reason of a departure.
+-- option `journaling` of its queue, and the reason of a departure: one of core/removal, which says what a new one takes, or of
+-- features/refusal for messages that never arrived.
 --
 --   what happens                     before the first write    afterwards
 --   a queue accepts messages         trace.plan_accepted       trace.accepted
 --   messages depart for a reason     trace.plan                trace.leave
 --   messages may be found expired    trace.expiring            trace.leave, by core/removal
 --
--- The plans ask for the other queues (context.missing) and write nothing. Where a queue is gone, full or of the wrong kind, nothing
--- is written there, and the message arrives or departs all the same. In this module a trace is a table:
+-- The plans ask for the other queues (context.missing) and write nothing. Where a queue is gone, full or of the wrong kind (a
+-- topic; for acknowledgements also one that is transactional or closed for sending), nothing is written there, and the message
+-- arrives or departs all the same. In this module a trace is a table:
 --
 --   queue         encoded name of the queue that it goes to
 --   acknowledges  true: an acknowledgement; false: a copy

@@ -16,8 +16,8 @@
 --
 --   "lock <slot> <sequence> <incarnation> <fence> <deadline ms> <now ms> <lookup id> <first key of the queue>" LF <record>
 --
--- If the publication is lost, the next call gets the kept reply, as any repeated call does (context.handover). If the reader
--- has given up, stop_waiting gives the lock back; else it ends with its lease.
+-- mqredis/drivers/waiting/handoff.py reads it. If the publication is lost, the next call gets the kept reply, as any repeated call
+-- does (context.handover). If the reader has given up, stop_waiting gives the lock back; else it ends with its lease.
 local handoff = {}
 
 -- The sender's side -----------------------------------------------------------------------------------------------------
@@ -46,7 +46,8 @@ function handoff.offer(q, id, rec)
   return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, rec = rec, lock = lock }
 end
 
--- Do neither the message nor its queue ask for anything but a trail (letter l of queue_config.letters)?
+-- Do neither the message nor its queue ask for anything but a trail (letter l of queue_config.letters)? position.lock is all that
+-- handoff.offer does, while receive.lua also heeds the other options.
 function handoff.is_plain(q, rec)
   return (q.flags == "" or q.flags == "l") and not q.parent and record.free[string.byte(rec, record.flag_at)]
 end

@@ -20,6 +20,8 @@
 -- q.waiters (waiting/waiter_text), `criteria` its filter as matching/filter parses it.
 --
 -- indexed, unindexed   -2^50 and -2^51
+-- Readers beyond one of these limits are not asked, and find the message when they poll (docs/decisions/waiting.md).
+--
 -- most_unindexed       unindexed readers that are asked about a message
 -- most_indexed         readers of one identifier that are asked about a message
 -- most_members         messages of a group that one arrival may ask about

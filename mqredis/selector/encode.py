@@ -1,9 +1,11 @@
-"""The compiled form of a selector: prefix notation in one byte string, read by ``lua/selector/selector.lua``.
+"""The compiled form of a selector: prefix notation in one byte string, a *program*.
 
-``Selector`` calls it when a read or a subscription has one.
+Each ``Selector`` is encoded when it is made. ``lua/selector/selector_program.lua`` reads the program; the letters of
+conditions and operands are in ``selector_condition.lua`` and ``selector_operand.lua`` beside it. Programs are stored
+with subscriptions and with waiting readers, so a letter never changes its meaning without a new schema number.
 
-Numbers that count something are decimal and end in ``:``, texts are such a count and that many bytes. The
-whole is an argument of a script and never becomes Lua.
+A program begins with the budget of its LIKE conditions. Numbers that count something are decimal and end in ``:``,
+texts are such a count and that many bytes. A program is data and never becomes Lua.
 
 Conditions: ``T F U`` constants, ``& |`` with a count, ``!``, ``c`` and an operator, ``b`` and ``B`` BETWEEN,
 ``n`` IN, ``k`` LIKE, ``z`` IS NULL, ``v`` a boolean field. Operands: ``p`` property, ``h`` header field,

@@ -12,7 +12,8 @@ from mqredis.operations.doctor.fault import Fault, Faults, at
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import state_of
 
-# Scores from here on are not times: claims, and dedup keys of messages that are still in the queue.
+# Scores from here on are not times (`queue.claimed` in lua/core/queue.lua): claims, and dedup keys of messages that are
+# still in the queue.
 NEVER = float(1 << 52)
 
 
