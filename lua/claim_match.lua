@@ -1,4 +1,5 @@
--- Is there a message that a data pipeline with a selector would claim? Changes nothing, but serves due timers.
+-- Is there a message that a data pipeline with a selector would claim? Changes no message, but serves due timers
+-- and adds to the index of identifiers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
 -- CALLERS match in mqredis/commands/claims.py
@@ -28,6 +29,7 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
+-- `takes`: passes over the messages of busy groups, as a claim does. These filters name no next member, so no code is returned.
 local found, place = search.look(q, filter_text, start, claims.page_with_records, { takes = true })
 if #claims.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
 if #found > 0 then place = found[#found].id end -- these were outside the bounds, but the search is not over

@@ -7,8 +7,8 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] count  messages at most
--- ARGV[5] cursor  as in receive.lua
--- ARGV[6] step  current | next; after: continue behind the id of ARGV[5]
+-- ARGV[5] cursor  as in receive.lua; of the kind seek.cursors.after: continue behind its id, whatever the step is
+-- ARGV[6] step  current | next
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)
@@ -63,6 +63,7 @@ if waits then
     return waiters.finish(q, reply)
   end
   if kind == "notified" then notified_id = rest end
+  -- "part" names no message that the reader must get: it searches from the front.
 end
 
 -- The first of these ways that applies.

@@ -22,6 +22,7 @@ local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = queue.nth_key(1, queue.admin_keys)
 local reply = context.open()
 if reply then return reply end
+-- Only read here, so they are not saved.
 local q, parent = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_keys)
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 if is_subqueue and not parent or not is_subqueue and not q then return context.close({ status.QUEUE_NOT_FOUND }) end

@@ -13,7 +13,8 @@
 -- ARGV[8] messages  number of messages in this call
 -- ARGV[9] bytes  in this call, as the quota will count them
 -- ARGV[10] special  "1" if a message uses a feature of the broker (features/)
--- ARGV[11+] message  flag digit, head, NUL, body (core/record); a message with flag bit 8 is followed by its large body
+-- ARGV[11+] message  flag digit, head, NUL, body (core/record); one with flag bit 8 is followed by its large body; at most 1000
+--   messages (CALL_MESSAGES in mqredis/spark/staging.py)
 -- RETURNS OK "1" if the batch was published or is being published already and nothing was stored, else "0"
 -- RETURNS LOCK_LOST "closed": no stage of this batch is accepted any more (stage_discard.lua)
 --- require "core/context"

@@ -7,7 +7,8 @@
 --                   over counts as gone
 --   "o:<id>"        orders for a worker that it has not seen yet, one a line: "stop", or "cancel <lookup id>"
 --   "q:<queue>"     "<since ms> <JSON>": workers read nothing from this queue, or no consumer of this name reads anything;
---   "c:<consumer>"  the JSON says who wants that, and why
+--   "c:<consumer>"  the JSON says who wants that, and why; since: as users are shown it (context.shown), while
+--                   `until` is broker time
 local workers = {}
 
 -- Is there a worker with this id?

@@ -180,7 +180,7 @@ function position.arrive_entries(q, entries)
 end
 
 -- Takes columns of messages out of the index and tells their features, before core/transfer makes them available in another
--- queue.
+-- queue, or admin/rewrite in the same one with other records or ids.
 function position.before_move(q, ids, recs)
   local special = position.special(q, ids, recs)
   if not special then return end

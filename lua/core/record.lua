@@ -1,5 +1,6 @@
 --- used by admin/audit, admin/bulk_actions, admin/redrive, admin/rewrite, admin/schedules, admin/sweep and others
--- The record of a message: its stored text, field <id> of a queue's hash `records`. mqredis/codec writes and reads the same.
+-- The record of a message: its stored text, field <id> of a queue's hash `records`. In mqredis its form is known to codec,
+-- models/outgoing.py, models/message.py, commands/read.py, spark/columns.py, spark/fetch.py, and operations/doctor.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body
 --           example, with a correlation id and a property: "1764000000000" "h" "\1region\2sEU\3cc-1" "\0" "tea"
@@ -173,7 +174,7 @@ function record.priority(rec)
 end
 
 -- Returns the record with this value of a system field; nil removes the field. It is put at the front of the head, since
--- other fields have to stand at its end.
+-- the correlation id of a named record has to stand at its end.
 function record.with(rec, name, value)
   local from = string.find(rec, record.fields[name], 15, true)
   if from and from < string.find(rec, "\0", 15, true) then

@@ -57,7 +57,7 @@ function mark.apply(q, criteria, id)
   context.mark_changed()
 end
 
--- Removes up to `most` of a browser's own marks. Returns how many.
+-- Removes up to `most` of a browser's own marks. Returns how many. The caller calls context.mark_changed.
 function mark.forget(q, browser, most)
   local stem = mark.member(browser, "")
   local marks = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, "(" .. stem .. "\255", "LIMIT", 0, most)

@@ -1,7 +1,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by commit, move, transactions/tx_parts, tx_abort
--- Opens the queues that a whole transaction works on, all those in KEYS.
+-- Opens all queues in KEYS: those that a whole transaction works on, or a move. The key of a token may follow them (tx_abort);
+-- queue.count_keys then returns a fraction more than their number, and the loop ends before it.
 local touched = {}
 
 -- Returns the queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first`,

@@ -202,7 +202,8 @@ function tx_parts.add_entry(transaction, part, row, entry)
   part.entries = entries
 end
 
--- Asks for the queues that the entries of a part need.
+-- Asks for the queues that the entries of a part need. Loads core/release and features/trace, which transactions/commit uses
+-- afterwards.
 function tx_parts.plan_entries(part, aborting)
   local q, entries = part.q, part.entries
   release.load()

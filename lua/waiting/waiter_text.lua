@@ -1,6 +1,8 @@
 --- require "core/context"
 --- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters and others
--- The two texts that are stored for a reader that waits. This module alone writes and reads them.
+-- The two texts that are stored for a reader that waits. This module alone writes them. core/context reads the second one with the
+-- slot, and core/session removes it with its session; waiter_list.lua takes the slots from members; and the doctor checks both
+-- (mqredis/operations/doctor/checks/sessions.py). The kinds are those of mqredis/commands/waiting.py.
 --
 -- A member of q.waiters: "<slot> <kind> <mode> <tag>[,<lease>][ <filter>]", for example "12.3 D k0 -,30000".
 --

@@ -98,7 +98,10 @@ def receive_group(
     match: Match | None,
     selector: Selection,
 ) -> Steps[list[Message]]:
-    """Receive the first complete group in one step. A message without a group is a group of one."""
+    """Receive the first complete group in one step. A message without a group is a group of one.
+
+    The position of the handle in logical order stays as it is.
+    """
     wanted = matching.filter_of(handle, match, selector)
     wanted.options = WHOLE_GROUP
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)

@@ -117,7 +117,10 @@ def fetching(
 
 
 class Receive(Operation[list[Message]]):
-    """Take up to ``count`` messages, waiting for the first; in the transaction ``unit``, if there is one."""
+    """Take up to ``count`` messages, waiting for the first; in the transaction ``unit``, if there is one.
+
+    The outcome of an interrupted call stays open: for ``resolve``, or until the transaction ends.
+    """
 
     __slots__ = ("_call", "_wanted", "count", "handle", "match", "selector", "tag", "timeout", "unit")
 

@@ -22,7 +22,8 @@ from mqredis.spark import headers
 from mqredis.spark.schema import STATE_COLUMNS
 
 _FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
-# Columns that need the head of a record.
+# Columns that need the head of a record. A new one needs a row in schema.SCHEMA, its name here, and its letter
+# (mqredis/models/fields.py) in `_heads`.
 HEAD_COLUMNS = frozenset(
     {
         "message_id", "correlation_id", "group_id", "sequence", "priority", "label", "content_type", "properties",
@@ -72,7 +73,7 @@ def flags(records: Sequence[bytes]) -> bytes:
 
 
 def any_special(found: bytes) -> bool:
-    """Does one of them use a feature of the broker (flag bit 1)?"""
+    """Does one of them use a feature of the broker (flag bit 1, and not by a correlation id alone)?"""
     return any(flag in _SPECIAL for flag in found)
 
 

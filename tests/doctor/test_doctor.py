@@ -52,6 +52,16 @@ def test_expired_store_is_healthy_before_and_after_maintenance(full: Store) -> N
     assert full.codes() == set()
 
 
+@pytest.mark.parametrize(
+    "handed", ["h 0400000000000001", "n 0400000000000001", "c 3222143211", "m 0400000000000001 \nx"]
+)
+def test_what_a_waiting_reader_was_handed_is_healthy(full: Store, handed: str) -> None:
+    full.raw.hset(full.key("meta"), "1.1!", handed)
+    assert full.codes() == set()
+    full.raw.hset(full.key("meta"), "1.1!", "x")
+    assert full.codes() == {"slot.malformed"}
+
+
 @pytest.mark.parametrize("counters", ["", "5 4096", "many 1 1 43 1795693428584"])
 def test_unreadable_counters_of_the_manager_are_told_with_a_remedy(store: Store, counters: str) -> None:
     store.qm.create_queue("a")

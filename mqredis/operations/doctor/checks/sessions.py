@@ -36,7 +36,7 @@ def sessions(store: Store) -> Faults:
             if int(number) > last:
                 yield Fault("session.number", number, f"was never given out (last: {last})")
         elif place.endswith("!"):
-            if not re.match(r"[hmc] ", value):
+            if not re.match(r"[hnmc] ", value):  # lua/waiting/waiter_text.lua
                 yield Fault("slot.malformed", name, "what it was handed cannot be read", edits)
             elif number not in kept:
                 yield Fault(
