@@ -190,9 +190,17 @@ function selector_condition.boolean(reader)
 end
 
 selector_condition.makers = {
-  T = selector_condition.always, F = selector_condition.never, U = selector_condition.unknown,
-  ["&"] = selector_condition.all, ["|"] = selector_condition.any, ["!"] = selector_condition.negation,
-  c = selector_condition.comparison, b = selector_condition.between, B = selector_condition.not_between,
-  n = selector_condition.one_of, k = selector_condition.like, z = selector_condition.is_null,
+  T = selector_condition.always,
+  F = selector_condition.never,
+  U = selector_condition.unknown,
+  ["&"] = selector_condition.all,
+  ["|"] = selector_condition.any,
+  ["!"] = selector_condition.negation,
+  c = selector_condition.comparison,
+  b = selector_condition.between,
+  B = selector_condition.not_between,
+  n = selector_condition.one_of,
+  k = selector_condition.like,
+  z = selector_condition.is_null,
   v = selector_condition.boolean,
 }

@@ -130,8 +130,15 @@ function selector_field.delivery_mode(key, express, recoverable)
 end
 
 selector_field.views = {
-  N = selector_field.identifier, J = selector_field.jms_identifier, T = selector_field.text_field,
-  I = selector_field.integer_field, G = selector_field.group_field, A = selector_field.arrived,
-  S = selector_field.sent, L = selector_field.lookup_id, B = selector_field.bit_field,
-  Y = selector_field.message_type, E = selector_field.delivery_mode,
+  N = selector_field.identifier,
+  J = selector_field.jms_identifier,
+  T = selector_field.text_field,
+  I = selector_field.integer_field,
+  G = selector_field.group_field,
+  A = selector_field.arrived,
+  S = selector_field.sent,
+  L = selector_field.lookup_id,
+  B = selector_field.bit_field,
+  Y = selector_field.message_type,
+  E = selector_field.delivery_mode,
 }

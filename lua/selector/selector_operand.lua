@@ -88,6 +88,10 @@ function selector_operand.condition(reader)
 end
 
 selector_operand.makers = {
-  p = selector_operand.property, h = selector_operand.header_field, C = selector_operand.chain,
-  ["-"] = selector_operand.sign, ["+"] = selector_operand.sign, ["?"] = selector_operand.condition,
+  p = selector_operand.property,
+  h = selector_operand.header_field,
+  C = selector_operand.chain,
+  ["-"] = selector_operand.sign,
+  ["+"] = selector_operand.sign,
+  ["?"] = selector_operand.condition,
 }
