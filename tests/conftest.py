@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqredis.drivers.connect import forget_store
 from tests.support.backend import Backend, ServerKind, fake_backend
 from tests.support.server import RedisServer, ServerMissing
 
@@ -80,12 +81,15 @@ def server_kind(request: pytest.FixtureRequest) -> ServerKind:
 
 
 @pytest.fixture
-def url(server_kind: ServerKind, request: pytest.FixtureRequest) -> str:
+def url(server_kind: ServerKind, request: pytest.FixtureRequest) -> Iterator[str]:
     """Each test that takes it runs on a real server and on fakeredis."""
     if server_kind == "fake":
-        return f"memory://{uuid.uuid4().hex}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
+        name = uuid.uuid4().hex
+        yield f"memory://{name}"
+        forget_store(name)
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        yield server.url
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mqredis import Settings
+from mqredis.drivers.connect import forget_store
 from tests import model
 from tests.conformance.facade import Broker, LoopThread
 
@@ -47,6 +48,7 @@ def broker(kind: str, request: pytest.FixtureRequest) -> Iterator[Broker]:
         findings = made.findings()
     finally:
         made.close()
+        forget_store(made.manager)
     assert not findings
 
 

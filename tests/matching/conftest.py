@@ -11,6 +11,7 @@ import pytest
 
 import mqredis
 from mqredis import Settings
+from mqredis.drivers.connect import forget_store
 from tests.matching.index_kit import Kit
 from tests.matching.kit import Broker, Loop
 from tests.support.backend import Backend
@@ -40,6 +41,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         findings = made.qm.doctor().findings
     finally:
         made.close()
+        forget_store(manager)
     assert not findings
 
 

@@ -11,6 +11,7 @@ from mqredis import Settings
 from mqredis.commands import read, settlement
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.waiting import Waiter
+from mqredis.drivers.connect import forget_store
 from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.drivers.kit import until
@@ -47,8 +48,11 @@ class Reader:
 @pytest.fixture(params=["real", "fake"])
 def url(request):
     if request.param == "real":
-        return request.getfixturevalue("redis_server").url
-    return f"memory://re-{uuid.uuid4().hex}"
+        yield request.getfixturevalue("redis_server").url
+    else:
+        name = f"re-{uuid.uuid4().hex}"
+        yield f"memory://{name}"
+        forget_store(name)
 
 
 def connect(url):

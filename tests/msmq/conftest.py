@@ -15,6 +15,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Settings
+from mqredis.drivers.connect import forget_store
 from tests.msmq.kit import Loop, Proxy
 
 _numbers = itertools.count(1)
@@ -51,6 +52,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     findings = make().doctor().findings
     for client in reversed(clients):
         client.close()
+    forget_store(name)
     assert not [finding for finding in findings if finding.severity != "notice"]
 
 
