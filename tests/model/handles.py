@@ -134,23 +134,35 @@ class ModelQueue(Reads):
             return self.as_peeked(self._at(lookup_id, seek, peek=True))
 
     def _at(self, lookup_id: int, seek: Seek, *, peek: bool) -> Position:
-        """Seek Available Message Position With Id (3.1.7.3.3), read as D3, D5 and D6 say."""
-        found: Position | None
-        if seek in (Seek.FIRST, Seek.LAST):
-            found = self.queue.seek(None, peek=peek, forward=seek is Seek.FIRST)
-        else:
-            anchor = self.queue.positions.get(lookup_id)
-            if anchor is None:
-                raise MessageNotFound()
-            if seek is not Seek.CURRENT:
-                found = self.queue.seek(lookup_id, peek=peek, forward=seek is Seek.NEXT)
-            elif self.queue.acceptable(anchor, peek=peek):
-                found = anchor
-            elif peek and anchor.state is State.LOCKED:
+        """Seek Available Message Position With Id (3.1.7.3.3), read as D3, D5 and D6 say.
+
+        A handle with a selector sees available messages that it selects, and nothing else.
+        """
+        selectors = self.wanted(None, None).selectors
+        shows_locked = peek and not selectors
+        place: int | None = None if seek in (Seek.FIRST, Seek.LAST) else lookup_id
+        anchor = None if place is None else self.queue.positions.get(place)
+        if place is not None and anchor is None:
+            raise MessageNotFound()
+
+        def admits(position: Position) -> bool:
+            if not matching.agrees(position, None, selectors):
+                return False
+            return peek or not matching.exclusive(self.queue) or not self._active(position)
+
+        if seek is Seek.CURRENT and anchor is not None:
+            if self.queue.acceptable(anchor, peek=shows_locked):
+                found = anchor if admits(anchor) else None
+            elif shows_locked and anchor.state is State.LOCKED:
                 raise TransactionUsage()
             else:
                 found = None
-        if found is None or (not peek and matching.exclusive(self.queue) and self._active(found)):
+        else:
+            forward = seek in (Seek.FIRST, Seek.NEXT)
+            found = self.queue.seek(place, peek=shows_locked, forward=forward)
+            while found is not None and not admits(found):
+                found = self.queue.seek(found.lookup_id, peek=shows_locked, forward=forward)
+        if found is None:
             raise MessageNotFound()
         return found
 
@@ -197,7 +209,7 @@ class ModelQueue(Reads):
     def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
         wanted = self.wanted(match, selector)
         with self._step("receive") as store:
-            if (match is None and selector is None) or wanted.plain:
+            if wanted.plain:
                 return store.purge(self.queue)
             going = [found[0] for found in matching.search(self.queue, wanted, len(self.queue.positions))]
             store.deleted(going, Reason.PURGED)
