@@ -31,13 +31,11 @@ function group.members(q, group_id, sequence, offset)
 end
 
 -- Returns the lookup ids of a group from this sequence on, in logical order; with `only`, those of the message with this
--- sequence. nil if one is missing. The flag of the last message ends a group; in a message before that it means nothing.
+-- sequence. nil if one is missing.
 function group.collect(q, group_id, sequence, only)
   local from = "[" .. index.place(group_id, sequence)
   local stop = "(" .. index.place(group_id, only and sequence or nil) .. "\255"
-  -- sequence and offset: the place of the message that comes next; is_last: is a part of the present message flagged as the
-  -- last; complete: was the message before it flagged
-  local ids, offset, is_last, complete = {}, 0, false, false
+  local ids, offset, is_last = {}, 0, false -- sequence and offset: the place of the message that comes next
   while true do
     local page = redis.call("ZRANGEBYLEX", q.index, from, stop, "LIMIT", 0, group.page)
     context.group_members = context.group_members + #page
@@ -47,16 +45,16 @@ function group.collect(q, group_id, sequence, only)
         ids[#ids + 1] = member.lookup_id
         is_last = is_last or index.is_last_in_group(member.flags)
         if index.ends_message(member.flags) then
-          if only then return ids end
-          sequence, offset, complete, is_last = sequence + 1, 0, is_last, false
+          if only or is_last then return ids end
+          sequence, offset = sequence + 1, 0
         else
-          offset, complete = offset + member.length, false
+          offset = offset + member.length
         end
       elseif member.sequence > sequence or (member.sequence == sequence and member.offset > offset) then
         return -- what comes next in the index is not what comes next in the group
       end
     end
-    if #page < group.page then return complete and ids or nil end
+    if #page < group.page then return end
     from = "(" .. page[#page]
   end
 end

@@ -35,16 +35,6 @@ def test_message_of_higher_priority_in_the_last_place_counts_as_the_first(broker
     assert q.receive(0, grouping=Grouping.ALL_MESSAGES_AVAILABLE).body == b"a1"
 
 
-def test_flag_of_a_message_before_the_last_one_does_not_end_a_group(broker):
-    q = broker.queue()
-    q.send_many([member("a1", False), member("a2", True), member("a3", False)])
-    with pytest.raises(IoTimeout):
-        q.receive_group(0)
-    q.send_many([member("a4", True), Outgoing(b"b", group_id="b", sequence=1)])
-    assert bodies(q.receive_group(0)) == ["a1", "a2", "a3", "a4"]
-    assert bodies(q.browse()) == ["b"]
-
-
 @pytest.mark.parametrize("end", ["abort", "commit"])
 def test_segment_that_is_locked_alone_after_its_joined_lock_lapsed_is_settled_alone(broker, end):
     q = broker.queue()
