@@ -210,12 +210,10 @@ def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequ
 
 
 @procedure
-def unlock(browsing: Browsing) -> Steps[bool]:
-    """Release the lock of the browser. False: it had ended with its lease."""
-    settlements = [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under]
-    settled = yield from settle(browsing.handle, settlements)
+def unlock(browsing: Browsing) -> Steps[None]:
+    """Release the lock that the browser holds."""
+    yield from settle(browsing.handle, [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under])
     browsing.fence = ""
-    return not settled.lost
 
 
 @procedure
@@ -224,8 +222,7 @@ def release(browsing: Browsing) -> Steps[None]:
     browsing.need()
     if not browsing.fence:
         raise MessageNotFound("no message is locked by this browser", mqrc=2209)
-    if not (yield from unlock(browsing)):
-        raise MessageNotFound("the lock of this browser has ended with its lease", mqrc=2209)
+    yield from unlock(browsing)
 
 
 @procedure
