@@ -107,8 +107,8 @@ class Transaction:
         try:
             self.abort()
         except MqError as second:
-            # The caller's error is raised. If the abort failed, the transaction is undone when its lease ends. A caller
-            # who has been told that it is undone needs no second word.
+            # The caller's error is raised. If the abort failed, the transaction is undone when its lease ends. A
+            # TransactionSequence tells the caller already that the transaction is undone, so nothing is logged then.
             if isinstance(error, TransactionSequence) and isinstance(second, TransactionSequence):
                 return
             log.warning("transaction %s could not be aborted: %s", self.id, second)

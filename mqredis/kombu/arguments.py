@@ -13,11 +13,10 @@ from typing import Any
 from kombu.exceptions import ChannelError
 
 from mqredis.models import RetryPolicy
+from mqredis.models.queue import MAX_LABEL
 
 # The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
 PREFIX = "kombu "
-# As QueueProperties.label.
-_LONGEST_LABEL = 124
 # How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
 # at once, so the policy has no rests.
 DELIVERY_LIMIT = 20
@@ -44,7 +43,7 @@ class Declared:
         """The arguments as the label of a queue, such as ``kombu {"ttl_ms": 1000}``; "" if there are none."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         text = PREFIX + json.dumps(given) if given else ""
-        if len(text) > _LONGEST_LABEL:
+        if len(text) > MAX_LABEL:
             raise refused("the names of exchange and routing key of dead letters are too long")
         return text
 

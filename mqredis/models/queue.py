@@ -81,10 +81,14 @@ class RetryPolicy(Model):
         return renamed.fields("property", values)
 
 
+# Characters of a queue's label.
+MAX_LABEL = 124
+
+
 class QueueProperties(Model):
     """Properties of a queue (MS-MQDMPR 3.1.1.2); ``transactional`` and ``topic`` are fixed at creation."""
 
-    label: str = Field(default="", max_length=124)
+    label: str = Field(default="", max_length=MAX_LABEL)
     """Text for people, at most 124 characters."""
     transactional: bool = Field(default=False, strict=True)
     """The queue takes messages only in transactions. Fixed when the queue is created."""

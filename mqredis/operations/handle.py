@@ -111,8 +111,7 @@ def close_handle(handle: Handle) -> Steps[None]:
 def purge(handle: Handle, match: Match | None = None, selector: Selection = None) -> Steps[int]:
     """Remove every available message, or those that match (3.1.7.1.7). Returns how many."""
     handle.need("receive")
-    some = match is not None or selector is not None or handle.selector is not None
-    wanted = filter_text(handle, match, selector, 0) if some else b""
+    wanted = filter_text(handle, match, selector, 0)
     removed, limit = yield from QueueCall(handle.address, contents.purge(handle.address, match=wanted))
     while limit:
         more, limit = yield from QueueCall(handle.address, contents.purge(handle.address, limit, wanted))

@@ -37,7 +37,7 @@ from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
 from mqredis.worker.schedule import Scheduler
-from mqredis.worker.targets import Targets
+from mqredis.worker.targets import Targets, close_handle
 from mqredis.worker.transaction_loop import TransactionLoop
 
 R = TypeVar("R")
@@ -275,10 +275,7 @@ class Running:
                 self._loop.close()
         self.targets.close()
         for queue in self._handles.values():
-            try:
-                queue.close()
-            except MqError as error:
-                log.debug("a handle could not be closed: %s", error)
+            close_handle(queue)
 
     def _count(self) -> int:
         return sum(c.handled + c.rejected + c.failed + c.isolated for c in self.consumers)

@@ -29,7 +29,7 @@ class Targets:
             self._handles[name] = handle
             dropped = self._handles.pop(next(iter(self._handles))) if len(self._handles) > MOST else None
         if dropped is not None:
-            _close(dropped)
+            close_handle(dropped)
         return handle
 
     def reopen(self, handle: Queue) -> Queue:
@@ -43,10 +43,11 @@ class Targets:
     def close(self) -> None:
         """Close all handles."""
         while self._handles:
-            _close(self._handles.popitem()[1])
+            close_handle(self._handles.popitem()[1])
 
 
-def _close(handle: Queue) -> None:
+def close_handle(handle: Queue) -> None:
+    """Close a handle at the end of its use. An error is logged."""
     try:
         handle.close()
     except MqError as error:
