@@ -56,8 +56,8 @@ class LockedMessage(Locked):
         await self._settle(REJECT + checks.reason(reason), durability)
 
     async def extend(self, lease: float | None = None) -> None:
-        """Renew the lease to ``lease`` seconds from now (default: the settings'). Raises LockLost."""
-        seconds = self.queue._lease(lease)
+        """Renew the lease to ``lease`` seconds from now (default: that which it was locked with). Raises LockLost."""
+        seconds = int(self._grant.lease_ms) / 1000 if lease is None else self.queue._lease(lease)
         try:
             now = await self.queue.manager.run(self._operation(RENEW, seconds))
         except LockLost as error:

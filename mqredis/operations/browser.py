@@ -147,7 +147,7 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
         yield from unlock(browsing)
     browsing.marked = browsing.marked or marking
     if call.lock:
-        locks = noted(handle, answer)
+        locks = noted(handle, answer, lease)
         browsing.fence, messages = answer.fence, locks.messages
     else:
         messages = handle.context.messages(handle.path, answer.messages)

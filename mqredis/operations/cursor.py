@@ -118,7 +118,7 @@ def lock(place: Place, timeout: float | None, lease: float | None, tag: str | No
     """A two-phase read at the cursor."""
     grant = str(lease_of(place.handle.context, lease))
     found = yield from _dequeue(place, timeout, "lock", None, grant, tag)
-    return noted(place.handle, found)
+    return noted(place.handle, found, grant)
 
 
 def _dequeue(

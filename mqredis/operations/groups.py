@@ -79,7 +79,7 @@ def lock(
     matching.enter(handle.getting, wanted, None)
     lease_ms = str(lease_of(handle.context, lease))
     found = yield from _take(handle, wanted, timeout, "lock", None, lease_ms, tag)
-    locks = noted(handle, found)
+    locks = noted(handle, found, lease_ms)
     ids = tuple(locks.keys)
     matching.advance(handle.getting, wanted, None, locks.messages, (ids[0], found.fence))
     if len(ids) > 1:

@@ -86,6 +86,7 @@ class Locked:
             (),
             [format_id(message.lookup_id)],
             unit.fence,
+            lease_ms=unit.lease_ms,
             clock=now,
             now_ms=0,
             deadline_ms=unit.lease_ms,

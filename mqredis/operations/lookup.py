@@ -99,4 +99,4 @@ def lock_by_lookup_id(
     checks.flag(allow_peek, "allow_peek")
     lease_ms = str(lease_of(handle.context, lease))
     found = yield from _find(handle, "lock", seek, lookup_id, grant=lease_ms, allow_peek=allow_peek)
-    return noted(handle, found)
+    return noted(handle, found, lease_ms)

@@ -42,6 +42,7 @@ class Locks:
         keys: Sequence[str],
         fence: str,
         *,
+        lease_ms: str | int,
         clock: float,
         now_ms: int,
         deadline_ms: bytes | int,
@@ -51,6 +52,8 @@ class Locks:
         self.found = found
         self.keys = keys
         self.fence = fence
+        # The lease that was asked for. A lock that was handed over has less left of it when the reply is read.
+        self.lease_ms = lease_ms
         # When the reply was read, on the monotonic clock and on the server's; and when the lease lapses, on the latter.
         self.clock = clock
         self.now_ms = now_ms
@@ -245,7 +248,7 @@ class Lock(Operation[Locks]):
         if not found.messages:
             return MORE
         self._settled(found)
-        return noted(self.handle, found)
+        return noted(self.handle, found, self._lease)
 
     def resume(self, reply: Reply | None) -> Steps[Locks]:
         """Wait for messages; settle before what one call does not take."""
@@ -258,7 +261,7 @@ class Lock(Operation[Locks]):
         fetch = fetching(handle, "lock", self._wanted, self.count, lease=self._lease, earlier=earlier)
         reader = Reader(handle, fetch, self._wanted, steady=True, lease=self._lease, locks=True)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
-        return noted(handle, found)
+        return noted(handle, found, self._lease)
 
     def interrupted(self, call: Call[Any], token: str) -> Steps[None]:
         """Release what the call has locked."""
@@ -269,8 +272,8 @@ class Lock(Operation[Locks]):
             self.earlier.note_settled(self.handle, self._pending, found.lost)
 
 
-def noted(handle: Handle, found: Found) -> Locks:
-    """Note what was locked, so that closing the handle can give it back."""
+def noted(handle: Handle, found: Found, lease: str) -> Locks:
+    """Note what was locked, so that closing the handle can give it back. ``lease``: that of the call, in ms."""
     fence, raw = found.fence, found.messages
     if len(raw) == 1:
         keys = [raw[0][0].decode()]
@@ -284,6 +287,7 @@ def noted(handle: Handle, found: Found) -> Locks:
         sound,
         keys,
         fence,
+        lease_ms=lease,
         clock=handle.context.clock(),
         now_ms=found.now_ms,
         deadline_ms=found.deadline,

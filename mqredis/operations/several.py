@@ -53,7 +53,7 @@ def lock(
         for n, handle in enumerate(handles)
     ]
     at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)
-    locks = noted(handles[at], found)
+    locks = noted(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
             yield from earlier[n].settle_some(handle)

@@ -130,6 +130,16 @@ def test_extended_lock_lease_keeps_the_lock(broker, ab):
     assert drain(ab) == [b"B"]
 
 
+def test_lock_is_extended_for_the_lease_that_it_was_locked_with(broker, ab):
+    locked = ab.lock(0, lease=100)
+    broker.qm.advance_clock(80)
+    locked.extend()
+    broker.qm.advance_clock(80)
+    assert bodies(ab.browse()) == [b"B"]
+    locked.commit()
+    assert drain(ab) == [b"B"]
+
+
 def test_lapsed_lock_lease_cannot_be_extended(broker, ab):
     locked = ab.lock(0, lease=10)
     broker.qm.advance_clock(11)

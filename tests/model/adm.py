@@ -209,6 +209,7 @@ class Lock:
 
     position: Position
     deadline: float
+    lease: float
     held: bool = True
 
 

@@ -254,7 +254,7 @@ class Store:
                 position.state, position.holder, position.allow_peek = State.LOCKED, unit, allow_peek
                 unit.operations.append(Operation("dequeue", position))
             elif two_phase:
-                lock = Lock(position, self.now() + (lease or 0))
+                lock = Lock(position, self.now() + (lease or 0), lease or 0)
                 position.state, position.holder, position.allow_peek = State.LOCKED, lock, allow_peek
                 self.locks.append(lock)
                 taken.append((message, lock))

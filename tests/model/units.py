@@ -128,7 +128,8 @@ class ModelLocked:
             raise InvalidArgument("a lease is longer than 0 seconds")
         with self.manager.step() as store:
             for lock in [self, *self.parts]:
-                lock._held().deadline = store.now() + self.manager.lease(lease)
+                held = lock._held()
+                held.deadline = store.now() + (held.lease if lease is None else self.manager.lease(lease))
 
     def _end(self, **how: Any) -> None:
         with self.manager.step() as store:

@@ -114,7 +114,7 @@ def loop_receive(handle: Handle, timeout: Any, unit: UnitOfWork | None) -> Steps
 def loop_lock(handle: Handle, timeout: Any, earlier: EarlierLocks, count: int) -> Steps[Any]:
     fetch = receive.fetching(handle, "lock", b"", count, lease=CONTEXT.lease, earlier=earlier)
     reader = Reader(handle, fetch, steady=True, lease=CONTEXT.lease, locks=True)
-    return receive.noted(handle, (yield from until_found(reader, "D", timeout)))
+    return receive.noted(handle, (yield from until_found(reader, "D", timeout)), CONTEXT.lease)
 
 
 def assert_same(make: Callable[[bool], tuple[Operation[Any], list[Any]]], answers: list[Answer]) -> None:
