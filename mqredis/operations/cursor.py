@@ -133,7 +133,7 @@ def _dequeue(
         nowait = timeout is not None and timeout <= 0
         idle = Waiter(ticket="nowait" if nowait else "")
         fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, cursor_at=place.text, idle=idle)
-        reader = Reader(handle, fetch, wanted, locks=mode == "lock")
+        reader = Reader(handle, fetch, wanted, locks=mode == "lock", unit=unit)
         try:
             found = yield from until_found(reader, TAKES_AT_CURSOR, timeout, tag, scopes=(place,))
         except MqError as error:

@@ -38,7 +38,7 @@ def _take(
     text = wanted.text()
 
     fetch = fetching(handle, mode, text, unit=unit, lease=lease)
-    reader = Reader(handle, fetch, text, locks=mode == "lock")
+    reader = Reader(handle, fetch, text, locks=mode == "lock", unit=unit)
     found = yield from until_found(reader, TAKES, timeout, tag)
     if unit:
         unit.touched(found.fence, handle)

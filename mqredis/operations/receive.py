@@ -173,7 +173,7 @@ class Receive(Operation[list[Message]]):
         if reply is not None:
             found = yield from complete(self, handle.address, self._call, reply)
         fetch = fetching(handle, "tx" if unit else "take", self._wanted, self.count, unit=unit)
-        reader = Reader(handle, fetch, self._wanted, steady=unit is None)
+        reader = Reader(handle, fetch, self._wanted, steady=unit is None, unit=unit)
         found = yield from until_found(reader, TAKES, self.timeout, self.tag, found=found)
         return self._result(found)
 

@@ -72,7 +72,7 @@ def receive(
     """Receive in a transaction up to ``count`` messages of the first non-empty queue; ``count`` as for ``lock``."""
     _check(handles)
     readers = [
-        Reader(handle, fetching(handle, "tx", count=each, unit=unit))
+        Reader(handle, fetching(handle, "tx", count=each, unit=unit), unit=unit)
         for handle, each in zip(handles, _counts(handles, count), strict=True)
     ]
     at, found = yield from until_any(readers, TAKES, timeout, scopes, stop)

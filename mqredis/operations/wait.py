@@ -10,6 +10,7 @@ The end of a wait removes the registration, either in its last fetch or with ``l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ from mqredis.errors import (
     QueueNotAvailable,
 )
 from mqredis.operations import checks
-from mqredis.operations.context import Handle
+from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.interruption import ReadCall
 from mqredis.steps import MORE, Call, Listen, Steps, Wait, Woken, perform
 
@@ -45,6 +46,7 @@ class Reader:
 
     ``steady``: each fetch asks for the same, whatever happens during the wait. ``lease``: in ms, if the read locks any
     message; then a sender may hand the lock over directly (lua/waiting/handoff.lua). ``locks``: the read locks.
+    ``unit``: the transaction in which the read takes messages.
     """
 
     handle: Handle
@@ -53,6 +55,7 @@ class Reader:
     steady: bool = False
     lease: str = ""
     locks: bool = False
+    unit: UnitOfWork | None = None
 
 
 def polls_first(handle: Handle, timeout: float | None, tag: str | None) -> bool:
@@ -129,14 +132,14 @@ def _wait(
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()
-    first, single = readers[0].handle, len(readers) == 1
+    first, single, unit = readers[0].handle, len(readers) == 1, readers[0].unit
     waiters = [Waiter(_member(readers, kind, mode, tag)) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, rounds = False, 0
     ready: Call[Found] | None = None
     handed: Any = None
     while True:
-        seconds: float | None = None
+        limits: list[float] = []  # after so many seconds at most the readers fetch again
         for n, reader in enumerate(readers):
             waiter = waiters[n]
             if last:
@@ -161,7 +164,7 @@ def _wait(
             if not last:
                 waiter.ticket = found.ticket
             if found.due_ms >= 0:
-                seconds = found.due_ms / 1000 if seconds is None else min(seconds, found.due_ms / 1000)
+                limits.append(found.due_ms / 1000)
         rounds += 1
         ready = None
         first.waited = True
@@ -174,13 +177,15 @@ def _wait(
                     )
                 last = True
                 continue
-            seconds = left if seconds is None else min(seconds, left)
+            limits.append(left)
+        if unit is not None and unit.lapses < math.inf:  # the fetch after its end raises TransactionSequence
+            limits.append(max(0.0, unit.lapses - clock()))
         if stop is not None and stop():
             yield from _leave(readers, waiters)
             raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
         ready = readers[0].fetch(waiters[0]) if single and readers[0].steady else None
         try:
-            woken = yield Wait(seconds, scopes, ready)
+            woken = yield Wait(min(limits, default=None), scopes, ready)
         except GeneratorExit:
             raise
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +35,38 @@ def test_chosen_id_that_is_in_use_is_named(backend: Backend) -> None:
             qm.transaction(id="pay 7")
         unit.commit()
         qm.transaction(id="pay 7").commit()
+
+
+def _receive_at_cursor(queue: mqredis.Queue, unit: mqredis.Transaction) -> object:
+    return queue.cursor().receive(60, transaction=unit)
+
+
+def _receive_group(queue: mqredis.Queue, unit: mqredis.Transaction) -> object:
+    return queue.receive(60, transaction=unit, grouping=mqredis.Grouping.LOGICAL_ORDER)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda queue, unit: queue.receive(60, transaction=unit),
+        lambda queue, unit: queue.receive(60, transaction=unit, match=mqredis.Match(correlation_id="c")),
+        _receive_at_cursor,
+        _receive_group,
+    ],
+    ids=["receive", "match", "cursor", "group"],
+)
+def test_wait_ends_with_the_lease_of_its_transaction(
+    backend: Backend, read: Callable[[mqredis.Queue, mqredis.Transaction], object]
+) -> None:
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
+        qm.create_queue("t", transactional=True)
+        qm.create_queue("empty", transactional=True)
+        unit = qm.transaction(lease=0.3)
+        qm.open("t").send(b"A", transaction=unit)
+        begin = time.monotonic()
+        with pytest.raises(mqredis.TransactionSequence):
+            read(qm.open("empty"), unit)
+        assert time.monotonic() - begin < 30
 
 
 def _outlive(qm: mqredis.QueueManager, then: Callable[[mqredis.Queue, mqredis.Transaction], object]) -> None:
