@@ -11,11 +11,16 @@ import pytest
 from mqredis import keys, scripts
 from mqredis.codec.claims import Claim, PageList
 from mqredis.codec.history import Counters, History, Item
+from mqredis.codec.states import kind_of
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
+from mqredis.commands.queues import _policy, parse_policy
+from mqredis.models import RetryPolicy
 from mqredis.operations.doctor.checks.claims import NEVER
-from mqredis.operations.doctor.checks.policies import HELD
+from mqredis.operations.doctor.checks.policies import _POLICY, HELD
+from mqredis.operations.doctor.snapshot import Record
+from mqredis.operations.doctor.stored import State, state_of, unlocked
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
 # Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
@@ -166,6 +171,40 @@ def entry(dice: random.Random) -> EntryRecord:
     lookup_id = dice.choice(("-", word(dice, HEX, 16)))
     client, target = dice.choice(names), dice.choice(names)
     return EntryRecord(number(dice), "sent", word(dice), dice.choice("-7"), client, target, lookup_id, detail)
+
+
+def test_state_is_equal_in_lua_and_python(dice: random.Random) -> None:
+    lua = module("core/message_state")
+    for _ in range(200):
+        state = lua.new(dice.randrange(10**9))
+        state.deliveries, state.uncounted = dice.randrange(10**6), dice.choice((0, dice.randrange(10**6)))
+        letter, flag = dice.choice("LRSMC"), dice.choice(("", "V", "N", "P"))
+        state.kind, state.owner, state.fence = letter + flag, word(dice), str(number(dice))
+        text = lua.format(state)
+        record = Record(0, b"", None, False, None, text, None, None, False)
+        assert state_of(record) == State(int(state.size), letter, flag == "V", state.owner)
+        assert kind_of(text.encode()) == letter
+        assert lua.format(lua.parse(text)) == text
+        lua.free(state)
+        assert unlocked(text) == lua.format(state)
+
+
+def test_retry_policy_is_equal_in_lua_and_python(dice: random.Random) -> None:
+    lua = module("features/retry_policy")
+    for final in ("poison", "dead_letter", "reject", "drop"):
+        made = RetryPolicy(
+            immediate=dice.randrange(9), cycles=dice.randrange(9), delay=dice.randrange(1, 9), max_delay=100.5,
+            factor=dice.choice((1, 2.5)), jitter=dice.choice((0, 0.25)), isolate=dice.random() < 0.5, final=final,
+            dead_letter_queue="größe;x" if final == "dead_letter" else None,
+        )  # fmt: skip
+        text = _policy(made)
+        assert parse_policy(text) == made
+        assert _POLICY.fullmatch(text)
+        told = lua.parse(text)
+        assert (told.attempts_per_round, told.rounds) == (made.immediate + 1, made.cycles + 1)
+        assert (told.delay, told.most, told.final) == (made.delay * 1000, 100_500, final)
+        assert (told.factor, told.jitter, told.isolate) == (made.factor, made.jitter, made.isolate)
+        assert told.dead_letter_queue == (made.dead_letter_queue and keys.encode(made.dead_letter_queue))
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])

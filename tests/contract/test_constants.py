@@ -1,0 +1,209 @@
+"""Letters, numbers and names that the scripts and the client both have are the same on both sides."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from mqredis import keys
+from mqredis.codec import history, states
+from mqredis.commands import filters, read, settlement, waiting
+from mqredis.drivers.waiting import mode
+from mqredis.models import Acknowledge
+from mqredis.models.enums import MessageClass
+from mqredis.models.inspection import TrailEvent
+from mqredis.operations.doctor.checks import policies, queues, sessions, trails
+from mqredis.operations.doctor.snapshot import _HEADER
+from mqredis.worker.failure import Reporter
+from tests.contract.test_stored_texts import module, word
+
+lupa = pytest.importorskip("lupa.lua51")
+LUA = Path(__file__).parents[2] / "lua"
+
+
+def pairs(table: Any) -> dict[str, Any]:
+    return dict(table.items())
+
+
+def letters(table: Any) -> set[str]:
+    return set(pairs(table).values())
+
+
+def with_redis(path: str) -> tuple[Any, list[str]]:
+    """A module whose HMGET finds nothing, and the fields that it asks for."""
+    runtime = lupa.LuaRuntime()
+    asked: list[str] = []
+
+    def call(_name: str, _key: str, *fields: str) -> Any:
+        asked.extend(fields)
+        return runtime.table_from([False] * len(fields))
+
+    runtime.globals().redis = runtime.table_from({"call": call})
+    runtime.globals().KEYS = runtime.table_from(["meta"])
+    return runtime.execute(f"{(LUA / path).read_text()}\nreturn {Path(path).stem}"), asked
+
+
+def test_keys_stand_at_the_same_places() -> None:
+    queue = module("core/queue")
+    assert (queue.parts, queue.message_keys) == (len(keys.QUEUE_PARTS), keys.MESSAGE_SCRIPT_PARTS)
+    assert queue.admin_keys == len(keys.MANAGER_PARTS)
+    assert queue.log == keys.encode(keys.ACTIONS)
+    assert module("core/handle").key == keys.MANAGER_PARTS.index("handles") + 1
+    assert module("core/session").idle == keys.MANAGER_PARTS.index("idle") + 1
+    assert tuple(module("admin/audit").order) == keys.QUEUE_PARTS
+
+
+def test_configs_hold_the_same_fields_in_the_same_order() -> None:
+    config, asked = with_redis("core/manager_config.lua")
+    config.read()
+    assert tuple(asked) == queues._META_CONFIG
+    config, asked = with_redis("core/queue_config.lua")
+    config.read("q")
+    assert tuple(asked) == queues._QUEUE_CONFIG
+
+
+def test_header_of_a_queue_and_counters_of_the_manager_have_the_same_parts() -> None:
+    header = "1|t|4194304||| 1 2 3 4 1 6 4711,182,1764000030000,12.0,040000000000002a 4712"
+    found = _HEADER.fullmatch(header)
+    assert found is not None
+    config, *counts, locks = module("core/queue").parse_header(header)
+    assert (config, counts, locks) == (found[1], found[2].split(" "), found[3])
+    assert len(counts) == len(keys.QUEUE_COUNTS)
+    context = module("core/context")
+    context.parse_counters("1 2 3 4 5")
+    told = {name: getattr(context, name) for name in keys.META_COUNTS if name != "time"} | {
+        "time": context.latest
+    }
+    assert [f"{told[name]}" for name in keys.META_COUNTS] == ["1", "2", "3", "4", "5"]
+
+
+def test_names_of_queues_are_encoded_alike() -> None:
+    lua = module("features/other_queues", encoding=None)
+    for name in ("orders", "orders;retry", "system$;journal", "Größe 1", "a%2F/b-._~"):
+        assert lua[b"encode"](name.encode()) == keys.encode(name).encode()
+        assert lua[b"decode"](keys.encode(name).encode()) == name.encode()
+
+
+def test_kinds_of_states_and_their_letters() -> None:
+    lua = module("core/message_state")
+    assert (lua.by_reader, lua.claimed) == (states.BY_READER, states.CLAIMED)
+    assert (lua.received, lua.sent, lua.moved) == states.IN_TRANSACTION
+    for name in ("plain_reader", "plain_send", "plain_claim"):
+        assert lua[name][1:] == lua.plain
+    assert lua.purged_claim == lua.claimed + lua.purged
+
+
+def test_letters_of_timers() -> None:
+    timers = pairs(module("core/timers").letters)
+    assert len(set(timers.values())) == len(timers)
+    policy = {timers[name].encode() for name in ("rest", "rest_isolated", "isolated", "poison")}
+    assert policy == policies._RESTS
+    assert timers["dedup_key"] == "k"  # a literal of the doctor
+
+
+def test_flags_of_records() -> None:
+    lua = module("core/record")
+    digits = "0123456789abcdefghijklmnopqrstuv"
+    assert [lua.sum_of_bits(ord(digit)) for digit in digits] == list(range(32))
+    large = {digit for n, digit in enumerate(digits) if n & lua.bits.large}
+    assert bytes(sorted(read.LARGE)).decode() == "".join(sorted(large))
+
+
+def test_flags_and_timers_that_spark_reads() -> None:
+    columns = pytest.importorskip("mqredis.spark.columns", exc_type=ImportError)
+    unavailable = pytest.importorskip("mqredis.spark.unavailable", exc_type=ImportError)
+    assert module("core/timers").letters.delay.encode() == unavailable._DELAY
+    free = pairs(module("core/record").free)
+    assert {byte for byte, what in free.items() if what is True} == set(columns._PLAIN)
+    assert {byte for byte, what in free.items() if what == "named"} == set(columns._NAMED)
+
+
+def test_letters_of_settlements_and_cursors() -> None:
+    verdicts = module("core/release").verdicts
+    assert (verdicts.failed, verdicts.returned, verdicts.hopeless) == (
+        settlement.ABORT,
+        settlement.RETURN,
+        settlement.FAIL,
+    )
+    cursors = module("core/seek").cursors
+    assert (cursors.unread, cursors.read, cursors.after) == (read.UNREAD, read.READ, read.BEHIND)
+
+
+def test_texts_of_waiting_readers() -> None:
+    dice, lua = random.Random(1), module("waiting/waiter_text")
+    assert lua.peeks == waiting.PEEKS
+    assert "".join(sorted(pairs(lua.handed))) == "chmn"  # a pattern of the doctor
+    for _ in range(200):
+        slot, tag = f"{dice.randrange(1000)}.{dice.randrange(9)}", dice.choice(("-", word(dice)))
+        kind, notified = dice.choice("DCP"), dice.choice([*mode._LETTERS.values()])
+        lease, wanted = dice.choice(("", ",30000")), dice.choice(("", " \x03csabc\0"))
+        member = f"{slot} {kind} {notified}{dice.randrange(16)} {tag}{lease}{wanted}"
+        found = sessions._WAITER.fullmatch(member)
+        assert found is not None
+        assert found[1] == slot.partition(".")[0]
+        assert list(lua.parse(member)) == [slot, kind, member.split(" ")[2]]
+        assert (lua.tag(member), lua.filter(member) or "") == (tag, wanted[1:])
+        assert lua.is_taking(member) == (kind != waiting.PEEKS)
+    assert not sessions._WAITER.fullmatch("12.3 X k0 -")
+
+
+def test_letters_of_filters() -> None:
+    lua = module("matching/filter")
+    options = {
+        name.lower(): getattr(filters, name)
+        for name in (
+            "LOGICAL_ORDER", "ALL_MESSAGES", "ALL_SEGMENTS", "COMPLETE_MESSAGE", "WHOLE_GROUP", "UNMARKED", "MARK",
+            "UNMARK", "MARK_COOPERATIVE", "UNMARK_COOPERATIVE", "DELIVERY_ORDER",
+        )
+    }  # fmt: skip
+    assert {name: letter for letter, name in lua.option_names.items()} == options
+    fields = {name: letter for letter, name in lua.field_names.items()}
+    assert {name: fields[name] for name in filters._KEYS} == filters._KEYS
+    indexed = pairs(module("matching/index").letters)
+    assert {name: indexed[name] for name in filters._KEYS} == filters._KEYS
+    made = filters.Filter(
+        lookup_id="0", after="0", member=filters.Member("sg", 1, 0), browser="1-1", interval="-", options="U"
+    )
+    used = set(re.findall("\x03(.)", made.text().decode()))
+    assert used - {"f"} <= set(lua.field_names)
+
+
+def test_acknowledgements_and_classes_of_messages() -> None:
+    lua = module("features/trace")
+    wanted = {
+        "reached": Acknowledge.POSITIVE_ARRIVAL, "received": Acknowledge.POSITIVE_RECEIVE,
+        "not_reached": Acknowledge.NEGATIVE_ARRIVAL, "not_received": Acknowledge.NEGATIVE_RECEIVE,
+        "pass_correlation_id": Acknowledge.PASS_CORRELATION_ID, "pass_message_id": Acknowledge.PASS_MESSAGE_ID,
+    }  # fmt: skip
+    assert pairs(lua.bits) == wanted
+    assert letters(lua["class"]) | letters(lua.positive) <= set(MessageClass)
+
+
+def test_statistics_and_trails_keep_as_much() -> None:
+    assert module("core/queue").bucket == history.BUCKET_MS
+    assert module("core/statistics")["items"] == history.KEPT
+    assert module("features/trail_store").kept == trails._PLACES
+
+
+def test_events_of_trails() -> None:
+    events = set(get_args(TrailEvent))
+    ends = letters(module("features/trail").ends) - {False}
+    assert ends <= events
+    code = "".join(re.sub("--.*", "", path.read_text()) for path in LUA.rglob("*.lua"))
+    assert {event for event in events if f'"{event}"' not in code} == set()
+    written = re.findall(r'\bevent = (?:[^\n"]* )?"(\w+)"', code)
+    assert {"poisoned", "resting", "lapsed"} <= set(written) <= events
+
+
+def test_properties_of_a_failure() -> None:
+    names = set(module("features/failure").names.values())
+    told = Reporter("w", "h").return_instruction(ValueError("x"), 0)
+    assert set(re.findall("\x01failure_(\\w+)\x02", told)) <= names
+
+
+def test_retry_policy_without_one_can_be_read() -> None:
+    assert policies._POLICY.fullmatch(module("features/retry_policy").none)
