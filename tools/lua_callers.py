@@ -2,7 +2,8 @@
 
 ``python -m tools.lua_callers`` writes the lines; with ``--check`` it writes nothing and names the files whose line
 differs from what it would write. The line of an entry script, above its keys, names the functions of
-mqredis that call it. The line of a module, below its own ``require`` lines, names the files that require it.
+mqredis that call it. The line of a module, below its own ``require`` lines, names the files that require it, or counts
+them by folder if they are many.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LUA = ROOT / "lua"
-WIDTH = 120
+WIDTH, LINES = 132, 3
 _REQUIRE = re.compile(r'^--- require (?:lazy )?"([a-z_/]+)"$', re.MULTILINE)
-_WRITTEN = re.compile(r"^(?:-- CALLERS|--- used by) .*\n", re.MULTILINE)
+_WRITTEN = re.compile(r"^(?:-- CALLERS|--- used by) .*\n(?:---   .*\n)*", re.MULTILINE)
 
 
 def commands() -> dict[str, list[str]]:
@@ -63,12 +65,27 @@ def users() -> dict[str, list[str]]:
 
 
 def listed(start: str, names: list[str]) -> str:
-    """Return one line that names as many as fit."""
-    for shown in range(len(names), 0, -1):
-        line = start + ", ".join(names[:shown]) + (" and others" if shown < len(names) else "")
-        if len(line) <= WIDTH:
-            return line + "\n"
-    raise ValueError(f"no file is known behind {start!r}, or its name does not fit")
+    """Return the lines that name these files; if they are more than fit, lines that count them by folder."""
+    if not names:
+        raise ValueError(f"no file is known behind {start!r}")
+    lines = wrapped(start, names)
+    return lines if lines.count("\n") <= LINES else wrapped(f"{start}{len(names)} files: ", counted(names))
+
+
+def wrapped(start: str, items: list[str]) -> str:
+    """Return these items, with commas between them, in lines that are not too long."""
+    lines = textwrap.wrap(start + ", ".join(items), WIDTH, subsequent_indent="---   ", break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def counted(names: list[str]) -> list[str]:
+    """Return how many of these files each folder has; the one file of a folder by its name."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        folders[name.rpartition("/")[0]].append(name)
+    scripts = folders.pop("", [])
+    found = [f"{len(scripts)} scripts"] if scripts else []
+    return found + [own[0] if len(own) == 1 else f"{len(own)} in {folder}" for folder, own in folders.items()]
 
 
 def rewrite() -> dict[Path, str]:

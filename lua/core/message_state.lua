@@ -1,4 +1,5 @@
---- used by admin/audit, admin/audit_claims, admin/rewrite, admin/sweep, claims/claim_pages, claims/drain and others
+--- used by 30 files: 7 scripts, 4 in admin, 4 in claims, 10 in core, features/copy, matching/search, transactions/tx_parts, 2 in
+---   waiting
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
 -- is kept in the queue's header (core/locks), and keeps it when it comes back. In Python mqredis/codec/states.py names the
 -- kinds, mqredis/operations/doctor/stored.py reads the text, and `_parse_state` of mqredis/codec/decode.py the part that replies

@@ -6,7 +6,8 @@
 --- require lazy "core/locks"
 --- require lazy "features/features"
 --- require lazy "matching/index"
---- used by admin/bulk_progress, admin/operator, admin/redrive, admin/rewrite, admin/scheduled, admin/sweep and others
+--- used by 37 files: 9 scripts, 6 in admin, 2 in claims, 8 in core, 8 in features, 2 in matching, transactions/commit,
+---   waiting/handoff
 -- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
 -- identifiers and for the features that a message asks for. core/store writes it. Nearly all scripts that read or change messages
 -- call this module.

@@ -3,7 +3,7 @@
 --- require "core/queue_config"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by admin/audit, admin/audit_claims, admin/bulk_actions, admin/create, admin/operator, admin/redrive and others
+--- used by 84 files: 46 scripts, 7 in admin, 5 in claims, 9 in core, 11 in features, 2 in matching, 2 in transactions, 2 in waiting
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.

@@ -1,4 +1,5 @@
---- used by admin/audit, admin/bulk_actions, admin/redrive, admin/rewrite, admin/schedules, admin/sweep and others
+--- used by 37 files: 3 scripts, 6 in admin, 2 in claims, 7 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
+---   transactions, waiting/handoff
 -- The record of a message: its stored text, field <id> of a queue's hash `records`. In mqredis its form is known to codec,
 -- models/outgoing.py, models/message.py, commands/read.py, spark/columns.py, spark/fetch.py, and operations/doctor.
 --

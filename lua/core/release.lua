@@ -8,7 +8,8 @@
 --- require lazy "features/trace"
 --- require "core/message_state"
 --- require "core/store"
---- used by claim_release, core/lapse, core/settle, features/retry_policy, features/trail and others
+--- used by claim_release, core/lapse, core/settle, features/retry_policy, features/trail, transactions/commit,
+---   transactions/tx_parts, waiting/handoff
 -- Unlocks messages that stay in their queue: those that their reader did not commit, and those that a committed transaction has
 -- sent. It takes two steps, each with the same entries (core/position):
 --

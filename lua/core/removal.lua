@@ -6,7 +6,9 @@
 --- require "core/store"
 --- require lazy "features/features"
 --- require lazy "features/trace"
---- used by admin/bulk_actions, admin/operator, admin/redrive, admin/sweep, claims/drain, claims/fill and others
+--- used by admin/bulk_actions, admin/operator, admin/redrive, admin/sweep, claims/drain, claims/fill, core/lapse, core/release,
+---   core/settle, features/expiry, features/features, features/retry, features/trash, lookup, purge, queue_delete, receive,
+---   transactions/commit, transactions/tx_parts
 -- Deletes messages in any state (MS-MQDMPR 3.1.7.2.1 Message Position Deleted), with what that means for the index, the features
 -- and the counters, and writes what they leave behind. It takes two steps, each with the same entries (core/position) and the same
 -- reason:

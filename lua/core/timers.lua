@@ -4,7 +4,7 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
---- used by admin/audit, admin/bulk_progress, admin/scheduled, admin/sweep, bulk, claim, claim_backlog and others
+--- used by 34 files: 23 scripts, 4 in admin, 2 in core, 5 in features
 -- Serves the timers of a queue: leases that are over, and what q.timers holds. No process watches them: the next call on the
 -- queue serves what is due before its own work, and clients call QueueManager.maintain for queues without calls.
 --

@@ -12,7 +12,8 @@
 --- require lazy "features/trace"
 --- require lazy "features/trail"
 --- require lazy "features/trash"
---- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release and others
+--- used by admin/schedules, claims/publish, core/enqueue, core/lapse, core/position, core/release, core/removal, core/transfer,
+---   publish, send
 -- Calls the features of messages: what a message asks for with a field of its head, or a queue with an option for all
 -- of its messages. Plain messages, which ask for nothing, never come here.
 --

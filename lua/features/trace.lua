@@ -3,7 +3,8 @@
 --- require lazy "core/queue"
 --- require lazy "features/other_queues"
 --- require lazy "features/copy"
---- used by admin/redrive, core/release, core/removal, features/delivery_delay, features/features and others
+--- used by admin/redrive, core/release, core/removal, features/delivery_delay, features/features, features/refusal, features/retry,
+---   features/retry_policy, features/topic, transactions/commit, transactions/tx_parts
 -- What a message leaves behind in other queues when it arrives in its queue, or departs from it: an acknowledgement for
 -- its sender, a copy in a journal, a dead letter (docs/semantics.md). features/copy makes the copies.
 --

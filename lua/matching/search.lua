@@ -11,7 +11,7 @@
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
 --- require "core/message_state"
---- used by admin/bulk_progress, claim_match, claims/fill, core/seek, matching/arrivals, purge, receive and others
+--- used by admin/bulk_progress, claim_match, claims/fill, core/seek, matching/arrivals, purge, receive, waiting/match_waiters
 -- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message").
 --
 -- A call looks at no more than `most` records, and does not outlast the time for selectors (selector/selector). If it has found

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
---- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup and others
+--- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup, manager_info, move, publish,
+---   queue_close, receive, reject, renew, send, transactions/tx_parts, tx_abort, tx_list, tx_sweep
 -- The log of open transactions (MS-MQDMPR 3.1.1.13, 3.1.1.14): the hash `txs` (KEYS[2]), which no other module
 -- writes; scripts that go through all transactions (tx_list, tx_sweep and others) read it and have this module parse the texts.
 -- Every script that sends, receives or moves in a transaction, or ends one, requires this module. It calls, in this order:

@@ -1,5 +1,5 @@
 --- require "core/context"
---- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters and others
+--- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/notify, waiting/waiters
 -- The two texts that are stored for a reader that waits. This module alone writes them. core/context reads the second one with the
 -- slot, and core/session removes it with its session; waiter_list.lua takes the slots from members; and the doctor checks both
 -- (mqredis/operations/doctor/checks/sessions.py). The kinds are those of mqredis/commands/waiting.py.

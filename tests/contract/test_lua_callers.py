@@ -30,7 +30,17 @@ def test_script_named_elsewhere_is_not_found():
     assert lua_callers.called(function) == []
 
 
-def test_names_that_do_not_fit_are_left_out():
-    line = lua_callers.listed("--- used by ", [f"core/{'x' * 30}{n}" for n in range(9)])
-    assert line.endswith(" and others\n")
-    assert len(line) <= lua_callers.WIDTH + 1
+def test_names_stand_on_several_lines():
+    names = [f"core/{'x' * 30}{n}" for n in range(9)]
+    lines = lua_callers.listed("--- used by ", names)
+    assert max(map(len, lines.splitlines())) <= lua_callers.WIDTH
+    assert " ".join(lines.split()).replace(" ---", "") == f"--- used by {', '.join(names)}"
+    assert lua_callers._WRITTEN.fullmatch(lines)
+
+
+def test_names_that_do_not_fit_are_counted_by_folder():
+    names = [*(f"script{n}" for n in range(90)), "core/a", "core/b", "waiting/c"]
+    assert (
+        lua_callers.listed("--- used by ", names)
+        == "--- used by 93 files: 90 scripts, 2 in core, waiting/c\n"
+    )
