@@ -2,8 +2,10 @@
 -- What a function library keeps from call to call, so that the next call need not parse it again: tables that depend on
 -- nothing but a text, by that text, and the tables of queues, by their first key (core/queue).
 --
--- managers  by text of "config" (core/context); queues: by config of a header (core/queue); ids: lists of ids, by their text
--- (core/locks); special: what a message asks for, by the keys in its head (features/features); tables: queues.
+-- managers  by text of "config" (core/manager_config); queues: by config of a header (core/queue_config); ids: lists of ids, by
+-- their text (core/locks); special: what a message asks for, by the keys in its head (features/features); tables: queues.
+--
+-- What is kept must not be changed by those who get it, but for the tables of queues. A new table is a line below, with `size`.
 local cache = {
   managers = { size = 0 }, queues = { size = 0 }, ids = { size = 0 }, special = { size = 0 }, tables = { size = 0 },
 }

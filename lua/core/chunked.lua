@@ -5,7 +5,11 @@
 -- 1,000 messages with up to four elements each in the index, a group any number. So a command is run for one slice of the
 -- list after the other. Most lists are one slice and cost as much as the command alone.
 --
--- most: elements of a slice; even, since a score and its member must stay together. long: see chunked.scores.
+-- Each function that writes has the key as its first argument, or the command and the key: tests/contract/test_writers.py notes
+-- there for which module a command is run.
+--
+-- most: elements of a slice; even, since a score and its member must stay together. long: see chunked.scores; longer than the
+-- server's settings zset-max-listpack-value and hash-max-listpack-value, which are 64 unless somebody sets them.
 local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000 }
 
 -- Runs a command that writes for the elements of the list. Does nothing if there are none.

@@ -19,7 +19,10 @@
 --   "lock:<fence>"    a lock of several messages (core/locks)
 --   "client:<n>"      what the client of a session says of itself (core/session)
 --   "trail:...", "trails"  the trails of messages (features/trail_store)
--- "config" and "counters" are read by the doctor, too (mqredis/operations/doctor).
+-- Change together with: a new field of meta is named in docs/key-layout.md, and the doctor sorts fields by how their names begin
+-- (_meta_group in mqredis/operations/doctor/snapshot.py; audit.scan in admin/audit shortens those that begin with a digit or "l").
+-- A new part of "counters" stands in context.parse_counters and context.close, in session_open.lua, and in META_COUNTS of
+-- mqredis/keys.py (tests/contract/test_constants.py compares); it needs a new schema number (core/manager_config).
 -- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
 -- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
@@ -31,7 +34,8 @@
 -- less the lead (context.shown). docs/decisions/time.md says why.
 --
 -- A function library keeps this table from call to call. context.reset clears what the next call must not find, and
--- context.open sets the rest. A field that is not set is false and not nil: a table whose fields come and go is rehashed.
+-- context.open sets the rest (tests/unit/test_functions.py compares them with the fields below). A field that is not set is false
+-- and not nil: a table whose fields come and go is rehashed.
 -- What was made from a stored text is used again if the next call reads the same text: the counters, and the tables of
 -- queues (core/queue).
 --
@@ -81,8 +85,8 @@ end
 
 -- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with
 -- which the script must end at once, or nothing. `waits`: the call is one of a reader that waits, and may have been handed
--- something. `meta`, `time`: for a script that has read them already: the values of the first four of these fields of meta, and
--- the reply of TIME. `observing`: see context.observe.
+-- something. `meta`, `time`: for a script that has read them already (commit.lua, poll_all.lua): the values of the first four of
+-- these fields of meta, and the reply of TIME. `observing`: see context.observe.
 function context.open(waits, meta, time, observing)
   context.reset(observing)
   if not meta and waits then
@@ -166,10 +170,16 @@ function context.check_token(kept)
   return replay.answer(kept)
 end
 
+-- Returns the time to live of a session and the number of its highest slot, "" if it never used one, from its text in meta.
+-- context.highest and session_open.lua write that text.
+function context.parse_session(session_text)
+  return string.match(session_text, "^(%d+) ?(%d*)$")
+end
+
 -- Returns the text of a session with this slot as its highest; nil if it has a higher one already. A call that changes nothing
 -- leaves no reply in its slot, so there are gaps, and a session has to know where its slots end.
 function context.highest(session_text, slot)
-  local ttl, highest = string.match(session_text, "^(%d+) ?(%d*)$")
+  local ttl, highest = context.parse_session(session_text)
   local number = tonumber(string.match(slot, "(%d+)$"))
   if highest == "" or number > tonumber(highest) then return ttl .. " " .. number end
 end
@@ -206,7 +216,7 @@ function context.write(field, value)
 end
 
 -- Returns a reply for context.close: the status, and what the head of the script says behind it (RETURNS), from element 4 on.
--- Elements 2 and 3 are for context.close.
+-- Elements 2 and 3 are for context.close; Core.accept in mqredis/drivers/session.py reads the first three.
 function context.reply(code, ...)
   return { code, "", 0, ... }
 end
@@ -253,7 +263,7 @@ end
 --   history   the history number of the call
 --   elements  "<length>:<value>" for each element of the reply from the fourth on, without a separator
 --
--- mqredis/operations/doctor/checks/sessions.py reads it, too.
+-- Only the functions below know this form, and mqredis/operations/doctor/checks/sessions.py how it begins.
 
 -- Returns the text of a saved reply. `ids` as above. Of `reply` the status and the elements 4 to `upto` (all, if nil) are kept.
 function context.format_reply(sequence, ids, reply, upto)

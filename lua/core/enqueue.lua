@@ -7,7 +7,7 @@
 --- require lazy "features/features"
 --- require lazy "features/trail"
 --- require lazy "transactions/tx"
---- used by admin/schedules, claims/publish, features/topic, publish, send
+--- used by admin/schedules, claims/publish, features/copy, features/topic, publish, send
 -- Puts messages into a queue (MS-MQDMPR 3.1.7.1.9 Enqueue Message): reads them from ARGV, gives them their lookup ids, and
 -- stores them. The callers check quotas and rights.
 --
@@ -16,6 +16,10 @@
 --   wants    what special messages ask for (features.wants), or nil if none is special
 --   special  is one of them special or named (core/record)?
 --   bytes    size of all
+--
+-- A new column stands in enqueue.new_batch, and is filled by enqueue.append and, for plain messages, by enqueue.parse. What these
+-- read is written by mqredis/models/outgoing.py (the flag: core/record). Messages that users do not send come in through
+-- features/copy (which takes only the ids from here) and core/transfer.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 
 -- Reads the messages of ARGV from place `at` on: flag digit, head, NUL, body; behind one with the flag large its body. Returns
@@ -67,6 +71,10 @@ end
 
 -- Returns `count` new lookup ids: two digits for 7 less the priority, "00" in a transaction, then 14 digits of the manager's
 -- SequentialID; example: "040000000000002a". So the order of ids is that of delivery. `priorities`: a digit for each message.
+--
+-- Change together with: who takes the first two digits of an id for its priority, or the others for its SequentialID
+-- (rewrite.id in admin/rewrite, core/oldest, stats.lua, features/group_lock, features/trail), mqredis/models/lookup_ids.py, and
+-- the check `records` of mqredis/operations/doctor/checks/messages.py.
 function enqueue.ids(priorities, count, transactional)
   local ids, last, digits, byte = { nil }, context.seq, enqueue.digits, string.byte
   local stem, stem_priority -- all but the last digit, which is the same for most of a batch

@@ -8,8 +8,9 @@
 --- require "core/timers"
 --- require lazy "transactions/tx"
 --- used by core/timers
--- Serves leases and timers that core/timers has found to be due. Both decide first, and write nothing if context.missing names
--- queues that KEYS must bring.
+-- Serves leases and timers that core/timers has found to be due. Both functions decide first, and write nothing if context.missing
+-- names queues that KEYS must bring: then the client makes the call again. They return nothing. core/timers says what a new kind of
+-- timer takes, and core/message_state what a new kind of lock does.
 local lapse = {}
 
 -- Ends these locks, whose lease is over; those of a transaction that was renewed are extended. If a transaction was not renewed,

@@ -12,9 +12,13 @@
 --   throttled       1 if the manager accepts no messages, else 0
 --   quota_messages, quota_bytes   "" for no quota
 --
--- Every script that changes one of these properties calls manager_config.save afterwards. A further part takes a new schema number,
--- since no build reads a text with another number of parts; session_open writes the properties of a new manager, and the doctor
--- compares them (_META_CONFIG in mqredis/operations/doctor/checks/queues.py).
+-- Every script that changes one of these properties calls manager_config.save afterwards: context.set_time, manager_update and
+-- session_open.
+--
+-- Change together with: a further part stands in manager_config.parse and manager_config.read, in session_open.lua, which writes
+-- the properties of a new manager, and in the doctor (_META_CONFIG in mqredis/operations/doctor/checks/queues.py;
+-- tests/contract/test_constants.py compares). It takes a new schema number, since no build reads a text with another number of
+-- parts.
 --
 -- schema: the only one that this build reads, and that which it writes (SCHEMA in mqredis/keys.py)
 local manager_config = { schema = "6" }

@@ -9,7 +9,12 @@
 --   states   message_state.shown of each, with "," between them; one for all, if none has a state
 --   records  one element each; behind a record with the flag large its body
 --
--- Times in them are as users are shown them, without the lead of broker time (core/context).
+-- Times in them are as users are shown them, without the lead of broker time (core/context). The elements are the last ones of a
+-- reply, behind those that the head of the script names.
+--
+-- Change together with: `_messages` in mqredis/commands/read.py, which parses them; Handoff.reply in
+-- mqredis/drivers/waiting/handoff.py, which makes the same elements of a lock that was handed over; mqredis/codec/decode.py, which
+-- reads records and states.
 local message = {}
 
 -- Appends messages to a reply. `states_text`: the element `states`.

@@ -1,9 +1,13 @@
 --- used by 30 files: 7 scripts, 4 in admin, 4 in claims, 10 in core, features/copy, matching/search, transactions/tx_parts, 2 in
 ---   waiting
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
--- is kept in the queue's header (core/locks), and keeps it when it comes back. In Python mqredis/codec/states.py names the
--- kinds, mqredis/operations/doctor/stored.py reads the text, and `_parse_state` of mqredis/codec/decode.py the part that replies
--- have of it (message_state.shown).
+-- is kept in the queue's header (core/locks), and keeps it when it comes back.
+--
+-- Change together with: mqredis/codec/states.py, which names the kinds; mqredis/operations/doctor/stored.py, which reads the text
+-- (tests/contract/test_constants.py and test_stored_texts.py compare both); mqredis/codec/decode.py (`_STATE`), which reads the
+-- part that replies have of it (message_state.shown). Here each pattern names all parts of the text, so a new part changes every
+-- function with one. A new kind also needs an answer from each `is_...` below, in lapse.plan (core/lapse) for the end of its
+-- lease, and in release.outcome (core/release).
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --

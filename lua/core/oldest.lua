@@ -1,9 +1,10 @@
 --- used by core/statistics, overview, stats_history
--- Finds when the oldest available message of a queue came.
+-- Finds when the oldest available message of a queue came, for numbers that users and the statistics are shown. stats.lua looks for
+-- the oldest one of each priority itself.
 local oldest = {}
 
 -- Returns when it came, in ms of broker time, -1 if none is available; and how many commands it took to find out. An id begins with
--- two digits for the priority, and the ids of one priority ascend: so it is the first one of some priority.
+-- two digits for the priority, and the ids of one priority ascend (enqueue.ids): so it is the first one of some priority.
 function oldest.arrival(q)
   local from, time, cost = "-", -1, 0
   repeat

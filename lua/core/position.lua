@@ -9,8 +9,7 @@
 --- used by 37 files: 9 scripts, 6 in admin, 2 in claims, 8 in core, 8 in features, 2 in matching, transactions/commit,
 ---   waiting/handoff
 -- The state machine of a message (MessagePosition, MS-MQDMPR 3.1.1.11): what a change of state means for the index of
--- identifiers and for the features that a message asks for. core/store writes it. Nearly all scripts that read or change messages
--- call this module.
+-- identifiers and for the features that a message asks for. core/store writes it.
 --
 --   state      stored as                                             changes to    by
 --   sent       record only, while a script works on it               available     arrive
@@ -43,6 +42,11 @@
 -- Four fields of q (core/queue) say what there is to do: q.has_special, a message has come that is special; q.has_states, an
 -- available message may have a state; q.indexed, up to which id messages are in the index of identifiers; and q.locks_groups, one
 -- message of each group is locked at a time, so that the features have to see every message.
+--
+-- Change together with: a new place of a message is also known to `positions` in mqredis/operations/doctor/checks/messages.py, to
+-- the rows M of admin/audit, and to admin/sweep. What the index has of a message when it comes must be taken out when it goes: both
+-- go by position.special. settle.delete_listless and removal.delete_locked take short cuts for messages that need none of this
+-- (position.end_reads_record).
 --
 -- Of the functions here only position.lock calls context.mark_changed; who calls position.arrive or position.before_move does so
 -- itself.

@@ -33,10 +33,15 @@
 --             and 4 for each field "lock:<fence>" of meta that belongs to its locks
 --   locks     the locks of readers on plain messages (core/locks), a space in front of each
 --
--- mqredis/operations/doctor/snapshot.py reads the header, too. A header that is lost has no counters: messages, bytes, gone
--- and due are nil then, until the doctor has counted, and calls that count fail.
+-- A header that is lost has no counters: messages, bytes, gone and due are nil then, until the doctor has counted, and calls that
+-- count fail. Who changes a field of the table that is in the header sets q.changed, else store.save does not write it.
 --
--- Who changes a field of the table that is in the header sets q.changed, else store.save does not write it.
+-- Change together with: a new part of the header stands in queue.parse_header, queue.format_header and queue.create, in
+-- QUEUE_COUNTS of mqredis/keys.py and `_HEADER` of mqredis/operations/doctor/snapshot.py (tests/contract/test_constants.py
+-- compares), in mqredis/codec/locks.py, and in repair.lua, which writes counts; it takes a new schema number
+-- (core/manager_config). A new key of a queue stands in QUEUE_PARTS of mqredis/keys.py, queue.parse, store.delete_queue and
+-- admin/audit. A new field of the table stands in queue.parse and, if it holds for one call, in queue.begin_call
+-- (tests/unit/test_functions.py, tests/contract/test_reuse.py).
 --
 -- A function library keeps the table for the next call, which need not parse the header then:
 --

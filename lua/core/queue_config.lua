@@ -13,7 +13,13 @@
 --   index       the available messages up to this id are in the index of identifiers, the others are not (queue.reach,
 --               matching/index_build)
 --
--- letters: the letters of the flags, with the options they stand for (mqredis/commands/queues.py)
+-- Change together with: a new flag stands in `letters` and in FLAGS of mqredis/commands/queues.py (tests/contract/test_fields.py
+-- compares), and in docs/key-layout.md; CONTRIBUTING.md has an example. A new part stands in queue_config.parse and
+-- queue_config.read, and in _QUEUE_CONFIG of mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py
+-- compares); headers hold the text, so it takes a new schema number (core/manager_config). Scripts that write one of these fields
+-- of the hash call queue.save_config (core/queue).
+--
+-- letters: the letters of the flags, with the options they stand for
 local queue_config = {
   letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
     f = "topic", r = "retry", l = "trail", s = "system" },

@@ -1,7 +1,6 @@
 --- used by 37 files: 3 scripts, 6 in admin, 2 in claims, 7 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
 ---   transactions, waiting/handoff
--- The record of a message: its stored text, field <id> of a queue's hash `records`. In mqredis its form is known to codec,
--- models/outgoing.py, models/message.py, commands/read.py, spark/columns.py, spark/fetch.py, and operations/doctor.
+-- The record of a message: its stored text, field <id> of a queue's hash `records`.
 --
 --   record  arrival_ms(13) flag(1) head "\0" body
 --           example, with a correlation id and a property: "1764000000000" "h" "\1region\2sEU\3cc-1" "\0" "tea"
@@ -13,8 +12,11 @@
 --   head    "\1" name "\2" value for each property, "\3" key value for each system field; the key is one letter. Of a field
 --           with "~" before its key the value is kept, but no script acts on it, for example in a dead letter
 --
--- A new field has a free letter, a row in mqredis/models/fields.py, which has all letters of senders, and a kind of value in
--- mqredis/codec/decode.py (`_SYSTEM`) if scripts set it.
+-- Change together with: a new field has a free letter, a row in mqredis/models/fields.py, which has all letters of senders, and a
+-- kind of value in mqredis/codec/decode.py (`_SYSTEM`) if scripts set it; tests/contract/test_fields.py compares the names. One on
+-- which scripts act is SPECIAL in its row, and is among the `fields` or `traced` of features/features. The form of a record and the
+-- bits of its flag are known to mqredis/codec, models/outgoing.py, models/message.py, commands/read.py, operations/doctor/stored.py
+-- and spark/columns.py (tests/contract/test_constants.py compares the bits), and here to record.free.
 --
 -- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
 -- (core/store) and, if it adds a field on which scripts act, set the bit special.

@@ -22,6 +22,11 @@
 --   "policy"  the retry policy of the queue says where it goes (features/retry)
 --   "purged"  it is deleted, since the queue was purged while it was locked
 --
+-- Change together with: a new verdict stands in mqredis/commands/settlement.py (tests/contract/test_constants.py compares), in
+-- settle.list_for (core/settle), and in retry_policy.decide (features/retry_policy). transactions/tx_parts notes verdicts, too. A
+-- new outcome stands in release.end_locks and release.unlock. What is returned, moved or deleted here must not count as n_retried
+-- elsewhere again: features/retry counts for the outcome "policy".
+--
 -- verdicts: how a reader gave a message back: after a failed attempt; in order, which is no attempt; after a final failure, so
 -- that the retry policy ends at once.
 local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }

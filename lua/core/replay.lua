@@ -1,10 +1,12 @@
 --- require "core/context"
 --- used by core/context
--- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps.
+-- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps. The form of what is
+-- kept is that of core/context; admin/operator does the same for tokens of operators, which have keys of their own.
 local replay = {}
 
 -- Returns the reply of a call whose sequence is not newer than that of its slot; nil if the entry script has to complete it:
--- then context.again names the messages that it reads again, or context.handover the lock that was handed over.
+-- then context.again names the messages that it reads again (message.again, for receive.lua and lookup.lua: those that give
+-- context.close `ids`), or context.handover the lock that was handed over (receive.lua, stop_waiting.lua).
 function replay.answer(kept)
   local text = context.reply_of_call(kept, ARGV[2])
   if not text then return { status.TOKEN_REUSED, context.incarnation, context.history } end

@@ -9,12 +9,13 @@
 -- Finds the next messages of a queue (MS-MQDMPR 3.1.7.3.2 Seek Available Message Position). A place in the queue is an id, and
 -- the message with that id need not exist any more: so a cursor whose message was removed still has a next one. Only
 -- seek.matching may write: the index, and marks. Messages are returned as columns where many may be found, else as entries
--- (core/position).
+-- (core/position). In queues where groups take turns, receive.lua asks features/group_lock instead of seek.available.
 --
 -- most   bytes of a reply, about
 -- page   how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
 -- back_most  how many messages are looked at from the end of the queue
 -- cursors    the letter that begins the text of a cursor (receive.lua); mqredis/commands/read.py has the same
+--            (tests/contract/test_constants.py)
 local seek = { most = 1048576, page = 128, pages = 8, back_most = 256,
   cursors = { unread = "U", read = "R", after = "A" } }
 
@@ -90,7 +91,7 @@ function seek.limit_entries(q, entries)
   end
 end
 
--- Does a filter name the next member of a group (field G of matching/filter)?
+-- Does a filter name the next member of a group (field G of matching/filter, next_group)?
 function seek.names_next_member(text)
   return string.find(text, "\3G", 1, true) ~= nil
 end

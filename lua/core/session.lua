@@ -1,26 +1,29 @@
 --- require "core/context"
+--- require "core/handle"
 --- require "transactions/tx"
 --- used by session_close, session_list, session_open
 -- Sessions of clients, and their slots: reads them, and drops those that are not used any more. session_open.lua makes them. A
 -- session is the field "<number>" of meta, its slots are the fields "<number>.<i>" (core/context). The zset `idle` has the numbers
--- of all sessions; score: the ms at which to look whether one was used since.
+-- of all sessions; score: the ms at which to look whether one was used since. A new field of meta that belongs to a session or a
+-- slot is removed in session.drop, and is told from others by the doctor (mqredis/operations/doctor/checks/sessions.py).
 --
 -- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
 -- do not read it; mqredis/commands/inspection.py does.
 --
--- handles, idle       the places of these two in KEYS, in scripts with "KEYS admin"
+-- idle                the place of `idle` in KEYS, in scripts with "KEYS admin"
 -- chunk               fields that one command reads or removes
 -- most_terms          how many terms are kept (session.term)
 -- slots_per_session   how many slots of a session are asked when it was used last (session.last_used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
-local session = { handles = 4, idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32, slots_per_page = 1024,
+local session = { idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32, slots_per_page = 1024,
   largest = 16384 }
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
 -- much has been done since: new changes take the numbers of lost ones. A term that began with as much as this one or more is
--- forgotten: a client that knew of it knew more than this one began with.
+-- forgotten: a client that knew of it knew more than this one began with. Clients get the text from session_open.lua, and read it
+-- in Core._began (mqredis/drivers/session.py).
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
@@ -32,7 +35,7 @@ end
 
 -- Returns the time to live of a session in ms, and the number of its highest slot; -1 if it never used one.
 function session.read(number)
-  local ttl, highest = string.match(redis.call("HGET", KEYS[1], number) or "0", "^(%d+) ?(%d*)$")
+  local ttl, highest = context.parse_session(redis.call("HGET", KEYS[1], number) or "0")
   return tonumber(ttl), tonumber(highest) or -1
 end
 
@@ -86,14 +89,14 @@ end
 function session.drop_handles(gone)
   local found, from = {}, 0
   repeat
-    local page = redis.call("ZRANGE", KEYS[session.handles], from, from + 499)
+    local page = redis.call("ZRANGE", KEYS[handle.key], from, from + 499)
     from = from + 500
     for n = 1, #page do
-      if gone[string.match(page[n], "^[^|]*|(%d+)|")] then found[#found + 1] = page[n] end -- core/handle
+      if gone[handle.owner(page[n])] then found[#found + 1] = page[n] end
     end
   until #page < 500
   for at = 1, #found, 500 do
-    redis.call("ZREM", KEYS[session.handles], unpack(found, at, math.min(at + 499, #found)))
+    redis.call("ZREM", KEYS[handle.key], unpack(found, at, math.min(at + 499, #found)))
   end
 end
 

@@ -13,7 +13,7 @@
 -- fence it was granted with, so that a reader whose lease is over cannot end a lock that another reader has now.
 --
 -- What is settled comes in runs of three arguments: action, fence, ids (16 digits each, nothing between them). The action is a
--- letter, with more behind it of some; mqredis/commands writes the same:
+-- letter, with more behind it of some:
 --
 --   c        commit: the message is deleted
 --   a, b, e  give back: after a failed attempt, without an attempt, after a final failure (release.note_verdict)
@@ -21,6 +21,10 @@
 --   x        extend by a lease
 --
 --   example: "c", "4711", "040000000000002a040000000000002b", then "jno such customer", "4712", "040000000000002c"
+--
+-- Change together with: mqredis/commands/settlement.py writes the runs, and reads what was lost (tests/contract/test_constants.py
+-- compares the letters); a new action stands in settle.list_for, settle.plan and settle.apply. receive.lua and settle.lua take
+-- runs from their arguments, unlock.lua makes them.
 --
 -- settle.all decides for all of them before it writes, in one of two ways. A call that commits one lock that is in the queue's
 -- header (core/locks) takes that out, and deletes its messages. All others make a plan first, a table with these fields:
@@ -33,10 +37,14 @@
 --   lost                   {id, why, ...}: what settle.all returns
 --
 -- reasons: the lists of a plan with entries that are deleted
-local settle = { reasons = { "receive", "receive_rejected", "queue_purged" } }
+-- lost: why a lock is lost: its message is available again, has another lock, or is gone
+local settle = {
+  reasons = { "receive", "receive_rejected", "queue_purged" },
+  lost = { available = "a", locked = "f", gone = "g" },
+}
 
 -- Settles the locks of these runs, a flat list as above; `lease` in ms, for locks that are extended. Returns those that were lost,
--- to which nothing was done, as {id, why, ...}: "a" the message is available again, "f" it has another lock, "g" it is gone.
+-- to which nothing was done, as {id, why, ...}, each `why` one of settle.lost.
 -- Returns nil, and has settled nothing, if context.missing names queues that KEYS must bring. The caller has opened q with
 -- queue.read, has set its parent (queue.open_parent), and saves it.
 function settle.all(q, runs, lease)
@@ -163,13 +171,18 @@ function settle.list_for(plan, entry, action)
   return letter == "c" and plan.receive or plan.receive_rejected
 end
 
--- Returns why a lock with this fence is lost, as settle.all does. `entry`: the entry of its message, or nil.
+-- Returns why a lock with this fence is lost, one of settle.lost. `entry`: the entry of its message, or nil.
 function settle.why_lost(q, entry, fence)
-  if not entry then return "g" end
-  if entry.state then return (entry.state.fence == fence or not message_state.is_locked(entry.state)) and "a" or "f" end
-  claim_pages.load()
-  local list = claim_pages.find(q, entry.id)
-  return list and list.seq ~= fence and "f" or "a"
+  if not entry then return settle.lost.gone end
+  local has_other_lock
+  if entry.state then
+    has_other_lock = message_state.is_locked(entry.state) and entry.state.fence ~= fence
+  else
+    claim_pages.load()
+    local list = claim_pages.find(q, entry.id)
+    has_other_lock = list and list.seq ~= fence
+  end
+  return has_other_lock and settle.lost.locked or settle.lost.available
 end
 
 -- Applies --------------------------------------------------------------------------------------------------------------

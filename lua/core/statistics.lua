@@ -24,7 +24,9 @@
 --            Numbers are to the base of 36, nothing stands for 0, and nothing at all for a bucket in which nothing was counted
 --            and no message was available. age: seconds + 1
 --
--- mqredis/codec/history.py reads it, too.
+-- Change together with: mqredis/codec/history.py reads the text (tests/contract/test_stored_texts.py compares both), and
+-- stats_history.lua has statistics.counters in its reply. One more counter stands in statistics.counters, close, item, format and
+-- parse. queue.bucket (core/queue) is the length of a bucket.
 --
 -- items: at most so many. bytes: at most so many of all items; a day takes less unless a hundred thousand messages pass in a
 -- second. Beyond that the first buckets go.

@@ -13,7 +13,9 @@
 --
 -- A message is in q.available, in q.locked, or in neither while a script changes its state; its record stays all the time.
 -- What is counted and what is stored must agree: who calls store.add has the messages counted there, who calls store.remove
--- has called store.count before.
+-- has called store.count before. Modules of features write q.timers, q.index and q.key themselves; core/locks, core/context and
+-- repair.lua write here, too, for the reasons in EXCEPTIONS of tests/contract/test_writers.py. The send path runs through here:
+-- tests/contract/test_send_path.py and test_cost.py limit its lines and commands.
 --
 -- Lists are columns: ids[n] and records[n] belong to one message. Pairs are flat lists: id, text, id, text, ...
 local store = {}
@@ -152,7 +154,7 @@ function store.count(q, count, bytes)
 end
 
 -- Adds to a further counter of the queue: one of removal.counters, how many left for a reason, or "n_retried", how many came back
--- for another attempt.
+-- for another attempt (core/release, features/retry and transactions/commit count these, each for its own messages).
 function store.count_event(q, counter, count)
   if queue.is_due(q) then store.update_statistics(q) end
   redis.call("HINCRBY", q.key, counter, count)

@@ -11,6 +11,11 @@
 -- A member of q.timers is a letter, which says what the timer is for, and the lookup id of a message (of a dedup key: the key);
 -- its score is the ms at which it is due.
 --
+-- Change together with: a new letter is free, and is served by a feature, whose line in features/features names it; lapse.by_letter
+-- (core/lapse) tells what comes first if several are due. The doctor has to tell what the rest of the member is, a lookup id or
+-- something else: audit.is_policy_timer in admin/audit, `_RESTS` and "k" in mqredis/operations/doctor/checks/policies.py
+-- (tests/contract/test_constants.py compares). message_list.lua shows what timers are for. docs/key-layout.md lists the letters.
+--
 -- letters  of the features with these names; those from `rest` to `poison` belong to features/retry
 -- most     timers, and locks whose lease is over, in a page; pages: how many pages one call serves
 local timers = {

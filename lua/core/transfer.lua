@@ -9,6 +9,10 @@
 --- require "core/message_state"
 --- used by admin/bulk_actions, features/retry, features/trash, move, transactions/commit
 -- Moves messages to another queue of the same family (3.1.7.1.16). A family is a queue and its subqueues, also ;trash.
+--
+-- Change together with: what a message has in q beside its record, its place, its state and its members of the index must be taken
+-- along, or left behind on purpose: by a hook of its feature (`move`, or `leave` and `arrive`), or by the caller, as features/retry
+-- does with the policy's timers. admin/rewrite does the same within one queue.
 local transfer = {}
 
 -- Moves messages, given as entries (core/position), from q to `target`, where they become available. They keep their ids and so

@@ -4,6 +4,7 @@
 --- require "core/queue"
 --- require "features/other_queues"
 --- require "core/position"
+--- require lazy "core/enqueue"
 --- require lazy "features/failure"
 --- require lazy "features/trail"
 --- require "core/store"
@@ -45,9 +46,8 @@ end
 function copy.insert(to, flag, head, body, large, state)
   local rec = string.format("%s%x", context.now_text, flag) .. head .. body
   local size = #rec + #large
-  context.seq = context.seq + 1
-  local flat = (to.options.transactional or to.options.system) and 0 or 7 - record.priority(rec)
-  local id = string.format("%02x%014x", flat, context.seq)
+  enqueue.load()
+  local id = enqueue.ids(record.priority(rec), 1, to.options.transactional or to.options.system)[1]
   store.add(to, { id }, { rec }, large ~= "" and { large } or nil, size)
   if state then store.set_states(to, { id, message_state.format(message_state.copy(state, size)) }) end
   context.mark_changed()

@@ -25,6 +25,14 @@ lupa = pytest.importorskip("lupa.lua51")
 LUA = Path(__file__).parents[2] / "lua"
 
 
+def code_of(path: Path) -> str:
+    return re.sub("--.*", "", path.read_text())
+
+
+def all_code() -> str:
+    return "".join(map(code_of, LUA.rglob("*.lua")))
+
+
 def pairs(table: Any) -> dict[str, Any]:
     return dict(table.items())
 
@@ -129,6 +137,12 @@ def test_letters_of_settlements_and_cursors() -> None:
         settlement.RETURN,
         settlement.FAIL,
     )
+    lost = module("core/settle").lost
+    assert (lost.available, lost.locked, lost.gone) == (
+        settlement.AVAILABLE,
+        settlement.LOCKED,
+        settlement.GONE,
+    )
     cursors = module("core/seek").cursors
     assert (cursors.unread, cursors.read, cursors.after) == (read.UNREAD, read.READ, read.BEHIND)
 
@@ -193,10 +207,25 @@ def test_events_of_trails() -> None:
     events = set(get_args(TrailEvent))
     ends = letters(module("features/trail").ends) - {False}
     assert ends <= events
-    code = "".join(re.sub("--.*", "", path.read_text()) for path in LUA.rglob("*.lua"))
+    code = all_code()
     assert {event for event in events if f'"{event}"' not in code} == set()
     written = re.findall(r'\bevent = (?:[^\n"]* )?"(\w+)"', code)
     assert {"poisoned", "resting", "lapsed"} <= set(written) <= events
+
+
+def test_reasons_of_departures() -> None:
+    removal = module("core/removal")
+    head = (LUA / "core/removal.lua").read_text().partition("local removal")[0]
+    told = set(
+        re.findall(r"^--   ([a-z_]+) {2,}[a-z]", head.partition("reason            when")[2], re.MULTILINE)
+    )
+    used = set(re.findall(r'\bremoval\.(?:delete|plan)\([^\n]*"([a-z_]+)"\)', all_code()))
+    assert {"receive", "aborted", "redriven"} <= used <= told
+    assert {reason for reason in told if f'"{reason}"' not in all_code()} == set()
+    assert set(pairs(removal.counters)) <= told
+    assert set(pairs(module("features/trail").ends)) <= told
+    refused = set(re.findall('"([a-z_]+)"', code_of(LUA / "features/refusal.lua")))
+    assert set(pairs(module("features/trace")["class"])) <= told | refused
 
 
 def test_properties_of_a_failure() -> None:

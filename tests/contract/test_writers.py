@@ -35,7 +35,7 @@ local function recorded(module, name, ...)
 end
 """
 _CALL = re.compile(r"\bredis\.call\(")
-_CHUNKED = re.compile(r"\bchunked\.(run|scores|fields|add)\(([^,()]+(?:\([^()]*\))?),")
+_CHUNKED = re.compile(r"\bchunked\.(\w+)\(([^,()]+(?:\([^()]*\))?),")
 
 # The parts that only the store writes: available, locked, records and states of a queue, and the manager's counters.
 PARTS = {"a", "l", "m", "s", "counters"}
