@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from mqredis.client.locked import LockedMessage
-from mqredis.errors import IoTimeout, LockLost, MqError
+from mqredis.errors import BrokerUnavailable, IoTimeout, LockLost, MqError, OutcomeUnknown
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.header import MessageFields
 from mqredis.operations import checks, groups, handle, lookup, peek, receive, send
@@ -448,7 +448,11 @@ class Queue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except (BrokerUnavailable, OutcomeUnknown) as second:
+            # What the block has done, or its error, counts for the caller; the handle is closed later.
+            log.warning("queue %r could not be closed: %s", self.name, second)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} {'closed' if self._handle.closed else self._handle.access.value}>"

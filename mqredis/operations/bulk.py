@@ -21,7 +21,7 @@ from mqredis.models import Access, Match, Share
 from mqredis.models.operator import BulkResult
 from mqredis.operations import actions, checks, matching
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.handle import close_handle, open_handle, refuse_move
+from mqredis.operations.handle import closing, open_handle, refuse_move
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import info
@@ -157,15 +157,7 @@ def bulk(
         return (yield from job.run(context))
     # A subqueue exists for as long as it is open or holds a message.
     handle = yield from _open_target(context, path, keys.decode(action.value))
-    try:
-        result = yield from job.run(context)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield from close_handle(handle)
-        raise
-    yield from close_handle(handle)
-    return result
+    return (yield from closing(handle, job.run(context)))
 
 
 def _entry(

@@ -31,6 +31,7 @@ from mqredis.models import Access, Message, Outgoing, Share
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.settings import ENV_PREFIX, LONGEST_LEASE, Settings
+from mqredis.steps import Operation
 
 if TYPE_CHECKING:
     from mqredis.selector import Selector
@@ -66,6 +67,9 @@ class Context:
     transactions: int = 0
     reply_queues: int = 0
     replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
+    leftovers: deque[tuple[str, Callable[[], Operation[Any]]]] = field(default_factory=deque)
+    """Functions that make operations to be carried out later (``operations.leftovers``), each with the token of the
+    call that the operation undoes or ""."""
     lease_ms: int = field(init=False)
     """The lease of a lock in ms, kept here since reading it from the settings takes longer."""
     lease: str = field(init=False)

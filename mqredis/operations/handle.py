@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TypeVar
 
 from mqredis import keys
 from mqredis.commands import contents, waiting
@@ -18,14 +19,16 @@ from mqredis.errors import (
 )
 from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
-from mqredis.operations import checks, refusals
+from mqredis.operations import checks, leftovers, refusals
 from mqredis.operations.context import Context, Handle, UnitOfWork, owner_of
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection, filter_text, selection
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import abort_all
 from mqredis.status import Status
-from mqredis.steps import Steps, perform, procedure
+from mqredis.steps import Operation, Steps, perform, procedure
+
+R = TypeVar("R")
 
 
 @procedure
@@ -57,11 +60,14 @@ def open_handle(
         if access is Access.MOVE:
             raise UnsupportedAccess("messages cannot be moved to a journal or to a queue of the system")
         yield from perform(commands.ensure(context.keys, (address.path,)))
+    yield from leftovers.remove(context)
     context.handles += 1
     number = str(context.handles)
     mode = "deny" if share is Share.DENY_RECEIVE else "none"
-    opened = yield from perform(
-        commands.open_handle(context.keys, address.family, number, access.value, mode)
+    opened = yield from leftovers.undone_unless_returned(
+        context,
+        commands.open_handle(context.keys, address.family, number, access.value, mode),
+        lambda: perform(commands.close_handle(context.keys, address.family, number)),
     )
     address.generation = opened.generation
     limit = min(opened.max_message_bytes, context.settings.max_message_bytes)
@@ -78,9 +84,12 @@ def _open_several(context: Context, name: str) -> Steps[Handle]:
     try:
         for path in sorted(wanted, key=str.lower):
             elements.append((yield from open_handle(context, path, Access.SEND, Share.DENY_NONE)))  # noqa: PERF401
-    except MqError:
+    except BaseException as error:
         for element in elements:
-            yield from close_handle(element)
+            _close_later(element)
+        if isinstance(error, MqError) and not isinstance(error, leftovers.UNREACHABLE):
+            with suppress(MqError):
+                yield from leftovers.remove(context)
         raise
     first = elements[0]
     if len(elements) == 1:
@@ -93,7 +102,10 @@ def _open_several(context: Context, name: str) -> Steps[Handle]:
 
 @procedure
 def close_handle(handle: Handle) -> Steps[None]:
-    """Close a handle: its locks are released. The caller has cancelled its waits before."""
+    """Close a handle: its locks are released. The caller has cancelled its waits before.
+
+    If the server does not answer, the handle is closed later, and the leases end the locks.
+    """
     if handle.closed:
         return
     handle.close()
@@ -101,10 +113,38 @@ def close_handle(handle: Handle) -> Steps[None]:
         for element in handle.elements:
             yield from close_handle(element)
         return
-    with suppress(QueueNotAvailable):  # the locks have gone with their queue
-        for abort in abort_all(handle):
-            yield from abort
-    yield from perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
+    with leftovers.removed_later(handle.context, lambda: _close(handle)):
+        with suppress(QueueNotAvailable):  # the locks have gone with their queue
+            for abort in abort_all(handle):
+                yield from abort
+        yield from _close(handle)
+
+
+def _close(handle: Handle) -> Operation[None]:
+    return perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
+
+
+def _close_later(handle: Handle) -> None:
+    handle.close()
+    handle.context.leftovers.append(("", lambda: _close(handle)))
+
+
+def closing(handle: Handle, steps: Steps[R]) -> Steps[R]:
+    """Carry out steps that need the handle, and close it. If it cannot be closed now, it is closed later."""
+    try:
+        result = yield from steps
+    except GeneratorExit:
+        raise
+    except leftovers.UNREACHABLE:
+        _close_later(handle)
+        raise
+    except BaseException:
+        with suppress(MqError):  # the error of the steps is raised
+            yield from close_handle(handle)
+        raise
+    with suppress(*leftovers.UNREACHABLE):
+        yield from close_handle(handle)
+    return result
 
 
 @procedure

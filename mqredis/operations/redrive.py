@@ -11,7 +11,7 @@ from mqredis.models import Access, Match, Message, Share
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import checks, matching, peek
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.handle import close_handle, open_handle
+from mqredis.operations.handle import closing, open_handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
@@ -42,17 +42,8 @@ def redrive(
     if target:
         yield from info(context, target)
     handle = yield from open_handle(context, source, Access.RECEIVE, Share.DENY_NONE)
-    try:
-        went = yield from _redrive(
-            handle, where=where, target=target, most=most, pace=pace, match=match, selector=selector
-        )
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield from close_handle(handle)
-        raise
-    yield from close_handle(handle)
-    return went
+    went = _redrive(handle, where=where, target=target, most=most, pace=pace, match=match, selector=selector)
+    return (yield from closing(handle, went))
 
 
 def _redrive(

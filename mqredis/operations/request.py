@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from mqredis import codec
@@ -13,14 +15,16 @@ from mqredis.errors import (
     InvalidArgument,
     IoTimeout,
     MessageNotFound,
+    MqError,
     QueueExists,
     QueueNotFound,
     TransactionUsage,
 )
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
-from mqredis.operations import checks, queue
+from mqredis.operations import checks, leftovers, queue
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.handle import close_handle, open_handle
+from mqredis.operations.handle import closing, open_handle
+from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.receive import Receive
 from mqredis.operations.send import Send, outgoing
 from mqredis.steps import Steps, procedure
@@ -30,6 +34,7 @@ from mqredis.steps import Steps, procedure
 def reply_queue(context: Context, session: str) -> Steps[Handle]:
     """A temporary reply queue of this client, a free one or a new one. It is deleted with its session
     (queue_orphans.lua)."""
+    yield from leftovers.remove(context)
     while context.replies:
         handle = context.replies.pop()
         if not handle.closed:
@@ -37,11 +42,12 @@ def reply_queue(context: Context, session: str) -> Steps[Handle]:
     while True:
         context.reply_queues += 1
         name = f"reply$.{session}.{context.reply_queues}"
-        try:
-            yield from queue.create(context, name, {})
-        except QueueExists:
-            continue
-        return (yield from open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
+        with leftovers.removed_later(context, partial(queue.delete, context, name)):
+            try:
+                yield from queue.create(context, name, {})
+            except QueueExists:
+                continue
+            return (yield from open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
 
 
 @procedure
@@ -79,8 +85,13 @@ def request(
                 return reply
     except GeneratorExit:
         raise
+    except UNREACHABLE:
+        handle.close()
+        context.leftovers.append(("", partial(queue.delete, context, handle.path)))
+        raise
     except BaseException:
-        yield from discard(context, handle)
+        with suppress(MqError):  # the first error says what became of the request
+            yield from discard(context, handle)
         raise
 
 
@@ -95,15 +106,17 @@ def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier |
 def discard(context: Context, handle: Handle) -> Steps[None]:
     """Delete a reply queue: a late reply finds no queue."""
     handle.close()
-    try:
+    with (
+        leftovers.removed_later(context, partial(queue.delete, context, handle.path)),
+        suppress(QueueNotFound),
+    ):
         yield from queue.delete(context, handle.path)
-    except QueueNotFound:
-        return
 
 
 @procedure
 def discard_all(context: Context) -> Steps[None]:
-    """Delete the free reply queues of this client."""
+    """Delete the reply queues of this client that no request uses."""
+    yield from leftovers.remove(context)
     while context.replies:
         yield from discard(context, context.replies.pop())
 
@@ -121,12 +134,4 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
         changes["message_id"] = message.message_id
     made = made.replace(**changes)
     handle = yield from open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
-    try:
-        sent = yield from Send(handle, made, {})
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield from close_handle(handle)
-        raise
-    yield from close_handle(handle)
-    return sent
+    return (yield from closing(handle, iter(Send(handle, made, {}))))

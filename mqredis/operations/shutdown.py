@@ -16,7 +16,9 @@ from mqredis.steps import Operation, Steps, procedure
 
 def holds_anything(context: Context) -> bool:
     """Does the client hold locks or transactions that would stay until their leases end?"""
-    return bool(context.begun() or context.replies or context.holding())
+    # Handles end with the session. So only a client that has made requests may have left something else.
+    left = context.leftovers if context.reply_queues else ()
+    return bool(context.begun() or context.replies or left or context.holding())
 
 
 @procedure

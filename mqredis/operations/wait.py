@@ -20,22 +20,19 @@ from mqredis.commands import waiting
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import (
-    BrokerUnavailable,
     IoTimeout,
     MqError,
     OperationCancelled,
-    OutcomeUnknown,
     QueueNotAvailable,
 )
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.interruption import ReadCall
+from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.steps import MORE, Call, Listen, Steps, Wait, Woken, perform
 
 # Makes the call of a fetch from a waiter and the place where an unfinished search continues.
 Fetch = Callable[..., Call[Found]]
-# Errors of a server that does not answer: removing each registration would wait for it again.
-_UNREACHABLE = (BrokerUnavailable, OutcomeUnknown)
 # After these errors of a queue the registration in it is gone.
 _REMOVED = (OperationCancelled, QueueNotAvailable)
 
@@ -147,7 +144,7 @@ def _wait(
             try:
                 found = yield from _fetch(reader, waiter, ready or reader.fetch(waiter), handed)
             except MqError as error:
-                if not isinstance(error, _UNREACHABLE):
+                if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
                     yield from _leave(readers, waiters, n if isinstance(error, _REMOVED) else -1)
                 raise
             except GeneratorExit:
@@ -235,7 +232,7 @@ def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) 
         if n != but and waiter.member and waiter.ticket and not waiter.ticket.startswith("leave"):
             try:
                 yield from perform(waiting.leave(reader.handle.address, waiter.member, reader.match))
-            except _UNREACHABLE:
+            except UNREACHABLE:
                 return
             except MqError:
                 # The broker skips readers that no longer listen, so the error that ended the wait is raised instead.
