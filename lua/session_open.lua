@@ -3,13 +3,12 @@
 --
 -- CALLERS arrival in mqredis/drivers/attempt.py
 -- KEYS admin
--- ARGV[3] schema  number this client writes
--- ARGV[4] ttl  ms a session may lie idle
--- ARGV[5] run_id  of the server process, "" unknown
--- ARGV[6] test  "1": a new manager may have its clock moved by hand
--- ARGV[7] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
--- ARGV[8] session  number of a session to touch, "" to open one
--- ARGV[9] client  client text (core/session)
+-- ARGV[3] ttl  ms a session may lie idle
+-- ARGV[4] run_id  of the server process, "" unknown
+-- ARGV[5] test  "1": a new manager may have its clock moved by hand
+-- ARGV[6] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
+-- ARGV[7] session  number of a session to touch, "" to open one
+-- ARGV[8] client  client text (core/session)
 -- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see core/session)
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SCHEMA_TOO_OLD
@@ -19,8 +18,8 @@
 --- require "core/context"
 --- require "core/manager_config"
 --- require "core/session"
-local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local touched_session, client_text = ARGV[8], ARGV[9]
+local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local touched_session, client_text = ARGV[7], ARGV[8]
 
 -- The manager, which is created if it does not exist.
 local stored = redis.call("HMGET", meta, "schema", "test", "run_id", "terms")

@@ -17,10 +17,6 @@ from mqredis.models import ManagerInfo, Message
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Format of the data that this client reads and writes.
-SCHEMA = 6
-
-
 # Stored replies of calls that did nothing: a call that asked for more queues, a wait that was cancelled, and a call
 # that a ``resolve`` before it has prevented.
 _NOTHING_DONE = (Status.KEYS_CHANGED, Status.OPERATION_CANCELLED)
@@ -163,4 +159,4 @@ def session_arguments(
     ttl_ms: int, run_id: str, test: bool, incarnation: str, session: str = "", client: str = ""
 ) -> Sequence[Arg]:
     """ARGV of session_open after the token."""
-    return [str(SCHEMA), str(ttl_ms), run_id, "1" if test else "0", incarnation, session, client]
+    return [str(ttl_ms), run_id, "1" if test else "0", incarnation, session, client]

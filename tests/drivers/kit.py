@@ -50,7 +50,7 @@ _STATUS = {
 
 BODIES = {
     "session_open": """
-local _, _, schema, ttl, run, test, proposal, present = unpack(ARGV)
+local _, _, ttl, run, test, proposal, present = unpack(ARGV)
 if redis.call('EXISTS', KEYS[1]) == 0 then
   if present ~= '' or proposal == '' then return { GONE, '', 0 } end
   redis.call('HSET', KEYS[1], 'incarnation', proposal, 'history', 0, 'sessno', 0)
