@@ -20,6 +20,8 @@ from mqredis.steps import Arg, Call, Payload
 # What each word behind LOCK_LOST means for the caller.
 _WHY = {
     "closed": "the job was aborted; this task is late",
+    "fenced": "a later batch is being published: two runs of the query are active, or this one has continued an old "
+    "checkpoint. Stop the other run, or start with the newest checkpoint",
     "identity": "another query has written under this txnAppId; choose another, or continue its checkpoint",
     "expired": "an earlier run of this publication was broken off, and the rest of its messages has expired. Give it "
     "up with mqredis.spark.withdraw, which keeps what is in the queues, and write what is missing under a new name or "
