@@ -12,6 +12,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "core/queue_config"
 --- require "waiting/waiters"
 --- require "waiting/notify"
 local to_set, to_clear = ARGV[3], ARGV[4]
@@ -30,5 +31,5 @@ redis.call("HSET", q.key, "flags", flags, "modified", context.now, unpack(ARGV, 
 queue.save_config(q)
 reply = context.close({ status.OK })
 -- Waiting readers are refused at once when reading is switched off.
-if string.find(to_set, "g", 1, true) then notify.all(q) end
+if queue_config.parse_options(to_set).get_inhibited then notify.all(q) end
 return reply

@@ -18,11 +18,9 @@ if string.format("%.0f", context.history) ~= ARGV[3] then
   return context.close(context.reply(status.CONTINUE, context.history))
 end
 
-local states_place = 5 -- of the key of states among the keys of a queue (core/queue)
-
--- Returns the queue whose first key stands at this place of KEYS.
+-- Returns the queue to which the key at this place of KEYS belongs.
 local function opened(place)
-  return queue.open(queue.number(place, queue.admin_keys), queue.admin_keys)
+  return queue.open(math.floor(queue.number(place, queue.admin_keys)), queue.admin_keys)
 end
 
 -- Sets one of the numbers, or has_states or waiting, in a queue's header. Where the header cannot be read all its numbers begin
@@ -48,7 +46,7 @@ for n = 4, #ARGV, 4 do
   local key = KEYS[place]
   if what == "hset" then
     redis.call("HSET", key, element, value)
-    if string.sub(key, -2) == ":s" then set_header(opened(place - states_place + 1), "has_states", "1") end
+    if string.sub(key, -2) == ":s" then set_header(opened(place), "has_states", "1") end
   elseif what == "hdel" then
     redis.call("HDEL", key, element)
   elseif what == "zadd" then

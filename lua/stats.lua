@@ -13,6 +13,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
+--- require "admin/samples"
 --- require "claims/claim_pages"
 local reply = context.observe()
 if reply then return reply end
@@ -49,18 +50,14 @@ for priority = 7, 0, -1 do
   if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
 end
 
--- Traffic since a sample that is 10 s to 20 s old if a client asks regularly, else older: "time in out" twice.
-local old, new = string.match(values[1] or "", "^(.*);(.*)$")
-local age = old and context.now - tonumber(string.match(new, "^%d+"))
-if not old then
-  old = values[2] .. " 0 0"
-elseif age >= 10000 then
-  old = new
-end
+-- Traffic since a sample that is one or two periods old if a client asks regularly, else older.
+local older, newer = samples.parse(values[1])
+local is_due = not newer or samples.is_old(newer)
+local before = is_due and newer or older or samples.at_creation(values[2])
 -- The client has a new sample taken (stats_sample.lua), unless it may not write.
-say("sample_due", (not age or age >= 10000) and 1 or 0)
-local since, came, went = string.match(old, "^(%S+) (%S+) (%S+)$")
-say("rate_ms", context.now - tonumber(since))
-say("rate_in", q.messages + gone - tonumber(came))
-say("rate_out", gone - tonumber(went))
+say("sample_due", is_due and 1 or 0)
+local since, came, left = samples.numbers(before)
+say("rate_ms", context.now - since)
+say("rate_in", q.messages + gone - came)
+say("rate_out", gone - left)
 return context.close(reply)

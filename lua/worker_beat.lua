@@ -18,13 +18,8 @@ local reply = context.open()
 if reply then return reply end
 context.mark_changed()
 if first then workers.sweep(key) end
-local orders = redis.call("HGET", key, "o:" .. id) or ""
-if orders ~= "" then redis.call("HDEL", key, "o:" .. id) end
-if lease > 0 then
-  redis.call("HSET", key, "w:" .. id, string.format("%.0f ", context.now + lease) .. record)
-else
-  redis.call("HDEL", key, "w:" .. id)
-end
+local orders = workers.take_orders(key, id)
+if lease > 0 then workers.save(key, id, lease, record) else workers.remove(key, id) end
 reply = context.reply(status.OK, orders)
 local pauses = targets[1] and redis.call("HMGET", key, unpack(targets)) or {}
 for n = 1, #targets do reply[n + 4] = pauses[n] and "1" or "0" end

@@ -8,14 +8,15 @@
 --   in admin/workers
 -- FLAGS no-writes
 --- require "core/context"
+--- require "admin/workers"
 local key = KEYS[3]
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK, context.now, context.lead)
 local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
-  local kind, until_ms = string.sub(fields[n], 1, 1), string.match(fields[n + 1], "^(%d+) ")
-  if kind == "q" or kind == "c" or kind == "w" and until_ms and until_ms + 0 > context.now then
+  local kind = string.sub(fields[n], 1, 1)
+  if workers.pauses[kind] or kind == "w" and (workers.lives_until(fields[n + 1]) or 0) > context.now then
     reply[#reply + 1], reply[#reply + 2] = fields[n], fields[n + 1]
   end
 end

@@ -24,9 +24,9 @@ reply = operator.repeated()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
-local is_command, known = string.sub(field, 1, 2) == "o:", true
-if is_command then
-  known = workers.is_alive(key, string.sub(field, 3))
+local worker, known = string.match(field, "^o:(.*)$"), true -- worker: nil if the call sets or ends a pause
+if worker then
+  known = workers.is_alive(key, worker)
 elseif text == "" then
   known = redis.call("HEXISTS", key, field) == 1
 end
@@ -35,13 +35,12 @@ operator.plan()
 if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-if is_command then
-  local earlier = redis.call("HGET", key, field)
-  redis.call("HSET", key, field, earlier and (earlier .. "\n" .. text) or text)
+if worker then
+  workers.add_order(key, worker, text)
 elseif text == "" then
   redis.call("HDEL", key, field)
 else
-  redis.call("HSET", key, field, string.format("%.0f ", context.shown(context.now)) .. text)
+  workers.pause(key, field, text)
 end
 context.mark_changed()
 operator.log(1, true)

@@ -33,8 +33,8 @@
 -- module `q` is a table of the names of a queue's keys, as core/queue has them, since a queue without a sound header has no table
 -- of core/queue. `reply` is the reply of the script, to which rows are appended.
 --
--- order: the last letters of a queue's keys (core/queue). types: of keys, by the text after their last colon.
-local audit = { order = "qalmstwi", types = { meta = "hash", txs = "hash", queues = "hash", handles = "zset",
+-- types: of keys, by the text after their last colon.
+local audit = { types = { meta = "hash", txs = "hash", queues = "hash", handles = "zset",
   idle = "zset", q = "hash", a = "zset", l = "zset", m = "hash", s = "hash", t = "zset", w = "zset", i = "zset" } }
 
 -- Keys ------------------------------------------------------------------------------------------------------------------
@@ -60,9 +60,9 @@ function audit.queue(first)
   return q
 end
 
--- Have all eight keys of the queue that begin at this place the type that they should have? A key may be missing.
+-- Have all keys of the queue that begin at this place the type that they should have? A key may be missing.
 function audit.has_valid_types(first)
-  for n = first, first + 7 do
+  for n = first, first + queue.parts - 1 do
     local kind = audit.type(KEYS[n])
     if kind ~= "none" and kind ~= audit.types[audit.part(KEYS[n])] then return false end
   end
@@ -97,7 +97,7 @@ function audit.page(reply, at, cursor, budget)
     if kind ~= audit.types[part] then return "0", 0 end
     return audit.scan(reply, key, part, kind, cursor, budget)
   end
-  local first = at - (string.find(audit.order, part, 1, true) or 1) + 1 -- the place of the queue's first key
+  local first = at - (at - 1 - queue.admin_keys) % queue.parts -- the place of the queue's first key
   if not audit.has_valid_types(first) or not audit.types[part] then return "0", 0 end
   audit.expand_locks(first)
   local q = audit.queue(first)

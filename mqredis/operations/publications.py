@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from mqredis import keys
 from mqredis.codec import time_at
+from mqredis.codec.sinks import SinkRecord, StageRecord
 from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
@@ -58,25 +59,23 @@ def publications(context: Context) -> Steps[list[Publication]]:
     now, lead = yield from broker_time(context)
     found = []
     for field, text in zip(reply[::2], reply[1::2], strict=True):
-        _, _, publishing, since, manifest = text.decode().split(" ")
-        if publishing != "-":
+        sink = SinkRecord.parse(text.decode())
+        if sink.publishing is not None:
             one = yield from _publication(
-                context, field.decode(), int(publishing), int(since) - lead, manifest, now
+                context, field.decode(), sink.publishing, sink.since_ms - lead, sink.stages, now
             )
             if not one.expired or _keeps(one.name):
                 found.append(one)
             elif not context.settings.read_only:
                 # A write without a name is never repeated, so its version need not be kept.
-                names = manifest.split(",")
-                yield from perform(commands.withdraw(context.keys, one.name, one.version, names, False))
+                yield from perform(commands.withdraw(context.keys, one.name, one.version, sink.stages, False))
     return sorted(found, key=lambda each: each.name)
 
 
 def _publication(
-    context: Context, field: str, version: int, since_ms: int, manifest: str, now: datetime
+    context: Context, field: str, version: int, since_ms: int, names: tuple[str, ...], now: datetime
 ) -> Steps[Publication]:
-    names = manifest.split(",")
-    stage_keys = context.keys.sink(field, stages=tuple(names)).keys[MESSAGE_SCRIPT_PARTS + 1 :]
+    stage_keys = context.keys.sink(field, stages=names).keys[MESSAGE_SCRIPT_PARTS + 1 :]
     texts: list[bytes | None] = yield Command(("HMGET", stage_keys[0], *names))
     ttl: int = yield Command(("PTTL", stage_keys[0]))
     messages = left = 0
@@ -84,11 +83,11 @@ def _publication(
     for key, text in zip(stage_keys[1:], texts, strict=True):
         if text is None:
             continue
-        queue, count, _, elements, _ = text.decode().split(" ")
-        queues.append(keys.decode(queue))
-        messages += int(count)
+        stage = StageRecord.parse(text.decode())
+        queues.append(keys.decode(stage.queue))
+        messages += stage.messages
         waiting: int = yield Command(("LLEN", key))
-        left += round(waiting * int(count) / max(1, int(elements)))
+        left += round(waiting * stage.messages / max(1, stage.elements))
     since = time_at(since_ms)
     return Publication(
         keys.decode(field),

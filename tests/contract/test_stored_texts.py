@@ -11,6 +11,7 @@ import pytest
 from mqredis import keys, scripts
 from mqredis.codec.claims import Claim, PageList
 from mqredis.codec.history import Counters, History, Item
+from mqredis.codec.sinks import NONE, SinkRecord, StageRecord
 from mqredis.codec.states import kind_of
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
@@ -110,6 +111,26 @@ def test_page_lists_are_equal_in_lua_and_python(dice: random.Random) -> None:
             (each.first, each.upto) for each in lists
         ]
         assert PageList.parse_all(text) == lists
+
+
+def test_sinks_and_stages_are_read_as_they_are_written(dice: random.Random) -> None:
+    lua = module("claims/sinks")
+    assert lua.none == NONE
+    assert SinkRecord.parse(lua.new) == SinkRecord(NONE, -1, None, 0, ())
+    for _ in range(200):
+        batch, stages = dice.choice((None, number(dice))), tuple(word(dice) for _ in range(dice.randrange(4)))
+        sink = SinkRecord(
+            dice.choice((NONE, word(dice))), dice.choice((-1, number(dice))), batch, number(dice), stages
+        )
+        parts = {"identity": sink.identity, "committed": sink.committed, "since": str(sink.since_ms)}
+        parts |= {"publishing": NONE if batch is None else str(batch), "manifest": ",".join(stages)}
+        text = lua.format(parts)
+        assert SinkRecord.parse(text) == sink
+        assert lua.format(lua.parse(text)) == text
+        stage = StageRecord(word(dice), number(dice), number(dice), number(dice))
+        text = lua.format_stage(stage._asdict() | {"special": dice.choice("01")})
+        assert StageRecord.parse(text) == stage
+        assert lua.format_stage(lua.parse_stage(text)) == text
 
 
 def test_history_is_equal_in_lua_and_python(dice: random.Random) -> None:
