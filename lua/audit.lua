@@ -11,6 +11,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "admin/audit"
+-- Change together with: admin/audit, which describes the rows, and mqredis/operations/doctor/snapshot.py, which reads them.
 -- Not context.open: a manager whose own fields are damaged must still be shown.
 context.reset()
 local meta = redis.call("HMGET", KEYS[1], "schema", "incarnation", "counters", "clock", "lead")

@@ -11,6 +11,8 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+-- Change together with: mqredis/commands/transactions.py, whose table _PLACES lists the same scripts
+-- (tests/contract/test_arguments.py).
 local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end

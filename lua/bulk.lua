@@ -32,6 +32,7 @@
 --- require "admin/bulk_progress"
 --- require "admin/operator"
 --- require "waiting/waiters"
+-- Change together with: admin/bulk_actions, for another action; mqredis/operations/bulk.py, which makes action, value and states.
 local action, value, states, most, progress_text = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 local filter_text, lookup_ids = ARGV[10] ~= "" and ARGV[10] or "\0", operator.lookup_ids(11)
 local page = 256 -- messages that one call changes

@@ -21,6 +21,8 @@
 --- require "transactions/tx_parts"
 --- require "waiting/waiters"
 --- require "transactions/tx"
+-- Change together with: tx_abort.lua, which ends a transaction in the same steps; core/lapse, with which a queue undoes its part
+-- after the lease of the transaction.
 local id, fence, outcome, default_verdict = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local verdicts = default_verdict and {} -- by lookup id
 for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end

@@ -26,6 +26,7 @@
 --- require "admin/ordered"
 --- require "transactions/tx"
 --- require lazy "matching/filter"
+-- Change together with: LOCK_ELEMENTS in mqredis/commands/inspection.py, how many elements of the reply tell of one lock.
 local count, deadline, id, filter_text = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
 -- largest: bytes of a kept reply or a record that is read where no filter needs it; most_looks: locks that a filter tests.
 local largest, most_looks = 65536, 256

@@ -11,6 +11,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/manager_config"
+-- Change together with: core/manager_config, for another property; session_open.lua, which writes those of a new manager.
 local what, value, quota_bytes = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end

@@ -14,6 +14,9 @@
 --- require "core/oldest"
 --- require "core/timers"
 --- require "claims/claim_pages"
+-- Change together with: `_depth` in mqredis/commands/inspection.py, which takes the numbers by place. core/removal says where else
+-- a counter is read.
+--
 -- A call ends when it has run so many commands; a text of locks beside a header counts as many.
 local budget, text_cost = 1000, 8
 local reply = context.observe()

@@ -32,6 +32,8 @@
 --- require "core/record"
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
+-- Change together with: receive.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py);
+-- waiting/notify, whose notify.hand_copy makes the copy that a waiting peek gets.
 local generation, count, cursor, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
 local registration, ticket, filter_text = ARGV[7], ARGV[8], ARGV[9]
 local waits = registration ~= ""

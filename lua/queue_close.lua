@@ -14,6 +14,7 @@
 --- require "core/store"
 --- require "core/handle"
 --- require "transactions/tx"
+-- Change together with: queue_delete.lua, which deletes queues in the same steps.
 local txs, queues, name, number = KEYS[2], KEYS[3], ARGV[3], ARGV[4]
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 local reply = context.open()

@@ -23,6 +23,9 @@
 --- require "waiting/waiters"
 --- require "waiting/notify"
 --- require "core/store"
+-- Change together with: queue_close.lua, which deletes an empty subqueue in the same steps. What is stored of a queue outside of
+-- its keys goes in the part `delete`; queue.open has taken the texts of its locks out of meta. Its trails go with time
+-- (features/trail_store), and its subscriptions stay until they are ended (subscribe.lua).
 local queues, names = KEYS[3], { nil }
 for n = 3, #ARGV do names[n - 2] = ARGV[n] end
 local reply = context.open()

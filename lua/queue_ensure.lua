@@ -12,6 +12,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "features/other_queues"
+-- Change together with: mqredis/keys.py, whose kept_by_broker says which queues these are; queue_config.letters, for the letters of
+-- flags.
 local default_limit = 64 * 1024 * 1024 -- largest message in a system queue or a journal, in bytes
 local reply = context.open()
 if reply then return reply end

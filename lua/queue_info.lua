@@ -21,6 +21,7 @@ for n = 1, queue.count_keys(queue.admin_keys) do
     reply[#reply + 1] = ""
   else
     local stored, fields = redis.call("HGETALL", q.key), { "header", queue.format_header(q) }
+    -- Users are shown times without the lead (core/context). The statistics are long, and stats_history.lua has them.
     for k = 1, #stored, 2 do
       local name, value = stored[k], stored[k + 1]
       if name == "created" or name == "modified" then value = context.shown(value) end

@@ -18,6 +18,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
+-- Change together with: core/handle, mqredis/operations/handle.py and mqredis/models/enums.py, for another access or share mode.
 local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = queue.nth_key(1, queue.admin_keys)
 local reply = context.open()

@@ -6,6 +6,7 @@
 -- RETURNS OK names
 -- FLAGS no-writes
 --- require "core/context"
+-- Change together with: mqredis/operations/request.py, which makes these names.
 local meta, queues = KEYS[1], KEYS[3]
 local reply = context.observe()
 if reply then return reply end

@@ -48,6 +48,9 @@
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
+-- Change together with: waiting/handoff and mqredis/drivers/waiting/handoff.py, which make the reply of a lock as well, and
+-- handoff.is_plain, for another option of queues that matters here; lookup.lua, whose reply read.py parses with the same function;
+-- peek.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py).
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""

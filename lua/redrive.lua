@@ -19,6 +19,7 @@
 --- require "core/position"
 --- require "admin/redrive"
 --- require "waiting/waiters"
+-- Change together with: bulk.lua, whose action redrive calls the same functions of admin/redrive.
 local generation, target, lookup_ids = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end

@@ -12,6 +12,8 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+-- Change together with: mqredis/operations/doctor/checks, which make the edits (tests/contract/test_arguments.py). The element of a
+-- `count` is the name of a counter in core/context or of a field in the header of a queue (core/queue).
 local reply = context.open()
 if reply then return reply end
 if string.format("%.0f", context.history) ~= ARGV[3] then

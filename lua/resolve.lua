@@ -8,6 +8,8 @@
 -- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
 -- FLAGS allow-oom
 --- require "core/context"
+-- Change together with: mqredis/commands/manager.py, which takes a stored KEYS_CHANGED or OPERATION_CANCELLED for a call that has
+-- done nothing (_NOTHING_DONE).
 local slot, sequence = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end

@@ -8,6 +8,7 @@
 -- RETURNS OK now in ms, the first time to come in ms or 0, then of each schedule: name, text, message
 -- FLAGS no-writes
 --- require "core/context"
+-- Change together with: mqredis/codec/schedules.py; a text begins with its next time in ms.
 local definitions, messages, due = KEYS[#KEYS - 1], KEYS[#KEYS], ARGV[3] == "1"
 local reply = context.observe()
 if reply then return reply end

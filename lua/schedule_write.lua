@@ -29,6 +29,8 @@
 --- require "admin/operator"
 --- require "admin/schedules"
 --- require "waiting/waiters"
+-- Change together with: mqredis/operations/schedules.py, which decides again if the schedule has become another one; the refusals
+-- are those of admin/schedules.
 local last = operator.last_key() -- the last key but that of the token
 local definitions, messages = KEYS[last - 1], KEYS[last]
 local name, expected, text, message, target, slot = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]

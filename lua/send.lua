@@ -33,6 +33,9 @@
 --- require lazy "features/features"
 --- require lazy "features/refusal"
 --- require lazy "transactions/tx"
+-- Change together with: publish.lua, claims/publish and admin/schedules, which refuse messages by the same rules;
+-- features/refusal, for a status with which a message leaves something behind; tests/contract/test_send_path.py, which counts the
+-- lines that a plain send runs.
 local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()

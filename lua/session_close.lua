@@ -8,6 +8,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
+-- Change together with: core/session, whose session.sweep drops the sessions that nobody closes.
 -- The call has no operation token: no slot is left that could keep its reply.
 local number = ARGV[3]
 local reply = context.open()

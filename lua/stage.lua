@@ -19,6 +19,8 @@
 -- RETURNS LOCK_LOST "closed": no stage of this batch is accepted any more (stage_discard.lua)
 --- require "core/context"
 --- require "claims/sinks"
+-- Change together with: mqredis/spark/rows.py and mqredis/spark/pipelines/migrate.py, which make the messages;
+-- claims/publish, which reads them.
 local sink_name, batch, name, queue_name, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
 local reply = context.open()

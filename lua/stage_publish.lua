@@ -32,6 +32,8 @@
 --- require "claims/publish"
 --- require "waiting/waiters"
 --- require "core/store"
+-- Change together with: mqredis/operations/pipelines.py, which repeats the call until it answers OK, and finishes a pending batch
+-- first; send.lua, whose refusals it has (claims/publish).
 local sink_name, batch, identity, limit, queue_count = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local keep, manifest = ARGV[8] == "1", ARGV[9]
 local reply = context.open()

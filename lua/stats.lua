@@ -15,6 +15,7 @@
 --- require "core/timers"
 --- require "admin/samples"
 --- require "claims/claim_pages"
+-- Change together with: mqredis/commands/features.py, which reads the fields by their names.
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)

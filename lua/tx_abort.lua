@@ -21,6 +21,7 @@
 --- require "transactions/tx_parts"
 --- require "waiting/waiters"
 --- require "transactions/tx"
+-- Change together with: commit.lua, which aborts in the same steps.
 local id = ARGV[5]
 local reply = context.open()
 if reply then return reply end

@@ -24,6 +24,7 @@
 --- require "core/timers"
 --- require "admin/operator"
 --- require "waiting/waiters"
+-- Change together with: mqredis/operations/force.py, which makes ARGV[5]; core/settle, which carries it out.
 local given, lookup_ids = ARGV[5], operator.lookup_ids(6)
 local reply = context.open()
 if reply then return reply end

@@ -20,7 +20,7 @@ for n = 1, queue.count_keys() do
   local members = q and q.waiting and redis.call("ZRANGE", q.waiters, 0, most - 1) or {}
   local readers, told = {}, {}
   for k = 1, #members do
-    local number = string.match(members[k], "^(%d+)%.")
+    local number = string.match(members[k], "^(%d+)%.") -- a member begins with the slot (waiting/waiter_text)
     if number then readers[number] = (readers[number] or 0) + 1 end
   end
   for number, count in pairs(readers) do told[#told + 1] = number .. ":" .. count end

@@ -9,7 +9,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "admin/workers"
-local key = KEYS[3]
+local key = KEYS[3] -- behind meta and txs
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK, context.now, context.lead)

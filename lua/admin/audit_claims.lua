@@ -5,6 +5,7 @@
 --- used by admin/audit
 -- The messages in packed pages of claims (claims/claim_pages), as the doctor reads them: admin/audit asks for each message that has
 -- no lock of its own whether it is in such a page. `q` is the table of admin/audit.
+-- Change together with: claims/claim_pages, for another form of pages.
 local audit_claims = {}
 
 -- Does this field of q.states belong to a page of a claim?

@@ -20,7 +20,7 @@
 -- and perhaps is_done(entry, value): is the message as the action would make it? Then bulk.lua leaves it out.
 --
 -- Each call of an action plans and applies one page of messages, perhaps an empty one. A new action is a row of bulk_actions.all,
--- with its value in ARGV[6] of bulk.lua, and a function in mqredis/operations/bulk.py.
+-- with its value in ARGV[6] of bulk.lua, and a function in mqredis/operations/bulk.py (tests/contract/test_arguments.py).
 local bulk_actions = {}
 
 -- count -----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,10 @@
 --   due        for the action due: the new time in ms of broker time; 0 for other actions
 --   log_entry  lookup id of the action's entry in the log of actions (admin/operator); "" if none was written
 --   phase      d: delayed messages are searched; a: available ones, which come next
---   place      where that search goes on
+--   place      where that search goes on: a lookup id; of delayed messages a place of admin/scheduled
+--
+-- Change together with: _CURSOR in mqredis/operations/bulk.py, which checks the text that comes back
+-- (tests/contract/test_arguments.py).
 local bulk_progress = {}
 
 -- Returns the progress of an action that begins. `states`: as ARGV of bulk.lua.

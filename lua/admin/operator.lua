@@ -17,6 +17,12 @@
 -- runs.
 --
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
+--
+-- A script of an operator calls operator.repeated before it decides anything, operator.plan before its first write, operator.log
+-- after that, and operator.close at its end. An action that was refused ends with context.close instead, so that the next call with
+-- its token runs.
+-- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; mqredis/console/log.py and
+-- mqredis/cli/operator.py, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
 local operator = { remembered = 86400000, most = 10000 }
 
 -- Returns the lookup ids among the arguments of the script, from this place of ARGV on: each once, however often it is named.

@@ -4,6 +4,16 @@
 -- another page.
 local ordered = {}
 
+-- Does a member stand behind another one of the same score? Compares bytes, as Redis does; < and > of Lua go by the locale of the
+-- server.
+function ordered.is_behind(member, other)
+  for n = 1, math.min(#member, #other) do
+    local left, right = string.byte(member, n), string.byte(other, n)
+    if left ~= right then return left > right end
+  end
+  return #member > #other
+end
+
 -- Returns the rank of the first element behind this score and member; both are "" for the first page. Takes O(log n) reads.
 function ordered.rank(key, score, member)
   if score == "" then return 0 end
@@ -11,7 +21,8 @@ function ordered.rank(key, score, member)
   local high = low + redis.call("ZCOUNT", key, score, score)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if redis.call("ZRANGE", key, middle, middle)[1] > member then high = middle else low = middle + 1 end
+    local is_behind = ordered.is_behind(redis.call("ZRANGE", key, middle, middle)[1], member)
+    if is_behind then high = middle else low = middle + 1 end
   end
   return low
 end

@@ -13,6 +13,9 @@
 -- message id of old. What a message asked for is in force again, and its times count anew; only its dedup key is not taken
 -- a second time.
 --
+-- Change together with: features/copy, for another field that a copy tells of itself (copy.about) or a wish that it keeps without
+-- effect (copy.requests): redrive.original takes the first away and puts the others in force again.
+--
 -- former: what a worker of the release before added to its copies; read for one release.
 local redrive = { former = { "reason", "queue", "message_id", "deliveries" } }
 

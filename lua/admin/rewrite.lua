@@ -10,6 +10,7 @@
 -- place, and arrives again with a new record, and with a new lookup id if its priority changes. For the actions due and priority of
 -- bulk.lua (admin/bulk_actions), which make the new records and ids with rewrite.due, rewrite.priority and rewrite.id, and then
 -- call rewrite.apply. Nothing has to be planned: bulk.lua leaves out messages that have expired.
+-- Change together with: retry.rename_timers in features/retry, for another timer with a lookup id in it that no hook takes along.
 local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.

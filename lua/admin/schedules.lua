@@ -13,6 +13,9 @@
 --
 -- Times are as users are shown them (context.shown), since a schedule follows the clock on the wall.
 --
+-- Change together with: send.lua, whose refusals schedules.plan has; mqredis/codec/schedules.py, for the two
+-- texts; mqredis/commands/schedules.py, which has `most` too (tests/contract/test_arguments.py compares pattern and `most`).
+--
 -- most  schedules that a queue manager may have
 local schedules = { most = 1000 }
 
@@ -21,7 +24,7 @@ local schedules = { most = 1000 }
 -- then, the script ends with it instead, and the client repeats the call with the queues that it names. `slot`: the time in
 -- seconds for which the message is sent, which it gets as property "scheduled_for".
 function schedules.plan(name, message, slot)
-  -- Priority, flag, head, NUL, body; the same as MESSAGE in mqredis/codec/schedules.py.
+  -- Priority, flag, head, NUL, body; the same pattern as MESSAGE in mqredis/codec/schedules.py.
   if not string.find(message, "^[0-7][0-9a-v][^%z]*%z") then return nil, status.SCHEDULE_DAMAGED end
   other_queues.load()
   local q = other_queues.find(name)

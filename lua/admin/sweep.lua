@@ -20,6 +20,9 @@
 -- locked_page  messages that one command reads while all locked ones are marked: more, since only their states are written
 --
 -- Both are well below what unpack can return.
+--
+-- Change together with: claims/drain and claims/loosen, for what a claim holds; core/release, which removes a message with the mark
+-- when its lock ends. sweep.may_unlink has to say no where messages may have something outside of the keys of their queue.
 local sweep = { page = 256, locked_page = 500 }
 
 -- Locked messages -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@
 -- their order. A claim of an older store has no pages, and all its messages are like those of loose pages.
 --
 -- Only the modules of claims/ write these three texts, with the functions here that format and parse them; mqredis/codec/claims.py
--- reads the first two for the doctor and for Spark.
+-- reads the first one for the doctor and for Spark, and the names of the fields with ids (tests/contract/test_stored_texts.py).
+-- tests/support/claims.py reads all three.
 --
 --   field "pages" of q.key     for each claim with pages a page list, "<number> <from> <upto> <packed> <loose> <step> <owner>
 --                              <sequence>;". Example: 3 0 2 2000 0 1000 lake 7;

@@ -25,6 +25,10 @@
 -- Claimed messages are locked with kind C (core/message_state); the owner and the fence of their states are the claim's owner and
 -- seq.
 --
+-- Change together with: mqredis/codec/claims.py (tests/contract/test_stored_texts.py); WHY in mqredis/commands/claims.py, which has
+-- a text for each word that a claim*.lua may return with LOCK_LOST; ONE_CALL in mqredis/spark/threads.py, which is
+-- page_without_records (tests/contract/test_arguments.py).
+--
 -- filling, complete, released  the values of `sealed`
 -- page_with_records     how many messages one call locks or removes if it has to read their records
 -- page_without_records  how many if it need not, in some 2 ms

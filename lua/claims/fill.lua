@@ -33,6 +33,9 @@
 --   place       where a search goes on; nil without a filter
 --   groups      group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
 --
+-- Change together with: claims.turns, claims.ids and claims.between in claims/claims, with which claim_wait.lua, claim_match.lua
+-- and claim_backlog.lua tell whether a claim would take something; core/seek, which chooses messages for readers.
+--
 -- After fill.choose only `ids` has the right length; the other columns may be longer. The ids of a page that is stored packed
 -- ascend, as in delivery order.
 local fill = {}

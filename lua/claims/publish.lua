@@ -22,6 +22,9 @@
 --
 -- A stage has these fields beside those of sinks.stage: `list`, the key of its messages, and `part`.
 --
+-- Change together with: send.lua, whose refusals publish.refuses and publish.plan have; core/enqueue, which reads messages of
+-- ARGV as publish.read reads those of a list.
+--
 -- step_special: messages that one step takes from a list if some of them use features, each of which gets tables of its own;
 -- step_plain: if none does. Longer steps are hardly faster, and take more memory at once.
 local publish = { step_special = 256, step_plain = 1000 }

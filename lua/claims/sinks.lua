@@ -2,8 +2,9 @@
 --- used by claims/publish, stage, stage_discard, stage_list, stage_publish, stage_withdraw
 -- Sinks of data pipelines: the state that makes each batch be published exactly once (docs/decisions/pipelines.md). Messages
 -- are first stored in stages, one for each task and queue, which expire. Then a batch is published by its manifest, the names
--- of its stages joined by ",". Called by the stage*.lua scripts. This module alone reads and writes these texts, but for the lists,
--- which stage.lua fills and claims/publish reads:
+-- of its stages joined by ",". Called by the stage*.lua scripts. This module alone writes these texts, but for the lists,
+-- which stage.lua fills and claims/publish reads; mqredis/codec/sinks.py reads them for operators
+-- (tests/contract/test_stored_texts.py):
 --
 --   sinks, a hash       "<sink>": "<identity> <committed> <publishing> <since ms> <manifest>"
 --                       identity: the query that owns the sink, "-" none. committed: the last batch published, -1 none.
@@ -17,6 +18,8 @@
 -- In all files `sink` is a table with the parts of its text as fields (committed is a number, the others are texts); its `name`;
 -- `registry`, that key; and `at`, the place of the key of sinks in KEYS: behind it come the registry, and then the lists of the
 -- stages that the call names. Who changes a sink calls sinks.save.
+--
+-- _WHY in mqredis/commands/stages.py has a text for each word that a stage*.lua returns with LOCK_LOST.
 --
 -- none: stands for no identity and for no batch. new: the text of a sink that nothing was published to.
 local sinks = { none = "-", new = "- -1 - 0 " }

@@ -19,6 +19,10 @@
 --   head_end   the place of the NUL in front of its body
 --   id         its lookup id
 --
+-- Change together with: mqredis/selector, which has the same rules in Python (tests/selector/test_differential.py compares them at
+-- random), and docs/selectors.md. Programs are stored with subscriptions and waiting readers, so a letter keeps its meaning unless
+-- the schema number changes; a new one needs no other number. tests/contract/test_arguments.py compares the letters.
+--
 -- allowed: microseconds that one script may spend on a selector. What it spends is estimated, rather too high, from the
 -- numbers of operands and of bytes, with the time to read the record.
 local selector = { allowed = 4000 }

@@ -1,5 +1,6 @@
 --- used by selector/selector, selector/selector_condition, selector/selector_operand
--- Reads a selector's program from left to right. mqredis/selector/encode.py writes it. It consists of letters, counts
+-- Reads a selector's program from left to right. mqredis/selector/encode.py writes it; selector/selector says what else belongs
+-- together. It consists of letters, counts
 -- "<number>:" and texts "<length>:<text>":
 --
 --   program    count: the budget of LIKE (selector/selector_like); then one condition

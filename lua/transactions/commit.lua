@@ -10,6 +10,7 @@
 -- Writes the end of a transaction: a commit (MS-MQDMPR 3.1.4.4) or an abort (3.1.4.5). For the scripts commit.lua and tx_abort.lua,
 -- after tx_parts.plan has decided what becomes of each message and has returned true. `parts`: those of the transaction
 -- (transactions/tx_parts). The caller then deletes the log (tx.forget) and saves the queues.
+-- Change together with: tx_parts.plan_entries, which plans what is done here; core/lapse, which undoes the part of one queue.
 local commit = {}
 
 -- Commits: received messages leave, sent ones become available, moved ones go to their targets. `queues`: by encoded name.

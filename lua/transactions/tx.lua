@@ -30,6 +30,10 @@
 --   stale       number of operations that an ended transaction with this id has left behind; 0 if none
 --   operations  by number, the texts of the operations, false for one that is missing; nil unless tx.read has read them
 --
+-- Change together with: mqredis/codec/transactions.py, for another part of a text (tests/contract/test_stored_texts.py). Another
+-- kind of operation needs a case in tx_parts.add_entry, in commit.apply_entries and commit.abort, a kind of states
+-- (core/message_state) that core/lapse undoes, and a word in _OPERATIONS of mqredis/commands/inspection.py.
+--
 -- sent, received, rejected, moved   the kinds of operations
 -- most    operations that a transaction may have; the scripts refuse more
 -- chunk   fields that one command reads or removes, well below what unpack can return

@@ -38,6 +38,10 @@
 --                     say so
 --   default_verdict   tx_parts.plan: how an abort gives back all others; nil if the caller does not say so
 --
+-- Change together with: transactions/commit, which carries out each list and column; core/lapse, which undoes a part without the
+-- log. Messages whose states end with message_state.plain_end get none of the hooks of features: an option of queues that acts on
+-- every message that leaves or comes back needs a term in `states_suffice` (tx_parts.sort).
+--
 -- If its lease is over (not is_open), its messages are given back as lapsed, and verdicts do not count.
 local tx_parts = {}
 

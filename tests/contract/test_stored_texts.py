@@ -133,6 +133,13 @@ def test_sinks_and_stages_are_read_as_they_are_written(dice: random.Random) -> N
         assert lua.format_stage(lua.parse_stage(text)) == text
 
 
+def test_members_of_one_score_are_ordered_by_their_bytes(dice: random.Random) -> None:
+    lua = module("admin/ordered", encoding=None)
+    for _ in range(400):
+        one, other = (word(dice, "aB-é_z", dice.randrange(1, 6)).encode() for _ in range(2))
+        assert lua[b"is_behind"](one, other) == (one > other)
+
+
 def test_history_is_equal_in_lua_and_python(dice: random.Random) -> None:
     lua = module("core/statistics")
     for _ in range(200):
