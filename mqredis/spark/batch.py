@@ -23,33 +23,38 @@ from mqredis.spark import schema as columns
 from mqredis.spark import starting, unavailable
 from mqredis.spark.columns import Builder, numbers
 from mqredis.spark.connection import backlog, manager_of, source_errors
-from mqredis.spark.fetch import Place, Reader, hex_id, part, walk
+from mqredis.spark.fetch import Place, Reader, part, walk
 from mqredis.spark.filters import HIGHEST, Pushed
+from mqredis.spark.lookup_ids import SEQUENTIAL_MASK, hex_id
 from mqredis.spark.options import Options
 from mqredis.spark.targets import read_targets
 
 # Ids that one partition of locked or delayed messages names at most.
 LISTED = 10_000
-# The part of a lookup id that counts what was sent; above it stands the priority.
-SEQUENTIAL = (1 << 56) - 1
 
 
 @dataclass
 class Range(InputPartition):
-    """Available messages with lookup ids from one to before another, and SequentialIDs from one to another."""
+    """Available messages of a range of lookup ids."""
 
     place: Place
     low: bytes
+    """The first id of the range."""
     high: bytes
+    """The first id behind it; b"+": there is none."""
     after: int
+    """The SequentialID behind which the messages stand (option startingPosition)."""
     last: int
+    """The last SequentialID that is read (option endingPosition)."""
     now_ms: int
+    """The server's time of the snapshot."""
     without: frozenset[bytes]
+    """Ids in the range that were locked or delayed when the read was planned: :class:`Listed` has them."""
 
 
 @dataclass
 class Listed(InputPartition):
-    """Messages by name: locked or delayed ones."""
+    """Messages by their ids: locked or delayed ones."""
 
     place: Place
     ids: list[bytes]
@@ -161,7 +166,7 @@ def between(ids: list[bytes], after: int, last: int) -> list[bytes]:
     """The ids whose SequentialID is behind ``after`` and not behind ``last``."""
     if not ids:
         return ids
-    sequential = numbers(ids) & SEQUENTIAL
+    sequential = numbers(ids) & SEQUENTIAL_MASK
     outside = (sequential > last) | (sequential <= after)
     if not outside.any():
         return ids

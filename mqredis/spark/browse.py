@@ -29,6 +29,7 @@ from mqredis.client import QueueManager
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog
 from mqredis.keys import AVAILABLE, RECORDS
+from mqredis.models.record_parts import arrival_ms
 from mqredis.operations.matching import selection
 from mqredis.spark import progress, starting
 from mqredis.spark import schema as columns
@@ -37,7 +38,8 @@ from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import backlog, manager_of, source_errors
 from mqredis.spark.fetch import Place, Reader, part
-from mqredis.spark.offsets import BrowseOffset, sequential
+from mqredis.spark.lookup_ids import BANDS, in_band, sequential, sequential_of
+from mqredis.spark.offsets import BrowseOffset
 from mqredis.spark.options import Options
 from mqredis.spark.planning import share
 from mqredis.spark.targets import Target, stream_targets
@@ -176,7 +178,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             manager = manager_of(partition.place.url, partition.place.manager)
             builder = Builder(columns.arrow(self.schema))
             reader = Reader(manager, partition.place, builder, self.selector, partition.batch_id)
-            for band in range(8):
+            for band in BANDS:
                 for ids in band_pages(manager, partition, band, self.options.fetchSize):
                     batch = reader.batch(ids, "available", strict=False, now_ms=partition.now_ms)
                     if batch is not None:
@@ -212,9 +214,9 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Iterator[list[bytes]]:
-    """Ids of one priority in a range, a page at a time."""
+    """Ids of a range in one band (mqredis/spark/lookup_ids.py), a page at a time."""
     key = part(manager, span.place.path, AVAILABLE)
-    start, stop = f"({band:02x}{sequential(span.after)}", f"[{band:02x}{sequential(span.upto)}"
+    start, stop = f"({in_band(band, span.after)}", f"[{in_band(band, span.upto)}"
     while True:
         ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
         if ids:
@@ -227,7 +229,7 @@ def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Itera
 def nth(manager: QueueManager, path: str, after: int, upto: int, count: int) -> int:
     """The SequentialID of the ``count``-th message behind ``after``, over all priorities."""
     found = firsts(manager, path, after, upto, count)
-    return int(found[min(count, len(found)) - 1][2:], 16) if found else upto
+    return sequential_of(found[min(count, len(found)) - 1]) if found else upto
 
 
 def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | None:
@@ -235,7 +237,7 @@ def oldest(manager: QueueManager, path: str, after: int, upto: int) -> int | Non
     for lid in firsts(manager, path, after, upto, 1)[:1]:
         record: bytes | None = manager.driver.command("HGET", part(manager, path, RECORDS), lid)
         if record is not None:
-            return int(record[:13])
+            return arrival_ms(record)
     return None
 
 
@@ -243,7 +245,7 @@ def firsts(manager: QueueManager, path: str, after: int, upto: int, count: int) 
     """Ids of at least the first ``count`` messages behind ``after``, over all priorities, the oldest first."""
     key = part(manager, path, AVAILABLE)
     found: list[bytes] = []
-    for band in range(8):
-        start, stop = f"({band:02x}{sequential(after)}", f"[{band:02x}{sequential(upto)}"
+    for band in BANDS:
+        start, stop = f"({in_band(band, after)}", f"[{in_band(band, upto)}"
         found += manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, count)
-    return sorted(found, key=lambda lid: lid[2:])
+    return sorted(found, key=sequential_of)

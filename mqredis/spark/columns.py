@@ -1,51 +1,84 @@
 """Converts stored messages to Arrow columns, many at once and only the wanted columns.
 
-The batch reader, the streaming readers and the staging of writes use it.
+``fetch`` fills the columns of all readers with it.
 
-``mqredis.codec.decode`` creates a Python object for each message, which would halve the rate. A test compares both.
+``mqredis.codec.decode`` creates a Python object for each message, which would halve the rate. tests/spark/test_rows.py
+and test_batch.py compare both. The form of a record is described in lua/core/record.lua.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqredis.codec import unescape
+from mqredis.codec import DEFAULT_CONTENT_TYPE, unescape
+from mqredis.models.lookup_ids import generated_id
+from mqredis.models.record_parts import (
+    ARRIVAL_DIGITS,
+    FLAG_AT,
+    HEAD_AT,
+    NAMED_FLAGS,
+    PLAIN_FLAGS,
+    SPECIAL_FLAGS,
+    arrival_ms,
+)
 from mqredis.spark import headers
+from mqredis.spark.headers import LETTERS, Head
 from mqredis.spark.schema import STATE_COLUMNS
 
-_FIELDS = re.compile(r"([\x01\x03])([^\x01\x03]*)")
-# Columns that need the head of a record. A new one needs a row in schema.SCHEMA, its name here, and its letter
-# (mqredis/models/fields.py) in `_heads`.
-HEAD_COLUMNS = frozenset(
-    {
-        "message_id", "correlation_id", "group_id", "sequence", "priority", "label", "content_type", "properties",
-        "headers", "system_headers", "sent", "expires", "class", "reason", "original_queue", "original_lookup_id",
-        "response_queue", "app_tag",
-    }
-)  # fmt: skip
+
+def _identifier(text: str) -> str:
+    return unescape(text[1:]) if text[:1] == "s" else "0x" + text[1:]
+
+
+class Shown(NamedTuple):
+    """A column that shows one field of the head."""
+
+    field: str
+    """The name of the field in mqredis/models/fields.py."""
+    read: Callable[[str], object]
+    """Makes the value of the column from the text in the record."""
+    default: object = None
+    """The value of a message without the field."""
+
+
+# A new column needs a row here and in schema.SCHEMA. The defaults are those of mqredis/models/header.py.
+_SHOWN = {
+    "message_id": Shown("message_id", _identifier),
+    "correlation_id": Shown("correlation_id", _identifier),
+    "group_id": Shown("group_id", _identifier),
+    "sequence": Shown("sequence", int, 1),
+    "priority": Shown("priority", int, 3),
+    "label": Shown("label", unescape, ""),
+    "content_type": Shown("content_type", unescape, DEFAULT_CONTENT_TYPE),
+    "class": Shown("message_class", int, 0),
+    "reason": Shown("reason", unescape),
+    "original_queue": Shown("original_queue", unescape),
+    "original_lookup_id": Shown("original_lookup_id", lambda text: int(text, 16)),
+    "response_queue": Shown("response_queue", unescape),
+    "app_tag": Shown("app_tag", int, 0),
+}
+# Columns that are made of the head in another way.
+_MADE = frozenset({"properties", "headers", "system_headers", "sent", "expires"})
+HEAD_COLUMNS = _MADE | _SHOWN.keys()
 # Columns that need nothing but the id.
 ID_COLUMNS = frozenset({"lookup_id", "state", "queue", "manager", "batch_id"})
 
-Head = dict[str, str]
-
-
-# Flag digits (lua/core/record) of messages that ask the broker for something, or may do so: special, and not only by a
-# correlation id beside a body that is not large. And those of messages whose body is kept apart.
-_SPECIAL, _LARGE = b"13579bdfprtv", b"89abcdefopqrstuv"
-# Flag digits of messages that only a correlation id sets apart, which is a text and stands last in the head. And those
-# of messages that nothing sets apart.
-_NAMED, _PLAIN = b"hjln", b"0246"
-_FLAG = itemgetter(13)
+# The letters of the times: how long before its arrival a message was sent, and how long it lives from then, in ms.
+_SENT_BEFORE, _LIFE = LETTERS["sent_seconds_ago"], LETTERS["time_to_be_received"]
+_flag_of = itemgetter(FLAG_AT)
 # Behind the end of any head. pyarrow cannot slice bytes without an end.
 _END = 1 << 30
+# A state record (lua/core/message_state.lua) begins with the counts of deliveries, aborts and moves. A message without
+# one was never delivered; in a page of a claim it is delivered for the first time.
+NEVER_DELIVERED, FIRST_DELIVERY = b"0 0 0", b"1 0 0"
+_COUNTS = ("delivery_count", "abort_count", "move_count")
 
 
 @dataclass(slots=True)
@@ -54,8 +87,11 @@ class Rows:
 
     ids: Sequence[bytes]
     records: Sequence[bytes]
+    """Empty if no column needs them (:func:`needs_record`)."""
     states: Sequence[bytes | None] | None
+    """The state records; None if no column needs them."""
     large: dict[bytes, bytes]
+    """Bodies that are not in their records, by id."""
     manager: str
     queue: str
     state: str
@@ -67,53 +103,31 @@ def needs_record(columns: Collection[str]) -> bool:
     return not set(columns) <= ID_COLUMNS | STATE_COLUMNS
 
 
-def flags(records: Sequence[bytes]) -> bytes:
-    """The flag digits that occur in these records, each once."""
-    return bytes(set(map(_FLAG, records)))
-
-
-def any_special(found: bytes) -> bool:
-    """Does one of them use a feature of the broker (flag bit 1, and not by a correlation id alone)?"""
-    return any(flag in _SPECIAL for flag in found)
-
-
-def any_large(found: bytes) -> bool:
-    """Is the body of one of them kept apart (flag bit 8)?"""
-    return any(flag in _LARGE for flag in found)
+def flags(records: Sequence[bytes]) -> set[int]:
+    """The flags of these records, as the bytes of their digits (mqredis/models/record_parts.py)."""
+    return set(map(_flag_of, records))
 
 
 def expires_ms(record: bytes) -> int | None:
     """When a message expires, in ms since the epoch."""
-    if not any_special(record[13:14]):
+    if record[FLAG_AT] not in SPECIAL_FLAGS:
         return None
-    head, _ = _parse(record[14 : record.index(b"\0", 14)])
-    if "e" not in head:
+    head, _ = _parse(record[HEAD_AT : record.index(b"\0", HEAD_AT)])
+    if _LIFE not in head:
         return None
-    return int(record[:13]) - int(head.get("S", 0)) + int(head["e"])
+    return arrival_ms(record) - int(head.get(_SENT_BEFORE, 0)) + int(head[_LIFE])
 
 
 def _parse(head: bytes) -> tuple[Head, list[str]]:
-    """System fields of a head, and its user properties as they are kept."""
+    """System fields of a head by their letters, and its user properties as they are kept."""
     fields: Head = {}
     properties: list[str] = []
-    for kind, text in _FIELDS.findall(head.decode()):
-        if kind == "\x03":
-            fields[text[0]] = text[1:]
-        else:
-            properties.append(text)
+    for part in head.decode().split("\x03"):
+        field, *more = part.split("\x01")  # properties may stand before the first field and behind each
+        if field:
+            fields[field[0]] = field[1:]
+        properties += more
     return fields, properties
-
-
-def property_text(value: str) -> str | None:
-    """A user property as a text: what ``str`` makes of it; bytes as hex digits."""
-    kind, rest = value[:1], value[1:]
-    if kind == "s":
-        return unescape(rest)
-    return {"t": "true", "f": "false", "n": None}.get(kind, rest)
-
-
-def _identifier(text: str) -> str:
-    return unescape(text[1:]) if text[:1] == "s" else "0x" + text[1:]
 
 
 def numbers(ids: Sequence[bytes]) -> Any:
@@ -151,6 +165,7 @@ class Builder:
     # ---- records -------------------------------------------------------------------------------
 
     def _records(self, rows: Rows, columns: dict[str, Any]) -> None:
+        """Fill the columns that need records (the form: lua/core/record.lua)."""
         packed = pa.array(rows.records, pa.binary())
         # Of each record what comes before the first NUL, and what comes behind it.
         parts = pc.split_pattern(packed, b"\0", max_splits=1).flatten()
@@ -158,7 +173,7 @@ class Builder:
         fronts = parts.take(pa.array(places))
         arrived = None
         if self.names & {"arrived", "sent", "expires"}:
-            arrived = pc.binary_slice(fronts, 0, 13).cast(pa.string()).cast(pa.int64())
+            arrived = pc.binary_slice(fronts, 0, ARRIVAL_DIGITS).cast(pa.string()).cast(pa.int64())
             columns["arrived"] = _time(arrived)
         if self.with_body:
             bodies = parts.take(pa.array(places + 1))
@@ -167,75 +182,66 @@ class Builder:
                 bodies = pc.coalesce(pa.array(apart, pa.binary()), bodies)
             columns["body"] = bodies
         if self.with_heads:
-            heads, ids = _without_ids(pc.binary_slice(fronts, 14, _END), rows.records)
+            heads, ids = _without_ids(pc.binary_slice(fronts, HEAD_AT, _END), rows.records)
             # Messages of one kind have one head, so each is read once.
             self._heads(rows, heads.dictionary_encode(), arrived, columns)
             if ids is not None and "correlation_id" in self.names:
                 columns["correlation_id"] = ids
 
     def _heads(self, rows: Rows, encoded: Any, arrived: Any, columns: dict[str, Any]) -> None:
+        """Fill the columns that need heads. ``encoded``: the heads, of which each is read once."""
         parsed = [_parse(head) for head in encoded.dictionary.to_pylist()]
         heads = [head for head, _ in parsed]
 
-        def put(name: str, key: str, convert: Callable[[str], object], default: object, kind: Any) -> Any:
-            values = pa.array([convert(h[key]) if key in h else default for h in heads], kind)
-            if name in self.names:
-                columns[name] = values.take(encoded.indices)
-            return values
+        def values(letter: str, read: Callable[[str], object], default: object, kind: Any) -> Any:
+            found = pa.array([read(head[letter]) if letter in head else default for head in heads], kind)
+            return found.take(encoded.indices)
 
-        text, whole, long = pa.string(), pa.int32(), pa.int64()
-        put("message_id", "m", _identifier, None, text)
+        for name in self.names & _SHOWN.keys():
+            shown, kind = _SHOWN[name], self.schema.field(name).type
+            columns[name] = values(LETTERS[shown.field], shown.read, shown.default, kind)
         if "message_id" in self.names:
-            own = pc.binary_join_element_wise("mq-", pa.array(rows.ids, pa.binary()).cast(text), "")
+            ids = pa.array(rows.ids, pa.binary()).cast(pa.string())
+            own = pc.binary_join_element_wise(generated_id(""), ids, "")
             columns["message_id"] = pc.coalesce(columns["message_id"], own)
-        put("correlation_id", "c", _identifier, None, text)
-        put("group_id", "g", _identifier, None, text)
-        put("sequence", "n", int, 1, whole)
-        put("priority", "p", int, 3, whole)
-        put("label", "l", unescape, "", text)
-        put("content_type", "y", unescape, "application/octet-stream", text)
-        put("class", "C", int, 0, whole)
-        put("reason", "R", unescape, None, text)
-        put("original_queue", "O", unescape, None, text)
-        put("original_lookup_id", "I", lambda value: int(value, 16), None, long)
-        put("response_queue", "r", unescape, None, text)
-        put("app_tag", "t", int, 0, long)
         if self.names & {"sent", "expires"}:
-            sent = pc.subtract(arrived, put("", "S", int, 0, long).take(encoded.indices))
+            sent = pc.subtract(arrived, values(_SENT_BEFORE, int, 0, pa.int64()))
             columns["sent"] = _time(sent)
-            columns["expires"] = _time(pc.add(sent, put("", "e", int, None, long).take(encoded.indices)))
+            columns["expires"] = _time(pc.add(sent, values(_LIFE, int, None, pa.int64())))
         if "properties" in self.names:
             columns["properties"] = _maps([properties for _, properties in parsed]).take(encoded.indices)
         if "headers" in self.names:
             typed = headers.array([headers.of_properties(properties) for _, properties in parsed])
             columns["headers"] = typed.take(encoded.indices)
         if "system_headers" in self.names:
-            typed = headers.array([headers.of_fields(head) for head, _ in parsed])
+            typed = headers.array([headers.of_fields(head) for head in heads])
             columns["system_headers"] = typed.take(encoded.indices)
 
     def _states(self, rows: Rows, columns: dict[str, Any]) -> None:
         states = pa.array(rows.states or [None] * len(rows.ids), pa.binary())
-        encoded = pc.fill_null(states, b"0 0 0").dictionary_encode()
-        counts = [state.split(b" ", 3) for state in encoded.dictionary.to_pylist()]
-        for n, name in enumerate(("delivery_count", "abort_count", "move_count")):
+        encoded = pc.fill_null(states, NEVER_DELIVERED).dictionary_encode()
+        counts = [state.split(b" ", len(_COUNTS)) for state in encoded.dictionary.to_pylist()]
+        for place, name in enumerate(_COUNTS):
             if name in self.names:
-                values = pa.array([int(count[n]) for count in counts], pa.int32())
+                values = pa.array([int(count[place]) for count in counts], pa.int32())
                 columns[name] = values.take(encoded.indices)
 
 
 def _without_ids(heads: Any, records: Sequence[bytes]) -> tuple[Any, Any]:
     """Heads without their correlation ids, and the ids; None for the ids if they stay in the heads.
 
-    An id is often unique, and would make each head a kind of its own.
+    An id is often unique, and would make each head a kind of its own. It is cut off only if it stands last in each head
+    that has one, which the flags say.
     """
-    found = set(flags(records))
-    if not found & {*_NAMED} or found - {*_NAMED, *_PLAIN}:
+    found = flags(records)
+    if not found & NAMED_FLAGS or found - NAMED_FLAGS - PLAIN_FLAGS:
         return heads, None
-    if found & {*_PLAIN}:
-        # An empty id, so that each head has one.
-        plain = pa.array([flag in _PLAIN for flag in map(_FLAG, records)])
-        heads = pc.if_else(plain, pc.binary_join_element_wise(heads, b"\x03cs", b""), heads)
-    parts = pc.split_pattern(heads, b"\x03c", max_splits=1, reverse=True).flatten()
+    mark = b"\x03" + LETTERS["correlation_id"].encode()
+    if found & PLAIN_FLAGS:
+        # An empty id, a text ("s"), so that each head has one.
+        plain = pa.array([flag in PLAIN_FLAGS for flag in map(_flag_of, records)])
+        heads = pc.if_else(plain, pc.binary_join_element_wise(heads, mark + b"s", b""), heads)
+    parts = pc.split_pattern(heads, mark, max_splits=1, reverse=True).flatten()
     places = np.arange(0, len(parts), 2)
     ids = pc.binary_slice(parts.take(pa.array(places + 1)), 1, _END).cast(pa.string())
     if pc.any(pc.match_substring(ids, "\x04")).as_py():
@@ -258,7 +264,7 @@ def _maps(properties: list[list[str]]) -> Any:
         for text in row:
             name, _, value = text.partition("\x02")
             names.append(unescape(name))
-            values.append(property_text(value))
+            values.append(headers.property_text(value))
         offsets.append(len(names))
     return pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(names, pa.string()), pa.array(values, pa.string())

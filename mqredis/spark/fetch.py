@@ -16,30 +16,28 @@ import pyarrow as pa
 from mqredis import codec
 from mqredis.client import QueueManager
 from mqredis.keys import QUEUE_PARTS, RECORDS, STATES
+from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS, SPECIAL_FLAGS
 from mqredis.selector import Selector, header_of
-from mqredis.spark.columns import Builder, Rows, any_large, any_special, expires_ms, flags
+from mqredis.spark.columns import FIRST_DELIVERY, Builder, Rows, expires_ms, flags
 from mqredis.spark.connection import SourceError
 
-# Rows of one record batch at most: Spark's own limit.
-BATCH = 10_000
-
-
-# What would be told of a message without a state that a pipeline has claimed: how often it was delivered.
-CLAIMED = b"1 0 0"
+# Large bodies that one command reads, each up to megabytes.
+_BODIES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue in a queue manager."""
+    """A queue in a queue manager. Partitions carry it to the executors."""
 
     url: str
     manager: str
     path: str
     generation: str
+    """Of the queue with this path: a queue that was deleted and created again has another one."""
 
 
 def part(manager: QueueManager, path: str, name: str) -> str:
-    """One key of a queue."""
+    """The key of a part of a queue. ``name``: one of mqredis.keys.QUEUE_PARTS."""
     return manager.context.keys.queue(path)[QUEUE_PARTS.index(name)]
 
 
@@ -71,8 +69,11 @@ class Reader:
     def batch(
         self, ids: Sequence[bytes], state: str, *, strict: bool, now_ms: int = 0
     ) -> pa.RecordBatch | None:
-        """The messages of these ids. ``strict``: one that is missing is data loss; else it is left out, as is
-        what expired before ``now_ms``."""
+        """The messages of these ids; None if none is left.
+
+        ``strict``: the ids are those of a claim, so a missing message is data loss (SourceError). Else missing messages
+        are left out, and those that have expired by ``now_ms``, and those that do not match the selector.
+        """
         if not ids:
             return None
         builder = self.builder
@@ -95,18 +96,24 @@ class Reader:
             states = fields(self.manager, self._states, ids)
             # In a packed page of a claim: without a state, since all would say the same.
             if state == "locked":
-                states = [text or CLAIMED for text in states]
-        large: dict[bytes, bytes] = {}
-        if builder.with_body and any_large(flags(records)):
-            apart = [lid for lid, record in zip(ids, records, strict=True) if any_large(record[13:14])]
-            for at in range(0, len(apart), 64):  # each up to megabytes
-                some = apart[at : at + 64]
-                bodies = fields(self.manager, self._messages, [b"^" + lid for lid in some])
-                large.update((lid, body) for lid, body in zip(some, bodies, strict=True) if body is not None)
+                states = [text or FIRST_DELIVERY for text in states]
+        large = self._large_bodies(ids, records) if builder.with_body else {}
         place = self.place
         return builder.build(
             Rows(ids, records, states, large, place.manager, place.path, state, self.batch_id)
         )
+
+    def _large_bodies(self, ids: Sequence[bytes], records: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The bodies that are not in their records, by id. One that was removed meanwhile is left out."""
+        if LARGE_FLAGS.isdisjoint(flags(records)):
+            return {}
+        apart = [lid for lid, record in zip(ids, records, strict=True) if record[FLAG_AT] in LARGE_FLAGS]
+        found: dict[bytes, bytes] = {}
+        for at in range(0, len(apart), _BODIES):
+            page = apart[at : at + _BODIES]
+            bodies = fields(self.manager, self._messages, [b"^" + lid for lid in page])
+            found.update((lid, body) for lid, body in zip(page, bodies, strict=True) if body is not None)
+        return found
 
     def _selected(
         self, ids: Sequence[bytes], records: Sequence[bytes]
@@ -128,7 +135,7 @@ def _present(
     there = [record for record in records if record is not None]
     if len(there) < len(records):
         ids = [lid for lid, record in zip(ids, records, strict=True) if record is not None]
-    if not any_special(flags(there)):
+    if SPECIAL_FLAGS.isdisjoint(flags(there)):
         return ids, there
     kept = [(lid, record) for lid, record in zip(ids, there, strict=True) if _lives(record, now_ms)]
     return [lid for lid, _ in kept], [record for _, record in kept]
@@ -147,7 +154,10 @@ def walk(
     size: int,
     keep: Callable[[list[bytes]], list[bytes]],
 ) -> Iterator[list[bytes]]:
-    """Pages of the ids in a position list from ``low`` to before ``high`` (b"+" for the end)."""
+    """Pages of at most ``size`` ids in a list of available messages, from ``low`` to before ``high`` (b"+": the end).
+
+    ``keep`` selects the ids of a page that are wanted.
+    """
     start = b"[" + low
     stop = high if high == b"+" else b"(" + high
     while True:
@@ -158,8 +168,3 @@ def walk(
         if len(ids) < size:
             return
         start = b"(" + ids[-1]
-
-
-def hex_id(lookup_id: int) -> bytes:
-    """A lookup id as the store spells it."""
-    return b"%016x" % lookup_id

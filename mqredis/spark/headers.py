@@ -17,11 +17,18 @@ import pyarrow as pa
 
 from mqredis.codec import unescape
 from mqredis.errors import InvalidArgument
+from mqredis.models.fields import FIELDS, READERS
 
+# The letter of each system field in a record, by the name of the field.
+LETTERS = {name: letter for letter, (name, _) in READERS.items()} | {
+    name: field.mark[1] for name, field in FIELDS.items() if field.mark
+}
+# System fields of a message by their letters, as texts.
+Head = dict[str, str]
 # Name, type and value.
 Typed = tuple[str, str, str | None]
 
-# Types by the letter that stands before the value of a property in a record (lua/core/record.lua).
+# Types by the letter that stands before the value of a property in a record (mqredis/models/properties.py).
 _TYPES = {
     "s": "string",
     "i": "bigint",
@@ -32,18 +39,25 @@ _TYPES = {
     "n": "void",
 }
 _WORDS = {"t": "true", "f": "false", "n": None}
-# Identifiers by their letter: "s" and a text, or "x" and hex digits.
-_IDENTIFIERS = {"m": "message_id", "c": "correlation_id", "g": "group_id"}
-_OTHERS = {"o": ("offset", "bigint"), "b": ("body_type", "bigint"), "X": ("extension", "binary")}
-# Bits of the field "z".
-_FLAGS = {1: "last_in_group", 2: "segment", 4: "last_segment"}
+# In a record "s" and a text, or "x" and hex digits.
+_IDENTIFIERS = ("message_id", "correlation_id", "group_id")
+# Fields without a column of their own, and their types.
+_OTHERS = {"offset": "bigint", "body_type": "bigint", "extension": "binary"}
+# A record has these as one number (models/fields: _group_flag).
+_GROUP_FLAGS = {1: "last_in_group", 2: "segment", 4: "last_segment"}
+# "0" in a record, or missing.
+_RECOVERABLE = "recoverable"
 
 # Fields that a writer takes from ``system_headers``.
-SYSTEM = frozenset(
-    {*_IDENTIFIERS.values(), *(name for name, _ in _OTHERS.values()), *_FLAGS.values(), "recoverable"}
-)
+SYSTEM = frozenset({*_IDENTIFIERS, *_OTHERS, *_GROUP_FLAGS.values(), _RECOVERABLE})
 
 _STRUCT = pa.struct([pa.field("type", pa.string()), pa.field("value", pa.string())])
+
+
+def property_text(value: str) -> str | None:
+    """A property's value in a record as a text: what ``str`` makes of it; bytes as hex digits; None for none."""
+    letter, rest = value[:1], value[1:]
+    return unescape(rest) if letter == "s" else _WORDS.get(letter, rest)
 
 
 def of_properties(texts: Iterable[str]) -> list[Typed]:
@@ -51,25 +65,24 @@ def of_properties(texts: Iterable[str]) -> list[Typed]:
     found: list[Typed] = []
     for text in texts:
         name, _, value = text.partition("\x02")
-        kind, rest = value[:1], value[1:]
-        value_text = unescape(rest) if kind == "s" else _WORDS.get(kind, rest)
-        found.append((unescape(name), _TYPES.get(kind, "string"), value_text))
+        found.append((unescape(name), _TYPES.get(value[:1], "string"), property_text(value)))
     return found
 
 
-def of_fields(head: Mapping[str, str]) -> list[Typed]:
+def of_fields(head: Head) -> list[Typed]:
     """The system fields of a message without a column of their own, from its record."""
     found: list[Typed] = []
-    for key, name in _IDENTIFIERS.items():
-        if head.get(key, "s")[0] == "x":
-            found.append((name, "binary", head[key][1:]))
-    for key, (name, kind) in _OTHERS.items():
-        if key in head:
-            found.append((name, kind, head[key]))
-    flags = int(head.get("z", 0))
-    found += [(name, "boolean", "true") for bit, name in _FLAGS.items() if flags & bit]
-    if head.get("d") == "0":
-        found.append(("recoverable", "boolean", "false"))
+    for name in _IDENTIFIERS:
+        text = head.get(LETTERS[name], "s")
+        if text[0] == "x":
+            found.append((name, "binary", text[1:]))
+    for name, kind in _OTHERS.items():
+        if LETTERS[name] in head:
+            found.append((name, kind, head[LETTERS[name]]))
+    flags = int(head.get(LETTERS["segment"], 0))
+    found += [(name, "boolean", "true") for bit, name in _GROUP_FLAGS.items() if flags & bit]
+    if head.get(LETTERS[_RECOVERABLE]) == "0":
+        found.append((_RECOVERABLE, "boolean", "false"))
     return found
 
 

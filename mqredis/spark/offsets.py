@@ -15,25 +15,29 @@ from typing import Any
 
 from mqredis.spark.connection import SourceError
 
+# Of the form of both kinds of offsets. Checkpoints of users hold offsets, so a release must read those of earlier ones:
+# give a new field a default in ``parse``, as "a" has, and raise this number only if that is not possible.
 VERSION = 1
-
-
-def sequential(position: int) -> str:
-    """A SequentialID as the store spells it."""
-    return f"{position:014x}"
 
 
 @dataclass
 class Plan:
     """Where a receiving query is in one queue."""
 
-    sequence: int = 0  # of the last claim planned
-    initial: int = 0  # the sequence before the first claim of this checkpoint
+    sequence: int = 0
+    """That of the last claim planned."""
+    initial: int = 0
+    """The sequence before the first claim of this checkpoint."""
     wanted: int = 0
-    most_bytes: int = 0  # 0: no limit
+    """How many messages that claim takes at most."""
+    most_bytes: int = 0
+    """How many bytes it takes at most; 0: no limit."""
     bound: str = ""
+    """The claim takes nothing behind this SequentialID (AvailableNow); "": no limit."""
     generation: str = ""
-    after: str = ""  # the query takes nothing up to this SequentialID
+    """Of the queue, which differs if it was deleted and created again."""
+    after: str = ""
+    """The query takes nothing up to this SequentialID (startingPosition)."""
 
     @property
     def has_claim(self) -> bool:

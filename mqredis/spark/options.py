@@ -2,6 +2,10 @@
 option.
 
 The data source and everything that it makes use it.
+
+A new option is a field of :class:`Options`, from whose type and default its text is checked, and a row in the table of
+docs/spark.md (a test compares). It is a bool, a whole number or a text; ``check_source``, ``check_stream`` and
+``check_sink`` say where it is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +23,13 @@ from mqredis.errors import InvalidArgument, InvalidName
 from mqredis.keys import subqueue_parts
 
 STATES = ("available", "locked", "delayed")
+# claim_read.lua may return each id as a text of its own, and Lua's unpack returns 7,999 values at most.
+MAX_FETCH_SIZE = 7_000
 
 
 @dataclass(frozen=True)
 class Options:
-    """Everything a reader or writer may be told; see docs/spark.md for the table."""
+    """Everything a reader or writer may be told; docs/spark.md explains each."""
 
     url: str = ""
     queueManager: str = ""
@@ -138,8 +144,8 @@ def _check(options: Options) -> None:
     for state in split(options.states):
         if state not in STATES:
             raise InvalidArgument(f"option states may name {', '.join(STATES)}, not {state!r}")
-    if options.fetchSize > 7_000:
-        raise InvalidArgument("option fetchSize must be at most 7000")
+    if options.fetchSize > MAX_FETCH_SIZE:
+        raise InvalidArgument(f"option fetchSize must be at most {MAX_FETCH_SIZE}")
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

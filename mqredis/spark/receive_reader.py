@@ -42,7 +42,8 @@ from mqredis.spark.claim_slice import ClaimSlice
 from mqredis.spark.connection import DOCS, SourceError, backlog, manager_of, source_errors
 from mqredis.spark.fetch import Place
 from mqredis.spark.kill_points import kill_point
-from mqredis.spark.offsets import Offset, Plan, sequential
+from mqredis.spark.lookup_ids import sequential
+from mqredis.spark.offsets import Offset, Plan
 from mqredis.spark.options import Options
 from mqredis.spark.planning import has_open_claim, has_work, next_offset
 from mqredis.spark.targets import Target, stream_targets

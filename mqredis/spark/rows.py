@@ -38,7 +38,8 @@ _TEXT, _BYTES = (StringType,), (StringType, BinaryType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _NUMBER = (*_WHOLE, FloatType, DoubleType)
 
-# Columns a writer takes, and their types.
+# Columns a writer takes, and their types. The names are those of mqredis/models/fields.py, which says what values are
+# allowed, and docs/spark.md lists them; tests/spark/test_documentation.py compares all three.
 COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "body": _BYTES,
     "queue": _TEXT,
@@ -70,21 +71,6 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "body_type": _WHOLE,
     "extension": (BinaryType,),
 }
-_RANGES = {
-    "priority": (0, 7),
-    "sequence": (1, 999_999_999),
-    "offset": (0, 999_999_999),
-    "acknowledge": (0, 14),
-    "journal": (0, 3),
-    "app_tag": (0, 0xFFFFFFFF),
-    "body_type": (0, 0xFFFFFFFF),
-    "time_to_be_received": (0, 1e9),
-    "time_to_reach_queue": (0, 1e9),
-    "sent_seconds_ago": (0, 1e9),
-    "delay": (0, 1e9),
-    "dedup_window": (0, 1e9),
-}
-_LENGTHS = {"label": 249, "content_type": 255}
 
 # Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
 Encoded = tuple[str, list[bytes], dict[int, bytes]]
@@ -159,9 +145,6 @@ class Encoder:
         columns = {name: batch.column(name) for name in batch.schema.names if name not in ignored}
         if self.queue:
             columns.pop("queue", None)
-        for name, (low, high) in _RANGES.items():
-            if name in columns:
-                _in_range(name, columns[name], low, high)
         body = columns.pop("body")
         is_text = pa.types.is_string(body.type) or pa.types.is_large_string(body.type)
         kind = "text/plain; charset=utf-8" if is_text else codec.DEFAULT_CONTENT_TYPE
@@ -216,9 +199,6 @@ def _message(kind: str, row: Mapping[str, Any], body: bytes) -> Outgoing:
             fields[name] = value
     if fields.get("sequence") == 1:  # what a reader tells of a message that was sent without one
         del fields["sequence"]
-    for name, most in _LENGTHS.items():
-        if len(fields.get(name, "")) > most:
-            raise InvalidArgument(f"column {name!r}: at most {most} characters")
     return outgoing(body, fields)
 
 
@@ -245,14 +225,6 @@ def _apart(ids: list[Any]) -> tuple[list[Any], Any]:
         raise InvalidArgument(f"column 'correlation_id': {error}") from None
     samples = [text and (b"-" if text[0] == "x" else "-") for text in texts]
     return samples, pc.fill_null(pa.array(texts, pa.string()), "").cast(pa.binary())
-
-
-def _in_range(name: str, column: Any, low: float, high: float) -> None:
-    found = pc.min_max(column).as_py()
-    if found["min"] is not None and not (found["min"] >= low and found["max"] <= high):
-        raise InvalidArgument(
-            f"column {name!r} holds values from {found['min']} to {found['max']}; allowed are {low} to {high}"
-        )
 
 
 def _properties(value: Any) -> dict[str, Any]:

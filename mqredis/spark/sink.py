@@ -30,7 +30,7 @@ from mqredis.spark import rows
 from mqredis.spark.connection import manager_of, source_errors
 from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options, check_sink
-from mqredis.spark.staging import Staged, Stager, targets
+from mqredis.spark.staging import NO_IDENTITY, Staged, Stager, named_sink, targets
 from mqredis.steps import perform
 
 _LOG = logging.getLogger("mqredis.spark")
@@ -108,8 +108,8 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
 
 def publish_part(options: Options, version: int, batches: Iterable[pa.RecordBatch]) -> None:
     """Write rows from one process, as a version of the sink ``txnAppId``. Writes nothing if it was published before."""
-    sink = f"app-{options.txnAppId}"
-    _publish(options, [Stager(options, sink, version, "-").write(iter(batches))], True)
+    sink = named_sink(options.txnAppId)
+    _publish(options, [Stager(options, sink, version, NO_IDENTITY).write(iter(batches))], True)
 
 
 def unnamed(queue: str) -> str:
@@ -129,13 +129,13 @@ class BatchWriter(DataSourceArrowWriter):
         if bool(options.txnAppId) != (options.txnVersion >= 0):
             raise InvalidArgument("give both options txnAppId and txnVersion, or neither")
         self.options = options
-        self.sink = f"app-{options.txnAppId}" if options.txnAppId else unnamed(options.queue)
+        self.sink = named_sink(options.txnAppId) if options.txnAppId else unnamed(options.queue)
         self.batch = options.txnVersion if options.txnAppId else 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage one partition."""
         with source_errors():
-            return Stager(self.options, self.sink, self.batch, "-").write(iterator)
+            return Stager(self.options, self.sink, self.batch, NO_IDENTITY).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: publish."""
@@ -173,7 +173,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             batch = context.getLocalProperty("streaming.sql.batchId") if context else None
             if query is None or batch is None:
                 raise InvalidArgument("Spark gave the task no query id: it is not part of a micro-batch")
-            sink = f"app-{self.options.txnAppId}" if self.options.txnAppId else f"query-{query}"
+            sink = named_sink(self.options.txnAppId) if self.options.txnAppId else f"query-{query}"
             return Stager(self.options, sink, int(batch), query).write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002

@@ -8,6 +8,7 @@ driver.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,33 +23,41 @@ from mqredis.commands import stages as commands
 from mqredis.commands.stages import Stage
 from mqredis.errors import MessageTooLarge, QueueNotFound, TransactionUsage
 from mqredis.models import QueueInfo
+from mqredis.models.record_parts import ARRIVAL_DIGITS, SPECIAL_FLAGS
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.spark import rows
-from mqredis.spark.columns import any_special
 from mqredis.spark.connection import manager_of
 from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options
-from mqredis.steps import perform
+from mqredis.steps import Call, perform
 
-# One call stages about so many messages, or so many bytes. A portion of the messages is measured at once.
+# Messages that one call stages at most (stage.lua), and bytes from which on a call is made.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
-PORTION = 100
-# The broker puts the arrival time in front of a message, in 13 digits.
-_ARRIVAL = 13
-_FLAG = itemgetter(0)
+# Messages that are added, and measured, at once.
+ADDED = 100
+# The identity of a writer that is not a streaming query. The broker refuses another one under the name of a sink.
+NO_IDENTITY = "-"
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task has staged."""
+    """What one task has staged. Spark brings it from the task to the driver, which publishes it."""
 
     sink: str
+    """The name under which batches are published, each once: see :func:`named_sink`."""
     batch: int
+    """The number of the batch: txnVersion, or that of the micro-batch."""
     identity: str
+    """The id of the streaming query, or NO_IDENTITY."""
     partition: int
     stages: list[Stage] = field(default_factory=list)
     messages: int = 0
+
+
+def named_sink(name: str) -> str:
+    """The sink of a write with the name ``name``: the option txnAppId, or the name of a pipeline."""
+    return f"app-{name}"
 
 
 def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
@@ -82,8 +91,8 @@ class Stager:
         self.manager = manager_of(options.address, options.managers[0])
         self.encoder = rows.Encoder(options.queue, self.transaction)
         self.targets: dict[str, QueueInfo] = {}
-        self.waiting: dict[str, _Waiting] = {}
-        self.done_before = False
+        self.waiting: dict[str, Portion] = {}
+        self.done_before = False  # the batch was published by an earlier run
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
         """Stage everything; stops early if the batch has been published before."""
@@ -93,10 +102,10 @@ class Stager:
                 waiting = self.waiting.get(queue)
                 if waiting is None:
                     waiting = self._new(queue)
-                for at in range(0, len(lines), PORTION):
-                    part = {n - at: body for n, body in large.items() if at <= n < at + PORTION}
-                    waiting.add(lines[at : at + PORTION], part)
-                    if waiting.messages >= CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
+                for at in range(0, len(lines), ADDED):
+                    part = {n - at: body for n, body in large.items() if at <= n < at + ADDED}
+                    waiting.add(lines[at : at + ADDED], part)
+                    if waiting.messages + ADDED > CALL_MESSAGES or waiting.bytes >= CALL_BYTES:
                         self._flush(waiting)
             if self.done_before:
                 return self.staged
@@ -112,48 +121,44 @@ class Stager:
             self.targets.update(targets(self.options, {queue}))
         return f"{self.staged.sink}.{self.staged.batch}" if self.targets[queue].transactional else ""
 
-    def _new(self, queue: str) -> _Waiting:
+    def _new(self, queue: str) -> Portion:
         most = self.targets[queue].max_message_bytes
         stage = Stage(f"{self.unique}-{len(self.waiting)}", queue)
         self.staged.stages.append(stage)
-        self.waiting[queue] = waiting = _Waiting(stage, most)
+        self.waiting[queue] = waiting = Portion(stage, most)
         return waiting
 
-    def _flush(self, waiting: _Waiting) -> None:
+    def _flush(self, waiting: Portion) -> None:
         if not waiting.messages or self.done_before:
             return
-        call = commands.stage(
-            self.manager.context.keys,
-            self.staged.sink,
-            self.staged.batch,
-            waiting.stage,
-            self.options.stageTtlSeconds * 1000,
-            waiting.messages,
-            waiting.bytes,
-            waiting.special,
-            waiting.elements,
-        )
+        ttl_ms = self.options.stageTtlSeconds * 1000
+        call = waiting.call(self.manager.context.keys, self.staged.sink, self.staged.batch, ttl_ms)
         self.done_before = self.manager.run(perform(call))
         self.staged.messages += waiting.messages
         waiting.clear()
 
 
-class _Waiting:
+class Portion:
     """Messages for one stage that are not sent yet."""
 
-    def __init__(self, stage: Stage, most: int) -> None:
+    def __init__(self, stage: Stage, most_bytes: float = math.inf) -> None:
         self.stage = stage
-        self.most = most
+        self.most_bytes = most_bytes  # that one message may take
         self.clear()
 
     def clear(self) -> None:
+        """Forget the messages: they are sent."""
         self.elements: list[bytes | str] = []
         self.messages = self.bytes = 0
         self.special = False
 
     def add(self, lines: Sequence[bytes], large: Mapping[int, bytes]) -> None:
-        """Take some more. ``large``: bodies that stand apart, by the number of their line."""
-        sizes = [*map(len, lines)]
+        """Take some more. Raises MessageTooLarge.
+
+        :param lines: records without the time of arrival (mqredis/models/record_parts.py), so a flag stands first.
+        :param large: bodies that stand apart, by the number of their line.
+        """
+        sizes = [len(line) + ARRIVAL_DIGITS for line in lines]
         if not large:
             self.elements.extend(lines)
         else:
@@ -162,11 +167,16 @@ class _Waiting:
                 if n in large:
                     self.elements.append(large[n])
                     sizes[n] += len(large[n])
-        largest = max(sizes) + _ARRIVAL
-        if largest > self.most:
+        largest = max(sizes, default=0)
+        if largest > self.most_bytes:
             raise MessageTooLarge(
-                f"a message takes {largest} bytes; queue {self.stage.queue!r} allows {self.most}"
+                f"a message takes {largest} bytes; queue {self.stage.queue!r} allows {self.most_bytes}"
             )
         self.messages += len(lines)
-        self.bytes += sum(sizes) + _ARRIVAL * len(lines)
-        self.special = self.special or any_special(bytes(set(map(_FLAG, lines))))
+        self.bytes += sum(sizes)
+        self.special = self.special or not SPECIAL_FLAGS.isdisjoint(map(itemgetter(0), lines))
+
+    def call(self, manager: keys.ManagerKeys, sink: str, batch: int, ttl_ms: int) -> Call[bool]:
+        """The call of stage.lua that appends the messages to the stage."""
+        what = (self.messages, self.bytes, self.special, self.elements)
+        return commands.stage(manager, sink, batch, self.stage, ttl_ms, *what)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from mqredis.client import QueueManager
 from mqredis.commands.claims import Backlog
 from mqredis.keys import AVAILABLE, RECORDS
+from mqredis.models.record_parts import arrival_ms
 from mqredis.spark.fetch import part
+from mqredis.spark.lookup_ids import BANDS, band_of, sequential_of
 from mqredis.spark.options import Options, milliseconds, positions
 
 # Messages that are received under a search are passed over; after so many it begins further in front.
@@ -46,11 +48,14 @@ def _named(option: str, text: str, manager: str, path: str, last: int, default: 
 
 
 def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
-    """The SequentialID in front of the first available message that arrived at ``ms`` or later."""
+    """The SequentialID in front of the first available message that arrived at ``ms`` or later.
+
+    Binary search in each band (mqredis/spark/lookup_ids.py), where times of arrival rise with the SequentialIDs.
+    """
     key, found = part(manager, path, AVAILABLE), last
-    for band in range(8):
-        low = manager.driver.command("ZLEXCOUNT", key, "-", f"({band:02x}")
-        high = manager.driver.command("ZLEXCOUNT", key, "-", f"({band + 1:02x}")
+    for band in BANDS:
+        low = manager.driver.command("ZLEXCOUNT", key, "-", f"({band_of(band)}")
+        high = manager.driver.command("ZLEXCOUNT", key, "-", f"({band_of(band + 1)}")
         tries = 0
         while low < high:
             middle = (low + high) // 2
@@ -59,8 +64,8 @@ def _before(manager: QueueManager, path: str, ms: int, last: int) -> int:
             if record is None:
                 tries += 1
                 high = middle if tries < _TRIES else low
-            elif int(record[:13]) < ms:
+            elif arrival_ms(record) < ms:
                 low = middle + 1
             else:
-                found, high = min(found, int(lid[2:], 16) - 1), middle
+                found, high = min(found, sequential_of(lid) - 1), middle
     return found

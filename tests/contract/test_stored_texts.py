@@ -17,7 +17,7 @@ from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.queues import _policy, parse_policy
-from mqredis.models import RetryPolicy
+from mqredis.models import RetryPolicy, record_parts
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.checks.policies import _POLICY, HELD
 from mqredis.operations.doctor.snapshot import Record
@@ -265,3 +265,21 @@ def test_constants_of_the_stored_data_are_equal_in_lua_and_python() -> None:
     assert module("core/manager_config").schema == keys.SCHEMA
     assert module("core/queue").claimed == NEVER
     assert module("features/dedup").never == HELD
+
+
+def test_parts_of_a_record_are_equal_in_lua_and_python() -> None:
+    record = module("core/record")
+    assert (record.flag_at, record.head_at) == (record_parts.FLAG_AT + 1, record_parts.HEAD_AT + 1)
+    bits = {
+        name.lower(): getattr(record_parts, name) for name in ("SPECIAL", "FIRST", "LAST", "LARGE", "NAMED")
+    }
+    assert dict(record.bits) == bits
+    digits = record_parts.FLAG_DIGITS
+    assert [record.sum_of_bits(digit) for digit in digits] == [*range(32)]
+    free = dict(record.free)
+    assert {flag for flag, kind in free.items() if kind is True} == record_parts.PLAIN_FLAGS
+    assert {flag for flag, kind in free.items() if kind == "named"} == record_parts.NAMED_FLAGS
+    large = {digit for digit in digits if record.has_large_body(f"1764000000000{digit:c}\0")}
+    assert large == record_parts.LARGE_FLAGS
+    special = {digit for digit in digits if record.is_special(f"1764000000000{digit:c}\0")}
+    assert special == record_parts.SPECIAL_FLAGS | record_parts.NAMED_FLAGS

@@ -14,7 +14,8 @@ from mqredis.models import Outgoing
 from mqredis.operations import pipelines
 from mqredis.spark import unavailable
 from mqredis.spark.connection import backlog
-from mqredis.spark.fetch import hex_id, part
+from mqredis.spark.fetch import part
+from mqredis.spark.lookup_ids import hex_id
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from mqredis import InvalidArgument, Outgoing, codec
+from mqredis.models.record_parts import SPECIAL_FLAGS
 from mqredis.spark import columns, schema
-from mqredis.spark.columns import any_special
 from mqredis.spark.rows import Encoder
 
 pytestmark = pytest.mark.spark
@@ -102,9 +102,9 @@ def test_row_without_a_queue_is_refused() -> None:
 
 def test_message_with_only_a_correlation_id_has_no_special_flag() -> None:
     rows: Rows = {"body": [b"x", b"x"], "correlation_id": ["order-1", "order-2"]}
-    assert not any_special(bytes({line[0] for _, line, _ in encoded(rows, TYPES, "orders")}))
+    assert not SPECIAL_FLAGS & {line[0] for _, line, _ in encoded(rows, TYPES, "orders")}
     rows = {"body": [b"x", b"x"], "time_to_be_received": [None, 1.0]}
-    assert any_special(bytes({line[0] for _, line, _ in encoded(rows, TYPES, "orders")}))
+    assert SPECIAL_FLAGS & {line[0] for _, line, _ in encoded(rows, TYPES, "orders")}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -17,13 +17,12 @@ from mqredis.errors import InvalidArgument
 from mqredis.spark import options as parsing
 from mqredis.spark import rows, sink
 from mqredis.spark.connection import manager_of
+from mqredis.spark.schema import FIELDS
+from mqredis.spark.staging import named_sink
 from mqredis.steps import perform
 
-# Columns of an archive that make a message again; the others describe what happened to it.
-MESSAGE_COLUMNS = (
-    "body", "label", "priority", "content_type", "properties", "headers", "system_headers", "message_id",
-    "correlation_id", "group_id", "sequence", "response_queue", "app_tag",
-)  # fmt: skip
+# Columns of an archive that make a message again; the others describe what happened to it. The queue is another one.
+MESSAGE_COLUMNS = tuple(name for name in rows.COLUMNS if name in FIELDS and name != "queue")
 # The order of the messages, the same in each call.
 SORT_COLUMNS = ("arrived", "lookup_id", "manager", "queue")
 
@@ -31,7 +30,7 @@ SORT_COLUMNS = ("arrived", "lookup_id", "manager", "queue")
 def published_rows(url: str, manager: str, name: str) -> int:
     """How much of the work called ``name`` has been published already."""
     client = manager_of(url, manager)
-    return max(0, client.run(perform(commands.sink(client.context.keys, f"app-{name}"))).committed)
+    return max(0, client.run(perform(commands.sink(client.context.keys, named_sink(name)))).committed)
 
 
 @dataclass(frozen=True)

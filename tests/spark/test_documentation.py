@@ -1,0 +1,50 @@
+"""docs/spark.md names all options and columns, and no others; and writers take every field of messages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mqredis.models.fields import FIELDS
+from mqredis.spark import headers, options, rows, schema
+
+pytestmark = pytest.mark.spark
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+
+
+def named(text: str) -> list[str]:
+    """The words that a text shows as code."""
+    return re.findall(r"`(\w+)`", text)
+
+
+def first_cells(heading: str) -> list[str]:
+    """The words in the first cells of the table below a heading."""
+    table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n| ")[2].partition("\n\n")[0]
+    return [name for row in table.splitlines()[2:] for name in named(row.split("|")[1])]
+
+
+def test_page_has_each_option() -> None:
+    documented = first_cells("Options")
+    assert set(documented) == {field.name for field in options.NAMES.values()}
+    assert [name for name in documented if documented.count(name) > 1] == [
+        "queue",
+        "queue",
+    ]  # reading, writing
+
+
+def test_page_has_each_column_that_is_read() -> None:
+    assert sorted(first_cells("Columns")) == sorted(schema.FIELDS)
+
+
+def test_page_has_each_column_that_is_written() -> None:
+    sentence = PAGE.partition("\nA writer takes ")[2].partition(" Any other column")[0]
+    documented = re.sub(r"\([^)]*\)", "", sentence)
+    assert sorted(named(documented)) == sorted(rows.COLUMNS)
+
+
+def test_writer_takes_every_field_of_a_message() -> None:
+    taken = rows.COLUMNS.keys() | headers.SYSTEM
+    assert taken - {"body", "queue", "headers", "system_headers"} == FIELDS.keys()
