@@ -1,6 +1,6 @@
 """Converts kombu's message dictionaries to messages of the broker, and back.
 
-``channel`` uses it.
+``channel`` uses it. What a message has no fields for is in a property: mqredis/codec/kombu_envelope.py.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 
 from kombu.utils.json import dumps, loads
 
+from mqredis.codec.kombu_envelope import PROPERTY, Envelope
 from mqredis.models import Journal, Message, Outgoing, PropertyValue
 
 # AMQP's priorities 0-9 on the broker's 0-7. Two pairs share a level: 1 and 2, 7 and 8. The broker's default of
 # other senders, 3, is AMQP's 4.
 LEVELS = (0, 1, 1, 2, 3, 4, 5, 6, 6, 7)
 
-# The property that holds kombu's headers and properties as JSON.
-ENVELOPE = "kombu"
 # Longest delay or life span that is passed on, in seconds.
 _LONGEST = 1e9
 
@@ -43,13 +42,8 @@ def pack(
     body = message.get("body") or b""
     properties = message["properties"]
     headers = message.get("headers") or {}
-    envelope = {
-        "text": isinstance(body, str),
-        "content-encoding": message.get("content-encoding"),
-        "headers": headers,
-        "properties": properties,
-    }
-    shown: dict[str, PropertyValue] = {ENVELOPE: dumps(envelope)}
+    envelope = Envelope(isinstance(body, str), message.get("content-encoding"), headers, properties)
+    shown: dict[str, PropertyValue] = {PROPERTY: dumps(envelope.value())}
     if isinstance(headers.get("task"), str):
         shown["task"] = headers["task"][:255]
     return Outgoing(
@@ -68,30 +62,31 @@ def pack(
 
 def unpack(message: Message, delivery_tag: str) -> dict[str, Any]:
     """A message as kombu's dictionary. A message of a sender without kombu has only a body."""
-    envelope = _envelope(message.properties.get(ENVELOPE))
-    properties = _dict(envelope.get("properties"))
-    info = _dict(properties.get("delivery_info")) or {"exchange": "", "routing_key": message.queue}
+    envelope = _envelope(message.properties.get(PROPERTY))
+    properties = envelope.properties
+    info = properties.get("delivery_info")
+    info = dict(info) if info and isinstance(info, dict) else {"exchange": "", "routing_key": message.queue}
     again = message.delivery_count > 1
     info["redelivered"] = again
     properties.update(delivery_tag=delivery_tag, delivery_info=info)
     return {
-        "body": _text(message.body) if envelope.get("text") else message.body,
+        "body": _text(message.body) if envelope.is_text else message.body,
         "content-type": message.content_type,
-        "content-encoding": envelope.get("content-encoding") or "binary",
-        "headers": {**_dict(envelope.get("headers")), **_death(message)},
+        "content-encoding": envelope.content_encoding or "binary",
+        "headers": {**envelope.headers, **_death(message)},
         "properties": properties,
         "redelivered": again,
     }
 
 
-def _envelope(text: object) -> dict[str, Any]:
-    """Parse kombu's headers and properties. Senders may write any text: parts that cannot be parsed are left out."""
+def _envelope(text: object) -> Envelope:
+    """The envelope in the property; an empty one if a sender has written what cannot be parsed."""
     if not isinstance(text, str):
-        return {}
+        return Envelope()
     try:
-        return _dict(loads(text))
+        return Envelope.parse(loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
-        return {}
+        return Envelope()
 
 
 def _death(message: Message) -> dict[str, str]:
@@ -101,10 +96,6 @@ def _death(message: Message) -> dict[str, str]:
     kind = message.reason.partition(":")[0]
     reason = {"receive_timeout": "expired", "poison": "delivery_limit"}.get(kind, "rejected")
     return {"x-first-death-queue": message.original_queue, "x-first-death-reason": reason}
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}
 
 
 def _text(body: bytes) -> str | bytes:

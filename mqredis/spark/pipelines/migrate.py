@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from mqredis import codec, keys
-from mqredis.commands import stages as commands
+from mqredis.codec.kombu_envelope import PROPERTY, Envelope
 from mqredis.commands.stages import Stage
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing, PropertyValue
@@ -26,10 +26,13 @@ from mqredis.operations import pipelines
 from mqredis.spark.connection import manager_of
 from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import published_rows
+from mqredis.spark.staging import CALL_MESSAGES, Portion, named_sink
 from mqredis.steps import perform
 
-# Items that one publication takes.
-CHUNK = 1_000
+# Items that one publication takes; stage.lua takes no more.
+CHUNK = CALL_MESSAGES
+# How long a stage is kept if this process ends before it is published.
+_TTL_MS = 3_600_000
 # An entry id of a stream is kept as milliseconds times this, plus the number behind the dash.
 _PER_MILLISECOND = 4096
 
@@ -78,7 +81,7 @@ def migrate(
         else:
             chunks = _list(ListSource(server, key, newest_left, CHUNK), begin, source == "celery")
         for version, messages in chunks:
-            sent += _publish(client, f"app-{name}", version, queue, messages)
+            sent += _publish(client, named_sink(name), version, queue, messages)
     return sent
 
 
@@ -115,16 +118,13 @@ def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
 
 def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Outgoing]) -> int:
     """Send messages as one unit of work, unless this version was published before."""
-    # stage.lua does not take the digit of the priority. The broker puts 13 digits of arrival time in front.
-    encoded = [(line[1:], large) for line, large in map(codec.encode, messages)]
-    stage = Stage(f"{version}-{uuid.uuid4().hex}-0", queue)
-    size = sum(len(line) + 13 + len(large or b"") for line, large in encoded)
-    elements = [part for line, large in encoded for part in (line, large) if part is not None]
-    special = any(int(line[:1], 32) & 1 for line, _ in encoded)  # flag bit 1
+    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", queue))
+    encoded = [codec.encode(message) for message in messages]
+    large = {n: body for n, (_, body) in enumerate(encoded) if body is not None}
+    portion.add([line[1:] for line, _ in encoded], large)  # without the digit of the priority
     context = client.context
-    what = (len(encoded), size, special, elements)
-    client.run(perform(commands.stage(context.keys, sink, version, stage, 3_600_000, *what)))
-    sent: int = client.run(pipelines.publish(context, sink, version, "-", CHUNK, True, [stage]))
+    client.run(perform(portion.call(context.keys, sink, version, _TTL_MS)))
+    sent: int = client.run(pipelines.publish(context, sink, version, "-", CHUNK, True, [portion.stage]))
     client.run(pipelines.sweep(context, sink, version))
     return sent
 
@@ -183,8 +183,8 @@ def _text(value: bytes) -> PropertyValue:
 def envelope(item: bytes) -> Outgoing:
     """A message from kombu's envelope: body, headers as properties, correlation id, reply queue, priority.
 
-    A header that is a list or an object becomes its JSON text; one that is null is left out. The property ``kombu`` is
-    that of ``mqredis.kombu``, with all headers: a worker of Celery deletes a message without it as an unknown one.
+    A header that is a list or an object becomes its JSON text; one that is null is left out. The property ``kombu`` has
+    all headers: a worker of Celery deletes a message without it as an unknown one.
     """
     try:
         value = json.loads(item)
@@ -192,13 +192,9 @@ def envelope(item: bytes) -> Outgoing:
         body = value["body"]
         data = base64.b64decode(body) if given.get("body_encoding") == "base64" else str(body).encode()
         kept = {name: _header(header) for name, header in headers.items() if header is not None}
-        kept["kombu"] = json.dumps(
-            {
-                "text": True,
-                "content-encoding": value.get("content-encoding"),
-                "headers": headers,
-                "properties": {key: known for key, known in given.items() if key != "body_encoding"},
-            }
+        properties = {key: known for key, known in given.items() if key != "body_encoding"}
+        kept[PROPERTY] = json.dumps(
+            Envelope(True, value.get("content-encoding"), headers, properties).value()
         )
         priority = given.get("priority")
         return Outgoing(
