@@ -1,30 +1,32 @@
 """``mqredis pipeline ...``: data pipelines on Spark, for which the extra ``mqredis[spark]`` must be installed.
 
-``cli.app`` adds the command.
+``cli.app`` adds the command. The commands and their arguments: mqredis/pipeline_arguments.py.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from mqredis.cli.common import common_options
+from mqredis.cli.common import Arguments, Subparsers, command, common_options, given_settings
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
+from mqredis.pipeline_arguments import ABOUT, add_commands
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand. Its own arguments are parsed by the pipelines: they need pyspark, this does not."""
-    about = "archive, analyse, replay, migrate with Spark; publications, recover, withdraw"
-    parser = subparsers.add_parser("pipeline", help=about, description=about, parents=[common_options()])
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="archive --help tells more, and so on")
-    parser.set_defaults(run=pipeline)
+def register(subparsers: Subparsers) -> None:
+    """Add the commands."""
+    pipeline = subparsers.add_parser("pipeline", help=ABOUT, description=ABOUT, parents=[common_options()])
+    inner = pipeline.add_subparsers(metavar="ACTION", required=True, dest="pipeline")
+
+    def add(name: str, about: str) -> argparse.ArgumentParser:
+        return command(inner, name, about, _pipeline)
+
+    add_commands(add)
 
 
-def pipeline(arguments: argparse.Namespace, output: Output) -> Exit:  # noqa: ARG001 - pipelines print by themselves
-    """Hand over to the pipelines."""
-    from mqredis.spark.pipelines import command
+def _pipeline(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - pipelines print by themselves
+    from mqredis.spark.pipelines import command as pipelines  # needs PySpark, which the help does not
 
-    given = {"--url": getattr(arguments, "url", None), "--manager": getattr(arguments, "manager", None)}
-    more = [word for name, value in given.items() if value for word in (name, value)]
-    command.main([*arguments.arguments, *more])
+    settings = given_settings(arguments)
+    pipelines.run(arguments, settings.url or "", settings.manager)
     return Exit.DONE

@@ -87,3 +87,13 @@ def test_missing_module_of_the_package_itself_is_raised_unchanged() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "pip install" not in done.stderr
     assert "No module named 'mqredis.otel.recorder'" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["pipeline", "--help"], ["pipeline", "archive", "--help"]])
+def test_help_of_pipelines_needs_no_pyspark(words: list[str]) -> None:
+    program = (
+        f"import sys; sys.modules['pyspark'] = None; from mqredis.cli import main; sys.exit(main({words}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("--checkpoint" if "archive" in words else "publications") in done.stdout

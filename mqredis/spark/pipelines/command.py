@@ -1,6 +1,6 @@
-"""``mqredis pipeline archive|analyse|replay|migrate ...``; the same for ``spark-submit``.
+"""Runs the commands of ``mqredis pipeline``; also a script for ``spark-submit``.
 
-``mqredis.cli.pipeline`` calls it.
+``mqredis.cli.pipeline`` calls it. The commands and their arguments: mqredis/pipeline_arguments.py.
 """
 
 from __future__ import annotations
@@ -14,84 +14,52 @@ from dataclasses import asdict
 from typing import Any
 
 from mqredis.errors import InvalidArgument
+from mqredis.pipeline_arguments import add_commands
 
 
 def parser() -> argparse.ArgumentParser:
-    """The arguments of all commands."""
+    """The parser of the script. ``mqredis pipeline`` has one of its own, with the same commands."""
     root = argparse.ArgumentParser(prog="mqredis pipeline", description="Data pipelines of mqredis on Spark.")
     commands = root.add_subparsers(dest="pipeline", required=True)
 
     def add(name: str, about: str) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=about, description=about)
-        one.add_argument(
-            "--url", default=os.environ.get("MQREDIS_URL", ""), help="URL of the broker (MQREDIS_URL)"
-        )
-        one.add_argument(
-            "--manager", default=os.environ.get("MQREDIS_MANAGER", "default"), help="queue manager"
-        )
+        url, manager = os.environ.get("MQREDIS_URL", ""), os.environ.get("MQREDIS_MANAGER", "default")
+        one.add_argument("--url", default=url, help="URL of the broker (MQREDIS_URL)")
+        one.add_argument("--manager", default=manager, help="queue manager")
         return one
 
-    one = add("archive", "journals and dead letters to Parquet, by day and queue")
-    one.add_argument("path", help="folder of the lake")
-    one.add_argument(
-        "--queue",
-        action="append",
-        default=[],
-        help="a queue or pattern; default: all journals and dead letters",
-    )
-    one.add_argument("--name", default="archive", help="of two archives of one queue each needs its own")
-    one.add_argument("--skip-deleted", action="store_true", help="go on without queues that were deleted")
-    one.add_argument("--checkpoint", default="", help="default: <path>/_checkpoint")
-    one.add_argument("--follow", action="store_true", help="go on until stopped")
-    one = add("analyse", "what is in the queues: tables, and a report as a page")
-    one.add_argument("--out", default=None, help="folder for the report, index.html")
-    one.add_argument("--queue", action="append", default=[], help="a queue; default: all")
-    one = add("replay", "from the lake back into queues")
-    one.add_argument("path", help="folder of the lake")
-    one.add_argument("name", help="names this replay, so that it can be resumed")
-    one.add_argument("--queue", default="", help="where to; default: where each message was")
-    one.add_argument("--where", default="", help="condition in Spark SQL")
-    one.add_argument("--rate", type=float, default=0, help="messages a second at most")
-    one.add_argument("--chunk", type=int, default=10_000, help="messages published together")
-    one = add("migrate", "a Redis list, stream or Celery queue into mqredis")
-    one.add_argument("source", choices=("list", "stream", "celery"))
-    one.add_argument("key", help="key of the source")
-    one.add_argument("queue", help="queue to send to")
-    one.add_argument("--source-url", required=True, help="URL of the Redis that holds the source")
-    one.add_argument("--name", default="", help="names this migration, so that it can be resumed")
-    one.add_argument(
-        "--newest-right",
-        action="store_true",
-        help="a list whose producers push on the right; default: on the left",
-    )
-    add("publications", "writes of which only a part is in the queues")
-    for name, about in (("recover", "finish such a write"), ("withdraw", "give up the rest of such a write")):
-        add(name, about).add_argument("name", help="as `publications` shows it")
+    add_commands(add)
     return root
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one pipeline and print what it did as JSON. 0: done."""
+    """The script: run one pipeline. 0: done."""
     given = parser().parse_args(argv)
-    if not given.url:
-        raise InvalidArgument("give --url, or set MQREDIS_URL")
-    print(json.dumps(run(given), default=str))  # noqa: T201 - a program
+    run(given, given.url, given.manager)
     return 0
 
 
-def run(given: argparse.Namespace) -> dict[str, Any]:
-    """Run what was asked for; a summary."""
+def run(given: argparse.Namespace, url: str, manager: str) -> None:
+    """Run the pipeline ``given.pipeline``, and print what it did as JSON. Raises InvalidArgument without a URL."""
+    if not url:
+        raise InvalidArgument("give --url, or set MQREDIS_URL")
+    print(json.dumps(_run(given, url, manager), default=str))  # noqa: T201 - a program
+
+
+def _run(given: argparse.Namespace, url: str, manager: str) -> dict[str, Any]:
+    """Run it; a summary. The attributes of ``given`` are the arguments in mqredis/pipeline_arguments.py."""
     from mqredis.spark import admin, pipelines
     from mqredis.spark.connection import manager_of
 
-    where = {"url": given.url, "manager": given.manager}
+    where = {"url": url, "manager": manager}
     if given.pipeline == "migrate":
         sent = pipelines.migrate(
             given.source, given.key, given.queue, source_url=given.source_url, name=given.name,
             newest_left=not given.newest_right, **where,
         )  # fmt: skip
         return {"sent": sent}
-    client = manager_of(given.url, given.manager)
+    client = manager_of(url, manager)
     if given.pipeline == "publications":
         return {"publications": [asdict(each) for each in admin.publications(client)]}
     if given.pipeline == "recover":
