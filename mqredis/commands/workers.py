@@ -17,8 +17,15 @@ from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Letters of lua/admin/workers.lua.
+# What can be paused, by the letters of lua/admin/workers.lua.
 KINDS = {"q": "queue", "c": "consumer"}
+# Orders for a worker; the lookup id of a message follows the second one.
+STOP, CANCEL = "stop", "cancel"
+
+
+def pause_field(kind: str, name: str) -> str:
+    """The field of a pause. ``kind``: one of the values of :data:`KINDS`."""
+    return f"{kind[0]}:{name}"
 
 
 def _keys(manager: ManagerKeys, paths: Sequence[str] = (), extra: tuple[str, ...] = ()) -> KeySet:

@@ -1,6 +1,7 @@
 """Reports of workers in their heartbeats, and pauses that operators have set.
 
-Workers send them (``worker.heartbeat``); ``QueueManager`` returns them.
+Workers send them (``worker.heartbeat``); ``QueueManager`` returns them. Workers of other releases send reports, too:
+give a new field a default.
 """
 
 from __future__ import annotations
@@ -8,10 +9,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from mqredis.models.queue import Model
 
 
-class RunningHandler(Model):
+class Report(Model):
+    """A part of a report. Fields that a later release has added are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class RunningHandler(Report):
     """A handler that a worker runs now."""
 
     consumer: str
@@ -22,7 +31,7 @@ class RunningHandler(Model):
     """For how long it had run at the last heartbeat, in seconds."""
 
 
-class WorkerConsumer(Model):
+class WorkerConsumer(Report):
     """A consumer of a worker."""
 
     name: str
@@ -38,7 +47,7 @@ class WorkerConsumer(Model):
     """The last failure, as text; "" if there was none. With sealed bodies it is the type of the exception alone."""
 
 
-class WorkerInfo(Model):
+class WorkerInfo(Report):
     """A live worker (``QueueManager.workers``)."""
 
     id: str

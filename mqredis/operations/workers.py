@@ -37,10 +37,10 @@ def _field(queue: object, consumer: object) -> str:
     if (queue is None) == (consumer is None):
         raise InvalidArgument("give either queue= or consumer=")
     if consumer is None:
-        return f"q:{path_of(queue)}"
+        return commands.pause_field("queue", path_of(queue))
     if not actions.text(consumer, "the name of a consumer"):
         raise InvalidArgument("the name of a consumer is empty")
-    return f"c:{consumer}"
+    return commands.pause_field("consumer", str(consumer))
 
 
 @procedure
@@ -75,7 +75,7 @@ def resume(
 @procedure
 def stop(context: Context, operator: actions.Author, worker: object, token: str | None) -> Steps[None]:
     """Ask a worker to stop."""
-    yield from _order(context, operator, worker, "stop_worker", "stop", {}, token)
+    yield from _order(context, operator, worker, "stop_worker", commands.STOP, {}, token)
 
 
 @procedure
@@ -85,7 +85,8 @@ def cancel(
     """Ask a worker to cancel the handler of a message."""
     told = hex_id(lookup_id)
     details = {"lookup_id": told}
-    yield from _order(context, operator, worker, "cancel_handler", f"cancel {told}", details, token)
+    order = f"{commands.CANCEL} {told}"
+    yield from _order(context, operator, worker, "cancel_handler", order, details, token)
 
 
 def _order(

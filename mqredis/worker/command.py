@@ -1,6 +1,7 @@
 """``mqredis worker module:attribute``: finds the worker and runs it, in this process or in several.
 
-The command line calls it (``mqredis.cli.work``).
+The command line calls it (``mqredis.cli.work``). Its options have to reach the child processes: by ``run``, or by its
+argument ``options``. A test in tests/worker/test_command.py goes through all of them.
 """
 
 from __future__ import annotations

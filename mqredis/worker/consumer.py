@@ -91,7 +91,11 @@ class Retry:
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Keyword arguments of ``Worker.consumer`` but for its name, which ``Worker.cron`` takes, too."""
+    """Keyword arguments of ``Worker.consumer`` but for its name, which ``Worker.cron`` takes, too.
+
+    Change together with: ``Worker.consumer``, which documents them, and ``consumer_of``, which checks them; a test in
+    tests/worker/test_register.py compares the three.
+    """
 
     concurrency: int
     lease: float | None
@@ -126,6 +130,8 @@ class Consumer:
     payload: Payload
     prefetch: int = 1
     name: str = ""
+    # Counters of messages since the consumer was registered. Shown by ``metrics.worker_metrics``, ``Worker.health`` and
+    # the heartbeat (``WorkerConsumer``); ``Running._count`` adds them up.
     handled: int = 0
     failed: int = 0
     rejected: int = 0
@@ -135,14 +141,13 @@ class Consumer:
     """The text of the last failure, "" before the first one."""
     last_read: float = 0.0
     """time.monotonic() of the last successful read of the queues; 0.0 before the first one."""
-    extra: dict[str, Any] = field(default_factory=dict)
     policies: dict[str, RetryPolicy | None] = field(default_factory=dict)
     """The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
     has been taken away since."""
 
     @property
     def retry(self) -> Retry:
-        """The action of ``final``, or the default."""
+        """The policy that the consumer was given, or the default."""
         return self.chosen_retry or Retry()
 
     def failure(self, message: Message) -> str:

@@ -3,7 +3,8 @@
 The loops and the asyncio run of handlers call it.
 
 The queue's retry policy decides what becomes of the message; the texts are those of
-:mod:`mqredis.operations.giveback`.
+:mod:`mqredis.operations.giveback`. A new property of the report needs its name in ``failure.names`` of
+lua/features/failure.lua, so that it is removed when the message is put back; a test in tests/contract compares them.
 """
 
 from __future__ import annotations

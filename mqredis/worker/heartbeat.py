@@ -1,6 +1,6 @@
 """Heartbeats: a worker reports its state to the broker, and gets the orders of operators in the reply.
 
-``run`` starts it, unless heartbeats are off.
+``run`` starts it, unless heartbeats are off. Clients read the report as a ``WorkerInfo`` (mqredis/models/worker.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mqredis import __version__
 from mqredis.commands import workers as commands
 from mqredis.errors import MqError
 from mqredis.models.lookup_ids import format_id
-from mqredis.models.worker import Pause
+from mqredis.models.worker import Pause, RunningHandler, WorkerConsumer
 from mqredis.steps import Command, Steps, perform, procedure
 from mqredis.worker.outcomes import HandlerCancelled
 
@@ -38,25 +38,26 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What operators have paused: "q:" and the name of a queue, or "c:" and that of a consumer."""
+    """What operators have paused."""
 
     fields: frozenset[str] = frozenset()
+    """As ``commands.workers.pause_field`` names them."""
 
     @classmethod
     def of(cls, pauses: Iterable[Pause]) -> Pauses:
         """What these pauses, which the broker lists, say."""
-        return cls(frozenset(f"{pause.kind[0]}:{pause.name}" for pause in pauses))
+        return cls(frozenset(commands.pause_field(pause.kind, pause.name) for pause in pauses))
 
     def __bool__(self) -> bool:
         return bool(self.fields)
 
     def consumer(self, name: str) -> bool:
         """Is this consumer paused?"""
-        return f"c:{name}" in self.fields
+        return commands.pause_field("consumer", name) in self.fields
 
     def queue(self, name: str) -> bool:
         """Is this queue paused? The messages in ``;lapsed`` belong to their queue."""
-        return f"q:{name.removesuffix(';lapsed')}" in self.fields
+        return commands.pause_field("queue", name.removesuffix(";lapsed")) in self.fields
 
 
 class Heartbeat:
@@ -74,8 +75,8 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._repeat, name="mqredis-heartbeat", daemon=True)
         queues = {queue for consumer in running.consumers for queue in consumer.queues}
         self._pauses = [
-            *(f"q:{name}" for name in sorted(queues)),
-            *(f"c:{consumer.name}" for consumer in running.consumers),
+            *(commands.pause_field("queue", name) for name in sorted(queues)),
+            *(commands.pause_field("consumer", consumer.name) for consumer in running.consumers),
         ]
 
     def begin(self) -> None:
@@ -137,17 +138,39 @@ class Heartbeat:
 
     def _obey(self, order: str, *rest: str) -> None:
         log.info("an operator orders: %s", " ".join((order, *rest)))
-        if order == "stop":
+        if order == commands.STOP:
             self._running.stop()
-        elif order == "cancel":
-            for held, (_, messages, _) in self._running.handlers.copy().items():
-                if any(format_id(message.lookup_id) == rest[0] for message in messages):
+        elif order == commands.CANCEL:
+            for held, handling in self._running.handlers.copy().items():
+                if any(format_id(message.lookup_id) == rest[0] for message in handling.messages):
                     held.cancel(HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:
         running, now = self._running, time.monotonic()
         handling = list(running.handlers.copy().values())
-        busy = [consumer for consumer, _, _ in handling]
+        busy = [each.consumer for each in handling]
+        consumers = [
+            WorkerConsumer(
+                name=consumer.name,
+                queues=consumer.queues,
+                concurrency=consumer.concurrency,
+                busy=busy.count(consumer),
+                handled=consumer.handled,
+                failed=consumer.failed,
+                rejected=consumer.rejected,
+                last_error=consumer.last_error,
+            )
+            for consumer in running.consumers
+        ]
+        handlers = [
+            RunningHandler(
+                consumer=each.consumer.name,
+                queue=each.messages[0].queue,
+                lookup_ids=tuple(message.lookup_id for message in each.messages[:MOST]),
+                seconds=round(now - each.since, 3),
+            )
+            for each in handling[:MOST]
+        ]
         return {
             "name": running.name,
             "host": socket.gethostname(),
@@ -155,28 +178,8 @@ class Heartbeat:
             "version": __version__,
             "started_at": self._started_at,
             "schedules": [schedule.name for schedule in running.schedules],
-            "consumers": [
-                {
-                    "name": consumer.name,
-                    "queues": consumer.queues,
-                    "concurrency": consumer.concurrency,
-                    "busy": busy.count(consumer),
-                    "handled": consumer.handled,
-                    "failed": consumer.failed,
-                    "rejected": consumer.rejected,
-                    "last_error": consumer.last_error,
-                }
-                for consumer in running.consumers
-            ],
-            "running": [
-                {
-                    "consumer": consumer.name,
-                    "queue": messages[0].queue,
-                    "lookup_ids": [message.lookup_id for message in messages[:MOST]],
-                    "seconds": round(now - since, 3),
-                }
-                for consumer, messages, since in handling[:MOST]
-            ],
+            "consumers": [each.model_dump() for each in consumers],
+            "running": [each.model_dump() for each in handlers],
         }
 
 

@@ -12,7 +12,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import (
@@ -64,6 +64,15 @@ _BROKER_ERRORS = (
     OutcomeUnknown,
     SessionExpired,
 )
+
+
+class Handling(NamedTuple):
+    """A handler that runs now."""
+
+    consumer: Consumer
+    messages: Sequence[Message]
+    since: float
+    """time.monotonic() of its start."""
 
 
 class Loop:
@@ -233,7 +242,7 @@ class Loop:
             on_overdue=give_up,
         )
         running.keeper.add(held)
-        running.handlers[held] = (consumer, unit.messages, begun)
+        running.handlers[held] = Handling(consumer, unit.messages, begun)
         try:
             error = self._call_handler(held, unit, arguments)
             if not held.end():

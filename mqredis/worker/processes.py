@@ -22,7 +22,8 @@ log = logging.getLogger("mqredis.worker")
 _PIPE = "MQREDIS_WORKER_PIPE"
 # Pause before a process that died is started again, in seconds.
 _AGAIN_SECONDS = 1.0
-# Exit code of a process that cannot run with its arguments or packages (mqredis/cli/exits.py): it is not started again.
+# Exit code of a process that cannot run with its arguments or packages: it is not started again. It is Exit.USAGE of
+# mqredis/cli/exits.py, which a worker cannot import; a test compares both.
 _USAGE = 2
 # Seconds between two checks of the files for changes.
 _LOOK_SECONDS = 0.5

@@ -32,7 +32,7 @@ from mqredis.worker.heartbeat import Heartbeat, Pauses
 from mqredis.worker.keeper import Held, Keeper
 from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.logs import announce
-from mqredis.worker.loop import Loop
+from mqredis.worker.loop import Handling, Loop
 from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
@@ -83,12 +83,12 @@ class Running:
         self.pauses = Pauses()
         # The consumers of which the log says that they are paused.
         self._told_paused: set[str] = set()
-        # The running handlers: consumer, messages, and time.monotonic() of the start.
-        self.handlers: dict[Held, tuple[Consumer, Sequence[Message], float]] = {}
+        self.handlers: dict[Held, Handling] = {}
         self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
         # The scope by which waiting reads are cancelled.
         self.scope = object()
         self.stopping = threading.Event()
+        # What ended a loop, and the first failure of a handler if the run ends with it: ``Worker.run`` raises them.
         self.fatal: BaseException | None = None
         self.first: Exception | None = None
         self._killed = threading.Event()

@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis import InvalidArgument, Message, Operator, QueueManager, QueueNotFound
-from mqredis.models.worker import WorkerInfo
+from mqredis.models.worker import WorkerConsumer, WorkerInfo
 from mqredis.operations import inspection
 from mqredis.worker import Retry, Worker
 from mqredis.worker.heartbeat import Pauses
@@ -201,3 +201,16 @@ def test_pause_of_an_unknown_queue_is_refused(qm: QueueManager, operator: Operat
     operator.pause("orders;poison")
     operator.pause("system$;deadletter")
     assert sorted(pause.name for pause in qm.pauses()) == ["orders;poison", "system$;deadletter"]
+
+
+def test_report_of_a_worker_of_a_later_release_can_be_read() -> None:
+    told = {
+        "name": "a",
+        "queues": ["orders"],
+        "concurrency": 1,
+        "busy": 0,
+        "handled": 0,
+        "failed": 0,
+        "rejected": 0,
+    }
+    assert WorkerConsumer(**told, later=1).name == "a"  # type: ignore[arg-type, call-arg]

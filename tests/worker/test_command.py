@@ -18,7 +18,10 @@ import pytest
 
 import mqredis
 from mqredis.cli import main
-from mqredis.worker.command import _child_options
+from mqredis.cli.app import build
+from mqredis.cli.exits import Exit
+from mqredis.worker.command import _URL, _child_options
+from mqredis.worker.processes import _USAGE
 from tests.support.server import RedisServer
 
 APP = """
@@ -202,6 +205,36 @@ def test_each_process_has_its_own_health_file_and_metrics_port():
     ]
     assert _child_options(False, "alive", None, 0) == ["--health-file", "alive"]
     assert _child_options(True, None, None, 3) == []
+
+
+def test_every_option_reaches_the_child_processes(monkeypatch):
+    started: list[str] = []
+    environments: list[dict[str, str]] = []
+
+    def supervise(command, environment, processes, *, own, **_):
+        started.extend((*command, *own(0)))
+        environments.append(environment)
+        return 0
+
+    monkeypatch.setattr("mqredis.worker.command.supervise", supervise)
+    monkeypatch.setattr("mqredis.worker.logs.configure", lambda *_, **__: None)
+    words = [
+        "--url redis://elsewhere --manager m --burst --shutdown 3 --health-file alive --metrics 9465 --quiet",
+        "--log-format json --json",
+    ]
+    given = ["worker", "app:worker", "--processes", "2", *" ".join(words).split()]
+    assert main(given) == 0
+    (parser,) = [a.choices["worker"] for a in build()._actions if isinstance(a.choices, dict)]
+    options = {option for action in parser._actions for option in action.option_strings}
+    options -= {"-h", "--help", "--processes", "--reload", "--url", "--read-only"}
+    # A worker prints nothing, so --json has no effect; the URL may hold a password, which ps would show.
+    assert options - {"--json"} == {word for word in started if word.startswith("--")}
+    assert environments[0][_URL] == "redis://elsewhere"
+    assert options - set(given) == set()
+
+
+def test_exit_code_of_a_usage_error_is_that_of_the_command_line():
+    assert _USAGE == Exit.USAGE
 
 
 def test_module_of_the_tutorial_can_be_run_twice(app, run):

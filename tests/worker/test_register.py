@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import threading
+from typing import get_args
 
 import pytest
 
 import mqredis
 import mqredis.asyncio
 from mqredis.worker import Retry, RetryLater, Worker
-from mqredis.worker.consumer import rate_of
+from mqredis.worker.consumer import _ENDS, ConsumerOptions, consumer_of, rate_of
 
 
 def handle(message):
@@ -257,3 +258,16 @@ def test_misspelt_option_error_suggests_the_correct_name(function, option, meant
 )
 def test_signatures_show_the_options(function):
     assert {"settings", "attempts", "concurrency"} & set(inspect.signature(function).parameters)
+
+
+def test_options_of_consumers_are_declared_alike():
+    def options(function):
+        given = inspect.signature(function).parameters.values()
+        return {each.name: each.default for each in given if each.kind is each.KEYWORD_ONLY}
+
+    assert options(Worker.consumer) == options(consumer_of)
+    assert options(consumer_of).keys() == {*ConsumerOptions.__annotations__, "name"}
+
+
+def test_every_end_of_a_policy_has_a_text_for_the_log():
+    assert set(_ENDS) == set(get_args(mqredis.RetryPolicy.model_fields["final"].annotation))
