@@ -37,14 +37,15 @@ SPANS = {
     "day": Span("Last day", timedelta(days=1), 1800),
 }
 
-# Field of a period, and how the chart and the table call it.
+# Field of a period, and how the chart calls it. static/console.css may have a style for it as a class, which the first
+# line of a chart has not. templates/charts.html has a column for it in the table.
 COUNTS = (("messages_in", "In"), ("messages_out", "Out"), ("failed", "Failed"), ("retried", "Retried"))
 AGE = ("oldest_seconds", "Oldest message")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: the style that it has, its name, and the points of each piece of it."""
+    """One line of a chart: its class in static/console.css, its name, and the points of each piece of it."""
 
     style: str
     title: str

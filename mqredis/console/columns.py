@@ -1,6 +1,6 @@
 """The columns of a list of messages, which a visitor may choose: fields of messages, and properties.
 
-The pages that list messages use it.
+The page of the messages of a queue uses it. Values of some fields have a look of their own: templates/messages.html.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mqredis.errors import InvalidArgument
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Message, StoredMessage
+from mqredis.operations.giveback import REPORT
 
 # In front of the name of a property.
 PROPERTY = "prop:"
@@ -63,7 +64,7 @@ class Column(NamedTuple):
         if self.name == "size":
             return stored.bytes
         if self.name == "error":
-            return message.properties.get("failure_error") or message.reason
+            return message.properties.get(f"{REPORT}error") or message.reason
         return getattr(message, self.name)
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from mqredis.console.formats import in_words
-from mqredis.console.rendering import TEMPLATES
+from mqredis.console.rendering import TEMPLATES, theme_of
 from mqredis.console.security import Forbidden
 from mqredis.errors import (
     AccessDenied,
@@ -34,7 +34,8 @@ from mqredis.errors import (
     TransactionUsage,
 )
 
-# The title and the status of the page of an error, and what a visitor can do; of the first class that fits.
+# The title and the status of the page of an error, and what a visitor can do. The first class that fits counts, so a
+# subclass stands before its base class.
 ADVICE: tuple[tuple[type[MqError], str, int, str], ...] = (
     (
         QueueNotFound,
@@ -128,7 +129,6 @@ def _page(
     ``name``: of the error, as the documentation has it. ``managers``: the page leads to them.
     """
     root = request.scope.get("root_path", "")
-    theme = request.cookies.get("mqredis_theme", "")
     page = TEMPLATES.get_template("error.html").render(
         title=title,
         text=text,
@@ -136,7 +136,7 @@ def _page(
         name=name,
         managers=managers if len(managers) > 1 else (),
         root=root,
-        theme=theme if theme in ("light", "dark") else "",
+        theme=theme_of(request),
     )
     return HTMLResponse(page, status, {"cache-control": "no-store"})
 

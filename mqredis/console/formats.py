@@ -108,7 +108,8 @@ def without(reason: str, error: object) -> str:
     return reason.removesuffix(f": {error}") if error else reason
 
 
-# What errors say to a programmer, and the words for a person in front of a browser.
+# What errors say to a programmer, and the words for a person in front of a browser. A test in
+# tests/console/test_wording.py looks for the texts in the package.
 _WORDS = (
     ("schedules() lists them", "the page Schedules lists those that there are"),
     ("workers() lists them", "the page Workers lists those that run"),

@@ -13,7 +13,8 @@ from mqredis.asyncio import QueueManager
 from mqredis.keys import SYSTEM
 from mqredis.models import ManagerInfo, QueueDepth
 
-# What the overview can be sorted by.
+# What the overview can be sorted by: attributes of QueueDepth or Row. The heads of the table in templates/overview.html
+# lead there; a test in tests/console/test_offers.py compares them.
 COLUMNS = (
     "name", "ready", "delayed", "locked", "poison", "bytes", "rate_in", "rate_out", "oldest_seconds", "waiters"
 )  # fmt: skip

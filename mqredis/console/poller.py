@@ -43,7 +43,10 @@ class Poller(Generic[S]):
             return self._state
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """Yields "tick" after each reading, and "down" after each that failed. Ends never; close it."""
+        """Yields "tick" after each reading, and "down" after each that failed. Ends never; close it.
+
+        static/console.js listens to events with these names.
+        """
         self.viewers += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())

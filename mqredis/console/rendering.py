@@ -1,4 +1,4 @@
-"""Makes pages from the templates of the package.
+"""Makes pages from the templates of the package, and knows the colours that a visitor has chosen.
 
 ``visit`` and ``failure`` use it.
 """
@@ -6,8 +6,18 @@
 from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
 
 from mqredis.console import formats
+
+# The colours that a visitor can choose (static/console.css), and the cookie that remembers them.
+THEMES, THEME_COOKIE = ("light", "dark"), "mqredis_theme"
+
+
+def theme_of(request: Request) -> str:
+    """The colours that the visitor has chosen; "": those of the system."""
+    theme = request.cookies.get(THEME_COOKIE, "")
+    return theme if theme in THEMES else ""
 
 
 def _environment() -> Environment:

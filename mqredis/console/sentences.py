@@ -15,7 +15,8 @@ from mqredis.console import formats
 # The details of an entry.
 Details = Mapping[str, Any]
 
-# Actions on messages, by their names; ``_words`` has the words in braces.
+# Actions on messages, by the names that mqredis/operations (bulk, redrive, workers, schedules and others) writes into
+# the log; ``_words`` has the words in braces. An action without a pattern gets a general sentence.
 _ON_MESSAGES = {
     "delete": "deleted {messages} of {queue}",
     "trash": "moved {messages} of {queue} to the trash{kept}",

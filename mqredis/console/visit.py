@@ -17,7 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from mqredis import __version__
 from mqredis.asyncio import QueueManager
 from mqredis.console.access import Visitor
-from mqredis.console.rendering import TEMPLATES
+from mqredis.console.actions import REGISTRY
+from mqredis.console.rendering import TEMPLATES, theme_of
 from mqredis.console.security import (
     COOKIE_SECONDS,
     Cookie,
@@ -33,10 +34,6 @@ S = TypeVar("S")
 # Reads what a page shows: of a console, a queue manager and the arguments of the address. The last argument is what it
 # has read before, or None.
 Read = Callable[[Console, str, dict[str, str], S | None], Awaitable[S]]
-
-THEMES = ("light", "dark")
-# Actions whose forms show the body of a message.
-SHOW_BODIES = frozenset({"send-again"})
 
 
 class Visit:
@@ -86,8 +83,11 @@ class Visit:
         return self._form
 
     def may(self, action: str) -> bool:
-        """Whether the visitor may carry out an action here, where bodies may be hidden."""
-        hidden = action in SHOW_BODIES and self.console.hide_bodies
+        """Whether the visitor may carry out an action here, where bodies may be hidden.
+
+        ``action``: the name of one in ``actions.REGISTRY``, or "bodies": to show hidden bodies.
+        """
+        hidden = self.console.hide_bodies and action in REGISTRY and REGISTRY[action].shows_body
         return self.visitor.may(action) and (not hidden or self.visitor.may("bodies"))
 
     def root(self, path: str, **query: object) -> str:
@@ -107,13 +107,12 @@ class Visit:
         return self.root(path, **arguments)
 
     def page(self, template: str, /, status: int = 200, **values: Any) -> Response:
-        """A page made from a template."""
-        theme = self.request.cookies.get("mqredis_theme", "")
+        """A page made from a template, which must be given every name that it uses."""
         text = TEMPLATES.get_template(template).render(
             visit=self,
             navigation=self.console.navigation,
             csrf=self.console.signer.form_token(self.cookie.nonce),
-            theme=theme if theme in THEMES else "",
+            theme=theme_of(self.request),
             notice=self.notice,
             version=__version__,
             **values,

@@ -17,6 +17,9 @@ from mqredis.models import PropertyValue
 from mqredis.models.properties import write_properties
 from mqredis.operations import checks
 
+# With this the names of the properties begin that a failed message gets (lua/features/failure).
+REPORT = "failure_"
+
 
 def orderly(rest: float | None = None) -> str:
     """The message was not handled, so this delivery is no attempt. It rests for so many seconds, if any."""
@@ -39,6 +42,6 @@ def ended(reason: str, about: Mapping[str, PropertyValue]) -> str:
 
 
 def _told(action: str, reason: str, about: Mapping[str, PropertyValue]) -> str:
-    known = {f"failure_{name}": value for name, value in about.items()}
+    known = {f"{REPORT}{name}": value for name, value in about.items()}
     text = action + checks.reason(reason) + write_properties(known)
     return text.encode("utf-8", "replace").decode()  # an exception's text may hold a lone surrogate

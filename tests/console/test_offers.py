@@ -12,6 +12,7 @@ from mqredis import Outgoing, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app
 from mqredis.console.formats import hex_id
+from mqredis.console.overview import COLUMNS
 from mqredis.console.pages import overview
 from tests.console.browser import Browser, Page
 from tests.console.test_failures import poison
@@ -107,3 +108,8 @@ def test_bundled_htmx_is_the_version_of_its_name_with_its_licence() -> None:
     assert {each.name for each in VENDOR.iterdir()} == {script.name, licence.name}
     base = VENDOR.parents[1] / "templates" / "base.html"
     assert f"/static/vendor/{script.name}" in base.read_text()
+
+
+def test_heads_of_the_overview_sort_by_every_column() -> None:
+    text = (VENDOR.parents[1] / "templates" / "overview.html").read_text()
+    assert sorted(re.findall(r'\{\{ head\("(\w+)"', text)) == sorted(COLUMNS)

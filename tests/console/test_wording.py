@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+import mqredis
 import mqredis.asyncio
 from mqredis import RetryPolicy, Settings
 from mqredis.asyncio import QueueManager
 from mqredis.console import app, everyone
-from mqredis.console.formats import duration, exact, in_words, when
+from mqredis.console.formats import _WORDS, duration, exact, in_words, when
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fail, fill
 
@@ -132,6 +134,13 @@ async def test_form_of_a_removed_schedule(browser: Browser) -> None:
 def test_errors_name_pages_in_place_of_methods() -> None:
     told = in_words("no worker with the id 'x' lives; workers() lists them")
     assert told == "no worker with the id 'x' lives; the page Workers lists those that run"
+
+
+def test_replaced_texts_are_those_of_errors() -> None:
+    modules = Path(mqredis.__file__).parent.rglob("*.py")
+    package = "".join(module.read_text() for module in modules if module.name != "formats.py")
+    for text, _ in _WORDS:
+        assert text in package, text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from typing import Any
 
@@ -18,10 +19,12 @@ from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.queues import _policy, parse_policy
 from mqredis.models import RetryPolicy, record_parts
+from mqredis.operations import giveback
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.checks.policies import _POLICY, HELD
 from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
+from mqredis.worker.failure import Reporter
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
 # Numbers that a text may hold: small ones, those of a clock in ms, and the largest that Lua counts exactly.
@@ -283,3 +286,10 @@ def test_parts_of_a_record_are_equal_in_lua_and_python() -> None:
     assert large == record_parts.LARGE_FLAGS
     special = {digit for digit in digits if record.is_special(f"1764000000000{digit:c}\0")}
     assert special == record_parts.SPECIAL_FLAGS | record_parts.NAMED_FLAGS
+
+
+def test_report_of_a_worker_has_the_names_that_are_removed_with_it() -> None:
+    told = Reporter("worker", "handler").return_instruction(ValueError("wrong"), 1.0)
+    names = {name.removeprefix(giveback.REPORT) for name in re.findall(r"\x01(\w+)\x02", told)}
+    assert names == {"worker", "handler", "error", "traceback"}
+    assert names < {*module("features/failure").names.values()}

@@ -26,7 +26,7 @@ def operator_of(manager: QueueManager, values: Values) -> Operator:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the form of an action."""
+    """A field of the form of an action. templates/action.html shows each kind; a "check" has the value "on" or none."""
 
     name: str
     label: str
@@ -75,6 +75,8 @@ class Action:
     names: str = "queue"
     # ``run`` is an action of an Operator with the token of the form: the broker carries it out once, and logs it.
     by_operator: bool = False
+    # The form shows the body of a message: where bodies are hidden, the visitor needs the right to see them.
+    shows_body: bool = False
 
 
 def to_queue(values: Values) -> tuple[str, dict[str, str]]:

@@ -26,6 +26,7 @@ from mqredis.console.actions.base import (
 from mqredis.errors import DuplicateMessage, InvalidArgument
 from mqredis.keys import SYSTEM
 from mqredis.models import Access, Message, Outgoing, StoredMessage
+from mqredis.operations.giveback import REPORT
 
 # Seconds in which a failed message is sent again to the same queue only once.
 _SENT_AGAIN = 3600.0
@@ -104,8 +105,7 @@ async def _preview_again(manager: QueueManager, values: Values) -> Preview:
 
 def _editable(message: Message) -> dict[str, str]:
     """The message as fields of a form. Raises InvalidArgument for what cannot be written in a form."""
-    report = ("failure_",)
-    properties = {name: value for name, value in message.properties.items() if not name.startswith(report)}
+    properties = {name: value for name, value in message.properties.items() if not name.startswith(REPORT)}
     try:
         body, shown = message.text, json.dumps(properties, ensure_ascii=False) if properties else ""
     except (UnicodeDecodeError, TypeError):
@@ -147,7 +147,7 @@ async def _send_again(manager: QueueManager, values: Values) -> str:
 
 
 _QUEUE = Field("queue", "Queue", "hidden")
-# The fields of a message that is sent.
+# The fields of a message that is sent, which ``outgoing_of`` reads.
 MESSAGE = (
     Field("body", "Body", "area"),
     Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),
@@ -168,5 +168,6 @@ ACTIONS = (
         _preview_again,
         _send_again,
         to_queue,
+        shows_body=True,
     ),
 )

@@ -1,4 +1,8 @@
-"""The pages of the console, and the navigation between them."""
+"""The pages of the console, and the navigation between them.
+
+A new page is a function that takes a ``Visit``, a template in console/templates, a path in ``PAGES``, and a row in
+docs/console.md; a page with a link on every page also has a line in ``NAVIGATION``.
+"""
 
 from __future__ import annotations
 

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mqredis.console.access import Visitor
+from mqredis.console.rendering import THEME_COOKIE, THEMES
 from mqredis.console.security import COOKIE_SECONDS, check_origin, read_form, set_cookie
 from mqredis.console.shared import Console
-from mqredis.console.visit import THEMES, Visit
+from mqredis.console.visit import Visit
 
 log = logging.getLogger("mqredis.console")
 
@@ -61,7 +62,7 @@ async def theme(visit: Visit) -> Response:
     form = await visit.form()
     chosen = form.get("theme", "")
     response: Response = RedirectResponse(_same_site(visit, form.get("back", "")), 303)
-    set_cookie(response, visit.request, "mqredis_theme", chosen if chosen in THEMES else "", _YEAR)
+    set_cookie(response, visit.request, THEME_COOKIE, chosen if chosen in THEMES else "", _YEAR)
     return response
 
 

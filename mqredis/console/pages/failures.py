@@ -17,9 +17,12 @@ from mqredis.console.visit import Visit
 from mqredis.errors import QueueNotFound
 from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Message
+from mqredis.operations.giveback import REPORT
 
 # The subqueue of messages that could not be handled.
 POISON = ";poison"
+# The property with the error of the last attempt (mqredis/worker/failure.py).
+ERROR = f"{REPORT}error"
 # Messages of one queue that are grouped; of more the first are.
 LOOKED_AT = 1000
 # Groups shown of one queue.
@@ -87,7 +90,7 @@ class Group:
     @property
     def terms(self) -> str:
         """The conditions of its reason and its error."""
-        return f"{self.reason.term('$reason')} AND {self.error.term('failure_error')}"
+        return f"{self.reason.term('$reason')} AND {self.error.term(ERROR)}"
 
     def chooses(self, other: Group) -> bool:
         """Do the conditions choose a message of ``other``?"""
@@ -174,7 +177,7 @@ def _kind(text: str) -> str:
 
 def _add(groups: dict[tuple[str, str, str], Group], message: Message) -> None:
     reason = message.reason or ""
-    error = str(message.properties.get("failure_error", ""))
+    error = str(message.properties.get(ERROR, ""))
     origin = message.original_queue or ""
     at = message.arrived_at
     kinds = _kind(reason), _kind(error)

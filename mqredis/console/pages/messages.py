@@ -20,6 +20,7 @@ from mqredis.errors import InvalidArgument, MessageNotFound
 from mqredis.models import Match, Message, StoredMessage
 from mqredis.models.lookup_ids import lookup_id_of
 from mqredis.models.text import identifier_of
+from mqredis.operations.giveback import REPORT
 
 # Messages on one page, and places of earlier pages in an address.
 ROWS, TRAIL = 50, 40
@@ -126,9 +127,9 @@ async def message(visit: Visit) -> Response:
     found = stored.message
     show = not hidden(visit) or (visit.query.get("body") == "show" and visit.may("bodies"))
     failure = {
-        name.removeprefix("failure_"): value
+        name.removeprefix(REPORT): value
         for name, value in found.properties.items()
-        if name.startswith("failure_")
+        if name.startswith(REPORT)
     }
     return visit.page(
         "message.html",
@@ -143,7 +144,7 @@ async def message(visit: Visit) -> Response:
 
 
 def _fields(found: Message) -> dict[str, Any]:
-    """The fields that are not at their default, without those that the page shows elsewhere."""
+    """The fields that are not at their default, without those that message.html shows elsewhere."""
     elsewhere = {
         "lookup_id",
         "queue",
