@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mqredis.models.fields import FIELDS, READERS
+
 # A record begins with the time of arrival in ms since 1970, in so many digits.
 ARRIVAL_DIGITS = 13
 # Then come one digit for its flag, and the head, which ends with a NUL. Behind that stands the body.
@@ -31,6 +33,14 @@ NAMED_FLAGS = _flags(lambda bits: bits & ~(FIRST | LAST) == SPECIAL | NAMED)
 SPECIAL_FLAGS = _flags(lambda bits: bits & SPECIAL != 0) - NAMED_FLAGS
 # The body is not in the record, but in the field "^"id:
 LARGE_FLAGS = _flags(lambda bits: bits & LARGE != 0)
+
+# The letter of each system field in a head, by the name of the field: of those that a message shows, of those that only
+# senders give, and of two that only scripts use.
+LETTERS = (
+    {name: letter for letter, (name, _) in READERS.items()}
+    | {name: field.mark[1] for name, field in FIELDS.items() if field.mark}
+    | {"trail": "L", "trash": "Z"}
+)
 
 
 def arrival_ms(record: bytes) -> int:

@@ -23,13 +23,14 @@ from mqredis.models.record_parts import (
     ARRIVAL_DIGITS,
     FLAG_AT,
     HEAD_AT,
+    LETTERS,
     NAMED_FLAGS,
     PLAIN_FLAGS,
     SPECIAL_FLAGS,
     arrival_ms,
 )
 from mqredis.spark import headers
-from mqredis.spark.headers import LETTERS, Head
+from mqredis.spark.headers import Head
 from mqredis.spark.schema import STATE_COLUMNS
 
 

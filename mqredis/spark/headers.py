@@ -17,13 +17,9 @@ import pyarrow as pa
 
 from mqredis.codec import unescape
 from mqredis.errors import InvalidArgument
-from mqredis.models.fields import FIELDS, READERS
+from mqredis.models.record_parts import LETTERS
 
-# The letter of each system field in a record, by the name of the field.
-LETTERS = {name: letter for letter, (name, _) in READERS.items()} | {
-    name: field.mark[1] for name, field in FIELDS.items() if field.mark
-}
-# System fields of a message by their letters, as texts.
+# System fields of a message by their letters (LETTERS), as texts.
 Head = dict[str, str]
 # Name, type and value.
 Typed = tuple[str, str, str | None]

@@ -21,6 +21,7 @@ from mqredis.commands.queues import _policy, parse_policy
 from mqredis.models import RetryPolicy, record_parts
 from mqredis.operations import giveback
 from mqredis.operations.doctor.checks.claims import NEVER
+from mqredis.operations.doctor.checks.keys import TYPES
 from mqredis.operations.doctor.checks.policies import _POLICY, HELD
 from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
@@ -286,6 +287,20 @@ def test_parts_of_a_record_are_equal_in_lua_and_python() -> None:
     assert large == record_parts.LARGE_FLAGS
     special = {digit for digit in digits if record.is_special(f"1764000000000{digit:c}\0")}
     assert special == record_parts.SPECIAL_FLAGS | record_parts.NAMED_FLAGS
+
+
+def test_letters_of_fields_are_equal_in_lua_and_python() -> None:
+    renamed = {
+        "original_arrived_ms": "_original_arrived_ms",
+        "sent_ms_before": "sent_seconds_ago",
+    }
+    for name, mark in module("core/record").fields.items():
+        assert record_parts.LETTERS[renamed.get(name, name)] == mark[1], name
+
+
+def test_types_of_keys_are_equal_in_lua_and_python() -> None:
+    read = {name: kind for name, kind in TYPES.items() if name not in ("schedules", "messages")}
+    assert dict(module("admin/audit").types) == read
 
 
 def test_report_of_a_worker_has_the_names_that_are_removed_with_it() -> None:

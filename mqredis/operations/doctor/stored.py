@@ -8,11 +8,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mqredis.codec.states import BY_READER, CLAIMED, IN_TRANSACTION, NOT_LOCKED
+from mqredis.models.record_parts import HEAD_AT, LETTERS, SPECIAL, arrival_ms, has_bit
 from mqredis.operations.doctor.snapshot import Record
 
-_STATE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) ([-LRSMC])P?(V?)N?P? (\S+) (\d+)(?: \d+)?")
-# The end of a state record: kind, owner and fence, and the deliveries that are no attempts, if there are any.
-_HELD = re.compile(r" [-LRSMC]([PVN]*) \S+ \d+( \d+)?$")
+# A state record: counts of deliveries, aborts and moves, time of the last move, size, kind, owner, fence, and the
+# deliveries that are no attempts, if there are any. Letters of flags stand behind the kind: V visible to peeks, N
+# plain, P purged. All are explained in lua/core/message_state.lua.
+_KIND = f"[{NOT_LOCKED}{BY_READER}{''.join(IN_TRANSACTION)}{CLAIMED}]"
+_STATE = re.compile(rf"(\d+) (\d+) (\d+) (\d+) (\d+) ({_KIND})P?(V?)N?P? (\S+) (\d+)(?: \d+)?")
+# Its end: kind and flags, owner and fence, and the deliveries that are no attempts.
+_HELD = re.compile(rf" {_KIND}([PVN]*) \S+ \d+( \d+)?$")
 _NUMBER = re.compile(r"\d{1,16}")
 
 
@@ -36,7 +42,7 @@ def state_of(record: Record) -> State | None:
 
 def unlocked(text: str) -> str:
     """The state record ``text``, changed to that of a message that is not locked."""
-    return _HELD.sub(r" - - 0\2", text)
+    return _HELD.sub(rf" {NOT_LOCKED} - 0\2", text)
 
 
 def without_holder(text: str) -> str:
@@ -45,22 +51,24 @@ def without_holder(text: str) -> str:
     When its lease is over, the message becomes available again as after any lock of a reader; no transaction is
     looked for.
     """
-    return _HELD.sub(r" L\1 0.0 0\2", text)
+    return _HELD.sub(rf" {BY_READER}\1 0.0 0\2", text)
 
 
-def field_of(record: Record, key: str) -> str | None:
-    """A system field of the head as text."""
-    found = re.search(f"\x03{key}([^\x00\x01\x03]*)".encode(), record.head[14:])
+def field_of(record: Record, name: str) -> str | None:
+    """A system field of the head as text. ``name``: one of mqredis.models.record_parts.LETTERS."""
+    found = re.search(f"\x03{LETTERS[name]}([^\x00\x01\x03]*)".encode(), record.head[HEAD_AT:])
     return found[1].decode("utf-8", "replace") if found else None
 
 
 def expiry_of(record: Record) -> float | None:
     """When the message expires, in ms; None: never. If the record cannot be read, the time of its timer."""
     try:
-        if not int(record.head[13:14], 32) & 1:
+        if not has_bit(record.head, SPECIAL):
             return None
-        life = field_of(record, "e")
-        return None if life is None else int(record.head[:13]) - int(field_of(record, "S") or 0) + int(life)
+        life = field_of(record, "time_to_be_received")
+        if life is None:
+            return None
+        return arrival_ms(record.head) - int(field_of(record, "sent_seconds_ago") or 0) + int(life)
     except ValueError:
         return record.expiry
 

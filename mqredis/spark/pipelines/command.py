@@ -52,7 +52,7 @@ def _run(given: argparse.Namespace, url: str, manager: str) -> dict[str, Any]:
     from mqredis.spark import admin, pipelines
     from mqredis.spark.connection import manager_of
 
-    where = {"url": url, "manager": manager}
+    where: dict[str, Any] = {"url": url, "manager": manager}
     if given.pipeline == "migrate":
         sent = pipelines.migrate(
             given.source, given.key, given.queue, source_url=given.source_url, name=given.name,
@@ -75,8 +75,11 @@ def _run(given: argparse.Namespace, url: str, manager: str) -> dict[str, Any]:
         return {"archived": started.wait()}
     if given.pipeline == "analyse":
         return dict(pipelines.analyse(spark, given.out, queues=given.queue, **where))
-    more = {"queue": given.queue, "where": given.where, "rate": given.rate, "chunk": given.chunk}
-    return {"sent": pipelines.replay(spark, given.path, given.name, **more, **where)}
+    sent = pipelines.replay(
+        spark, given.path, given.name, queue=given.queue, where=given.where, rate=given.rate, chunk=given.chunk,
+        **where,
+    )  # fmt: skip
+    return {"sent": sent}
 
 
 def session() -> Any:

@@ -23,7 +23,8 @@ from mqredis.keys import (
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 
-# The type of a key by the last part of its name.
+# The type of a key by the last part of its name. lua/admin/audit.lua has those of the keys that it reads; a test in
+# tests/contract compares both.
 TYPES = {
     **dict.fromkeys(("meta", "txs", "queues", PROPERTIES, RECORDS, STATES, "schedules", "messages"), "hash"),
     **dict.fromkeys(("handles", "idle", AVAILABLE, LOCKED, TIMERS, WAITERS, INDEX), "zset"),

@@ -13,6 +13,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.errors import MqError
 from mqredis.keys import AVAILABLE, INDEX, LOCKED, RECORDS, STATES, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.models.record_parts import LARGE, has_bit
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import expiry_of, int_of, size_of, state_of, unlocked
@@ -59,7 +60,7 @@ def records(store: Store) -> Faults:
             sent_in_transaction = message.transaction_id is not None
             if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):
                 yield Fault("record.priority", where, f"does not agree with priority {message.priority}")
-            large = int(record.head[13:14], 32) & 8 != 0
+            large = has_bit(record.head, LARGE)
             if large != (record.large is not None):
                 yield Fault(
                     "body.missing" if large else "body.extra", where, "flag and large body do not agree"

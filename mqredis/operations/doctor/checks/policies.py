@@ -13,6 +13,7 @@ from mqredis.commands.doctor import Edit
 from mqredis.commands.queues import FLAGS, POLICY_FLAGS
 from mqredis.keys import PROPERTIES, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.models.record_parts import LETTERS
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
 
@@ -27,7 +28,8 @@ _POLICY = re.compile(
 # Timers of messages that rest, or are kept for a while in ;poison (lua/features/retry).
 _RESTS = frozenset((b"b", b"s", b"w", b"p"))
 _ID = re.compile(LOOKUP_ID.pattern.encode())
-_KEY = re.compile(rb"\x03k([^\x01\x03\x00]*)")
+# The dedup key in a head, also one that no script acts on any more.
+_KEY = re.compile(f"\x03{LETTERS['dedup_key']}([^\x01\x03\x00]*)".encode())
 
 
 def dedup_keys(store: Store) -> Faults:

@@ -13,6 +13,7 @@ from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import int_of
 
+# A waiting reader: slot, kind, mode, tag and lease, filter (lua/waiting/waiter_text.lua).
 _WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
 
 

@@ -30,7 +30,7 @@ def trails(store: Store) -> Faults:
     marked = set()
     for view in store.queues.values():
         for lid, record in view.records.items():
-            own = field_of(record, "L")
+            own = field_of(record, "trail")
             if own is not None:
                 marked.add(own or lid[2:])
     ended = int_of(store.hashes.get("meta", {}).get("trails"))
