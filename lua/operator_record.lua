@@ -9,6 +9,7 @@
 -- ARGV[3] token  as in admin/operator, never ""
 -- ARGV[4] entry  as in admin/operator
 -- ARGV[5] outcome  "" if the action begins, else JSON: what came of it
+-- ARGV[6] changed  how many messages it has changed
 -- RETURNS OK "1" if the action begins or ends now, "0" if it had begun before; then its outcome, "" if it has not ended
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -16,7 +17,7 @@
 --- require "core/store"
 --- require "admin/operator"
 --- require "waiting/waiters"
-local outcome = ARGV[5]
+local outcome, changed = ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
 if outcome == "" then
@@ -30,7 +31,7 @@ if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
-operator.log(0, outcome ~= "")
+operator.log(changed, outcome ~= "")
 store.save_sides()
 operator.keep(context.reply(status.OK, "0", outcome))
 reply = context.close(context.reply(status.OK, "1", outcome))

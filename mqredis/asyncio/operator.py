@@ -234,15 +234,23 @@ class Operator:
         return await self._manager.run(operation)
 
     async def end(
-        self, action: str, queue: str | None = None, *, token: str, outcome: Mapping[str, Any]
+        self,
+        action: str,
+        queue: str | None = None,
+        *,
+        token: str,
+        outcome: Mapping[str, Any],
+        changed: int = 0,
     ) -> None:
         """Log the outcome of an action: {"result": text}, or {"error": text} if it failed.
+
+        ``changed``: how many messages it has changed.
 
         Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
         than 3,000 bytes.
         """
         await self._manager.run(
-            actions.end(self._manager.context, self._author, action, queue, token, outcome)
+            actions.end(self._manager.context, self._author, action, queue, token, outcome, changed)
         )
 
     async def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:

@@ -55,16 +55,16 @@ def logged(
     *,
     changes: bool = True,
     **details: Any,
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[Callable[..., None]]:
     """Log the action of the ``with`` block and its result; without ``changes``, log nothing.
 
-    The block calls the function that it gets with the text of its result.
+    The block calls the function that it gets with the text of its result, and the number of messages that it changed.
     """
-    result = "done"
+    result, count = "done", 0
 
-    def told(text: str) -> None:
-        nonlocal result
-        result = text
+    def told(text: str, changed: int = 0) -> None:
+        nonlocal result, count
+        result, count = text, changed
 
     if not changes:
         yield told
@@ -78,4 +78,4 @@ def logged(
             outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
             operator.end(action, queue, token=token, outcome=outcome)
         raise
-    operator.end(action, queue, token=token, outcome={"result": result[:_TEXT]})
+    operator.end(action, queue, token=token, outcome={"result": result[:_TEXT]}, changed=count)

@@ -196,7 +196,7 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
             raise InvalidArgument(f"{where}: add --yes to delete the queue all the same")
         with logged(arguments, qm, "delete_queue", arguments.name) as told:
             removed = qm.delete_queue(arguments.name)
-            told(f"deleted {arguments.name} with {counted(removed, 'message')}")
+            told(f"deleted {arguments.name} with {counted(removed, 'message')}", removed)
     output.line(
         f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed
     )
@@ -213,6 +213,6 @@ def _purge(arguments: Arguments, output: Output) -> Exit:
         ):
             removed = queue.purge(**how)
             tick(removed)
-            told(f"removed {counted(removed, 'message')} of {arguments.name}")
+            told(f"removed {counted(removed, 'message')} of {arguments.name}", removed)
     output.line(f"removed {counted(removed, 'message')}", name=arguments.name, removed=removed)
     return Exit.DONE

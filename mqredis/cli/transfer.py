@@ -87,7 +87,7 @@ def _export(arguments: Arguments, output: Output) -> Exit:
                 count += 1
             file.flush()
             left = _left(arguments, qm)
-            told(f"exported and removed {counted(count, 'message')} of {arguments.queue}")
+            told(f"exported and removed {counted(count, 'message')} of {arguments.queue}", count)
     if arguments.file is not None:
         output.line(
             f"{counted(count, 'message')} written to {arguments.file}", queue=arguments.queue, messages=count
@@ -172,7 +172,7 @@ def _import(arguments: Arguments, output: Output) -> Exit:
                 text = f"sent the first {counted(done.sent, 'message')}, and then failed"
                 output.line(text, queue=arguments.queue, messages=done.sent, expired=done.expired)
             raise
-        told(done.text())
+        told(done.text(), done.sent)
     output.line(done.text(), queue=arguments.queue, messages=done.sent, expired=done.expired)
     return Exit.DONE
 
@@ -266,7 +266,7 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 rate=arguments.rate,
                 **how,
             )
-            told(f"put back {counted(moved, 'message')} of {source}")
+            told(f"put back {counted(moved, 'message')} of {source}", moved)
     output.line(f"put back {counted(moved, 'message')}", source=arguments.source, messages=moved)
     return Exit.DONE if moved else Exit.NOTHING
 

@@ -230,13 +230,25 @@ class Operator:
         operation = actions.begin(self._manager.context, self._author, action, queue, token, details)
         return self._manager.run(operation)
 
-    def end(self, action: str, queue: str | None = None, *, token: str, outcome: Mapping[str, Any]) -> None:
+    def end(
+        self,
+        action: str,
+        queue: str | None = None,
+        *,
+        token: str,
+        outcome: Mapping[str, Any],
+        changed: int = 0,
+    ) -> None:
         """Log the outcome of an action: {"result": text}, or {"error": text} if it failed.
+
+        ``changed``: how many messages it has changed.
 
         Action, queue and token are those that ``begin`` was given. Raises InvalidArgument, also for an outcome of more
         than 3,000 bytes.
         """
-        self._manager.run(actions.end(self._manager.context, self._author, action, queue, token, outcome))
+        self._manager.run(
+            actions.end(self._manager.context, self._author, action, queue, token, outcome, changed)
+        )
 
     def _bulk(self, queue: str, action: Action, choice: Choice, title: str = "") -> BulkResult:
         operation = bulk.bulk(self._manager.context, self._author, queue, action, choice, title)

@@ -15,9 +15,14 @@ from mqredis.steps import Call, Payload
 
 
 def record(
-    manager: ManagerKeys, paths: Sequence[str], extra: tuple[str, ...], entry: bytes, outcome: str
+    manager: ManagerKeys,
+    paths: Sequence[str],
+    extra: tuple[str, ...],
+    entry: bytes,
+    outcome: str,
+    changed: int,
 ) -> Call[tuple[tuple[bool, str], list[str]]]:
-    """Begin an action, or end it with an outcome.
+    """Begin an action, or end it with an outcome. ``changed``: how many messages it has changed.
 
     Answers whether it begins or ends now, and its outcome; and queues that have to be named as well.
     """
@@ -28,4 +33,5 @@ def record(
         check(status)
         return (text(payload[0]) == "1", text(payload[1])), []
 
-    return Call("operator_record", KeySet((*manager.call(*paths).keys, *extra)), ["1", entry, outcome], parse)
+    args: list[str | bytes] = ["1", entry, outcome, str(changed)]
+    return Call("operator_record", KeySet((*manager.call(*paths).keys, *extra)), args, parse)

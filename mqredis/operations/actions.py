@@ -107,12 +107,19 @@ def begin(
 
 @procedure
 def end(
-    context: Context, operator: Author, action: object, queue: object, token: str, outcome: Details
+    context: Context,
+    operator: Author,
+    action: object,
+    queue: object,
+    token: str,
+    outcome: Details,
+    changed: int,
 ) -> Steps[None]:
     """Log the outcome of an action. Raises InvalidArgument if it is too long."""
     if len(written := _json(outcome)) > _BODY:
         raise InvalidArgument(f"the outcome takes {len(written)} bytes of JSON; {_BODY} are allowed")
-    yield from _record(context, operator, action, queue, token, outcome, written)
+    count = checks.count(changed, "changed", 1 << 53, least=0)
+    yield from _record(context, operator, action, queue, token, outcome, written, count)
 
 
 def _record(
@@ -123,6 +130,7 @@ def _record(
     token: str,
     details: Details,
     outcome: str,
+    changed: int = 0,
 ) -> Steps[tuple[bool, str]]:
     check_token(token)
     if not (name := text(action, "the name of an action")):
@@ -133,7 +141,9 @@ def _record(
     written = entry(operator, name, path, details, call=extra[0][-12:])
     paths: list[str] = [keys.ACTIONS]
     while True:
-        done, missing = yield from perform(commands.record(context.keys, paths, extra, written, outcome))
+        done, missing = yield from perform(
+            commands.record(context.keys, paths, extra, written, outcome, changed)
+        )
         if not missing:
             return done
         yield from provide(context.keys, missing)

@@ -44,12 +44,12 @@ def timeout(value: object) -> float | None:
     return value if value is None or (type(value) is int and value == 0) else seconds(value, "timeout")
 
 
-def count(value: object, what: str, most: int) -> int:
-    """A whole number from 1 to ``most``."""
+def count(value: object, what: str, most: int, least: int = 1) -> int:
+    """A whole number from ``least`` to ``most``."""
     if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int)):
         raise InvalidArgument(f"{what} must be an int, not {value!r:.40}")
-    if not 1 <= value <= most:
-        raise InvalidArgument(f"{what} must be from 1 to {most}, not {value}")
+    if not least <= value <= most:
+        raise InvalidArgument(f"{what} must be from {least} to {most}, not {value}")
     return value
 
 

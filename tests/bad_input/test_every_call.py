@@ -126,6 +126,7 @@ KINDS: dict[str, list[Any]] = {
     "action_name": ["", 5, None, b"x", "x" * 256, "a\nb", "\ud800"],
     "details": [5, "x", ["x"], {5: "x"}],
     "outcome": [5, "x", ["x"], {5: "x"}, {"x": "x" * 4000}, None],
+    "changed": [-1, 1.5, "1", None, True, HUGE],
     "transaction_id": ["", 5, None, b"t"],
     "priority": [-1, 8, True, 1.5, "1", None],
     "time": [5, "now", datetime(2030, 1, 1), True, None],  # noqa: DTZ001 - without a time zone
@@ -328,7 +329,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "Operator.end": (
         {"action": "a", "queue": "q", "token": "t", "outcome": {}},
-        {"action": "action_name", "queue": "name", "token": "action_token", "outcome": "outcome"},
+        {"action": "action_name", "queue": "name", "token": "action_token", "outcome": "outcome", "changed": "changed"},
     ),
     "Operator.create_schedule": (
         {"name": "s", "when": 60, "queue": "q"},

@@ -64,6 +64,16 @@ def test_redrive_is_logged(orders: Run) -> None:
     entry = orders("actions", "--json").rows[0]
     assert (entry["action"], entry["queue"]) == ("redrive", "orders;poison")
     assert entry["details"] == {"result": "put back 1 message of orders;poison"}
+    assert entry["changed"] == 1
+
+
+@pytest.mark.parametrize("words", ["queue purge orders", "queue delete orders --yes", "export orders --drain"])
+def test_entry_counts_the_messages(orders: Run, words: str) -> None:
+    orders("send", "orders", "x")
+    orders("send", "orders", "y")
+    orders(*words.split())
+    ended, began = orders("actions", "--json", "--limit", "2").rows
+    assert (began["changed"], ended["changed"]) == (0, 2)
 
 
 def test_default_operator_is_the_user_on_this_host(orders: Run) -> None:
