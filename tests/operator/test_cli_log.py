@@ -67,7 +67,9 @@ def test_redrive_is_logged(orders: Run) -> None:
     assert entry["changed"] == 1
 
 
-@pytest.mark.parametrize("words", ["queue purge orders", "queue delete orders --yes", "export orders --drain"])
+@pytest.mark.parametrize(
+    "words", ["queue purge orders", "queue delete orders --yes", "export orders --drain"]
+)
 def test_entry_counts_the_messages(orders: Run, words: str) -> None:
     orders("send", "orders", "x")
     orders("send", "orders", "y")

@@ -19,6 +19,16 @@ from mqredis.operations.doctor.snapshot import QueueView, Store
 from mqredis.operations.doctor.stored import size_of
 
 _NUMBER = re.compile(r"\d{1,16}")
+_TIME = re.compile(r"\d{1,14}")
+# Fields that a queue need not have.
+_OPTIONAL = {
+    "journal_quota_bytes": r"\d*",
+    "journal_quota_messages": r"\d*",
+    "poison_quota_bytes": r"\d*",
+    "poison_quota_messages": r"\d*",
+    "failed_ttl": r"\d*",
+    "base_priority": r"-?\d*",
+}
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 """Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
 # The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
@@ -33,10 +43,10 @@ def fields(store: Store) -> Faults:
     for view in store.existing():
         for name, pattern in (
             ("generation", r"\d+"), ("flags", r"[a-z]*"), *((name, r"\d+") for name in QUEUE_COUNTS if name != "due"),
-            ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"),
+            ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"), *_OPTIONAL.items(),
         ):  # fmt: skip
             # Subqueues have the limits of their queue. Those that the broker creates have no fields for them.
-            optional = name.startswith("quota") and ";" in view.path
+            optional = name in _OPTIONAL or (name.startswith("quota") and ";" in view.path)
             value = view.fields.get(name, "" if optional else None)
             if value is None or not re.fullmatch(pattern, value):
                 yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
@@ -45,11 +55,21 @@ def fields(store: Store) -> Faults:
             if name.startswith(LOCK):
                 text, edit = f"is no text of locks: {value!r:.80}", Edit("hdel", view.keys[PROPERTIES], name)
                 yield Fault("queue.locks", f"{view.path}: {name}", text, (edit,))
+        yield from _times(view)
         yield from _index(view)
         kept = view.fields.get("statistics")
         if kept is not None and history.end_of(kept) is None:
             edit = Edit("hdel", view.keys[PROPERTIES], "statistics")
             yield Fault("queue.statistics", view.path, f"are no statistics: {kept!r:.80}", (edit,))
+
+
+def _times(view: QueueView) -> Faults:
+    """The times when the queue was created and changed are numbers; if one is not, it gets the value of the other."""
+    for name, other in (("created", "modified"), ("modified", "created")):
+        value, spare = view.fields.get(name, ""), view.fields.get(other, "")
+        if not _TIME.fullmatch(value):
+            edit = Edit("hset", view.keys[PROPERTIES], name, spare if _TIME.fullmatch(spare) else "0")
+            yield Fault("queue.time", f"{view.path}: {name}", f"is {value!r:.80}", (edit,))
 
 
 def _index(view: QueueView) -> Faults:
