@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 
 _CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?", re.ASCII)
+# Values of Claim.sealed: it is being filled, it is complete, an operator has released it.
+FILLING, COMPLETE, RELEASED = 0, 1, 2
 _PAGE_LISTS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ [^\s;]+ \d+;)*", re.ASCII)
 
 
@@ -26,7 +28,7 @@ class Claim:
     wanted: int  # most messages to claim
     count: int  # messages claimed
     bytes: int  # of the claimed messages
-    sealed: int  # 0 still filling, 1 complete, 2 released by an operator
+    sealed: int  # FILLING, COMPLETE or RELEASED
     since_ms: int  # when the claim began, in ms
     draining: int = 0  # number of a committed claim that still has messages to remove; 0: none
 

@@ -16,6 +16,7 @@ from mqredis.commands.settlement import Lost
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import error_for
 from mqredis.models.lookup_ids import SIZE, checked_ids
+from mqredis.models.record_parts import LARGE_FLAGS
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -68,10 +69,6 @@ def behind(place: str) -> str:
     return BEHIND + place if place else ""
 
 
-# Flag digits (base 32) of records whose body stands behind them.
-LARGE = frozenset(b"89abcdefopqrstuv")
-
-
 def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     """The messages of a reply from element ``at`` on (lua/core/message.lua).
 
@@ -83,7 +80,7 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     count = len(ids) // SIZE
     if len(records) != count:
         rest = iter(records)
-        records = [record + next(rest) if record[13] in LARGE else record for record in rest]
+        records = [record + next(rest) if record[13] in LARGE_FLAGS else record for record in rest]
     if count == 1:
         (record,) = records
         return [(ids, joint, record)]

@@ -2,7 +2,8 @@
 
 Each ``Selector`` is encoded when it is made. ``lua/selector/selector_program.lua`` reads the program; the letters of
 conditions and operands are in ``selector_condition.lua`` and ``selector_operand.lua`` beside it. Programs are stored
-with subscriptions and with waiting readers, so a letter never changes its meaning without a new schema number.
+with subscriptions and with waiting readers, so a letter never changes its meaning without a new schema number. The
+tests in tests/selector run selectors on both sides.
 
 A program begins with the budget of its LIKE conditions. Numbers that count something are decimal and end in ``:``,
 texts are such a count and that many bytes. A program is data and never becomes Lua.
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mqredis.codec import escape
-from mqredis.selector.names import HeaderField
+from mqredis.selector.names import HeaderField, View
 from mqredis.selector.nodes import (
     CONDITIONS,
     INVALID,
@@ -102,9 +103,9 @@ def _literal(value: object) -> bytes:
 def _header(field: HeaderField) -> bytes:
     start = field.view.encode() + _text(field.key.encode())
     match field.view:
-        case "T" | "I":
+        case View.TEXT | View.INTEGER:
             return start + _text(b"" if field.default is None else _escaped(str(field.default)))
-        case "E" | "B":
+        case View.DELIVERY_MODE | View.BIT:
             return start + _literal(field.either[0]) + _literal(field.either[1])
         case _:
             return start

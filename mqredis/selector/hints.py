@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from mqredis.selector.names import View
 from mqredis.selector.nodes import And, Compare, Condition, Header, In, Literal
 
 Hint = tuple[str, str | bytes]
@@ -37,9 +38,10 @@ def _of(node: Condition) -> tuple[Hint, ...]:
 
 
 def _hints(header: Header, value: object) -> tuple[Hint, ...]:
-    if header.field.view not in "JN" or not isinstance(value, str | bytes):
+    view = header.field.view
+    if view not in (View.IDENTIFIER, View.JMS_IDENTIFIER) or not isinstance(value, str | bytes):
         return ()
-    if header.field.view == "J":
+    if view == View.JMS_IDENTIFIER:
         if isinstance(value, bytes):
             return ()
         # JMS shows bytes as "ID:" and hexadecimal digits, and a text identifier may look just like that.

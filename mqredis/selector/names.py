@@ -9,44 +9,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
+from mqredis.models.record_parts import LETTERS
+
+
+class View(StrEnum):
+    """How a field is read. The letters stand in programs; lua/selector/selector_field.lua has them in ``views``, and
+    says what a new one takes along."""
+
+    IDENTIFIER = "N"
+    JMS_IDENTIFIER = "J"
+    """An identifier as JMS has it: one of bytes as "ID:" and hex digits."""
+    TEXT = "T"
+    INTEGER = "I"
+    GROUP = "G"
+    """A sequence number, which is NULL outside a group."""
+    ARRIVED = "A"
+    """When the message arrived, in ms since the epoch."""
+    SENT = "S"
+    """When it was sent, in ms since the epoch."""
+    LOOKUP_ID = "L"
+    DELIVERY_MODE = "E"
+    """``either[0]`` for an express message, else ``either[1]``."""
+    BIT = "B"
+    """Whether the group flags (mqredis/models/fields.py: ``_group_flag``) modulo ``either[0]`` reach ``either[1]``."""
+    MESSAGE_TYPE = "Y"
+    """The type that IBM MQ has for such a message."""
+
+
+# The letters of fields in a record, by their names here.
+_KEYS = {**LETTERS, "sent_ms": LETTERS["sent_seconds_ago"]}
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """Where a name finds its value.
+    """Where a name finds its value."""
 
-    ``view`` says how to read it (one letter, the same in ``lua/selector/selector_field.lua``), ``key`` is the
-    letter of the field in a message record, ``field`` the name of the field in ``mqredis.models.Message``.
-
-    Views: J identifier as JMS text, N identifier as it is, T text, I integer, G sequence in a group,
-    A arrival and S sending in ms since the epoch, L lookup id, E one of two values (express, else
-    recoverable), B whether the group flags modulo ``either[0]`` reach ``either[1]``, Y type of message.
-    """
-
-    view: str
-    key: str
+    view: View
     field: str
+    """The name of the field in ``mqredis.models.Message``, or one that :func:`header_of` adds."""
     default: str | int | None = None
+    """The value for messages without the field; only of TEXT and INTEGER."""
     either: tuple[str | int | bool, str | int | bool] = ("", "")
+    """Only of DELIVERY_MODE and BIT: see there."""
+
+    @property
+    def key(self) -> str:
+        """The letter of the field in a message record; "" if it is not in the record."""
+        return _KEYS.get(self.field, "")
 
     def read(self, header: Mapping[str, Any]) -> str | bytes | bool | int | None:
         """The value in ``header``, a mapping of field names of ``Message`` (see :func:`header_of`)."""
         found = header.get(self.field)
         match self.view:
-            case "J":
+            case View.JMS_IDENTIFIER:
                 return "ID:" + found.hex() if isinstance(found, bytes) else found
-            case "T":
+            case View.TEXT:
                 return found or self.default
-            case "I":
+            case View.INTEGER:
                 return self.default if found is None else int(found)
-            case "G":
+            case View.GROUP:
                 return None if header.get("group_id") is None else int(found or 1)
-            case "E":
+            case View.DELIVERY_MODE:
                 return self.either[found is not False]
-            case "B":
+            case View.BIT:
                 return bool(found)
-            case "Y":
+            case View.MESSAGE_TYPE:
                 if found:
                     return 4
                 return 1 if header.get("response_queue") else 8
@@ -54,65 +85,64 @@ class HeaderField:
                 return found
 
 
-_MESSAGE_ID = ("m", "message_id")
-_CORRELATION_ID = ("c", "correlation_id")
-_GROUP_ID = ("g", "group_id")
-_SEQUENCE = HeaderField("I", "n", "sequence", 1)
-_OFFSET = HeaderField("I", "o", "offset", 0)
-_PRIORITY = HeaderField("I", "p", "priority", 3)
-_CLASS = HeaderField("I", "C", "message_class", 0)
-_LABEL = HeaderField("T", "l", "label")
-_CONTENT_TYPE = HeaderField("T", "y", "content_type", "application/octet-stream")
-_RESPONSE_QUEUE = HeaderField("T", "r", "response_queue")
-_SENT = HeaderField("S", "S", "sent_ms")
+_SEQUENCE = HeaderField(View.INTEGER, "sequence", 1)
+_OFFSET = HeaderField(View.INTEGER, "offset", 0)
+_PRIORITY = HeaderField(View.INTEGER, "priority", 3)
+_CLASS = HeaderField(View.INTEGER, "message_class", 0)
+_LABEL = HeaderField(View.TEXT, "label")
+_CONTENT_TYPE = HeaderField(View.TEXT, "content_type", DEFAULT_CONTENT_TYPE)
+_RESPONSE_QUEUE = HeaderField(View.TEXT, "response_queue")
+_SENT = HeaderField(View.SENT, "sent_ms")
+_MODE = View.DELIVERY_MODE
 
+# docs/selectors.md lists all of them, and tests/selector/test_names.py has a case for each.
 FIELDS: dict[str, HeaderField] = {
-    "JMSMessageID": HeaderField("J", *_MESSAGE_ID),
-    "JMSCorrelationID": HeaderField("J", *_CORRELATION_ID),
+    "JMSMessageID": HeaderField(View.JMS_IDENTIFIER, "message_id"),
+    "JMSCorrelationID": HeaderField(View.JMS_IDENTIFIER, "correlation_id"),
     "JMSTimestamp": _SENT,
     "JMSPriority": _PRIORITY,
     "JMSType": _LABEL,
-    "JMSDeliveryMode": HeaderField("E", "d", "recoverable", None, ("NON_PERSISTENT", "PERSISTENT")),
-    "JMSXGroupID": HeaderField("J", *_GROUP_ID),
-    "JMSXGroupSeq": HeaderField("G", "n", "sequence"),
-    "Root.MQMD.MsgId": HeaderField("N", *_MESSAGE_ID),
-    "Root.MQMD.CorrelId": HeaderField("N", *_CORRELATION_ID),
-    "Root.MQMD.GroupId": HeaderField("N", *_GROUP_ID),
+    "JMSDeliveryMode": HeaderField(_MODE, "recoverable", None, ("NON_PERSISTENT", "PERSISTENT")),
+    "JMSXGroupID": HeaderField(View.JMS_IDENTIFIER, "group_id"),
+    "JMSXGroupSeq": HeaderField(View.GROUP, "sequence"),
+    "Root.MQMD.MsgId": HeaderField(View.IDENTIFIER, "message_id"),
+    "Root.MQMD.CorrelId": HeaderField(View.IDENTIFIER, "correlation_id"),
+    "Root.MQMD.GroupId": HeaderField(View.IDENTIFIER, "group_id"),
     "Root.MQMD.MsgSeqNumber": _SEQUENCE,
     "Root.MQMD.Offset": _OFFSET,
     "Root.MQMD.Priority": _PRIORITY,
-    "Root.MQMD.Persistence": HeaderField("E", "d", "recoverable", None, (0, 1)),
-    "Root.MQMD.MsgType": HeaderField("Y", "C", "message_class"),
+    "Root.MQMD.Persistence": HeaderField(_MODE, "recoverable", None, (0, 1)),
+    "Root.MQMD.MsgType": HeaderField(View.MESSAGE_TYPE, "message_class"),
     "Root.MQMD.Feedback": _CLASS,
     "Root.MQMD.Format": _CONTENT_TYPE,
     "Root.MQMD.ReplyToQ": _RESPONSE_QUEUE,
-    "$message_id": HeaderField("N", *_MESSAGE_ID),
-    "$correlation_id": HeaderField("N", *_CORRELATION_ID),
-    "$group_id": HeaderField("N", *_GROUP_ID),
+    "$message_id": HeaderField(View.IDENTIFIER, "message_id"),
+    "$correlation_id": HeaderField(View.IDENTIFIER, "correlation_id"),
+    "$group_id": HeaderField(View.IDENTIFIER, "group_id"),
     "$sequence": _SEQUENCE,
     "$offset": _OFFSET,
-    "$last_in_group": HeaderField("B", "z", "last_in_group", None, (2, 1)),
-    "$segment": HeaderField("B", "z", "segment", None, (8, 2)),
-    "$last_segment": HeaderField("B", "z", "last_segment", None, (8, 4)),
+    "$last_in_group": HeaderField(View.BIT, "last_in_group", None, (2, 1)),
+    "$segment": HeaderField(View.BIT, "segment", None, (8, 2)),
+    "$last_segment": HeaderField(View.BIT, "last_segment", None, (8, 4)),
     "$priority": _PRIORITY,
     "$label": _LABEL,
     "$content_type": _CONTENT_TYPE,
-    "$body_type": HeaderField("I", "b", "body_type", 0),
-    "$app_tag": HeaderField("I", "t", "app_tag", 0),
-    "$recoverable": HeaderField("E", "d", "recoverable", None, (False, True)),
-    "$acknowledge": HeaderField("I", "a", "acknowledge", 0),
-    "$journal": HeaderField("I", "j", "journal", 0),
+    "$body_type": HeaderField(View.INTEGER, "body_type", 0),
+    "$app_tag": HeaderField(View.INTEGER, "app_tag", 0),
+    "$recoverable": HeaderField(_MODE, "recoverable", None, (False, True)),
+    "$acknowledge": HeaderField(View.INTEGER, "acknowledge", 0),
+    "$journal": HeaderField(View.INTEGER, "journal", 0),
     "$class": _CLASS,
     "$response_queue": _RESPONSE_QUEUE,
-    "$administration_queue": HeaderField("T", "A", "administration_queue"),
-    "$dead_letter_queue": HeaderField("T", "Q", "dead_letter_queue"),
-    "$dedup_key": HeaderField("T", "k", "dedup_key"),
-    "$transaction_id": HeaderField("T", "T", "transaction_id"),
-    "$original_queue": HeaderField("T", "O", "original_queue"),
-    "$original_lookup_id": HeaderField("L", "I", "original_lookup_id"),
-    "$reason": HeaderField("T", "R", "reason"),
-    "$lookup_id": HeaderField("L", "", "lookup_id"),
-    "$arrived_at": HeaderField("A", "", "arrived_ms"),
+    "$administration_queue": HeaderField(View.TEXT, "administration_queue"),
+    "$dead_letter_queue": HeaderField(View.TEXT, "dead_letter_queue"),
+    "$dedup_key": HeaderField(View.TEXT, "dedup_key"),
+    "$transaction_id": HeaderField(View.TEXT, "transaction_id"),
+    "$original_queue": HeaderField(View.TEXT, "original_queue"),
+    "$original_lookup_id": HeaderField(View.LOOKUP_ID, "original_lookup_id"),
+    "$reason": HeaderField(View.TEXT, "reason"),
+    "$lookup_id": HeaderField(View.LOOKUP_ID, "lookup_id"),
+    "$arrived_at": HeaderField(View.ARRIVED, "arrived_ms"),
     "$sent_at": _SENT,
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mqredis.codec.claims import RELEASED
 from mqredis.commands import claims as commands
 from mqredis.commands.claims import Backlog
 from mqredis.errors import ClaimLost
@@ -49,7 +50,7 @@ def next_offset(
         new = replace(
             old, sequence=old.sequence + 1, bound=bounds.get(key, ""), generation=backlog.generation
         )
-        if claim and not old.has_claim and claim.sequence == new.sequence and claim.sealed != 2:
+        if claim and not old.has_claim and claim.sequence == new.sequence and claim.sealed != RELEASED:
             # A named consumer without its checkpoint: what it had claimed comes first.
             offset.queues[key] = replace(new, wanted=claim.wanted, most_bytes=0)
         elif shares[key]:

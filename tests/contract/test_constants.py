@@ -116,21 +116,9 @@ def test_letters_of_timers() -> None:
     assert timers["dedup_key"] == "k"  # a literal of the doctor
 
 
-def test_flags_of_records() -> None:
-    lua = module("core/record")
-    digits = "0123456789abcdefghijklmnopqrstuv"
-    assert [lua.sum_of_bits(ord(digit)) for digit in digits] == list(range(32))
-    large = {digit for n, digit in enumerate(digits) if n & lua.bits.large}
-    assert bytes(sorted(read.LARGE)).decode() == "".join(sorted(large))
-
-
-def test_flags_and_timers_that_spark_reads() -> None:
-    columns = pytest.importorskip("mqredis.spark.columns", exc_type=ImportError)
+def test_timers_that_spark_reads() -> None:
     unavailable = pytest.importorskip("mqredis.spark.unavailable", exc_type=ImportError)
     assert module("core/timers").letters.delay.encode() == unavailable._DELAY
-    free = pairs(module("core/record").free)
-    assert {byte for byte, what in free.items() if what is True} == set(columns._PLAIN)
-    assert {byte for byte, what in free.items() if what == "named"} == set(columns._NAMED)
 
 
 def test_letters_of_settlements_and_cursors() -> None:

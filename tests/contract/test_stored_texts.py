@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqredis import keys, scripts
-from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.claims import COMPLETE, FILLING, RELEASED, Claim, PageList
 from mqredis.codec.history import Counters, History, Item
 from mqredis.codec.sinks import NONE, SinkRecord, StageRecord
 from mqredis.codec.states import kind_of
@@ -25,6 +25,7 @@ from mqredis.operations.doctor.checks.keys import TYPES
 from mqredis.operations.doctor.checks.policies import _POLICY, HELD
 from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
+from mqredis.selector.names import View
 from mqredis.worker.failure import Reporter
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
@@ -296,6 +297,15 @@ def test_letters_of_fields_are_equal_in_lua_and_python() -> None:
     }
     for name, mark in module("core/record").fields.items():
         assert record_parts.LETTERS[renamed.get(name, name)] == mark[1], name
+
+
+def test_views_of_selectors_are_equal_in_lua_and_python() -> None:
+    assert {*module("selector/selector_field").views} == {*View}
+
+
+def test_states_of_claims_are_equal_in_lua_and_python() -> None:
+    lua = module("claims/claims")
+    assert [lua.filling, lua.complete, lua.released] == [f"{each}" for each in (FILLING, COMPLETE, RELEASED)]
 
 
 def test_types_of_keys_are_equal_in_lua_and_python() -> None:

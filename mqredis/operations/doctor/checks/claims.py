@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.claims import COMPLETE, Claim, PageList
 from mqredis.codec.states import CLAIMED
 from mqredis.keys import CLAIM
 from mqredis.operations.doctor.fault import Fault, Faults, at
@@ -38,7 +38,7 @@ def claims(store: Store) -> Faults:
             claim, have = _claim(text), held.get(owner, 0)
             if claim is None:
                 yield Fault("claim.malformed", f"{view.path} {name}", f"is {text!r:.60}")
-            elif claim.count != have and claim.sealed == 1:
+            elif claim.count != have and claim.sealed == COMPLETE:
                 yield Fault(
                     "claim.count", f"{view.path} {name}", f"says {claim.count} messages, holds {have}"
                 )
@@ -57,7 +57,9 @@ def pages(store: Store) -> Faults:
             where, claim = f"{view.path} {pages.owner}", _claim(view.fields.get(f"{CLAIM}{pages.owner}"))
             if claim is None or pages.number not in (claim.number, claim.draining):
                 yield Fault("claim.pages", where, f"has pages under {pages.number}, which is not its number")
-            elif pages.number == claim.number and claim.sealed == 1 and claim.committed < claim.sequence:
+            elif (
+                pages.number == claim.number and claim.sealed == COMPLETE and claim.committed < claim.sequence
+            ):
                 score, said = NEVER + pages.number, pages.packed + pages.loose
                 have = sum(record.deadline == score for record in view.records.values())
                 if have != said:
