@@ -19,7 +19,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
-from mqredis.cli.values import amount, chosen, lookup_id, match_options, wait_seconds
+from mqredis.cli.values import IDS, amount, chosen, lookup_id, match_options, wait_seconds
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
@@ -76,10 +76,13 @@ def register(subparsers: Subparsers) -> None:
 
 
 def message_options(parser: Any) -> None:
-    """Options for the fields of a message that is sent (``message_fields``)."""
+    """Options for the fields of a message that is sent. ``message_fields`` reads them: change both."""
     parser.add_argument("--priority", type=int, help="0 to 7; 7 is delivered first (default: 3)")
-    for name in ("message", "correlation", "group"):
-        parser.add_argument(f"--{name}-id", metavar="ID", help=f"the {name} id; 0x... gives bytes in hex")
+    for name in IDS:
+        what = name.replace("_", " ")
+        parser.add_argument(
+            f"--{name.replace('_', '-')}", metavar="ID", help=f"the {what}; 0x... gives bytes in hex"
+        )
     parser.add_argument("--label")
     parser.add_argument("--content-type")
     parser.add_argument(
@@ -153,7 +156,7 @@ def message_fields(arguments: Arguments) -> dict[str, Any]:
     }
     for name in ("administration_queue", "response_queue", "dead_letter_queue", "dedup_key", "dedup_window"):
         fields[name] = getattr(arguments, name)
-    for name in ("message_id", "correlation_id", "group_id"):
+    for name in IDS:
         text = getattr(arguments, name)
         fields[name] = identifier_of(text) if text else None
     return {name: value for name, value in fields.items() if value is not None}

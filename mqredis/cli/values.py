@@ -13,13 +13,17 @@ from typing import Any
 from mqredis.models import Match
 from mqredis.models.text import identifier_of
 
+# Identifiers of messages, as options and fields of ``Match`` have them.
+IDS = ("message_id", "correlation_id", "group_id")
+
 
 def match_options(parser: argparse.ArgumentParser) -> None:
     """Options that choose messages."""
     group = parser.add_argument_group("which messages")
-    for name in ("message", "correlation", "group"):
+    for name in IDS:
+        what = name.replace("_", " ")
         group.add_argument(
-            f"--{name}-id", metavar="ID", help=f"only this {name} id; 0x... gives bytes in hex"
+            f"--{name.replace('_', '-')}", metavar="ID", help=f"only this {what}; 0x... gives bytes in hex"
         )
     group.add_argument(
         "--selector", metavar="TEXT", help="only messages for which this is true: region = 'EU'"
@@ -29,9 +33,7 @@ def match_options(parser: argparse.ArgumentParser) -> None:
 def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
     """``match=`` and ``selector=`` of a read, from the options; nothing if none was given."""
     ids: dict[str, Any] = {
-        name: identifier_of(getattr(arguments, name))
-        for name in ("message_id", "correlation_id", "group_id")
-        if getattr(arguments, name, None)
+        name: identifier_of(getattr(arguments, name)) for name in IDS if getattr(arguments, name, None)
     }
     how: dict[str, Any] = {"match": Match(**ids)} if ids else {}
     if arguments.selector:
@@ -41,8 +43,7 @@ def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def asked(arguments: argparse.Namespace) -> dict[str, Any]:
     """The values of ``match_options``, for the log of actions."""
-    names = ("message_id", "correlation_id", "group_id", "selector")
-    return {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+    return {name: getattr(arguments, name) for name in (*IDS, "selector") if getattr(arguments, name)}
 
 
 def lookup_id(text: str) -> int:
