@@ -77,17 +77,18 @@ def mqredis_environment(
 
     The variables ``MQREDIS_...`` hold ``mqredis_settings``, which is returned, and nothing else.
     """
+    from mqredis.settings import ENV_PREFIX
+
     given = mqredis_settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     for name in type(mqredis_settings).model_fields:
-        monkeypatch.setenv(f"MQREDIS_{name.upper()}", str(given.get(name, "")))
+        monkeypatch.setenv(f"{ENV_PREFIX}{name.upper()}", str(given.get(name, "")))
     assert mqredis_manager.name == mqredis_settings.manager  # noqa: S101 - it removes what this test leaves
     return mqredis_settings
 
 
 def _remove(manager: mqredis.QueueManager) -> None:
     """Delete everything that the test has stored, since the server may be shared."""
-    driver = manager._driver
-    pattern = manager._context.keys.own[0].removesuffix("meta") + "*"
+    driver, pattern = manager.driver, f"{manager.context.keys.tag}*"
     cursor: Any = "0"
     while True:
         cursor, keys = driver.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)

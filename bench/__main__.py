@@ -7,7 +7,8 @@ import json
 import os
 import platform
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import envs, growth, report
@@ -17,7 +18,6 @@ from bench.runner import Candidate, Plan, memory, run, tell
 from bench.server import Server
 from bench.waiting import delays
 
-PARTS = ("shapes", "sizes", "peers", "workers", "durable", "memory", "waiting", "growth")
 PAGE = Path("docs/bench.md")
 RESULTS = Path("build/bench")
 LONG = 1_000_000
@@ -29,15 +29,21 @@ class Amount:
 
     rounds: int
     count: int
+    """Messages of each peer and kind of work in a round."""
     turns: int
+    """Messages of each waiting reader in a round."""
     backlog: int
+    """Messages of the long backlog."""
+    beside: str | None = None
+    """Another commit that is measured in the part shapes."""
 
 
 FULL, QUICK = Amount(5, 2_000, 4, LONG), Amount(1, 300, 1, 10_000)
 
 
-def part_shapes(amount: Amount, other: str | None) -> str:
+def part_shapes(amount: Amount) -> str:
     """Each shape of a message, and another commit beside it."""
+    other = amount.beside
     ours, unit = PEERS["mqredis"], Candidate(UNIT, PEERS[UNIT])
     candidates = [unit, *(Candidate("mqredis", ours, letter) for letter in SHAPES)]
     if other:
@@ -117,6 +123,21 @@ def part_growth(amount: Amount) -> str:
     return report.table(head, ([name, f"{ratio:.2f}"] for name, ratio in found.items()))
 
 
+# The parts of the page, by the names between whose markers their tables stand there.
+PARTS: dict[str, Callable[[Amount], str]] = {
+    "shapes": part_shapes,
+    "sizes": part_sizes,
+    "peers": part_peers,
+    "workers": part_workers,
+    "durable": part_durable,
+    "memory": part_memory,
+    "waiting": part_waiting,
+    "growth": part_growth,
+}
+# The peers of a part, for their environments; of other parts only those of the environment "peers".
+MEASURED = {"peers": PEERS, "workers": WORKERS, "durable": PEERS, "memory": PEERS}
+
+
 def _keep(part: str, rows: list[report.Row]) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{part}.json").write_text(json.dumps(rows))
@@ -151,17 +172,14 @@ def main() -> None:
     parts = options.parts.split(",")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    amount = QUICK if options.quick else FULL
+    amount = replace(QUICK if options.quick else FULL, beside=options.beside)
     if options.rounds:
-        amount = Amount(options.rounds, amount.count, amount.turns, amount.backlog)
-    every = {"peers": PEERS, "workers": WORKERS, "durable": PEERS, "memory": PEERS}
-    environments = {"peers"} | {e.environment for part in parts for e in every.get(part, {}).values()}
-    envs.ensure(environments)
+        amount = replace(amount, rounds=options.rounds)
+    envs.ensure({"peers"} | {e.environment for part in parts for e in MEASURED.get(part, {}).values()})
     for part in parts:
         tell(part)
         start = time.monotonic()
-        work = globals()[f"part_{part}"]
-        text = work(amount, options.beside) if part == "shapes" else work(amount)
+        text = PARTS[part](amount)
         text += f"\n{about(time.monotonic() - start)}"
         print(f"\n## {part}\n\n{text}")
         if not options.quick:

@@ -15,7 +15,9 @@ class Entry:
     module: str
     cls: str
     works: tuple[str, ...]
+    """Methods of the adapter (bench/peers/base.py) that are measured; bench/report.py has their titles."""
     environment: str = "peers"
+    """Its requirements are in bench/requirements-<environment>.txt; for "node" in bench/package.json."""
     share: float = 1.0
     """The part of the messages that it handles: a slow peer would take all the time."""
     settings: str = ""

@@ -148,6 +148,10 @@ class MqredisBackend(BaseTaskBackend):
         return self.read(last.body)
 
     def _row(self, result: Any) -> dict[str, Any]:
+        """A result as JSON, which :meth:`read` parses: the body of a task's message, and of its stored result.
+
+        Messages may be older than this release: :meth:`read` must accept rows without a new key.
+        """
         task = result.task
         times = {name: getattr(result, name) for name in _TIMES}
         return {

@@ -23,7 +23,10 @@ R = TypeVar("R")
 
 
 class Options(BaseModel):
-    """What ``TASKS["..."]["OPTIONS"]`` may hold; in Django's manner the names may be written in capitals."""
+    """What ``TASKS["..."]["OPTIONS"]`` may hold; in Django's manner the names may be written in capitals.
+
+    docs/django.md has a table of them, which a test in tests/django compares.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from django.utils import timezone
 
 from mqredis.django.api import TaskResultDoesNotExist, TaskResultStatus, signals, task_backends
 from mqredis.django.backend import level
+from mqredis.django.options import Options
 from mqredis.django.runner import Runner
 from mqredis.errors import MessageTooLarge
 from mqredis.models import Message
@@ -264,3 +267,10 @@ def test_worker_command_without_queues_is_refused(tasks, options):
             work()
         tasks.add.enqueue(1, 1)
         assert work(queue=["default"]) == "1 task\n"
+
+
+def test_page_has_every_option() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "django.md").read_text()
+    table = page.partition("\n| option | default | meaning |")[2].partition("\n\n")[0]
+    cells = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| `"))
+    assert sorted(re.findall(r"`(\w+)`", cells)) == sorted(name.upper() for name in Options.model_fields)

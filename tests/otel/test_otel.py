@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import subprocess
 import sys
 from typing import Any
@@ -14,7 +16,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import mqredis
 import mqredis.asyncio
+import mqredis.client
 from mqredis import otel
+from mqredis.otel.patches import _METHODS
 from mqredis.worker import Reject, Retry, Unit, Worker
 from tests.otel.conftest import SETTINGS
 
@@ -332,3 +336,19 @@ def test_mqredis_does_not_import_opentelemetry():
         "import mqredis, mqredis.asyncio, mqredis.worker; sys.exit('mqredis.otel' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_method_that_sends_or_takes_messages_is_traced():
+    traced = {(owner, name) for owner, name, _ in _METHODS}
+    gives = re.compile(r"\b(Sent|Message|LockedMessage)\b")
+    found = {
+        (owner, name)
+        for owner in {owner for owner, _ in traced}
+        for name, method in vars(getattr(mqredis.client, owner)).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+        if gives.search(str(inspect.signature(inspect.unwrap(method)).return_annotation))
+    }
+    peeks = {("Queue", name) for name in ("browse", "peek", "peek_by_lookup_id", "locked_messages", "groups")}
+    peeks |= {("Browser", name) for name in ("current", "first", "next")}
+    peeks |= {("Cursor", name) for name in ("peek", "peek_next")}
+    assert found - traced == peeks

@@ -57,6 +57,12 @@ def test_dashboard_shows_every_metric(names):
             assert target["expr"].count("(") == target["expr"].count(")")
 
 
+def test_page_has_every_metric(names):
+    words = set(re.findall(r"`([a-z_]+)`", (DEPLOY.parent / "docs" / "metrics.md").read_text()))
+    ends = tuple(word for word in words if word.startswith("_"))  # "`mqredis_manager_messages`, `_bytes`"
+    assert {name for name in names if name not in words and not name.endswith(ends)} == set()
+
+
 def test_counters_are_shown_as_rates(names):
     for path in FILES:
         for name in used(path):
