@@ -16,6 +16,10 @@
 -- A copy keeps what its message asked for, but with "~" before the key of such a field, so that nothing acts on it. It
 -- tells of the message in the fields copy.about. A dead letter has a message class as well, and may expire. The copy of
 -- a message in a journal asks for nothing, and has the class of the message.
+--
+-- Change together with: a field with which a message asks for something is among copy.requests (tests/contract/test_features.py);
+-- what a copy gets in addition must fit into the margin of features/retry_policy (copy.head says why), and is known to the model
+-- that tests compare the broker with (tests/model/traces.py).
 local copy = {}
 
 -- The fields with which a message asks for something, and again when it is redriven from a copy. Its dedup key is not

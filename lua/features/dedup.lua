@@ -10,6 +10,10 @@
 -- A held key is a timer `dedup_key` in q.timers, of the parent for a subqueue. Its score is `never` while the message
 -- is in the queue, and the end of the window afterwards. never is above queue.claimed, so such a timer does not come
 -- due. plan, accept and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
+--
+-- Change together with: the check `dedup_keys` of the doctor (mqredis/operations/doctor/checks/policies.py) compares the held keys
+-- with the messages, and has `never` as HELD (tests/contract/test_stored_texts.py). claims/publish asks dedup.is_held itself.
+-- features/topic takes the key off the copies for its subscribers.
 local dedup = { never = 9e15 }
 
 -- Returns the member of q.timers for the key of this message, which has one.

@@ -8,6 +8,9 @@
 -- Messages that the broker holds back, for as many ms as the field `delay` of the head says. Until then such a message
 -- is in no list: it has its record, and its timer `delay` in q.timers. The functions are hooks: features/features says when they
 -- are called, and what `batch` and `places` are.
+--
+-- Who lists or removes messages that are in no list reads these timers: admin/scheduled, admin/sweep, admin/audit,
+-- message_list.lua, mqredis/spark/unavailable.py. admin/rewrite gives a message another delay.
 local delivery_delay = {}
 
 -- Holds messages back whose delay is not over, and sets their timers. One that has expired has a fate already.

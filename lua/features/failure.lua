@@ -4,8 +4,11 @@
 -- The report of a failure that a message carries once it has failed for good: properties whose names begin with failure_, and
 -- the field `reason`, which Message.reason shows. It stands in front of everything else in the head.
 --
--- names: the properties, without failure_, that failure.report writes, or the message's reader
--- (mqredis/operations/giveback.py).
+-- Change together with: a new property is one of `names`, else it stays when the message begins anew. Workers write some of them
+-- (mqredis/worker/failure.py; tests/contract/test_constants.py compares), in the form of mqredis/models/properties.py. The console
+-- shows them (mqredis/console/pages/failures.py).
+--
+-- names: the properties, without failure_, that failure.report writes, or the message's reader.
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }
 
 -- Returns why an entry failed, as its reader said (release.note_verdict), or as the broker knows; nil if there is no reason.
@@ -43,5 +46,5 @@ function failure.remove(rec)
     head = string.gsub(head, "\1failure_" .. failure.names[n] .. "\2[^\1\3]*", "")
   end
   head = string.gsub(head, record.fields.reason .. "poison[^\1\3]*", "")
-  return string.sub(rec, 1, 14) .. head .. rest
+  return string.sub(rec, 1, record.flag_at) .. head .. rest
 end

@@ -35,7 +35,10 @@
 -- letter).
 local features = { list = { nil } }
 
--- To add a feature, add a line here, and its module above.
+-- To add a feature, add a line here, and its module above. tests/contract/test_features.py compares the names of hooks, fields and
+-- timers with the text above, with copy.requests, with core/timers and with the fields that clients mark as special. A field that
+-- a transaction's commit or a pipeline has to heed is also looked at in transactions/tx_parts and claims/publish, which take
+-- shorter ways.
 --
 --   name, module  the module is loaded when the first message asks for it
 --   fields        the fields of a head that ask for it (core/record)

@@ -23,6 +23,10 @@
 --   a locked message is deleted removed      set, if there is one  of the group's next message (group_lock.leave)
 --   an available one is deleted              set anew
 --
+-- Change together with: who counts or shows ready groups: group_lock.count_ready for claims; arrivals.suffice, search.take_group
+-- and notify.left ask whether a group is busy. Every way in which a message of such a queue arrives or leaves runs the hooks here,
+-- or sets the members itself: position.special, transactions/tx_parts and claims/fill look for that whether groups take turns.
+--
 -- Of groups with the same priority the turn goes round in the order of their ids: field "turnh<priority>" of q.key holds the id
 -- of the group that had it last.
 local group_lock = {}

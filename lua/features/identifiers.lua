@@ -2,7 +2,8 @@
 --- require lazy "matching/index"
 --- used by features/features
 -- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages that
--- ask for nothing but a correlation id (flag `named` of core/record) do not come here: core/position does the same for them.
+-- ask for nothing but a correlation id (flag `named` of core/record) do not come here: position.special does the same for them, by
+-- record.member. A further identifier is a letter of matching/index, and one of the fields of this feature in features/features.
 -- arrive and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
 local identifiers = {}
 

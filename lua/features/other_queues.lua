@@ -6,11 +6,15 @@
 -- touch only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.
 --
+-- Change together with: a queue that the client is to create (`make`) is one that kept_by_broker of mqredis/keys.py knows; provide
+-- in mqredis/operations/queue_call.py creates it. The client repeats a call up to ROUNDS times, so one call should ask for all
+-- queues that it can tell.
+--
 -- context.places: by encoded name, the numbers of the queues in KEYS; context.sides: the queues that were found, whose counters
 -- are written, and whose readers are notified, when the script ends.
 local other_queues = {}
 
--- Returns a queue's name as it stands in keys (mqredis/keys.py).
+-- Returns a queue's name as it stands in keys: as encode of mqredis/keys.py does (tests/contract/test_constants.py).
 function other_queues.encode(name)
   return (string.gsub(name, "[^A-Za-z0-9._-]", function(c) return string.format("%%%02X", string.byte(c)) end))
 end

@@ -4,6 +4,10 @@
 --- used by send
 -- Writes what messages that a send refuses leave behind, if they ask for it: a negative arrival acknowledgement in their
 -- administration queue, and a dead letter. A message over the manager's quota leaves nothing, since its sender tries again.
+--
+-- Change together with: send.lua calls this for every status with which it refuses. A new reason here has a class in trace.class,
+-- and, if it makes no dead letter, a line in trace.makes_dead_letter (features/trace). ARGV is read as by enqueue.parse
+-- (core/enqueue).
 local refusal = {}
 
 -- Returns the reason (features/trace) for a status; nil if messages that are refused with it leave nothing. `transactional`: the

@@ -22,6 +22,11 @@
 --   isolated        it is in ;lapsed; if no worker took it from there within `patience` ms it comes back to the queue
 --   poison          it is in ;poison; then it is deleted
 --
+-- Change together with: a new fate is described and decided in features/retry_policy, asks for its queues in retry.find_queues and
+-- is carried out in retry.apply. A new subqueue is known to mqredis/keys.py (RESTING, _KEPT_SUBQUEUES, has_own_quota),
+-- overview.lua, stats.lua and release.outcome. A new timer stands in core/timers, in retry.timer_letters and in
+-- retry.renew_timers.
+--
 -- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing. A message
 -- that comes back to ;poison without its timer gets another, so that it does not stay for ever.
 --

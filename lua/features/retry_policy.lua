@@ -14,8 +14,9 @@
 -- A round is one attempt and the immediate retries. Between two rounds the message rests in the subqueue ;retry. After
 -- the last round the policy ends. Rounds are not stored: the number of attempts tells which one it is.
 --
--- The policy is field "retry" of the queue's hash, "" if there is none. mqredis/commands/queues.py writes and reads it, too, and
--- the doctor knows its form (mqredis/operations/doctor/checks/policies.py):
+-- The policy is field "retry" of the queue's hash, "" if there is none. Change together with: mqredis/commands/queues.py writes and
+-- reads it, too, and the doctor knows its form (mqredis/operations/doctor/checks/policies.py); tests/contract/test_stored_texts.py
+-- compares all three. RetryPolicy in mqredis/models/queue.py describes the fields for users.
 --
 --   "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <dead_letter_queue>"
 --   example: 2 5 10000 2.0 3600000 dead_letter 0.1 0 orders-failed

@@ -5,7 +5,8 @@
 --   field "sub:<queue>", its name encoded: "<length>:<selector><program>", the text of the selector with its length in bytes, then
 --   its program (selector/selector_program); "0:" selects every message
 --
--- Python writes the text of a subscription (mqredis/codec/subscriptions.py), and it is stored as it comes.
+-- Python writes the text of a subscription (mqredis/codec/subscriptions.py; tests/contract/test_stored_texts.py compares both), and
+-- it is stored as it comes. The doctor knows the fields by "sub:" (mqredis/operations/doctor/checks/policies.py).
 local subscription = {}
 
 -- Returns selector and program of a subscription's text.

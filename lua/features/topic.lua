@@ -14,6 +14,9 @@
 --
 -- `transaction` is the open transaction in which the messages are sent (transactions/tx), nil outside of one. Its kind
 -- decides which subscribers get the messages: transactional queues, or all others.
+--
+-- What topic.deliver adds to a copy must be counted in topic.pick, which computes its size before it has its id. send.lua decides
+-- the same for a queue: a new refusal there mostly belongs into topic.plan, too.
 local topic = {}
 
 -- Decides which messages go where, and notes that as `plans` (queue.notes), a list of {to, entries}. Returns a status if one
@@ -70,15 +73,21 @@ function topic.pick(entries, text, to)
         local stop = string.find(rec, "\0", record.head_at, true)
         rec = record.suspend(string.sub(rec, 1, stop - 1), record.dedup_fields) .. string.sub(rec, stop)
       end
-      -- One message id for all copies, as the publisher is told it: 22 bytes more, once the id is known. Marked for a
-      -- trail a copy is longer by two bytes.
-      local size = #rec + (entry.large and #entry.large or 0) + (record.field(rec, "message_id") and 0 or 22)
-        + (to.options.trail and 2 or 0)
+      -- What topic.deliver adds: one message id for all copies, as the publisher is told it; and the field `trail`, empty,
+      -- with which each copy counts, since it is not known yet which ones are marked for a trail (enqueue.append).
+      local id_bytes = record.field(rec, "message_id") and 0 or #topic.id_field("0000000000000000")
+      local trail_bytes = to.options.trail and #record.fields.trail or 0
+      local size = #rec + (entry.large and #entry.large or 0) + id_bytes + trail_bytes
       picked[#picked + 1] = { rec = rec, large = entry.large, size = size, priority = entry.priority, of = entry }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end
   end
   return picked, bytes
+end
+
+-- Returns the field with the message id that is made from this lookup id, as a head has it.
+function topic.id_field(lookup_id)
+  return record.fields.message_id .. record.made_message_id(lookup_id)
 end
 
 -- Does one of these entries ask for something?
@@ -100,7 +109,7 @@ function topic.deliver(q, transaction)
       local entry = plan.entries[k]
       if not record.field(entry.rec, "message_id") then
         local rec = record.set_flag(entry.rec, record.bits.special)
-        entry.rec = record.prepend(rec, record.fields.message_id .. record.made_message_id(entry.of.id))
+        entry.rec = record.prepend(rec, topic.id_field(entry.of.id))
       end
     end
     enqueue.number(plan.entries, transaction)

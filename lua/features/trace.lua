@@ -17,6 +17,10 @@
 --   messages depart for a reason     trace.plan                trace.leave
 --   messages may be found expired    trace.expiring            trace.leave, by core/removal
 --
+-- Change together with: the bits and classes are those of mqredis/models/enums.py (tests/contract/test_constants.py compares);
+-- a field that asks for a trace is among features.traced (features/features), copy.requests (features/copy), and TRACED in
+-- mqredis/models/fields.py. tests/model/traces.py is the model that tests compare the broker with.
+--
 -- The plans ask for the other queues (context.missing) and write nothing. Where a queue is gone, full or of the wrong kind (a
 -- topic; for acknowledgements also one that is transactional or closed for sending), nothing is written there, and the message
 -- arrives or departs all the same. In this module a trace is a table:
@@ -27,7 +31,7 @@
 --   may_create    the client may create the queue
 local trace = {}
 
--- Bits of the field acknowledge (mqredis/models/enums.py).
+-- Bits of the field acknowledge.
 trace.bits = { reached = 1, received = 2, not_reached = 4, not_received = 8, pass_correlation_id = 64,
   pass_message_id = 128 }
 

@@ -16,6 +16,10 @@
 --
 -- Field "trail" of a queue's hash: the share of its messages, a number above 0 and at most 1.
 --
+-- Change together with: an event is one of TrailEvent in mqredis/models/inspection.py, which says what it means to users
+-- (tests/contract/test_constants.py compares those that are found in quotes). An event that a feature decides is set as
+-- `entry.event` before the message moves or is deleted (features/retry, features/trash); that of a new reason is in trail.ends.
+--
 -- most_detail: bytes of a detail at most
 local trail = { most_detail = 200 }
 

@@ -2,7 +2,11 @@
 --- require "core/context"
 --- used by features/trail, trail_read
 -- The stored trails of messages, fields of meta, which this module alone reads and writes; features/trail says what they are for,
--- and decides what is noted. mqredis/codec/trails.py and the doctor (checks/trails.py) read them, too.
+-- and decides what is noted.
+--
+-- Change together with: mqredis/codec/trails.py reads the texts (tests/contract/test_stored_texts.py compares both); the doctor
+-- knows the fields, and has `kept` as _PLACES (mqredis/operations/doctor/checks/trails.py; tests/contract/test_constants.py
+-- compares).
 --
 --   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
 --                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"

@@ -11,6 +11,9 @@
 -- Messages that an operator has moved to the subqueue ;trash, from where they can be restored for a time. Such a
 -- message has the timer `trash` in q.timers; when it is due the message leaves as a purged one does.
 --
+-- A message that leaves ;trash in another way than by trash.restore loses the field in transfer.new_record (core/transfer), and its
+-- timer by trash.leave. bulk.lua moves messages here (admin/bulk_actions).
+--
 -- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time,
 -- and the encoded name of the subqueue that the message was in if it was not in the queue itself.
 --

@@ -6,6 +6,9 @@
 --
 -- Pages are in delivery order, and a page begins behind the id `from`, "" for the first one. `criteria`: of filter.parse
 -- (matching/filter). For callers that have loaded matching/index.
+--
+-- Another way to select candidates must not leave out a message that filter.test admits. If it reads message or correlation ids, it
+-- also stands in candidates.needs_index; if nothing else is left to test, in search.matches_all_candidates (matching/search).
 local candidates = {}
 
 -- Does candidates.page read the index of message or correlation ids, which has to be brought up to date first? That of group

@@ -23,6 +23,11 @@
 --      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
 --      B delivery_order: nothing looks at it, but a reader with a filter searches in this order even if groups take turns
 --
+-- Change together with: mqredis/commands/filters.py writes these letters in this order (tests/contract/test_constants.py compares
+-- them); seek.names_next_member, filter.key and index.direct look into the text without parsing it. What a new field asks of one
+-- message is tested in filter.test, all else in search.admits (matching/search), which also decides for waiting readers. A field
+-- whose answer changes while a message waits makes arrivals.suffice (matching/arrivals) return false.
+--
 -- selector_share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
 local filter = { selector_share = 0.9 }
 

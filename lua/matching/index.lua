@@ -17,6 +17,12 @@
 -- with them). Message and correlation ids are in the index up to q.indexed; a search for one brings the index up to date
 -- first (matching/index_build). Only available messages are in it: locking one takes it out.
 --
+-- Change together with: record.member makes the member of a message that has only a correlation id. Members are added and removed
+-- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.members.
+-- The letters are those of mqredis/commands/filters.py (tests/contract/test_constants.py compares). A new letter is free, is not
+-- behind "y" (matching/mark counts on its marks being last), and is named below; audit.element lists those whose
+-- score must be 0, and audit.is_indexed tells which belong to a message.
+--
 -- Other members of q.index, by their first letter: "v" locked, but visible to peeks (core/seek); "w" readers that wait for
 -- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"
 -- and "h" groups with one active message (features/group_lock).

@@ -12,7 +12,10 @@
 -- which they got.
 --
 -- One call adds at most `most` messages, `page` at a time, or about `bytes` of records. No search uses the index before it is
--- complete. queue.notes(q).behind: this call has added what one call adds, and there is more.
+-- complete. The doctor checks both fields (`_index` in mqredis/operations/doctor/checks/queues.py). Senders add what the index has
+-- reached by the same functions: position.special and index.members (matching/index) compare with q.indexed.
+--
+-- queue.notes(q).behind: this call has added what one call adds, and there is more.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }
 
 -- Adds the next messages. Returns whether the index is complete now; if not, a later call goes on.

@@ -12,6 +12,10 @@
 -- Fields of `criteria` (matching/filter) that matter here: browser; mark, unmark, mark_cooperative and unmark_cooperative, what is
 -- to be done; mark_ms, how long shared marks count, nil if the browser does not co-operate.
 --
+-- Change together with: the letters are the last ones in q.index (matching/index), since mark.sweep_messages counts members from
+-- the end. commands/filters.py in mqredis sends the options, mqredis/operations/browser.py decides which. unmark.lua removes own
+-- marks.
+--
 -- own, shared: the letters of the members. dead_page: marks of a session that is gone that one call removes.
 local mark = { own = "y", shared = "z", dead_page = 256 }
 

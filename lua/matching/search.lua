@@ -20,6 +20,11 @@
 -- `criteria` is a filter as matching/filter parses it. This module sets one field more: taken_groups, the set of the groups that
 -- the search has taken a message of; nil if it takes nothing, or the queue does not lock groups (features/group_lock).
 --
+-- Change together with: a new condition of a filter stands in search.admits, or in filter.test if the record alone tells
+-- (matching/filter says what else it takes). waiting/match_waiters decides for arriving messages by search.admits and
+-- search.test_next_member. seek.direct (core/seek) answers filters with one identifier without this module. What search.look
+-- returns, `continue_from` above all, is the place of receive.lua, peek.lua and others in their next call (CONTINUE).
+--
 -- page, next_page: candidates that are read at first, and then.
 local search = { most = 1000, page = 64, next_page = 250 }
 

@@ -19,6 +19,11 @@
 -- where readers without a filter have their tickets: ticket + `indexed` and ticket + `unindexed`. A `member` here is one of
 -- q.waiters (waiting/waiter_text), `criteria` its filter as matching/filter parses it.
 --
+-- Change together with: what a filter admits is decided in matching/search (search.admits) and in features/group for a search, and
+-- here by the same functions; match_waiters.suits_as_next and match_waiters.completes follow search.next_member and group.admits.
+-- filter.key (matching/filter) makes the keys of match_waiters.keys_of. A reader that is told in vain costs a call, one that is not
+-- told waits until it polls. The doctor subtracts the scores (`waiters` in mqredis/operations/doctor/checks/sessions.py).
+--
 -- indexed, unindexed   -2^50 and -2^51
 -- Readers beyond one of these limits are not asked, and find the message when they poll (docs/decisions/waiting.md).
 --

@@ -11,6 +11,10 @@
 -- Notifications are the last writes of a script, and may fail: a reader that misses one asks again some seconds later
 -- (docs/decisions/waiting.md).
 --
+-- Change together with: ManagerKeys.wake_key and channel in mqredis/keys.py name the same key and channel
+-- (tests/contract/test_constants.py compares); mqredis/drivers/waiting/mode.py chooses the mode, and
+-- mqredis/drivers/waiting/table.py reads what is published: "sadd", or the text of waiting/handoff.
+--
 -- Readers with a filter have scores below 0 in q.waiters, so they stand in front of all others. In this module a `member` is one
 -- of q.waiters (waiting/waiter_text), which stands for a reader.
 --

@@ -16,6 +16,7 @@ from mqredis.drivers.waiting import mode
 from mqredis.models import Acknowledge
 from mqredis.models.enums import MessageClass
 from mqredis.models.inspection import TrailEvent
+from mqredis.models.lookup_ids import generated_id
 from mqredis.operations.doctor.checks import policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
 from mqredis.worker.failure import Reporter
@@ -97,6 +98,12 @@ def test_names_of_queues_are_encoded_alike() -> None:
     for name in ("orders", "orders;retry", "system$;journal", "Größe 1", "a%2F/b-._~"):
         assert lua[b"encode"](name.encode()) == keys.encode(name).encode()
         assert lua[b"decode"](keys.encode(name).encode()) == name.encode()
+
+
+def test_generated_message_ids_and_wake_channels() -> None:
+    assert module("core/record").made_message_id("0400000000000001") == "s" + generated_id("0400000000000001")
+    notify, known = module("waiting/notify", 'KEYS = { "mq:{x}:meta" }'), keys.ManagerKeys("x")
+    assert notify.channel("12.3", "5") == (known.wake_key("12.3"), known.channel("12.3", 5))
 
 
 def test_kinds_of_states_and_their_letters() -> None:

@@ -42,10 +42,11 @@ def dice() -> random.Random:
     return random.Random(seed)
 
 
-def module(path: str, encoding: str | None = "utf-8") -> Any:
-    """Return the table of a Lua module; its functions that format and parse need no other module."""
+def module(path: str, before: str = "", encoding: str | None = "utf-8") -> Any:
+    """Return the table of a Lua module, after the code ``before``; functions that format and parse need no other
+    module."""
     text = (scripts.root() / f"{path}.lua").read_text()
-    code = f"{text}\nreturn {path.rpartition('/')[2]}"
+    code = f"{before}\n{text}\nreturn {path.rpartition('/')[2]}"
     runtime = lupa.LuaRuntime(encoding=encoding)
     return runtime.execute(code if encoding else code.encode())
 
