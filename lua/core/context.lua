@@ -19,12 +19,13 @@
 --   "lock:<fence>"    a lock of several messages (core/locks)
 --   "client:<n>"      what the client of a session says of itself (core/session)
 --   "trail:...", "trails"  the trails of messages (features/trail_store)
+-- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
+-- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
+--
 -- Change together with: a new field of meta is named in docs/key-layout.md, and the doctor sorts fields by how their names begin
 -- (_meta_group in mqredis/operations/doctor/snapshot.py; audit.scan in admin/audit shortens those that begin with a digit or "l").
 -- A new part of "counters" stands in context.parse_counters and context.close, in session_open.lua, and in META_COUNTS of
 -- mqredis/keys.py (tests/contract/test_constants.py compares); it needs a new schema number (core/manager_config).
--- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
--- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
 --
 -- Token: the client uses a slot for one call at a time, so a repeated sequence is a repeated call and gets the saved reply.
 -- Refusals are saved, too, else a late copy of a refused request could run.
@@ -36,6 +37,7 @@
 -- A function library keeps this table from call to call. context.reset clears what the next call must not find, and
 -- context.open sets the rest (tests/unit/test_functions.py compares them with the fields below). A field that is not set is false
 -- and not nil: a table whose fields come and go is rehashed.
+--
 -- What was made from a stored text is used again if the next call reads the same text: the counters, and the tables of
 -- queues (core/queue).
 --

@@ -14,7 +14,7 @@
 --
 -- Change together with: `_messages` in mqredis/commands/read.py, which parses them; Handoff.reply in
 -- mqredis/drivers/waiting/handoff.py, which makes the same elements of a lock that was handed over; mqredis/codec/decode.py, which
--- reads records and states.
+-- reads records and states. message_list.lua has rows of its own, and takes only message.without_lead from here.
 local message = {}
 
 -- Appends messages to a reply. `states_text`: the element `states`.

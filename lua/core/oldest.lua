@@ -1,3 +1,4 @@
+--- require "core/record"
 --- used by core/statistics, overview, stats_history
 -- Finds when the oldest available message of a queue came, for numbers that users and the statistics are shown. stats.lua looks for
 -- the oldest one of each priority itself.
@@ -10,7 +11,7 @@ function oldest.arrival(q)
   repeat
     local id = redis.call("ZRANGEBYLEX", q.available, from, "+", "LIMIT", 0, 1)[1]
     local rec = id and redis.call("HGET", q.records, id)
-    local arrival = rec and tonumber(string.sub(rec, 1, 13)) -- a record begins with it (core/record)
+    local arrival = rec and record.arrived(rec)
     if arrival and (time < 0 or arrival < time) then time = arrival end
     if id then from = "[" .. string.format("%02x", tonumber(string.sub(id, 1, 2), 16) + 1) end
     cost = cost + 2

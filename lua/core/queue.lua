@@ -3,7 +3,7 @@
 --- require "core/queue_config"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by 84 files: 46 scripts, 7 in admin, 5 in claims, 9 in core, 11 in features, 2 in matching, 2 in transactions, 2 in waiting
+--- used by 85 files: 46 scripts, 7 in admin, 5 in claims, 9 in core, 12 in features, 2 in matching, 2 in transactions, 2 in waiting
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.
@@ -308,4 +308,16 @@ end
 -- Returns the encoded name of the queue.
 function queue.name(q)
   return queue.name_of_key(q.key)
+end
+
+-- Returns the encoded names of a queue and of its subqueue, from the encoded name of both, "<queue>%3B<subqueue>"; nil as the
+-- second one for a name without a subqueue.
+function queue.split_name(name)
+  local home, subqueue = string.match(name, "^(.-)%%3B(.*)$")
+  return home or name, subqueue
+end
+
+-- Returns the encoded name of the subqueue of this name of a queue. `home`: the encoded name of the queue.
+function queue.join_name(home, subqueue)
+  return home .. "%3B" .. subqueue
 end

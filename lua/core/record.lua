@@ -1,4 +1,4 @@
---- used by 37 files: 3 scripts, 6 in admin, 2 in claims, 7 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
+--- used by 38 files: 3 scripts, 6 in admin, 2 in claims, 8 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
 ---   transactions, waiting/handoff
 -- The record of a message: its stored text, field <id> of a queue's hash `records`.
 --
@@ -16,7 +16,9 @@
 -- kind of value in mqredis/codec/decode.py (`_SYSTEM`) if scripts set it; tests/contract/test_fields.py compares the names. One on
 -- which scripts act is SPECIAL in its row, and is among the `fields` or `traced` of features/features. The form of a record and the
 -- bits of its flag are known to mqredis/codec, models/outgoing.py, models/message.py, commands/read.py, operations/doctor/stored.py
--- and spark/columns.py (tests/contract/test_constants.py compares the bits), and here to record.free.
+-- and spark/columns.py (tests/contract/test_constants.py compares the bits), and here to record.free; the places of arrival, flag
+-- and head stand as numbers in this file, in stats.lua, claim_backlog.lua, selector/selector and selector/selector_condition. Who
+-- moves, copies or removes a record with the flag large does so with its field "^"id as well.
 --
 -- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
 -- (core/store) and, if it adds a field on which scripts act, set the bit special.

@@ -60,10 +60,13 @@ function store.announce(q, ids)
   q.arrived = arrived
 end
 
--- Takes messages out of q.available. Returns how many of them were in it.
+-- Takes messages out of q.available; those that are not in it are passed over.
 function store.withdraw(q, ids)
-  if #ids == 1 then return redis.call("ZREM", q.available, ids[1]) end
-  return chunked.run("ZREM", q.available, ids)
+  if #ids == 1 then
+    redis.call("ZREM", q.available, ids[1])
+  else
+    chunked.run("ZREM", q.available, ids)
+  end
 end
 
 -- Takes the first `count` messages, one at least, out of q.available.

@@ -19,7 +19,7 @@
 --
 -- Change together with: a field with which a message asks for something is among copy.requests (tests/contract/test_features.py);
 -- what a copy gets in addition must fit into the margin of features/retry_policy (copy.head says why), and is known to the model
--- that tests compare the broker with (tests/model/traces.py).
+-- that tests compare the broker with (tests/model/traces.py, adm.py).
 local copy = {}
 
 -- The fields with which a message asks for something, and again when it is redriven from a copy. Its dedup key is not
@@ -142,7 +142,7 @@ end
 -- Reads the quota of a journal, which is a property of the queue that it belongs to.
 function copy.set_journal_quota(q, to)
   local notes = queue.notes(to)
-  if notes.has_quota or queue.name(to) == "system%24%3Bjournal" then return end
+  if notes.has_quota or queue.name(to) == other_queues.system.journal then return end
   notes.has_quota = true
   local limits = redis.call("HMGET", (q.parent or q).key, "journal_quota_messages", "journal_quota_bytes")
   queue.set_quota(to, tonumber(limits[1] or ""), tonumber(limits[2] or ""))

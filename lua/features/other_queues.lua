@@ -12,7 +12,9 @@
 --
 -- context.places: by encoded name, the numbers of the queues in KEYS; context.sides: the queues that were found, whose counters
 -- are written, and whose readers are notified, when the script ends.
-local other_queues = {}
+-- system: encoded names of queues of the system (mqredis/keys.py; tests/contract/test_constants.py compares)
+local other_queues = { system = { journal = "system%24%3Bjournal", dead_letter = "system%24%3Bdeadletter",
+  transactional_dead_letter = "system%24%3Bdeadxact" } }
 
 -- Returns a queue's name as it stands in keys: as encode of mqredis/keys.py does (tests/contract/test_constants.py).
 function other_queues.encode(name)

@@ -201,7 +201,8 @@ end
 -- Sets the timers of entries that are back in q, one of the policy's subqueues, from ;trash (features/trash). Timers go
 -- on while a message is in ;trash; a message whose timer was due there gets another, so that it does not stay for ever.
 function retry.renew_timers(q, entries)
-  local name, letters, kept = string.match(queue.name(q), "%%3B(.*)$"), timers.letters, retry_policy.read(q).kept
+  local _, name = queue.split_name(queue.name(q))
+  local letters, kept = timers.letters, retry_policy.read(q).kept
   if name == "retry" then
     retry.set_missing_timers(q, entries, { letters.rest, letters.rest_isolated }, 0)
   elseif name == "lapsed" then

@@ -161,7 +161,7 @@ end
 function retry_policy.subqueue(q, name)
   other_queues.load()
   local home = retry_policy.home(q)
-  local to = other_queues.find(queue.name(home) .. "%3B" .. name, true)
+  local to = other_queues.find(queue.join_name(queue.name(home), name), true)
   if not to then return end
   queue.set_parent(to, home)
   if name == "poison" then

@@ -58,6 +58,12 @@ function trace.append(found, name, acknowledges, class, may_create)
   return found
 end
 
+-- Returns the encoded name of the queue that q is, or is a subqueue of.
+function trace.home(q)
+  local home = queue.split_name(queue.name(q))
+  return home
+end
+
 -- Appends a copy in the journal with this encoded name.
 function trace.append_journal(found, name)
   return trace.append(found, name, false, nil, true)
@@ -77,10 +83,10 @@ function trace.of_departure(q, entry, reason)
   local journal, transaction = tonumber(record.field(rec, "journal") or 0), record.field(rec, "transaction_id")
   if reason == "receive" then
     if q.options.journaling then
-      found = trace.append_journal(found, (string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)) .. "%3Bjournal")
+      found = trace.append_journal(found, queue.join_name(trace.home(q), "journal"))
     end
     found = trace.append_acknowledgement(found, rec, bits.received, trace.positive.received)
-    if transaction and journal >= 2 then found = trace.append_journal(found, "system%24%3Bjournal") end
+    if transaction and journal >= 2 then found = trace.append_journal(found, other_queues.system.journal) end
   elseif class then
     found = trace.append_acknowledgement(found, rec, class < 0xC000 and bits.not_reached or bits.not_received, class)
     if reason == "poison" or journal % 2 == 1 and trace.makes_dead_letter(reason, transaction) then
@@ -98,7 +104,7 @@ function trace.of_arrival(entry)
   if not record.is_special(rec) then return end
   local found = trace.append_acknowledgement(nil, rec, trace.bits.reached, trace.positive.reached)
   if tonumber(record.field(rec, "journal") or 0) >= 2 and not record.field(rec, "transaction_id") then
-    found = trace.append_journal(found, "system%24%3Bjournal")
+    found = trace.append_journal(found, other_queues.system.journal)
   end
   return found
 end
@@ -109,7 +115,8 @@ function trace.dead_letter_queue(entry)
   if entry.dead_letter_queue then return entry.dead_letter_queue end
   local named = record.field(entry.rec, "dead_letter_queue")
   if named then return other_queues.encode(named) end
-  return record.field(entry.rec, "transaction_id") and "system%24%3Bdeadxact" or "system%24%3Bdeadletter", true
+  local system = other_queues.system
+  return record.field(entry.rec, "transaction_id") and system.transactional_dead_letter or system.dead_letter, true
 end
 
 -- Does a departure for this reason make a dead letter? Purges and deletions do for messages sent in a transaction only.
@@ -177,9 +184,8 @@ end
 -- 3.1.7.2.1). A negative one carries the body.
 function trace.acknowledge(q, to, entry, class)
   if to.options.transactional or to.options.put_inhibited then return end
-  local home = string.match(queue.name(q), "^(.-)%%3B") or queue.name(q)
   local fields, id = record.fields, copy.identity(entry)
-  local head = fields.message_class .. class .. fields.response_queue .. other_queues.decode(home)
+  local head = fields.message_class .. class .. fields.response_queue .. other_queues.decode(trace.home(q))
   if id and trace.asks(entry.rec, trace.bits.pass_message_id) then head = head .. fields.message_id .. id end
   if trace.asks(entry.rec, trace.bits.pass_correlation_id) then id = record.field(entry.rec, "correlation_id") end
   if id then head = head .. fields.correlation_id .. id end

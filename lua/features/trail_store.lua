@@ -1,5 +1,6 @@
 --- require "core/chunked"
 --- require "core/context"
+--- require "core/queue"
 --- used by features/trail, trail_read
 -- The stored trails of messages, fields of meta, which this module alone reads and writes; features/trail says what they are for,
 -- and decides what is noted.
@@ -71,7 +72,7 @@ end
 
 -- Returns the field for a message id in a queue. `name`: encoded, of the queue or of one of its subqueues.
 function trail_store.id_field(name, message_id)
-  return "trail:=" .. (string.match(name, "^(.-)%%3B") or name) .. " " .. message_id
+  return "trail:=" .. queue.split_name(name) .. " " .. message_id
 end
 
 -- Returns the lookup id to which a message id in a queue leads; nil or false if no trail has it. `name` as above.

@@ -33,7 +33,8 @@ end
 
 -- Returns the text of the field for messages of q that are to be kept in ;trash for so many ms.
 function trash.value(q, ms)
-  return trash.format(context.now + ms, string.match(queue.name(q), "%%3B(.*)$"))
+  local _, subqueue = queue.split_name(queue.name(q))
+  return trash.format(context.now + ms, subqueue)
 end
 
 -- Returns the encoded name of the subqueue that a message in ;trash was in; nil if it was in the queue itself, or does not
@@ -52,7 +53,7 @@ function trash.plan(home, entries)
   other_queues.load()
   for n = 1, #entries do
     local subqueue = trash.origin(entries[n].rec)
-    local name = queue.name(home) .. (subqueue and "%3B" .. subqueue or "")
+    local name = subqueue and queue.join_name(queue.name(home), subqueue) or queue.name(home)
     if not by_name[name] then
       local target = other_queues.find(name, true)
       if target and target ~= home then queue.set_parent(target, home) end

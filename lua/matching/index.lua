@@ -50,8 +50,8 @@ end
 --   group_flags        the sum of index.flags
 --   body_bytes         length of its body in the record
 function index.fields(rec)
-  local head_end, found = string.find(rec, "\0", 15, true), {}
-  local head = string.sub(rec, 15, head_end - 1)
+  local head_end, found = string.find(rec, "\0", record.head_at, true), {}
+  local head = string.sub(rec, record.head_at, head_end - 1)
   -- The keys of these fields in a head (mqredis/models/fields.py); z has the flags of the group.
   for key, value in string.gmatch(head, "\3([mcgnoz])([^\1\3]*)") do found[key] = value end
   return { message_id = index.id(found.m), correlation_id = index.id(found.c), group_id = index.id(found.g),

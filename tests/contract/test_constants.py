@@ -98,6 +98,15 @@ def test_names_of_queues_are_encoded_alike() -> None:
     for name in ("orders", "orders;retry", "system$;journal", "Größe 1", "a%2F/b-._~"):
         assert lua[b"encode"](name.encode()) == keys.encode(name).encode()
         assert lua[b"decode"](keys.encode(name).encode()) == name.encode()
+        home, _, subqueue = name.partition(";")
+        found = module("core/queue").split_name(keys.encode(name))
+        assert (found[0], found[1] or "") == (keys.encode(home), keys.encode(subqueue))
+        if subqueue:
+            assert module("core/queue").join_name(*found) == keys.encode(name)
+    system = module("features/other_queues").system
+    assert system.journal == keys.encode(keys.SYSTEM_JOURNAL)
+    assert system.dead_letter == keys.encode(keys.DEAD_LETTER)
+    assert system.transactional_dead_letter == keys.encode(keys.TRANSACTIONAL_DEAD_LETTER)
 
 
 def test_generated_message_ids_and_wake_channels() -> None:
