@@ -1,9 +1,9 @@
 --- require "core/context"
 --- used by core/session, queue_close, queue_delete, queue_info, queue_open
--- Open handles on queues (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of the zset
--- `handles`, for example "orders|12|3|receive|none". All have score 0, so those of one queue stand together. A handle whose session
--- is gone is gone, too. Access and share mode are those of queue_open.lua. The doctor reads the members, too (`handles` in
--- mqredis/operations/doctor/checks/sessions.py).
+-- Open handles on queues (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of the
+-- zset `handles`, for example "orders|12|3|receive|none". All have score 0, so those of one queue stand together. A handle whose
+-- session is gone is gone, too. Access is one of Access in mqredis/models/enums.py, share "deny" or "none"
+-- (mqredis/operations/handle.py). The doctor reads the members, too (`handles` in mqredis/operations/doctor/checks/sessions.py).
 --
 -- key: the place of `handles` in KEYS, in scripts with "KEYS admin".
 local handle = { key = 4 }

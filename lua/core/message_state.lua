@@ -3,18 +3,18 @@
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
 -- is kept in the queue's header (core/locks), and keeps it when it comes back.
 --
--- Change together with: mqredis/codec/states.py, which names the kinds; mqredis/operations/doctor/stored.py, which reads the text
--- (tests/contract/test_constants.py and test_stored_texts.py compare both); mqredis/codec/decode.py (`_STATE`), which reads the
--- part that replies have of it (message_state.shown). Here each pattern names all parts of the text, so a new part changes every
--- function with one. A new kind also needs an answer from each `is_...` below, in lapse.plan (core/lapse) for the end of its
--- lease, and in release.outcome (core/release).
---
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
 --   kind   a letter: by whom the message is locked, "-" if it is not locked; then letters of flags. Both are named below
 --   owner  the reader's slot, the transaction's id or the claim's owner; "-" if not locked
 --   fence  the number of the call that locked it; 0 if not locked
 --   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
+--
+-- Change together with: mqredis/codec/states.py, which names the kinds; mqredis/operations/doctor/stored.py, which reads the text
+-- (tests/contract/test_constants.py and test_stored_texts.py compare both); mqredis/codec/decode.py (`_STATE`), which reads the
+-- part that replies have of it (message_state.shown). Here each pattern names all parts of the text, and some the letters, so a
+-- new part changes every function with one. A new kind also needs an answer from each `is_...` below, in lapse.plan (core/lapse)
+-- for the end of its lease, and in release.outcome (core/release).
 --
 --   by_reader             letter: locked by a reader outside of a transaction
 --   received, sent, moved   letters: received from the queue, sent to it, or moved to another one, in an open transaction

@@ -18,10 +18,10 @@
 --
 -- Change together with: mqredis/drivers/waiting/handoff.py reads this text, and makes of it the reply that receive.lua gives for
 -- the lock of one message (its head, and core/message). What receive.lua heeds when it locks a message, handoff.is_plain must rule
--- out, or handoff.offer do as well. send.lua is the only caller of handoff.offer.
+-- out, or handoff.offer do as well. send.lua is the only caller of handoff.offer. tests/client/test_handoff.py runs both sides.
 --
--- If the publication is lost, the next call gets the kept reply, as any repeated call
--- does (context.handover). If the reader has given up, stop_waiting gives the lock back; else it ends with its lease.
+-- If the publication is lost, the next call gets the kept reply, as any repeated call does (context.handover). If the reader has
+-- given up, stop_waiting gives the lock back; else it ends with its lease.
 local handoff = {}
 
 -- The sender's side -----------------------------------------------------------------------------------------------------

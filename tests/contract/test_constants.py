@@ -170,6 +170,8 @@ def test_texts_of_waiting_readers() -> None:
         assert (lua.tag(member), lua.filter(member) or "") == (tag, wanted[1:])
         assert lua.is_taking(member) == (kind != waiting.PEEKS)
     assert not sessions._WAITER.fullmatch("12.3 X k0 -")
+    scores = module("waiting/match_waiters")  # numbers in the check `waiters` of the doctor
+    assert (scores.indexed, scores.unindexed) == (-(1 << 50), -(1 << 51))
 
 
 def test_letters_of_filters() -> None:
@@ -191,6 +193,23 @@ def test_letters_of_filters() -> None:
     )
     used = set(re.findall("\x03(.)", made.text().decode()))
     assert used - {"f"} <= set(lua.field_names)
+
+
+def test_letters_of_the_index_are_different_and_marks_are_last() -> None:
+    mark, own = module("matching/mark"), module("matching/index").letters
+    of_messages = letters(own) | {module("core/message_state").visible_member("")}
+    others = [
+        module("waiting/match_waiters").index_stem("")[0],
+        module("matching/arrivals").stem(1)[0],
+        module("features/group_lock").busy_member("", "")[0],
+        "h",  # groups that are ready
+        mark.own,
+        mark.shared,
+    ]
+    assert len(of_messages | set(others)) == len(pairs(own)) + 1 + len(others)
+    assert sorted(of_messages | set(others))[-2:] == [mark.own, mark.shared]
+    listed = re.findall(r'"\^\[([a-z]+)\]"', code_of(LUA / "admin/audit.lua"))
+    assert {"".join(sorted(of_messages))} == {"".join(sorted(each)) for each in listed}
 
 
 def test_acknowledgements_and_classes_of_messages() -> None:
