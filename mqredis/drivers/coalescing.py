@@ -187,8 +187,8 @@ class Batcher(Generic[R]):
             await asyncio.sleep(0)
         finally:
             lost = sum(one.left for one in batch) if certain else 0
-            for _ in range(lost):
-                self._driver.core.remember(run.slot.latest())
+            for n in range(lost):
+                self._driver.core.remember(run.slot.latest(), slot=None if n else run.slot)
             if not lost:
                 self._driver.end(run)
 

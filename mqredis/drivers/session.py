@@ -35,7 +35,7 @@ from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload, Reply
 
-_READING = frozenset(("receive", "lookup"))
+READING = frozenset(("receive", "lookup"))
 # Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
 _BAND = 0xA0010000
@@ -163,6 +163,8 @@ class Core:
         # Tokens of calls of unknown outcome, one for each caller; the calls among them that read messages.
         self.unknown: list[str] = []
         self.unread: dict[str, Call[Any]] = {}
+        # Slots of these calls that can be used again when their tokens are forgotten, oldest first.
+        self._spent: deque[tuple[str, Slot]] = deque()
         # The calls among them in a transaction, including calls whose outcome is known by now.
         self.doubts: deque[Doubt] = deque(maxlen=MAX_UNKNOWN)
         self.shebang: bool | None = None
@@ -187,6 +189,7 @@ class Core:
         self.session = None
         self.unknown, self.unread = [], {}
         self.doubts.clear()
+        self._spent.clear()
 
     # ---- scripts ---------------------------------------------------------------------------------
 
@@ -342,18 +345,35 @@ class Core:
             if self.session is session:
                 self.session = None
 
-    def remember(self, token: str, call: Call[Any] | None = None) -> None:
-        """Keep a token of unknown outcome for ``resolve``, and its call if ``resolve`` needs it."""
+    def remember(self, token: str, call: Call[Any] | None = None, slot: Slot | None = None) -> None:
+        """Keep a token of unknown outcome for ``resolve``, and its call if ``resolve`` needs it.
+
+        ``slot``: its slot, if it may be used again when the token is forgotten.
+        """
         with self._lock:
             self.unknown.append(token)
+            if slot is not None:
+                self._spent.append((token, slot))
             if call is not None:
-                if call.script in _READING:
+                if call.script in READING:
                     self.unread[token] = call
                 if found := doubt(token, call):
                     self.doubts.append(found)
             for old in self.unknown[:-MAX_UNKNOWN]:
                 self.unread.pop(old, None)
             del self.unknown[:-MAX_UNKNOWN]
+            self._reuse()
+
+    def _reuse(self) -> None:
+        """Give the slots of forgotten tokens back. Otherwise the server would keep a reply for each cancelled call."""
+        doubted = {each.token for each in self.doubts} if len(self._spent) > MAX_UNKNOWN else set()
+        for _ in range(len(self._spent) - MAX_UNKNOWN):
+            token, slot = self._spent.popleft()
+            if token in doubted:  # the end of its transaction asks for it
+                self._spent.append((token, slot))
+            elif slot.session is self.session:
+                slot.last = int(token.rpartition(":")[2])
+                slot.session.give(slot)
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""
@@ -369,6 +389,8 @@ class Core:
         taken its sequence number in either case."""
         self.resolved(token)
         if token == run.unknown and run.lost is not None:
+            with self._lock:
+                self._spent = deque(each for each in self._spent if each[0] != token)
             if run.lost.session is self.session:
                 run.slot.session.give(run.slot)
                 run.slot = run.lost

@@ -59,7 +59,7 @@ def remove(context: Context) -> Steps[None]:
         try:
             made = True
             if token:
-                made = (yield from perform(manager.resolve(context.keys, token))).outcome == "done"
+                made = (yield from perform(manager.resolve(context.keys, token))).outcome != "never"
                 yield OutcomeKnown(token)
             if made:
                 yield from removal()

@@ -129,3 +129,15 @@ async def test_block_has_its_error_though_its_queue_cannot_be_closed(proxy: Prox
     async with mqredis.asyncio.connect(proxy.url(), settings=HASTY) as qm:
         with pytest.raises(ZeroDivisionError):
             await failing()
+
+
+async def test_slots_of_forgotten_calls_are_used_again(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqredis.drivers.session.MAX_UNKNOWN", 2)
+    async with mqredis.asyncio.connect(proxy.url(), settings=PATIENT) as qm, qm.open("q") as queue:
+        slots = set()
+        for _ in range(8):
+            await cancelled_at(proxy, 0, queue.send("x"))
+            slots.add(qm.unknown[-1].partition(":")[0])
+        outcomes = [(await qm.resolve(token)).outcome for token in qm.unknown]
+        assert (len(slots), outcomes) == (3, ["done", "done"])
+        assert (await qm.queue_info("q")).ready == 8
