@@ -15,7 +15,8 @@ from kombu.exceptions import ChannelError
 from mqredis.models import RetryPolicy
 from mqredis.models.queue import MAX_LABEL
 
-# The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them.
+# The beginning of a queue's label. The declared arguments follow as JSON, so that every sender can read them. Labels
+# are stored: a release must read those of earlier ones.
 PREFIX = "kombu "
 # How often a message comes back before its queue gives up: RabbitMQ's default for quorum queues. AMQP returns messages
 # at once, so the policy has no rests.

@@ -54,12 +54,14 @@ class Fetcher:
         self._transport = transport
         self._loop = loop
         self._scope = object()
+        # What the thread fetches; empty while the event loop has not set it since the last fetch.
         self._requests: Requests = []
+        # What the thread has fetched and the event loop has not delivered, or the error of the thread.
         self._inbox: deque[Found | Exception] = deque()
         self._changed = threading.Condition()
-        self._asleep = False
+        # Does the thread wait at the broker? Must that wait end, since it has other queues now?
+        self._asleep = self._outdated = False
         self._closed = False
-        self._outdated = False
         self._reading, self._writing = socket.socketpair()
         self._reading.setblocking(False)
         self._writing.setblocking(False)

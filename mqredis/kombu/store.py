@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kombu.utils.json import dumps, loads
 
@@ -33,6 +33,7 @@ _SWEEP_SECONDS = 60.0
 _MAX_BODY = 67_108_864
 _BATCH = 256
 
+# A binding: routing key, pattern, and the queue by kombu's name. kombu has bindings in this form.
 Row = tuple[str, str, str]
 
 
@@ -52,8 +53,10 @@ class Store:
     def __init__(self, manager: QueueManager, lease: float) -> None:
         self.manager = manager
         self.lease = lease
+        # Open handles by the broker's names of their queues.
         self._handles: dict[str, Queue] = {}
         self._opening = threading.Lock()
+        # In the following, queues have kombu's names.
         # The declared arguments of the queues that are open in this client.
         self._declared: dict[str, Declared] = {}
         # The arguments with which this client has declared queues.
@@ -67,11 +70,11 @@ class Store:
     def queue(self, name: str) -> Queue:
         """An open handle, one for all channels. Raises QueueNotFound."""
         with self._opening:
-            found = self._handles.get(name)
+            found = self._handles.get(quote(name))
             if found is None:
                 opened = self.manager.open(quote(name))
                 self._declared[name] = read_label(self.manager.queue_info(quote(name)).label)
-                found = self._handles[name] = opened
+                found = self._handles[quote(name)] = opened
             return found
 
     def declared(self, name: str) -> Declared:
@@ -84,8 +87,11 @@ class Store:
 
     def forget(self, name: str) -> None:
         """Forget the handle of a deleted queue. The next use opens the queue with its name, if there is one."""
+        self._forget(quote(name))
+
+    def _forget(self, broker_name: str) -> None:
         with self._opening:
-            self._handles.pop(name, None)
+            self._handles.pop(broker_name, None)
 
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Create a queue, or change an existing one to these arguments."""
@@ -193,7 +199,7 @@ class Store:
     # ---- bindings --------------------------------------------------------------------------------
 
     def bind(self, exchange: str, row: Row) -> None:
-        """Add a binding: routing key, pattern, queue."""
+        """Add a binding."""
         if row in self.table(exchange):
             return
         name = BINDINGS + quote(exchange)
@@ -209,7 +215,7 @@ class Store:
             try:
                 return [self._row(message.body) for message in self._bindings(exchange).browse()]
             except QueueNotAvailable:
-                self.forget("\0" + quote(exchange))
+                self._forget(BINDINGS + quote(exchange))
             except QueueNotFound:
                 break
         return []
@@ -217,7 +223,7 @@ class Store:
     def unbind(
         self, exchange: str, *, queue: str, routing_key: str | None = None, quoted: bool = False
     ) -> None:
-        """Remove the bindings of a queue, or one of them."""
+        """Remove the bindings of a queue, or one of them. ``quoted``: the exchange is given by the broker's name."""
         try:
             table = self._bindings(exchange, quoted)
             for message in table.browse():
@@ -231,11 +237,12 @@ class Store:
             return
 
     def _bindings(self, exchange: str, quoted: bool = False) -> Queue:
-        name = exchange if quoted else quote(exchange)
+        """The queue with the bindings of an exchange. ``quoted``: the exchange is given by the broker's name."""
+        name = BINDINGS + (exchange if quoted else quote(exchange))
         with self._opening:
-            found = self._handles.get("\0" + name)
+            found = self._handles.get(name)
             if found is None:
-                found = self._handles["\0" + name] = self.manager.open(BINDINGS + name)
+                found = self._handles[name] = self.manager.open(name)
             return found
 
     def _row(self, body: bytes) -> Row:
@@ -247,12 +254,19 @@ class Store:
         self.manager.close()
 
 
+class Held(NamedTuple):
+    """A message that was delivered, and when its lease is renewed next, on the monotonic clock."""
+
+    lock: LockedMessage
+    renew_at: float
+
+
 class Locks:
     """Messages that were delivered and not yet acknowledged; their leases are renewed by a thread."""
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
-        self._held: dict[str, tuple[LockedMessage, float]] = {}
+        self._held: dict[str, Held] = {}  # by delivery tag
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -260,7 +274,7 @@ class Locks:
     def add(self, tag: str, lock: LockedMessage) -> None:
         """A message was delivered under this tag."""
         with self._changed:
-            self._held[tag] = (lock, time.monotonic() + self._lease / 3)
+            self._held[tag] = self._until_renewal(lock)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._renew, name="mqredis-kombu-leases", daemon=True)
                 self._thread.start()
@@ -269,7 +283,7 @@ class Locks:
         """Remove and return a message that is settled now; None if its lock was lost."""
         with self._changed:
             found = self._held.pop(tag, None)
-        return found[0] if found else None
+        return found.lock if found else None
 
     def settle(self, tag: str, action: str) -> bool:
         """Acknowledge (COMMIT), give back (ABORT) or reject (REJECT) a message. False: its lock was lost.
@@ -315,27 +329,30 @@ class Locks:
                 if self._closed:
                     return
                 now = time.monotonic()
-                due = {tag: held[0] for tag, held in self._held.items() if held[1] <= now}
+                due = {tag: held.lock for tag, held in self._held.items() if held.renew_at <= now}
             for queue in {lock.queue for lock in due.values()}:
-                own = {k.key: (t, k) for t, k in due.items() if k.queue is queue}
                 try:
-                    self._extend(queue, own)
+                    self._extend(queue, {tag: lock for tag, lock in due.items() if lock.queue is queue})
                 except Exception as error:  # noqa: BLE001 - the thread renews other leases, too
                     log.warning("leases of queue %s could not be renewed: %r", queue.name, error)
 
-    def _extend(self, queue: Queue, own: dict[str, tuple[str, Any]]) -> None:
-        every = [(RENEW, lock.fence, lookup_id) for lookup_id, (_, lock) in own.items()]
+    def _until_renewal(self, lock: LockedMessage) -> Held:
+        return Held(lock, time.monotonic() + self._lease / 3)
+
+    def _extend(self, queue: Queue, due: dict[str, LockedMessage]) -> None:
+        """Renew the leases of these messages of one queue, by their tags. Those that were lost are forgotten."""
+        every = list(due.items())
         for start in range(0, len(every), _BATCH):
             batch = every[start : start + _BATCH]
-            settled = queue.manager.run(settle.settle(queue.handle, batch, self._lease))
+            renewals = [(RENEW, lock.fence, lock.key) for _, lock in batch]
+            settled = queue.manager.run(settle.settle(queue.handle, renewals, self._lease))
             lost = {lookup_id for lookup_id, _ in settled.lost}
             with self._changed:
-                for _, _, lookup_id in batch:
-                    tag, lock = own[lookup_id]
+                for tag, lock in batch:
                     if tag not in self._held:
                         continue  # settled meanwhile
-                    if lookup_id in lost:
+                    if lock.key in lost:
                         del self._held[tag]
                         log.warning("message %s was lost: its lease had lapsed", tag)
                     else:
-                        self._held[tag] = (lock, time.monotonic() + self._lease / 3)
+                        self._held[tag] = self._until_renewal(lock)

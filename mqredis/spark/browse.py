@@ -64,7 +64,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = columns.selected(schema)
         self.initial: BrowseOffset | None = None
-        self.bounds: dict[str, int] | None = None
+        self.bounds: dict[str, int] | None = None  # SequentialIDs at which AvailableNow ends
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
         self._waiter: MessageWaiter | None = None
@@ -128,16 +128,14 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.report = progress.behind(self.report, shares)
             positions = dict(begun)
             for key, each in seen.items():
-                after = begun.get(key, 0)
-                upto = min(int(each.last, 16), self._bound(key) or int(each.last, 16))
-                name, path = queues[key]
-                if not each.available or not shares[key]:
-                    positions[key] = upto if not each.available else after
-                elif shares[key] >= each.available:
-                    positions[key] = upto
-                else:
-                    manager = manager_of(self.options.address, name)
-                    positions[key] = nth(manager, path, after, upto, shares[key])
+                after, last = begun.get(key, 0), int(each.last, 16)
+                upto = min(last, self._bound(key) or last)
+                if 0 < shares[key] < each.available:
+                    name, path = queues[key]
+                    upto = nth(manager_of(self.options.address, name), path, after, upto, shares[key])
+                elif each.available and not shares[key]:
+                    upto = after  # the queue gives nothing to this micro-batch
+                positions[key] = upto
             return BrowseOffset(offset.lineage, positions).json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802

@@ -86,6 +86,8 @@ _SPELLINGS = {
     "minoffsetspertrigger": "minmessagespertrigger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
 }
+# Whole numbers that may be 0; the others are at least 1. Where 0 or -1 is the default, it says that none was given.
+_MAY_BE_ZERO = ("txnVersion", "pollTimeoutMs")
 # Options that Spark adds for purposes of its own.
 _OF_SPARK = frozenset({"checkpointlocation", "path", "provider", "owner", "queryname"})
 
@@ -122,7 +124,7 @@ def _value(name: str, kind: str, text: str) -> object:
             number = int(text)
         except ValueError:
             raise InvalidArgument(f"option {name} must be a whole number, not {text!r}") from None
-        least = 0 if name in ("txnVersion", "pollTimeoutMs") else 1
+        least = 0 if name in _MAY_BE_ZERO else 1
         if not least <= number < 1 << 53:
             raise InvalidArgument(f"option {name} must be at least {least}, not {text}")
         return number
