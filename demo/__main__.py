@@ -84,7 +84,7 @@ class Demo:
             )
 
     def take(self, pipe: Connection, what: str, *values: Any) -> None:
-        """Act on one report."""
+        """Act on one report. The functions of demo/work.py say which they send."""
         name, process = self.running[pipe]
         if what == "full":
             self.full.append((values[0], values[1]))

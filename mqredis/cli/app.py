@@ -37,7 +37,7 @@ from mqredis.cli.exits import EXITS, Exit, exit_of
 from mqredis.cli.output import Output
 from mqredis.errors import InvalidArgument, MqError, complaint
 
-# Each adds its subcommands with ``register(subparsers)``.
+# Each adds its subcommands with ``register(subparsers)``. docs/cli.md names each command (tests/docs).
 MODULES: tuple[ModuleType, ...] = (
     queues,
     messages,
@@ -56,7 +56,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 
 
-# Commands that are of no use to a client that may change nothing.
+# Commands that are of no use to a client that may change nothing. The others check the option where they connect.
 _CHANGE_ALWAYS = ("worker", "broker", "pipeline")
 
 

@@ -3,7 +3,8 @@
 ``messages``, ``transfer``, ``schedules`` and ``show`` use it.
 
 A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
-are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers.
+are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers. Users keep exported files: what
+an earlier release has written must remain readable.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from typing import Any
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Outgoing
 
+# Fields that ``import`` takes from a row as they are; ``from_json`` makes the life span and the delay from times.
 _SENT = tuple(
     name
     for name in Outgoing.FIELDS
     if name
     not in ("body", "time_to_be_received", "time_to_reach_queue", "sent_seconds_ago", "delay", "dedup_window")
 )
+# Fields that a message has only in a group.
 _FLAGS = frozenset({"last_in_group", "segment", "last_segment"})
 
 

@@ -32,7 +32,9 @@ class ClaimSlice(InputPartition):
     lineage: str
     sequence: int
     offset: int
+    """The number of its first message in the claim, from 0."""
     count: int
+    """How many messages it has."""
     batch_id: str
 
     def read(self, schema: StructType, options: Options) -> Iterator[pa.RecordBatch]:
@@ -40,7 +42,6 @@ class ClaimSlice(InputPartition):
         place = self.place
         manager, queue = manager_of(place.url, place.manager), address_of(place)
         reader = Reader(manager, place, Builder(columns.arrow(schema)), batch_id=self.batch_id)
-        kill_point("before-read")
         for done in range(0, self.count, options.fetchSize):
             count = min(options.fetchSize, self.count - done)
             who = (self.owner, self.lineage, self.sequence)

@@ -235,7 +235,6 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offset = Offset.parse(end)
             kill_point("before-commit")
             self.resources.commits.receive_others(offset)
-            kill_point("after-commit")
 
     def stop(self) -> None:
         """Remove what is received, and let another query use the name. Spark rarely calls it, and a claim outlives

@@ -1,7 +1,8 @@
 """The columns of a queue, as documented in docs/spark.md. All are nullable: Spark is strict about the
 rest.
 
-The readers, the data source and the conversions of rows use it.
+The readers, the data source and the conversions of rows use it. ``columns`` makes the values of each column. A column
+that can be written back is in ``rows.COLUMNS``, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/spark.md names all options and columns, and no others; and writers take every field of messages."""
+"""Lists in two places: options and columns of docs/spark.md, fields for writers, places of the kill tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from mqredis.models.fields import FIELDS
 from mqredis.spark import headers, options, rows, schema
+from tests.spark.kills import PLACES
 
 pytestmark = pytest.mark.spark
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
 def named(text: str) -> list[str]:
@@ -48,3 +50,8 @@ def test_page_has_each_column_that_is_written() -> None:
 def test_writer_takes_every_field_of_a_message() -> None:
     taken = rows.COLUMNS.keys() | headers.SYSTEM
     assert taken - {"body", "queue", "headers", "system_headers"} == FIELDS.keys()
+
+
+def test_the_driver_is_killed_at_each_kill_point() -> None:
+    code = "".join(path.read_text() for path in (ROOT / "mqredis" / "spark").glob("*.py"))
+    assert sorted(re.findall(r'kill_point\("([a-z-]+)"\)', code)) == sorted(PLACES["both"])
