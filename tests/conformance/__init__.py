@@ -1,1 +1,1 @@
-"""The published cases of the specification, one file per event, on every face and every store."""
+"""The published cases of the specification, one file per event, on every interface and every store."""

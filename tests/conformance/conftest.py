@@ -53,16 +53,16 @@ def broker(kind: str, request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
-    store, face = kind.split("-")
+    store, interface = kind.split("-")
     manager = f"conformance-{os.getpid()}-{next(_numbers)}"
     if store == "model":
         return Broker(kind, model.connect, manager, None)
     url = f"memory://{manager}" if store == "fake" else request.getfixturevalue("redis_server").url
     functions = "off" if store == "evalsha" else "auto"
-    module = importlib.import_module("mqredis" if face == "sync" else "mqredis.asyncio")
+    module = importlib.import_module("mqredis" if interface == "sync" else "mqredis.asyncio")
 
     def connect(settings: Settings, **how: Any) -> Any:
         return module.connect(url, settings=settings.model_copy(update={"functions": functions}), **how)
 
-    thread = request.getfixturevalue("loop_thread") if face == "async" else None
+    thread = request.getfixturevalue("loop_thread") if interface == "async" else None
     return Broker(kind, connect, manager, thread)

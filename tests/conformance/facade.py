@@ -1,7 +1,7 @@
 """One synchronous interface for the sync client, the asyncio client and the model.
 
 A conformance test is written once against :class:`Broker`. For asyncio the calls run on a private event loop
-in a thread of its own, so a test may have several reads waiting at once whatever the face is.
+in a thread of its own, so a test may have several reads waiting at once whatever the interface is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``python -m tests.conformance.report [pytest arguments]``: the published cases as a table.
 
-One row for each case: how it went on each store and face, and a verdict. The same goes to
+One row for each case: how it went on each store and interface, and a verdict. The same goes to
 ``build/conformance.json``. The exit code is 0 when every case that has a test holds everywhere; a contested
 case that differs is told but does not fail the run.
 """

@@ -1,4 +1,4 @@
-"""The sync and the asyncio face: same names, same signatures, same first line of documentation."""
+"""The sync and the asyncio interface: same names, same signatures, same first line of documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASYNC = importlib.import_module("mqredis.asyncio")
 
 CLASSES = ("QueueManager", "Queue", "Cursor", "Transaction", "LockedMessage")
 
-# What issue and design promise; a face may have more, but both must have the same.
+# What issue and design promise; an interface may have more, but both must have the same.
 PROMISED = {
     "QueueManager": {
         "create_queue", "queue_info", "update_queue", "delete_queue", "queues", "open", "transaction",

@@ -41,7 +41,7 @@ class ModelBrowser:
         with self._step():
             pass
 
-    # ---- the face ----------------------------------------------------------------------------------------
+    # ---- the interface -----------------------------------------------------------------------------------
 
     def first(self, timeout: float | None = 0, **how: Any) -> Message:
         return self._browse(None, None, timeout, **how)

@@ -44,7 +44,7 @@ class ModelCursor:
         self.state = CursorState.UNREAD
         self.closed = False
 
-    # ---- the face ---------------------------------------------------------------------------------------
+    # ---- the interface ----------------------------------------------------------------------------------
 
     def peek(self, timeout: float | None = None) -> Message:
         """Get Message For Peek (3.2.7.2)."""

@@ -169,7 +169,7 @@ class ModelQueue(Reads):
     def _active(self, position: Position) -> bool:
         return matching.busy(self.queue, matching.group_of(position))
 
-    # ---- the rest of the face ---------------------------------------------------------------------------
+    # ---- the rest of the interface ----------------------------------------------------------------------
 
     def cursor(self, *, match: Match | None = None, selector: str | None = None) -> ModelCursor:
         with self._step("peek"):

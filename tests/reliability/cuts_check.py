@@ -134,12 +134,12 @@ def _faults(sizes: list[tuple[int, int]]) -> list[tuple[Fault, int]]:
 def cuts(run: Run) -> None:
     """Cut requests and replies at each byte, sync and asyncio, with and without retries."""
     with RedisServer() as server, Proxy(server.socket_path, seed=run.seed) as proxy:
-        for face in ("sync", "asyncio"):
-            loop = asyncio.new_event_loop() if face == "asyncio" else None
+        for interface in ("sync", "asyncio"):
+            loop = asyncio.new_event_loop() if interface == "asyncio" else None
             runner = SequenceRunner(server, proxy, loop)
             places = [(name, *item) for name in STORIES for item in _faults(runner.measure(name))]
             run.add("bytes and duplicates there are", len(places))
-            dice = run.dice("cuts", face)
+            dice = run.dice("cuts", interface)
             budget = run.size(FULL, 2 * len(STORIES)) // 2
             chosen = list(places) if len(places) <= budget else dice.sample(places, budget)
             for number, (name, fault, skip) in enumerate(chosen):
@@ -150,8 +150,10 @@ def cuts(run: Run) -> None:
                     runner.cut(name, fault, skip)
                 except AssertionError as error:
                     how = "with retries" if runner.settings is LONG_RETRY else "without retries"
-                    raise AssertionError(f"{face}, {how}, {name}, call {skip}, {fault}: {error}") from error
-                run.add(f"cuts {face}")
+                    raise AssertionError(
+                        f"{interface}, {how}, {name}, call {skip}, {fault}: {error}"
+                    ) from error
+                run.add(f"cuts {interface}")
             report = runner.plain.doctor()
             assert report.healthy, report.findings[:3]
             runner.disconnect()

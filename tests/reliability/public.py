@@ -1,4 +1,4 @@
-"""Every public call as one short story, written once for both faces: ``await b(...)`` awaits only what is awaitable."""
+"""Every public call as one short story, written once for both interfaces: ``b(...)`` awaits what is awaitable."""
 
 from __future__ import annotations
 
@@ -245,9 +245,9 @@ async def maintain(b: Stage) -> Any:
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a story on the blocking face: it never really waits."""
+    """Run a story on the blocking interface: it never really waits."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value
-    raise AssertionError("the blocking face waited for a loop")
+    raise AssertionError("the blocking interface waited for a loop")

@@ -65,7 +65,7 @@ FOLDERS = (
     "tests/reliability/test_clock.py::test_listed_times_follow_the_clock_of_the_server",
 )
 SELECTOR, SELECTOR_TESTS = "selector/", "tests/selector/"
-# Variants of a test that run the same Lua again, on a slower server or by another face, or that the schedules replace.
+# Variants of a test that run the same Lua again (slower servers, the other interface), or that the schedules replace.
 TWICE = ("fake", "async", "model-sync", "test_killed")
 # Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
 # some 0.03. A busy machine must not pass for a mutant that hangs.
