@@ -59,10 +59,8 @@ function trail.message_id(rec)
   local id = record.field(rec, "message_id")
   if not id then return end
   index.load()
-  id = index.id(id)
-  if not id then return end
   other_queues.load()
-  return other_queues.encode(id)
+  return other_queues.encode(index.id(id))
 end
 
 -- What is noted -----------------------------------------------------------------------------------------------------------

@@ -35,12 +35,12 @@ local index = {
 
 -- Identifiers of a message ----------------------------------------------------------------------------------------------
 
--- Returns an identifier as the index has it; nil for the none value, which is no identifier.
+-- Returns an identifier of a record as the index has it; nil for nil. Clients write no none value (mqredis/models/fields.py).
 function index.id(text)
   if text and string.sub(text, 1, 1) == "x" then
     while string.sub(text, -2) == "00" do text = string.sub(text, 1, -3) end
   end
-  if text and #text > 1 then return text end
+  return text
 end
 
 -- Returns what the head of a record (core/record) says of the identity of its message, as a table:

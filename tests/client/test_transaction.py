@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import mqredis
+from tests.matching.kit import Pending
+from tests.operator.test_workers import until
 from tests.support.backend import Backend
 
 
@@ -94,3 +96,23 @@ def test_block_that_was_told_of_the_end_of_its_transaction_logs_nothing(
         with pytest.raises(ZeroDivisionError):
             _outlive(qm, _fail)
         assert "could not be aborted" in caplog.text
+
+
+def test_abort_notifies_readers_in_the_order_of_delivery(backend: Backend) -> None:
+    """Messages with a time to live are given back after plain ones."""
+    settings = mqredis.Settings(allow_volatile=True, recheck_seconds=60)
+    with (
+        mqredis.connect(backend.client(), settings=settings) as qm,
+        mqredis.connect(backend.client(), settings=settings) as other,
+    ):
+        qm.create_queue("t", transactional=True)
+        queue = qm.open("t")
+        with qm.transaction() as unit:
+            queue.send(b"first", transaction=unit, time_to_be_received=600)
+            queue.send(b"second", transaction=unit)
+        unit = qm.transaction()
+        assert [m.body for m in queue.receive_many(2, 0, transaction=unit)] == [b"first", b"second"]
+        reader = Pending(lambda: other.open("t").receive(60))
+        until(lambda: qm.queue_info("t").waiters == 1)
+        unit.abort()
+        assert reader.result().body == b"first"
