@@ -16,6 +16,7 @@
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 --- require "waiting/notify"
+-- Change together with: receive.lua and peek.lua, which end with the status that this script hands to their reader.
 local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end

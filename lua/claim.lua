@@ -31,6 +31,8 @@
 --- require "claims/claim_pages"
 --- require "claims/fill"
 --- require "waiting/waiters"
+-- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users; claims/fill, which takes
+-- `limits`; claim_match.lua, which has the same limits.
 local generation, owner, lineage, seq, wanted = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12],
   place = ARGV[13] } -- for fill.plan
@@ -48,10 +50,9 @@ if context.missing then return waiters.finish(q, context.missing) end
 -- decide -----------------------------------------------------------------------------------------
 -- Whose claim is it? That of this checkpoint, or it is taken over.
 local claim, taken_over = claims.open(q, owner), false
-if not claim then -- the owner's first claim: as if the one before were committed
+if not claim then -- the owner's first claim
   if seq ~= 1 and not may_take_over then return lost("gap") end
-  claim = { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
-    bytes = 0, sealed = claims.complete, since = "0" }
+  claim = claims.new(owner, lineage, seq)
 elseif claim.lineage ~= lineage and may_take_over and seq == claim.committed + 1 then
   if claims.alive(claim) then return lost("running") end
   if claim.sealed == claims.released and claim_pages.held(q, claim.number) > 0 then return lost("released") end

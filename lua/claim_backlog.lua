@@ -18,6 +18,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
+--- require "core/record"
 --- require "core/timers"
 --- require "waiting/waiters"
 --- require "claims/claims"
@@ -47,7 +48,7 @@ if turns then available = math.min(available, turns) end
 local claim = owner ~= "" and claims.open(q, owner)
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
-local first_arrival = rec and string.sub(rec, 1, 13) or "" -- a record begins with it (core/record)
+local first_arrival = rec and record.arrived(rec) or ""
 local claim_text, is_connected = claim and claims.format(claim) or "", claim and claims.alive(claim)
 reply = context.reply(status.OK, q.generation, available, q.messages, q.bytes, last_seq, first_arrival, context.now,
   claim_pages.locked(q), redis.call("ZCARD", q.timers), claim_text, is_connected and 1 or 0, turns and 1 or 0)

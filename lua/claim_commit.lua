@@ -22,6 +22,7 @@
 --- require "claims/claims"
 --- require "claims/drain"
 --- require "waiting/waiters"
+-- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users.
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local reply = context.open()
 if reply then return reply end

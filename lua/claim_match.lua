@@ -21,6 +21,7 @@
 --- require "claims/claims"
 --- require "matching/search"
 --- require "waiting/waiters"
+-- Change together with: claims/fill, which decides what a claim takes; claim_wait.lua, which looks for pipelines without one.
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end

@@ -18,6 +18,7 @@
 --- require "core/queue"
 --- require "claims/claims"
 --- require "claims/claimed_ids"
+-- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users.
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local offset, count = tonumber(ARGV[7]), tonumber(ARGV[8])
 local reply = context.open()

@@ -21,6 +21,7 @@
 --- require "claims/claims"
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
+-- Change together with: claims/fill, which decides what a claim takes; claim_match.lua, which looks for pipelines with a selector.
 local generation, after, registration, old_ticket = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local registers = registration ~= ""
 local reply = context.open(registers)

@@ -8,6 +8,8 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
+-- A client that may only read calls it in place of session_open.lua, for the incarnation and the history number
+-- (mqredis/drivers/session.py).
 local txs, queues, idle = KEYS[2], KEYS[3], KEYS[5]
 local reply = context.observe()
 if reply then return reply end

@@ -30,6 +30,10 @@
 --- require "transactions/touched"
 --- require "core/transfer"
 --- require "core/store"
+-- That both queues are of one family, and neither is a journal or of the system, is checked by the client (move and refuse_move in
+-- mqredis/operations/handle.py).
+-- Change together with: transactions/commit, which moves messages at the end of a transaction; bulk.lua, whose action move does it
+-- for operators.
 local source_generation, target_generation, lookup_id = ARGV[3], ARGV[4], ARGV[5]
 local transaction_id, fence = ARGV[6], ARGV[7]
 local reply = context.open()

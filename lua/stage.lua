@@ -8,7 +8,7 @@
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
 -- ARGV[5] stage  name; a task that is tried again takes another one, and several calls may append to one stage
--- ARGV[6] queue  encoded name
+-- ARGV[6] queue  encoded name, the same in all calls for one stage
 -- ARGV[7] ttl  ms until the stage expires
 -- ARGV[8] messages  number of messages in this call
 -- ARGV[9] bytes  in this call, as the quota will count them
@@ -29,8 +29,8 @@ local sink, number = sinks.open(sink_name), tonumber(batch)
 if number <= sink.committed or sink.publishing == batch then return context.close(context.reply(status.OK, "1")) end
 if number <= sinks.closed(sink) then return context.close(context.reply(status.LOCK_LOST, "closed")) end
 context.mark_changed()
-local stage = sinks.stage(sink, name) or { messages = 0, bytes = 0, elements = 0, special = "0" }
-stage.queue, stage.messages, stage.bytes = queue_name, stage.messages + messages, stage.bytes + bytes
+local stage = sinks.stage(sink, name) or sinks.new_stage(queue_name)
+stage.messages, stage.bytes = stage.messages + messages, stage.bytes + bytes
 stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
 sinks.save_stage(sink, name, stage, ttl)
 local list = sinks.list_key(sink, 1)

@@ -12,6 +12,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
+--- require "core/record"
 --- require "core/timers"
 --- require "admin/samples"
 --- require "claims/claim_pages"
@@ -48,7 +49,7 @@ for priority = 7, 0, -1 do
   local high = string.format("%02x", 7 - priority)
   local id = redis.call("ZRANGEBYLEX", q.available, "[" .. high, "(" .. high .. "g", "LIMIT", 0, 1)[1]
   local rec = id and redis.call("HGET", q.records, id)
-  if rec then say("oldest" .. priority, math.max(0, context.now - tonumber(string.sub(rec, 1, 13)))) end
+  if rec then say("oldest" .. priority, math.max(0, context.now - record.arrived(rec))) end
 end
 
 -- Traffic since a sample that is one or two periods old if a client asks regularly, else older.

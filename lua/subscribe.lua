@@ -12,6 +12,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
+-- Change together with: features/topic, which reads the subscriptions of a topic at each publication; mqredis/operations/topics.py,
+-- which makes the text.
 local text = ARGV[3]
 local reply = context.open()
 if reply then return reply end

@@ -50,6 +50,11 @@ def _names(line: str) -> tuple[list[str], list[str]]:
     return _WORD.findall(code), _DOTTED.findall(code)
 
 
+def _closes(line: str) -> bool:
+    """Does a line end a table that begins at the left margin? No line before it ends with a brace."""
+    return line.partition("--")[0].rstrip().endswith("}")
+
+
 def _dotted(lines: Iterable[Line]) -> set[str]:
     found: set[str] = set()
     for _, _, line in lines:
@@ -115,7 +120,7 @@ class Files:
             at = next((n for n, (_, _, line) in enumerate(lines) if _MODULE.match(line)), None)
             if at is None:
                 raise ScriptError(f"lua/{name}.lua declares no table")
-            while not lines[at][2].endswith("}"):
+            while not _closes(lines[at][2]):
                 at += 1
             halves = self._halves[name] = lines[: at + 1], lines[at + 1 :]
         return halves
@@ -278,7 +283,7 @@ def _shake(lines: list[Line]) -> list[Line]:
             stop = start if line.rstrip().endswith(" end") else _end(lines, start)
             bodies[match[1]] = (start, stop)
         elif match := _MODULE.match(line):
-            stop = next(n for n in range(start, len(lines)) if lines[n][2].endswith("}"))
+            stop = next(n for n in range(start, len(lines)) if _closes(lines[n][2]))
             bodies[match[1]] = (start, stop)
     named = Counter(_every_name(line for _, _, line in lines))
     dead: set[int] = set()

@@ -52,6 +52,12 @@ function claims.format(claim)
   return claim.draining and text .. " " .. claim.draining or text
 end
 
+-- Returns the claim of an owner that has none in this queue: as if the claim before `seq` were committed. claims.save writes it.
+function claims.new(owner, lineage, seq)
+  return { owner = owner, lineage = lineage, committed = seq - 1, seq = seq - 1, number = "0", wanted = 0, count = 0,
+    bytes = 0, since = "0", draining = nil, sealed = claims.complete }
+end
+
 -- Returns the claim of an owner; nil if the owner never had one. Reads the page lists of the queue with it, which
 -- claim_pages.lists returns then.
 function claims.open(q, owner)
@@ -93,7 +99,8 @@ function claims.owners(q)
   return owners
 end
 
--- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives.
+-- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives
+-- (claim_channel in mqredis/keys.py).
 function claims.alive(claim)
   local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. claim.owner .. ":" .. claim.lineage
   local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)

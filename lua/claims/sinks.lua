@@ -80,6 +80,11 @@ end
 
 -- Stages ----------------------------------------------------------------------------------------------------------------
 
+-- Returns a stage to which nothing was added yet. sinks.save_stage writes it.
+function sinks.new_stage(queue_name)
+  return { queue = queue_name, messages = 0, bytes = 0, elements = 0, special = "0" }
+end
+
 -- Returns the stage with this name; nil if the registry has none.
 function sinks.stage(sink, name)
   local text = redis.call("HGET", sink.registry, name)

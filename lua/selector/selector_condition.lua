@@ -7,7 +7,7 @@
 -- (selector/selector describes them). selector.compile loads all modules of selectors before it calls this one.
 --
 -- In a program a letter begins each condition; selector_condition.makers says what it stands for. A maker reads what follows the
--- letter, and returns the condition. Its arguments:
+-- letter, as mqredis/selector/encode.py writes it, and returns the condition. Its arguments:
 --
 --   reader  of the program (selector/selector_program)
 --   plain   true if it matters only whether the condition is true, not whether it is false or unknown. That holds from the root

@@ -8,11 +8,11 @@
 -- sign has one segment, which is the prefix alone.
 --
 -- A matcher is a function that tells of a text whether it matches: it returns true or false; or nil if the work would exceed
--- `budget`, in characters of the text (four times as many if string.find searches, and four comparisons for each character
+-- `budget`, in characters of the text (`factor` times as many if string.find searches, and so many comparisons for each character
 -- otherwise).
 --
--- any: the byte that stands for an underscore in a segment. It is in no text of UTF-8.
-local selector_like = { any = "\255" }
+-- any: the byte that stands for an underscore in a segment. It is in no text of UTF-8. factor: FACTOR in mqredis/selector/like.py.
+local selector_like = { any = "\255", factor = 4 }
 
 -- Returns the matcher of a pattern. `segments`: texts.
 function selector_like.new(segments, budget)
@@ -31,7 +31,7 @@ function selector_like.match_bytes(prefix, inner, suffix, budget)
   local sub = string.sub
   return function(text)
     if not suffix then return text == prefix end
-    if #inner > 0 and selector_like.is_longer(text, budget * 4) then return nil end
+    if #inner > 0 and selector_like.is_longer(text, budget * selector_like.factor) then return nil end
     local at, stop = #prefix + 1, #text - #suffix
     if at > stop + 1 or sub(text, 1, #prefix) ~= prefix or sub(text, stop + 1) ~= suffix then return false end
     for n = 1, #inner do
@@ -65,7 +65,7 @@ function selector_like.match_characters(prefix, inner, suffix, budget)
     local at, stop = #prefix_chars + 1, #chars - #suffix_chars
     if at > stop + 1 or not fits(prefix_chars, chars, 1) then return false end
     if not fits(suffix_chars, chars, stop + 1) then return false end
-    return selector_like.has_in_turn(chars, inner_chars, at, stop, budget * 4)
+    return selector_like.has_in_turn(chars, inner_chars, at, stop, budget * selector_like.factor)
   end
 end
 

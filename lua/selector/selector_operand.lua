@@ -5,7 +5,7 @@
 -- The operands of a selector: functions that return a value, a kind and a content (selector/selector_value), of a message
 -- (selector/selector describes them). selector.compile loads all modules of selectors before it calls this one.
 --
--- In front of an operand stands one of these letters in the program:
+-- In front of an operand stands one of these letters in the program (_operand in mqredis/selector/encode.py):
 --
 --   p        property: its name
 --   h        header field: letter of its view, key, more (selector/selector_field)

@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from mqredis import keys, scripts
-from mqredis.codec import schedules
+from mqredis.codec import escape, schedules
 from mqredis.commands import claims, read, stages, transactions, workers
 from mqredis.commands import schedules as schedule_commands
 from mqredis.keys import KeySet
 from mqredis.models.inspection import MessageState
 from mqredis.operations import bulk
 from mqredis.operations.durability import changes
-from mqredis.selector import encode
+from mqredis.selector import encode, like
 from mqredis.selector.names import FIELDS
 from mqredis.steps import Call
 from tests.contract.test_stored_texts import module
@@ -220,6 +220,13 @@ def test_header_fields_are_read_through_views_that_the_scripts_have() -> None:
     assert {field.view for field in FIELDS.values()} == views
 
 
-def test_the_underscore_of_like_is_the_same_byte() -> None:
+def test_patterns_have_one_underscore_and_one_budget() -> None:
     lua: Any = module("selector/selector_like", encoding=None)
     assert lua[b"any"] == encode._ANY
+    assert lua[b"factor"] == like.FACTOR
+
+
+def test_texts_are_unescaped_as_the_client_escapes_them() -> None:
+    lua: Any = module("selector/selector_value", encoding=None)
+    for text in ("", "EU", "a\0b", "\1\2\3\4\4", "\4A", "größe\3"):
+        assert lua[b"unescape"](escape(text).encode()) == text.encode()
