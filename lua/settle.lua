@@ -17,8 +17,8 @@
 --- require "core/settle"
 --- require "core/timers"
 --- require "waiting/waiters"
--- Change together with: receive.lua, which takes settlements in the same form. A new action is a function in core/settle, a letter
--- in mqredis/commands/settlement.py, and a letter in mqredis/operations/durability/changes.py if it is permanent.
+-- Change together with: receive.lua, which takes settlements in the same form; mqredis/operations/durability/changes.py, for an
+-- action whose change is permanent. core/settle says what else a new action takes.
 local generation, lease, runs = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
 local reply = context.open()
 if reply then return reply end
