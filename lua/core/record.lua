@@ -1,4 +1,4 @@
---- used by 38 files: 3 scripts, 6 in admin, 2 in claims, 8 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
+--- used by 40 files: 5 scripts, 6 in admin, 2 in claims, 8 in core, 13 in features, 2 in matching, selector/selector_field, 2 in
 ---   transactions, waiting/handoff
 -- The record of a message: its stored text, field <id> of a queue's hash `records`.
 --

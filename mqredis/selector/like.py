@@ -19,7 +19,9 @@ BUDGET = 16384
 FLOOR = 256
 # A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
 # A pattern with underscores may make so many comparisons for each character of its budget.
-FACTOR = 4  # tests/contract/test_arguments.py compares it; tests/selector/test_like.py tests both at the bound
+FACTOR = (
+    4  # tests/contract/test_arguments.py compares it; tests/selector/test_like.py tests both at the bound
+)
 
 Segments = tuple[tuple[str | None, ...], ...]
 
