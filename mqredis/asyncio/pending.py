@@ -9,14 +9,17 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 T = TypeVar("T", bound=AbstractAsyncContextManager[Any])
 P = ParamSpec("P")
 
 
-class Pending(Generic[T]):
-    """The result of a call that opens something; nothing has been done before it is awaited or entered."""
+class Pending(Coroutine[Any, Any, T]):
+    """The result of a call that opens something; nothing has been done before it is awaited or entered.
+
+    It is a coroutine, so that ``create_task`` takes it.
+    """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
@@ -38,6 +41,20 @@ class Pending(Generic[T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Continue the coroutine, for an event loop."""
+        if value is not None:  # event loops send None; this is Queue.send
+            self.__getattr__("send")
+        return self._coroutine.send(None)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error in the coroutine, for an event loop."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End the coroutine."""
+        self._coroutine.close()
 
     async def __aenter__(self) -> T:
         self._opened = await self._coroutine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -37,6 +38,14 @@ async def test_attribute_of_an_unawaited_call_raises_with_advice(qm: Any) -> Non
             lock.commit()
         async with lock:
             pass
+
+
+async def test_task_opens_a_queue(qm: Any) -> None:
+    async with await asyncio.create_task(qm.open("q")) as queue:
+        task = asyncio.create_task(queue.lock(timeout=60))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_with_on_an_async_context_raises_with_advice(qm: Any) -> None:
