@@ -254,14 +254,13 @@ def _header(lines: list[str]) -> Header:
     )
 
 
-def explain(error: str) -> str:
-    """Rewrite ``user_script:41:`` in an error of ours to the file and line it came from."""
-    for script_name in names():
-        script = get(script_name)
-        if script.function().name in error:
-            return _WHERE.sub(partial(_place, script.library.joined), error)
-        if script.sha in error or script.variant(True)[1] in error:
-            return _WHERE.sub(partial(_place, script._joined), error)
+def explain(name: str, error: str) -> str:
+    """Rewrite ``user_script:41:`` in an error of this script to the file and line it came from."""
+    script = get(name)
+    if script.function().name in error:
+        return _WHERE.sub(partial(_place, script.library.joined), error)
+    if script.sha in error or script.variant(True)[1] in error:
+        return _WHERE.sub(partial(_place, script._joined), error)
     return error
 
 

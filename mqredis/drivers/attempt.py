@@ -226,7 +226,7 @@ class Attempt:
             raise BrokerRefused(
                 f"{self.core.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
             ) from None  # it says what the server said
-        what = f"script {self.call.script} failed: {scripts.explain(text)}"
+        what = f"script {self.call.script} failed: {scripts.explain(self.call.script, text)}"
         raise InvariantBroken(f"{what}. `mqredis doctor` shows whether stored data are damaged")
 
     def failed_load(self, error: BaseException, now: float) -> Next:

@@ -24,7 +24,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {name: TinyScript(name, body) for name, body in BODIES.items()}
     monkeypatch.setattr(scripts, "get", table.__getitem__)
     monkeypatch.setattr(scripts, "names", lambda: sorted(table))
-    monkeypatch.setattr(scripts, "explain", lambda text: text)
+    monkeypatch.setattr(scripts, "explain", lambda _, text: text)
 
 
 @pytest.fixture

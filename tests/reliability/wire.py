@@ -160,7 +160,7 @@ class Wire:
     def _answer(self, shot: Shot) -> Answer:
         raw = self._read()
         if isinstance(raw, Exception):
-            raise AssertionError(f"{shot.call.script} failed: {scripts.explain(str(raw))}")
+            raise AssertionError(f"{shot.call.script} failed: {scripts.explain(shot.call.script, str(raw))}")
         payload: Payload = raw[3:]
         try:
             value = shot.call.parse(int(raw[0]), payload)
