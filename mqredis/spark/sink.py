@@ -89,7 +89,10 @@ def say_steps(options: Options, name: str, messages: int, queues: Iterable[str])
 
 
 def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
-    """Publish what the tasks report, and clean up. Harmless when repeated."""
+    """Publish what the tasks report, and clean up. Harmless when repeated.
+
+    ``keep``: the broker remembers the batch of this sink, since a later write may have the same name and number.
+    """
     first = messages[0]
     manager = manager_of(options.address, options.managers[0])
     ordered = sorted(messages, key=lambda each: each.partition)
@@ -109,7 +112,7 @@ def _publish(options: Options, messages: Sequence[Staged], keep: bool) -> None:
 def publish_part(options: Options, version: int, batches: Iterable[pa.RecordBatch]) -> None:
     """Write rows from one process, as a version of the sink ``txnAppId``. Writes nothing if it was published before."""
     sink = named_sink(options.txnAppId)
-    _publish(options, [Stager(options, sink, version, NO_IDENTITY).write(iter(batches))], True)
+    _publish(options, [Stager(options, sink, version, NO_IDENTITY).write(iter(batches))], keep=True)
 
 
 def unnamed(queue: str) -> str:
@@ -142,7 +145,7 @@ class BatchWriter(DataSourceArrowWriter):
         with source_errors():
             staged = [each for each in messages if isinstance(each, Staged)]
             if staged:
-                _publish(self.options, staged, bool(self.options.txnAppId))
+                _publish(self.options, staged, keep=bool(self.options.txnAppId))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """The job failed: remove its stages, and refuse late tasks."""
@@ -181,7 +184,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         with source_errors():
             staged = [each for each in messages if isinstance(each, Staged)]
             if staged:
-                _publish(self.options, staged, True)
+                _publish(self.options, staged, keep=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """The micro-batch failed: the stages of its finished tasks are removed, the others with the next

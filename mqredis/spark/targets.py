@@ -68,6 +68,7 @@ def _named(options: Options, existing: dict[str, set[str]], skip_missing: bool) 
     with ``skip_missing``. Raises QueueNotFound.
     """
     found: list[Target] = []
+    # Is it no error if a pattern matches nothing now?
     may_be_empty = skip_missing
     for name, paths in existing.items():
         if options.queuePattern:
