@@ -4,15 +4,18 @@
 -- CALLERS update in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1] the queue
+-- QUEUE[2+] its subqueues, if reading is switched off
 -- ARGV[3] flags  letters of properties to set, "" none
 -- ARGV[4] unset  letters of properties to clear, "" none
 -- ARGV[5+] property  field and value, in turn (docs/key-layout.md)
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND
+-- RETURNS KEYS_CHANGED encoded names of subqueues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 --- require "core/queue_config"
+--- require "features/other_queues"
 --- require "waiting/waiters"
 --- require "waiting/notify"
 local to_set, to_clear = ARGV[3], ARGV[4]
@@ -20,6 +23,16 @@ local reply = context.open()
 if reply then return reply end
 local q = queue.open(1, queue.admin_keys)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
+-- Queues whose readers are refused from now on: a subqueue has the properties of its queue.
+local refused = { nil }
+if queue_config.parse_options(to_set).get_inhibited then
+  refused[1] = q
+  local stem = other_queues.decode(queue.name(q)) .. ";"
+  for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
+    if string.sub(name, 1, #stem) == stem then refused[#refused + 1] = other_queues.find(other_queues.encode(name)) end
+  end
+  if context.missing then return context.close(context.missing) end
+end
 context.mark_changed()
 local flags = ""
 for flag in string.gmatch(q.flags .. to_set, ".") do
@@ -30,6 +43,5 @@ end
 redis.call("HSET", q.key, "flags", flags, "modified", context.now, unpack(ARGV, 5))
 queue.save_config(q)
 reply = context.close({ status.OK })
--- Waiting readers are refused at once when reading is switched off.
-if queue_config.parse_options(to_set).get_inhibited then notify.all(q) end
+for n = 1, #refused do notify.all(refused[n]) end
 return reply

@@ -108,8 +108,10 @@ def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Ca
     return Call("queue_create", manager.admin(path), args, parse)
 
 
-def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[None]:
-    """Change properties of a queue."""
+def update(
+    manager: ManagerKeys, path: str, changes: Mapping[str, Any], below: Sequence[str] = ()
+) -> Call[list[str]]:
+    """Change properties of a queue. Returns the subqueues that ``below`` must name as well; none if it was done."""
     given = {flag: changes[name] for name, flag in (FLAGS | POLICY_FLAGS).items() if name in changes}
     to_set = "".join(flag for flag, value in given.items() if value)
     to_clear = "".join(flag for flag, value in given.items() if not value)
@@ -117,10 +119,13 @@ def update(manager: ManagerKeys, path: str, changes: Mapping[str, Any]) -> Call[
     if len(args) == 2:
         args += ["flags_changed", "1"]
 
-    def parse(status: int, _payload: Payload) -> None:
+    def parse(status: int, payload: Payload) -> list[str]:
+        if status == Status.KEYS_CHANGED:
+            return [keys.decode(text(item)) for item in payload]
         check_queue(status, path)
+        return []
 
-    return Call("queue_update", manager.admin(path), args, parse)
+    return Call("queue_update", manager.admin(path, *below), args, parse)
 
 
 @dataclass(slots=True)

@@ -164,7 +164,9 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
     if not changes:
         return (yield from info(context, path))
     checked = {name: value for name, value in _properties(changes).items() if name in changes}
-    yield from perform(commands.update(context.keys, path, checked))
+    below: list[str] = []
+    while missing := (yield from perform(commands.update(context.keys, path, checked, below))):
+        below += missing
     return (yield from info(context, path))
 
 

@@ -114,7 +114,8 @@ class ModelManager:
             if changes.keys() & {"transactional", "group_exclusive", "topic"}:
                 raise InvalidArgument()
             queue.own = new
-            for waiter in list(queue.waiters) if new.get_inhibited else ():
+            family = [each for each in store.queues.values() if each.main is queue]
+            for waiter in [w for each in family for w in each.waiters] if new.get_inhibited else ():
                 store.end_wait(waiter, GetInhibited())
             queue.modified = store.now()
             return self._info(queue)

@@ -217,3 +217,15 @@ def test_waiting_reader_fails_when_reading_is_inhibited(qm, background):
     background.until(lambda: qm.queue_info("q").waiters == 1)
     qm.update_queue("q", get_inhibited=True)
     assert isinstance(waiting.exception(10), GetInhibited)
+
+
+def test_waiting_readers_of_subqueues_fail_when_reading_is_inhibited(qm, connect, background):
+    qm.create_queue("q")
+    # Without a notification the readers would learn of it after a minute.
+    client = connect(recheck_seconds=60)
+    readers = [client.open(f"q;{name}") for name in ("s", "große")]
+    waiting = [background(lambda reader=reader: reader.receive(90)) for reader in readers]
+    for reader in readers:
+        background.until(lambda reader=reader: qm.queue_info(reader.name).waiters == 1)
+    qm.update_queue("q", get_inhibited=True)
+    assert [type(each.exception(20)) for each in waiting] == [GetInhibited] * 2
