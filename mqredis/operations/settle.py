@@ -78,8 +78,10 @@ def abort_all(handle: Handle) -> Iterator[Operation[settlement.Settled]]:
 def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:
     returned = returned_ids(lost)
     for action, fence, key in settlements:
-        if action != RENEW:
-            forget(handle, ABORT if key in returned else action, fence, key)
+        if key in returned:
+            forget(handle, ABORT, fence, key)
+        elif action != RENEW:
+            forget(handle, action, fence, key)
 
 
 def returned_ids(lost: Sequence[Lost]) -> set[str]:

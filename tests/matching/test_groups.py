@@ -267,7 +267,7 @@ def test_abort_restores_the_position_in_the_group(broker):
         assert t.receive(0, transaction=tx, grouping=LOGICAL).body == b"Y2"
 
 
-@pytest.mark.parametrize("ended_by", ["commit", "commit_many", "lock_many", "abort"])
+@pytest.mark.parametrize("ended_by", ["commit", "commit_many", "lock_many", "abort", "reject", "extend"])
 def test_lapsed_lock_restores_the_position_in_the_group(broker, ended_by):
     q = broker.queue()
     q.send_group([b"1", b"2", b"3"])
