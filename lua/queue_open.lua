@@ -18,6 +18,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
+--- require "core/session"
 -- Change together with: core/handle, mqredis/operations/handle.py and mqredis/models/enums.py, for another access or share mode.
 local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = queue.nth_key(1, queue.admin_keys)
@@ -28,9 +29,19 @@ local q, parent = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_key
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 if is_subqueue and not parent or not is_subqueue and not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local encoded = queue.name_of_key(key)
-local open = handle.all(encoded)
-for n = 1, #open do
-  if not handle.allows(open[n], access, share) then return context.close({ status.SHARING_VIOLATION }) end
+
+-- Do the handles that are open allow this one?
+local function allowed()
+  local open = handle.all(encoded)
+  for n = 1, #open do
+    if not handle.allows(open[n], access, share) then return false end
+  end
+  return true
+end
+
+if not allowed() then
+  session.sweep() -- the handle of a client that died goes with its session
+  if not allowed() then return context.close({ status.SHARING_VIOLATION }) end
 end
 context.mark_changed()
 if not q then -- a subqueue is created when it is opened first

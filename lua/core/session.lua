@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/handle"
 --- require "transactions/tx"
---- used by session_close, session_list, session_open
+--- used by queue_open, queue_orphans, session_close, session_list, session_open
 -- Sessions of clients, and their slots: reads them, and drops those that are not used any more. session_open.lua makes them. A
 -- session is the field "<number>" of meta, its slots are the fields "<number>.<i>" (core/context). The zset `idle` has the numbers
 -- of all sessions; score: the ms at which to look whether one was used since. A new field of meta that belongs to a session or a
@@ -100,7 +100,7 @@ function session.drop_handles(gone)
   end
 end
 
--- Drops a few sessions that were not used for their time to live.
+-- Drops a few sessions that were not used for their time to live. That of this call is used now.
 function session.sweep()
   local now = string.format("%.0f", context.now)
   local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, 8)
@@ -108,7 +108,7 @@ function session.sweep()
   for n = 1, #idle do
     local used, ttl = session.used(idle[n])
     local until_ms = used + ttl
-    if until_ms > context.now then
+    if until_ms > context.now or idle[n] == context.owner() then
       redis.call("ZADD", KEYS[session.idle], until_ms, idle[n])
     else
       session.drop(idle[n])

@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- used by admin/bulk_actions, admin/operator, admin/redrive, admin/schedules, features/copy, features/retry_policy,
----   features/topic, features/trace, features/trail, features/trash, queue_delete, queue_ensure
+---   features/topic, features/trace, features/trail, features/trash, queue_delete, queue_ensure, queue_update
 -- Finds queues beside the one that a script works on: journals, dead letters, administration queues, subscribers. A script may
 -- touch only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.

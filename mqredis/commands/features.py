@@ -114,10 +114,10 @@ def subscriptions(manager: ManagerKeys, topic: str) -> Call[list[Subscription]]:
 
 
 def orphans(manager: ManagerKeys) -> Call[list[str]]:
-    """Temporary queues whose owner's session has ended."""
+    """Temporary queues whose owner's session has ended. Sessions that are over end with the call."""
 
     def parse(status: int, payload: Payload) -> list[str]:
         check(status)
         return [text(item) for item in payload]
 
-    return Call("queue_orphans", manager.admin(), [], parse, changes=False)
+    return Call("queue_orphans", manager.admin(), [], parse)

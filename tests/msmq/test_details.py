@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import IoTimeout, Match, MessageClass, Outgoing, QueueNotFound, Seek
+from mqredis import (
+    Access,
+    IoTimeout,
+    Match,
+    MessageClass,
+    Outgoing,
+    QueueNotFound,
+    Seek,
+    Share,
+    SharingViolation,
+)
 from tests.msmq.kit import FULL_RECEIVE, drain, make
 
 
@@ -177,3 +187,23 @@ def test_seek_finds_available_and_peekable_messages_in_order(qm):
     assert t.peek_by_lookup_id(0, seek=Seek.FIRST).body == b"1"
     assert t.peek_by_lookup_id(sent[0], seek=Seek.NEXT).body == b"2"
     unit.abort()
+
+
+def test_handle_that_denies_receive_goes_with_the_session_of_a_client_that_died(qm, connect):
+    qm.create_queue("q")
+    died = connect(session_ttl_seconds=10)
+    died.open("q", Access.RECEIVE, Share.DENY_RECEIVE)
+    with pytest.raises(SharingViolation):
+        qm.open("q")
+    qm.advance_clock(11)
+    qm.open("q", Access.RECEIVE, Share.DENY_RECEIVE)
+
+
+def test_client_that_was_idle_keeps_its_session_when_it_opens_a_queue(qm, connect):
+    qm.create_queue("q")
+    idle = connect(session_ttl_seconds=10)
+    idle.open("q", Access.RECEIVE, Share.DENY_RECEIVE)
+    idle.advance_clock(11)
+    with pytest.raises(SharingViolation):
+        idle.open("q")
+    assert qm.queue_info("q").active
