@@ -208,9 +208,9 @@ class QueueManager(Inspection):
 
         The reply comes to a temporary queue, which is deleted with this client. Raises IoTimeout, and as ``send``.
         """
-        session = self._driver.session
+        driver = self._driver
         return await self.run(
-            request.request(self._context, session, handle_of(queue), body, timeout, fields)
+            request.request(self._context, lambda: driver.session, handle_of(queue), body, timeout, fields)
         )
 
     async def reply(

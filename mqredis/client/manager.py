@@ -206,8 +206,10 @@ class QueueManager(Inspection):
 
         The reply comes to a temporary queue, which is deleted with this client. Raises IoTimeout, and as ``send``.
         """
-        session = self._driver.session
-        return self.run(request.request(self._context, session, handle_of(queue), body, timeout, fields))
+        driver = self._driver
+        return self.run(
+            request.request(self._context, lambda: driver.session, handle_of(queue), body, timeout, fields)
+        )
 
     def reply(
         self, message: Message, body: bytes | str | Outgoing = b"", **fields: Unpack[MessageFields]

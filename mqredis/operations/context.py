@@ -66,7 +66,8 @@ class Context:
     browsers: int = 0
     transactions: int = 0
     reply_queues: int = 0
-    replies: list[Handle] = field(default_factory=list)  # temporary reply queues that are free
+    replies: list[tuple[Handle, float]] = field(default_factory=list)
+    """Temporary reply queues that are free, and when each was used last, on ``clock``."""
     leftovers: deque[tuple[str, Callable[[], Operation[Any]]]] = field(default_factory=deque)
     """Functions that make operations to be carried out later (``operations.leftovers``), each with the token of the
     call that the operation undoes or ""."""

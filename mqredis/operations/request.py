@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,30 +31,55 @@ from mqredis.steps import Steps, procedure
 
 
 @procedure
-def reply_queue(context: Context, session: str) -> Steps[Handle]:
+def reply_queue(context: Context, session: Callable[[], str]) -> Steps[Handle]:
     """A temporary reply queue of this client, a free one or a new one. It is deleted with its session
-    (queue_orphans.lua)."""
+    (queue_orphans.lua), so it must belong to the present one.
+
+    The broker may have forgotten the session of a client that was idle. The next call that changes something begins a
+    new one.
+    """
     yield from leftovers.remove(context)
     while context.replies:
-        handle = context.replies.pop()
-        if not handle.closed:
+        handle, last_used = context.replies.pop()
+        if handle.closed:
+            continue
+        idle = context.clock() - last_used
+        if handle.path.startswith(_stem(session())) and idle < context.settings.session_ttl_seconds / 2:
             return handle
+        yield from discard(context, handle)
     while True:
         context.reply_queues += 1
-        name = f"reply$.{session}.{context.reply_queues}"
+        stem = _stem(session())
+        name = f"{stem}{context.reply_queues}"
         with leftovers.removed_later(context, partial(queue.delete, context, name)):
             try:
                 yield from queue.create(context, name, {})
             except QueueExists:
                 continue
-            return (yield from open_handle(context, name, Access.RECEIVE, Share.DENY_NONE))
+            handle = yield from open_handle(context, name, Access.RECEIVE, Share.DENY_NONE)
+        if stem == _stem(session()):
+            return handle
+        yield from discard(context, handle)
+
+
+def _stem(session: str) -> str:
+    """How the names of the reply queues of a session begin."""
+    return f"reply$.{session}."
 
 
 @procedure
 def request(
-    context: Context, session: str, target: Handle, body: object, timeout: float, fields: Mapping[str, Any]
+    context: Context,
+    session: Callable[[], str],
+    target: Handle,
+    body: object,
+    timeout: float,
+    fields: Mapping[str, Any],
 ) -> Steps[Message]:
-    """Send a request and wait for its reply until the deadline. The request expires at the deadline, too."""
+    """Send a request and wait for its reply until the deadline. The request expires at the deadline, too.
+
+    ``session``: returns the number of the client's present session.
+    """
     limit = checks.seconds(timeout, "timeout", positive=True)
     if target.transactional:
         raise TransactionUsage(
@@ -81,7 +106,7 @@ def request(
             except IoTimeout:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s") from None
             if reply.correlation_id == _passed(message, sent.message_id):
-                context.replies.append(handle)
+                context.replies.append((handle, context.clock()))
                 return reply
     except GeneratorExit:
         raise
@@ -118,7 +143,7 @@ def discard_all(context: Context) -> Steps[None]:
     """Delete the reply queues of this client that no request uses."""
     yield from leftovers.remove(context)
     while context.replies:
-        yield from discard(context, context.replies.pop())
+        yield from discard(context, context.replies.pop()[0])
 
 
 @procedure

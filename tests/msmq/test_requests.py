@@ -73,6 +73,36 @@ def test_reply_queue_is_deleted_with_its_session(qm, connect):
     assert [info.name for info in qm.queues("reply$*")] == [f"reply$.{session}.99"]
 
 
+def test_maintain_deletes_the_reply_queue_of_a_client_that_died(qm, connect):
+    died = connect(session_ttl_seconds=10)
+    died.create_queue(f"reply$.{died._driver.session}.1")
+    qm.advance_clock(11)
+    qm.maintain()
+    assert qm.queues("reply$*") == []
+
+
+@pytest.mark.parametrize("requests_before", [0, 1])
+def test_request_of_a_client_that_was_idle_gets_its_reply(qm, connect, background, requests_before):
+    service = make(qm, "service")
+    client = connect(session_ttl_seconds=10)
+    q = client.open("service")
+
+    def ask():
+        asked = background(lambda: client.request(q, b"hello", timeout=30))
+        message = service.receive(30)
+        qm.maintain()
+        qm.reply(message, b"HELLO")
+        return asked.result(30).body
+
+    for _ in range(requests_before):
+        assert ask() == b"HELLO"
+    qm.advance_clock(11)
+    getattr(client, "target", client).context.clock = lambda: time.monotonic() + 11
+    qm.maintain()
+    assert ask() == b"HELLO"
+    assert len(qm.queues("reply$*")) == 1
+
+
 def dead(qm, count=5, **fields):
     q = make(qm)
     for n in range(count):
