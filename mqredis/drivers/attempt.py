@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from time import monotonic
 from typing import Any
 
 from mqredis import scripts
@@ -135,6 +136,8 @@ class Attempt:
         if run is None:
             self.server = run_id
             return DONE
+        if not self.call.changes and monotonic() > core.renewal_due:
+            core.away = True
         if run_id == core.run_id and (not core.away or self.detour is not None):
             if run.slot.session is not core.session:
                 return Next.RENEW

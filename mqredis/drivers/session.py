@@ -8,6 +8,7 @@ The blocking and the asyncio driver decide here, and in ``attempt``, what a repl
 from __future__ import annotations
 
 import itertools
+import math
 import secrets
 import threading
 from collections import deque
@@ -154,6 +155,9 @@ class Core:
         # May the data have been at another server since the session was last opened? Then the next call opens it
         # again, to learn of terms before it learns of later changes.
         self.away = False
+        # When, on the monotonic clock, a call that only reads has to renew the session, which ends without calls that
+        # change something.
+        self.renewal_due = math.inf
         # The server's run_id as of the last opening; "" where INFO is not available.
         self.run_id = ""
         # Has any connection ever worked? Until then a dead address fails at once.
@@ -283,6 +287,7 @@ class Core:
             self.incarnation, self._incarnation = as_text(incarnation), incarnation
             self.history = history
             self.run_id, self.away = run_id, False
+            self.renewal_due = monotonic() + self.settings.session_ttl_seconds / 2
             if self.session is None or self.session.number != number or began < floor:
                 # After a rollback the server may know the old slots with older sequence numbers.
                 self.session = Session(number)

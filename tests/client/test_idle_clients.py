@@ -1,0 +1,44 @@
+"""Sessions of clients that make no call which changes something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import mqredis
+from mqredis import Access, IoTimeout, Settings, Share, SharingViolation
+from tests.support.backend import Backend
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the clock of this process."""
+    passed = 0.0
+
+    def move(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    for module in ("attempt", "session"):
+        monkeypatch.setattr(f"mqredis.drivers.{module}.monotonic", lambda: time.monotonic() + passed)
+    return move
+
+
+def test_client_that_only_reads_keeps_its_session(backend: Backend, later: Callable[[float], None]) -> None:
+    settings = Settings(test_clock=True, allow_volatile=True)
+    short = settings.model_copy(update={"session_ttl_seconds": 10.0})
+    with (
+        mqredis.connect(backend.client(), settings=settings) as qm,
+        mqredis.connect(backend.client(), settings=short) as reader,
+    ):
+        qm.create_queue("q")
+        queue = reader.open("q", Access.PEEK, Share.DENY_RECEIVE)
+        for _ in range(5):
+            qm.advance_clock(6)
+            later(6)
+            with pytest.raises(IoTimeout):
+                queue.peek(0)
+        with pytest.raises(SharingViolation):
+            qm.open("q", Access.RECEIVE)
