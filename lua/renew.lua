@@ -1,11 +1,12 @@
--- Renew the lease of a transaction. Its messages keep their old deadline until their queue looks at it (core/lapse).
+-- Renew the lease of a transaction, which does not get shorter: its messages keep their old deadline until their queue looks at
+-- it (core/lapse).
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
 -- CALLERS renew in mqredis/commands/transactions.py
 -- KEYS message
 -- ARGV[3] transaction  id
 -- ARGV[4] fence  of the transaction
--- ARGV[5] lease  ms from now
+-- ARGV[5] lease  ms from now, at least
 -- RETURNS OK deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open
 -- FLAGS allow-oom
@@ -17,6 +18,6 @@ if reply then return reply end
 local transaction = tx.open(id, fence)
 if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
 context.mark_changed()
-transaction.deadline = string.format("%d", context.now + lease)
+transaction.deadline = string.format("%d", math.max(transaction.deadline + 0, context.now + lease))
 tx.save(transaction)
 return context.close(context.reply(status.OK, transaction.deadline, context.now))

@@ -66,8 +66,8 @@ class Transaction:
         await self._end(operations.End(self._unit, "abort"))
 
     async def extend(self, lease: float | None = None) -> float:
-        """Renew the lease to ``lease`` seconds from now (default: those that it began with). Returns its length in
-        seconds. Raises TransactionSequence."""
+        """Renew the lease to ``lease`` seconds from now (default: those that it began with), unless it is longer now.
+        Returns its length in seconds. Raises TransactionSequence."""
         return await self._manager.run(operations.renew(self._unit, lease))
 
     async def reject(self, queue: Queue, message: Message, reason: str = "") -> None:

@@ -67,8 +67,8 @@ class Transaction:
         self._end(operations.End(self._unit, "abort"))
 
     def extend(self, lease: float | None = None) -> float:
-        """Renew the lease to ``lease`` seconds from now (default: those that it began with). Returns its length in
-        seconds. Raises TransactionSequence."""
+        """Renew the lease to ``lease`` seconds from now (default: those that it began with), unless it is longer now.
+        Returns its length in seconds. Raises TransactionSequence."""
         return self._manager.run(operations.renew(self._unit, lease))
 
     def reject(self, queue: Queue, message: Message, reason: str = "") -> None:

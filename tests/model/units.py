@@ -62,7 +62,8 @@ class ModelTransaction:
 
     def extend(self, lease: float | None = None) -> None:
         with self.manager.step() as store:
-            self._open().deadline = store.now() + self.manager.lease(lease)
+            unit = self._open()
+            unit.deadline = max(unit.deadline, store.now() + self.manager.lease(lease))
 
     def reject(self, queue: ModelQueue, message: Message) -> None:
         """Mark a message received in this transaction as rejected (MQRR 3.1.4.14)."""

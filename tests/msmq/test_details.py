@@ -207,3 +207,16 @@ def test_client_that_was_idle_keeps_its_session_when_it_opens_a_queue(qm, connec
     with pytest.raises(SharingViolation):
         idle.open("q")
     assert qm.queue_info("q").active
+
+
+def test_renewal_does_not_shorten_the_lease_of_a_transaction(qm):
+    q = make(qm, transactional=True)
+    with qm.transaction() as tx:
+        q.send(b"a", transaction=tx)
+    tx = qm.transaction(lease=100)
+    q.receive(0, transaction=tx)
+    assert tx.extend(5) > 90
+    qm.advance_clock(50)
+    qm.maintain()
+    assert qm.queue_info("q").locked == 1
+    tx.commit()
