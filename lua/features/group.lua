@@ -54,7 +54,7 @@ function group.collect(q, group_id, sequence, only)
         else
           offset = offset + member.length
         end
-      elseif member.sequence > sequence or (member.sequence == sequence and member.offset > offset) then
+      elseif member.sequence > sequence then
         return -- what comes next in the index is not what comes next in the group
       end
     end

@@ -303,3 +303,13 @@ def test_purge_ends_at_an_id_without_a_message(store: Store) -> None:
         queue.purge()
         assert store.qm.queue_info("q").messages == 0
     assert store.codes() == {"stray.a"}
+
+
+def test_repaired_state_of_an_available_message_counts(store: Store) -> None:
+    """The queue had no states before, so its header says that there are none."""
+    store.qm.create_queue("orders")
+    queue = store.qm.open("orders")
+    queue.send(b"a")
+    store.raw.hset(store.key("orders.s"), store.id("orders", b"a"), "1 0 0 0 16 L 1.1 5")
+    assert store.codes(repair=True) == {"position.state"}
+    assert queue.receive(0).delivery_count == 2

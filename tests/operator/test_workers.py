@@ -11,8 +11,10 @@ import pytest
 
 import mqredis
 from mqredis import InvalidArgument, Message, Operator, QueueManager, QueueNotFound
+from mqredis.commands import workers
 from mqredis.models.worker import WorkerConsumer, WorkerInfo
 from mqredis.operations import inspection
+from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
 from mqredis.worker.heartbeat import Pauses
 
@@ -157,6 +159,17 @@ def test_stop_worker_stops_a_running_worker(qm: QueueManager, operator: Operator
         until(lambda: not qm.workers())
     with pytest.raises(InvalidArgument, match="lives"):
         operator.stop_worker("abc")
+
+
+def test_order_reaches_its_worker_once(qm: QueueManager, operator: Operator) -> None:
+    def beat(begins: bool = False) -> list[str]:
+        orders, _ = qm.run(perform(workers.beat(qm.context.keys, "a", 60_000, begins, "{}", ())))
+        return orders
+
+    assert beat(begins=True) == []
+    operator.stop_worker("a")
+    assert beat() == ["stop"]
+    assert beat() == []
 
 
 def test_cancel_handler_ends_one_running_handler(qm: QueueManager, operator: Operator) -> None:
