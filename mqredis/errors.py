@@ -5,6 +5,9 @@ All of mqredis raises these; callers import them from ``mqredis``.
 Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that
 fits, so that code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``.
 The docstring of a class is its default message.
+
+A new error: "a new refusal of a send" in CONTRIBUTING.md. Tests fail until it is public (``mqredis/__init__.py``) and
+has a row in ``docs/errors.md``.
 """
 
 from __future__ import annotations
@@ -439,6 +442,7 @@ def did_you_mean(name: str, fields: Iterable[str]) -> str:
 
 
 def _by_status() -> dict[int, type[MqError]]:
+    """The class of each status. Of a class and its subclasses with one status it is the class."""
     table: dict[int, type[MqError]] = {}
     stack: list[type[MqError]] = [MqError]
     while stack:
@@ -446,6 +450,7 @@ def _by_status() -> dict[int, type[MqError]]:
         stack.extend(cls.__subclasses__())
         if "status" in cls.__dict__:
             table.setdefault(int(cls.status), cls)
+    # Statuses of several classes, or of none.
     table[int(Status.INVALID_PARAMETER)] = InvalidArgument
     table[int(Status.STATUS_INVALID_PARAMETER)] = InvalidArgument
     table[int(Status.UNSUPPORTED_ACCESS_MODE)] = UnsupportedAccess

@@ -1,6 +1,9 @@
-"""Every key of the store, and nothing else knows how they are spelled.
+"""Every key of the store, and nothing else in Python knows how they are spelled.
 
 Commands and operations name keys with it; the drivers and Spark ask it for single keys and channels.
+
+Change together with: the Lua module that is named beside the key (``tests/contract/test_constants.py`` compares what
+it can), ``docs/key-layout.md``, the rules of ``cli/acl.py`` and the types in ``operations/doctor/checks/keys.py``.
 
 All keys of a queue manager share the hash tag ``{manager}``: one slot, so that a transaction or a quota may span
 its queues. Braces, glob characters and everything else outside ``[A-Za-z0-9._-]`` are encoded byte by byte as
@@ -53,11 +56,10 @@ SINKS, WORKERS, SCHEDULES, SCHEDULE_MESSAGES = OPTIONAL = (
     "schedules:messages",
 )
 WAKE, STAGE, ACTION = OPTIONAL_PREFIXES = ("wake:", "stage:", "action:")
-# How the names of fields begin: of packed locks and trails in ``meta``, of claims among the properties of a queue. The
-# channel of a claim begins in the same way.
-LOCK, TRAIL, CLAIM = ("lock:", "trail:", "claim:")
-# The number of the form of the stored data, and the only one that this release reads. lua/core/manager_config.lua has
-# it, too.
+# How the names of fields begin: in ``meta`` those of packed locks, of trails and of what clients told of themselves; in
+# the hash of a queue those of claims and of subscriptions. The channel of a claim begins in the same way.
+LOCK, TRAIL, CLIENT, CLAIM, SUBSCRIPTION = ("lock:", "trail:", "client:", "claim:", "sub:")
+# The number of the form of the stored data, and the only one that this release reads.
 SCHEMA = "6"
 # The counters of the manager (field ``counters`` of ``meta``) and of a queue (in its header), in order.
 META_COUNTS = ("history", "seq", "messages", "bytes", "time")

@@ -2,7 +2,8 @@
 
 Commands compare the statuses in replies with these numbers, and errors carry one.
 
-Scripts write ``status.NAME``, and ``bundles`` puts the number in its place.
+Scripts write ``status.NAME``, and ``bundles`` puts the number in its place. A number is never used again for anything
+else, since replies that are stored have it. A new one: "a new refusal of a send" in CONTRIBUTING.md.
 """
 
 from __future__ import annotations

@@ -4,6 +4,26 @@ All operations, commands and drivers use it.
 
 An operation never touches a socket, a thread or an event loop: it makes requests and reads replies. The blocking and
 the asyncio driver run every operation in the same way, and know nothing about the kinds of operations.
+
+What takes several steps is a generator (:data:`Steps`). It yields a step; the driver carries that out and sends the
+answer, which is the value of the ``yield``; or it throws the error of the step there::
+
+    step             answer
+    Call             its Reply: status and payload, not parsed
+    Durable          the Reply of its call
+    Listen           how a script notifies this operation: "k", "p" or ""
+    Wait             a Woken, or the Reply of its call if a lock was handed over
+    Command          what the server has answered, or a Refused
+    Interrupted      the token of the interrupted call, or ""
+    OutcomeKnown     None
+
+Operations yield few calls themselves: ``found = yield from perform(call)`` makes a call and is its parsed result,
+``yield from QueueCall(address, call)`` does so for a call on a queue (``operations.queue_call``), and ``yield from
+other_operation`` runs another operation as a part of this one. A generator that gets GeneratorExit was dropped and must
+not yield any more: a clean-up of several steps is left out then.
+
+Change together with: ``AsyncCalls._step`` in ``drivers/calls_aio.py``, which has a branch for each kind of step, and
+``docs/extending.md``, which describes operations to users.
 """
 
 from __future__ import annotations
@@ -132,7 +152,7 @@ class OutcomeKnown:
 
 
 Step = Call[Any] | Durable | Listen | Wait | Command | Interrupted | OutcomeKnown
-# The part of an operation that takes several steps: it yields a step and is sent the answer.
+# The part of an operation that takes several steps. The answers are of different types, which is why they are Any.
 Steps = Generator[Step, Any, R]
 
 
@@ -244,6 +264,7 @@ class SingleCall(Operation[T]):
         return understand(self.call, reply)
 
 
+# What generators call it: ``found = yield from perform(call)``.
 perform = SingleCall
 
 

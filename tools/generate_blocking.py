@@ -46,13 +46,21 @@ RULES = [
         (r" for one event loop\b", "; thread-safe"),
     )
 ]
+# The first line of each source.
+NOTE = "# mqredis/{target} is generated from this file: run `make format` after a change.\n"
 HEADER = "# Generated from mqredis/{source} by tools/generate_blocking.py. Do not edit: run `make format`.\n"
 
 
-def translate(source: str, text: str) -> str:
-    """The blocking form of the text of ``source``, a file below mqredis, not yet formatted."""
+def translate(source: str, target: str, text: str) -> str:
+    """The blocking form of the text of ``source``, not yet formatted. Both are files below mqredis.
+
+    Raises ValueError if the text does not begin with the note that tells of its blocking form.
+    """
+    note = NOTE.format(target=target)
+    if not text.startswith(note):
+        raise ValueError(f"mqredis/{source} does not begin with the line {note!r}")
     lines = []
-    for line in text.splitlines():
+    for line in text.removeprefix(note).splitlines():
         if DROPPED_LINES.fullmatch(line):
             continue
         for pattern, replacement in RULES:
@@ -74,8 +82,12 @@ def generate() -> dict[Path, str]:
     pairs = {TARGET / path.name: path for path in SOURCE.glob("*.py") if path.name not in ASYNCIO_ONLY}
     drivers = ROOT / "mqredis" / "drivers"
     pairs |= {drivers / f"{name}.py": drivers / f"{name}_aio.py" for name in DRIVERS}
+    package = ROOT / "mqredis"
     return {
-        target: formatted(target, translate(str(source.relative_to(ROOT / "mqredis")), source.read_text()))
+        target: formatted(
+            target,
+            translate(str(source.relative_to(package)), str(target.relative_to(package)), source.read_text()),
+        )
         for target, source in sorted(pairs.items())
     }
 

@@ -1,4 +1,8 @@
-"""The asyncio interface."""
+# mqredis/client/__init__.py is generated from this file: run `make format` after a change.
+"""The asyncio interface.
+
+A new public argument needs a row in ``tests/bad_input/test_every_call.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# mqredis/client/browser.py is generated from this file: run `make format` after a change.
 """A browse cursor.
 
 ``Queue.browser`` makes it.
@@ -93,7 +94,7 @@ class Browser:
     async def close(self) -> None:
         """End the browser: its wait raises OperationCancelled, its lock and its handle marks go."""
         if not self._queue.handle.closed:  # its close ended the browser, too
-            self._queue._cancel_scope(self._browsing)
+            self._queue.manager.driver.cancel(self._browsing)
             await self._queue.manager.run(operations.close(self._browsing))
 
     async def _browse(self, call: Browse) -> Message:

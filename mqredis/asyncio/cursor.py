@@ -1,3 +1,4 @@
+# mqredis/client/cursor.py is generated from this file: run `make format` after a change.
 """A cursor over a queue.
 
 ``Queue.cursor`` makes it.
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.models import Message
 from mqredis.operations import cursor as operations
-from mqredis.operations.context import unit_of
+from mqredis.operations.context import lease_of, unit_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +66,9 @@ class Cursor:
     ) -> LockedMessage:
         """Lock the current message (3.1.7.1.11); ``transaction`` as with ``Queue.lock``. Raises as ``receive``."""
         if transaction is not None:
-            self._queue._lease(lease)
+            lease_of(
+                self._queue.handle.context, lease
+            )  # the transaction has a lease of its own: only checked
             message = await self.receive(timeout, transaction=transaction, tag=tag)
             return LockedMessage._in_transaction(self._queue, message, transaction)
         locks = await self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))
@@ -78,7 +81,7 @@ class Cursor:
     async def close(self) -> None:
         """End the cursor and its wait, which raises OperationCancelled (3.1.7.1.2)."""
         self._place.closed = True
-        self._queue._cancel_scope(self._place)
+        self._queue.manager.driver.cancel(self._place)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,3 +1,4 @@
+# mqredis/client/group.py is generated from this file: run `make format` after a change.
 """A group that is sent message by message.
 
 ``Queue.group`` makes it.

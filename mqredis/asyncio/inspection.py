@@ -1,3 +1,4 @@
+# mqredis/client/inspection.py is generated from this file: run `make format` after a change.
 """Reads for operators: holders of messages, and contents of queues. None of these calls changes anything.
 
 ``QueueManager`` derives from it.

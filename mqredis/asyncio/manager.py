@@ -1,3 +1,4 @@
+# mqredis/client/manager.py is generated from this file: run `make format` after a change.
 """The client of a queue manager, from which all others come.
 
 ``connect`` makes it.

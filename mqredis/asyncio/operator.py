@@ -1,3 +1,4 @@
+# mqredis/client/operator.py is generated from this file: run `make format` after a change.
 """Actions of operators on queues, messages, workers and schedules.
 
 ``QueueManager.operator`` makes it; the console acts through it.

@@ -1,3 +1,4 @@
+# mqredis/client/queue.py is generated from this file: run `make format` after a change.
 """An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``.
 
 Applications call them.
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from mqredis.asyncio.locked import LockedMessage
 from mqredis.asyncio.pending import opening
-from mqredis.errors import BrokerUnavailable, IoTimeout, LockLost, MqError, OutcomeUnknown
+from mqredis.errors import BrokerUnavailable, IoTimeout, LockLost, OutcomeUnknown
 from mqredis.models import Durability, Grouping, Identifier, Match, Message, Outgoing, Seek, Sent
 from mqredis.models.header import MessageFields
 from mqredis.operations import checks, groups, handle, lookup, peek, receive, send
@@ -263,7 +264,7 @@ class Queue:
 
         Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
-        session = self._manager._driver.session
+        session = self._manager.driver.session
         from mqredis.asyncio.browser import Browser
         from mqredis.operations import browser
 
@@ -290,7 +291,7 @@ class Queue:
         and its commit removes the message. Other arguments and errors are those of ``receive``.
         """
         if transaction is not None:
-            lease_of(self._handle.context, lease)
+            lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
             how: dict[str, Any] = {"tag": tag, "match": match, "selector": selector, "grouping": grouping}
             message = await self.receive(timeout, transaction=transaction, **how)
             return LockedMessage._in_transaction(self, message, transaction)
@@ -378,7 +379,7 @@ class Queue:
     ) -> LockedMessage:
         """Lock one particular message; ``transaction`` as with ``lock``. Never waits. Raises MessageNotFound."""
         if transaction is not None:
-            lease_of(self._handle.context, lease)
+            lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
             message = await self.receive_by_lookup_id(
                 lookup_id, seek=seek, transaction=transaction, allow_peek=allow_peek
             )
@@ -423,7 +424,7 @@ class Queue:
     async def close(self) -> None:
         """Close the handle: its waits raise OperationCancelled, its locks are released (3.1.7.1.6)."""
         if not self._handle.closed:
-            self._cancel_scope(self._handle)
+            self._manager.driver.cancel(self._handle)
             await self._manager.run(handle.close_handle(self._handle))
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
@@ -441,20 +442,6 @@ class Queue:
     def locked_messages(self, locks: Locks) -> list[LockedMessage]:
         """The locked messages that an operation on this queue has returned as ``locks``."""
         return LockedMessage._each(self, locks)
-
-    def _cancel_scope(self, scope: object) -> None:
-        self._manager._driver.cancel(scope)
-
-    def _lease(self, lease: float | None) -> float:
-        return lease_of(self._handle.context, lease) / 1000
-
-    async def _give_back(self, lock: LockedMessage) -> None:
-        """Give a lock back after an error of the caller. A second error is only logged; then the lease ends the
-        lock."""
-        try:
-            await lock.abort()
-        except MqError as error:
-            log.warning("message %#018x could not be given back: %s", lock.lookup_id, error)
 
     async def __aenter__(self) -> Self:
         return self

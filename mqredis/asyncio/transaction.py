@@ -1,3 +1,4 @@
+# mqredis/client/transaction.py is generated from this file: run `make format` after a change.
 """A transaction: sends, receives and moves over several queues, all or nothing.
 
 ``QueueManager.transaction`` makes it.
@@ -85,7 +86,7 @@ class Transaction:
         return self._unit
 
     async def _end(self, operation: Operation[None]) -> None:
-        self._unit.doubts = self._manager._driver.doubts(self._unit.id)
+        self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:
             await self._manager.run(operation)
         except OutcomeUnknown:

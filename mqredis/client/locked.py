@@ -6,13 +6,15 @@ Reads that lock return them: ``Queue.lock`` and its relatives, and cursors.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Self
 
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
-from mqredis.errors import DurabilityNotReached, LockLost
+from mqredis.errors import DurabilityNotReached, LockLost, MqError
 from mqredis.models import Durability, Message
 from mqredis.operations import checks
+from mqredis.operations.context import lease_of
 from mqredis.operations.durability.wrapper import durably
 from mqredis.operations.locked import Locked
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from mqredis.client.queue import Queue
     from mqredis.client.transaction import Transaction
+
+log = logging.getLogger("mqredis")
 
 
 class LockedMessage(Locked):
@@ -36,7 +40,7 @@ class LockedMessage(Locked):
 
     @classmethod
     def _in_transaction(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
-        return cls._in_transaction_at(queue, message, transaction._unit, time.monotonic())
+        return cls._in_transaction_at(queue, message, transaction.unit, time.monotonic())
 
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue, since it was handled (Dequeue Message End, 3.1.7.1.12). Raises LockLost.
@@ -58,7 +62,8 @@ class LockedMessage(Locked):
 
     def extend(self, lease: float | None = None) -> None:
         """Renew the lease to ``lease`` seconds from now (default: that which it was locked with). Raises LockLost."""
-        seconds = int(self._grant.lease_ms) / 1000 if lease is None else self.queue._lease(lease)
+        lease_ms = int(self.grant.lease_ms) if lease is None else lease_of(self.grant.handle.context, lease)
+        seconds = lease_ms / 1000
         try:
             now = self.queue.manager.run(self._operation(RENEW, seconds))
         except LockLost as error:
@@ -89,4 +94,7 @@ class LockedMessage(Locked):
         if kind is None:
             self.commit()
         else:
-            self.queue._give_back(self)
+            try:
+                self.abort()
+            except MqError as second:  # the caller's error is raised, and the lease ends the lock
+                log.warning("message %#018x could not be given back: %s", self.lookup_id, second)

@@ -86,7 +86,7 @@ class Transaction:
         return self._unit
 
     def _end(self, operation: Operation[None]) -> None:
-        self._unit.doubts = self._manager._driver.doubts(self._unit.id)
+        self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:
             self._manager.run(operation)
         except OutcomeUnknown:

@@ -1,6 +1,11 @@
 """Decodes messages in replies of scripts. Records are checked at once; their fields are parsed at first access.
 
-Commands that read messages use it through ``mqredis.codec``.
+Commands that read messages use it through ``mqredis.codec``. A batch is checked with one regular expression over all
+heads, and if that fails each record by itself, which finds the damaged one (``check_each``).
+
+Change together with: ``models/fields.py`` and ``models/properties.py``. ``_SYSTEM`` has the letter of each field with
+the form of its values, so that what matches can be parsed without an error; a letter that is not there is taken for one
+of a later release, with any text.
 """
 
 from __future__ import annotations
@@ -15,14 +20,16 @@ from typing import overload
 
 from mqredis.errors import InvariantBroken
 from mqredis.models.lookup_ids import split_ids
-from mqredis.models.message import Message, Origin, read_message
+from mqredis.models.message import Counts, Message, Origin, read_message
 
 # Possessive quantifiers (``*+``, ``?+``) save a seventh of the time, since they do not backtrack.
 _N = rb"-?+\d{1,400}+"
 _ANY = rb"[\2\4-\xff]*+"
 _HEX = rb"(?:[\da-f]{2})*+"
-# Sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does not backtrack.
+# The values of Acknowledge: sums of the bits 1 to 8, 64 and 128. Longer alternatives come first, since the engine does
+# not backtrack.
 _ACKNOWLEDGE = rb"12[89]|13\d|14[0-3]|19[2-9]|20[0-7]|6[4-9]|7\d|1[0-5]|\d"
+# Letters of fields, and what their values are: identifiers and texts; numbers; other forms; those of a later release.
 _SYSTEM = (
     rb"[mcg]s" + _ANY + rb"|[mcg]x" + _HEX + rb"|[lyrAkQTORd]" + _ANY,
     rb"[nopetbCDKSuB]" + _N,
@@ -49,8 +56,7 @@ _match_record = re.compile(_RECORD).match
 _MARK = b"\0"
 _STATE = re.compile(rb"(\d+) (\d+) (\d+) (\d{1,15})(?: (\d+))?").fullmatch
 
-Counts = tuple[int, ...]
-_NO_COUNTS: Counts = (0, 0, 0, 0, 0)
+_NO_COUNTS = Counts()
 # States that were parsed before; most messages of a batch have the same.
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 
@@ -195,7 +201,7 @@ def _parse_state(state: bytes) -> Counts | None:
     found = _STATE(state)
     if found is None:
         return None
-    counts = tuple(map(int, found.groups("0")))
+    counts = Counts(*map(int, found.groups("0")))
     if len(_counts) < 1024:
         _counts[state] = counts
     return counts

@@ -1,26 +1,25 @@
 """Text format of the locks in the header of a queue, and of the texts beside it.
 
-The Spark batch reader uses it.
-
-``lua/core/locks.lua`` writes them; ``tests/spark/test_batch.py`` compares both sides.
+The Spark batch reader uses it. ``lua/core/locks.lua`` writes them; ``tests/spark/test_batch.py`` compares both sides.
+The doctor reads the same texts (``doctor/snapshot.py``, ``doctor/checks/queues.py``).
 """
 
 from __future__ import annotations
 
 import re
 
-from mqredis.keys import LOCK
+from mqredis.keys import LOCK, QUEUE_COUNTS
 
 # The text of a lock of several messages: deadline, bytes, size, slot, and the ids without anything between them.
 _TEXT = re.compile(rb"\d+ \d+ \d+ \S+ ([0-9a-f]+)")
-# How many parts of the header come before the locks: the config and six counters (lua/core/queue.lua).
-_COUNTERS = 7
+# How many parts of the header come before the locks: the config and the counters (lua/core/queue.lua).
+_BEFORE_LOCKS = 1 + len(QUEUE_COUNTS)
 
 
 def in_header(header: bytes) -> tuple[list[bytes], list[bytes]]:
     """The ids of messages that are locked one by one, and the fields of ``meta`` with the texts of the other locks."""
     ids, fields = [], []
-    for entry in header.split(b" ")[_COUNTERS:]:
+    for entry in header.split(b" ")[_BEFORE_LOCKS:]:
         if b"," in entry:  # "fence,size,deadline,slot,id"
             ids.append(entry.rpartition(b",")[2])
         else:  # the fence

@@ -1,6 +1,7 @@
-"""The kinds of a message's state, which say who holds the message (``lua/core/message_state.lua``).
+"""The kinds of a message's state, which say who holds the message, and the flags behind them.
 
-``commands.inspection``, the doctor and the Spark batch reader use it.
+``commands.inspection``, ``codec.transactions``, the doctor, handoffs and the Spark batch reader use it. The text of a
+state is described in ``lua/core/message_state.lua``; ``tests/contract/test_constants.py`` compares the letters.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ BY_READER = "L"
 RECEIVED, SENT, MOVED = IN_TRANSACTION = ("R", "S", "M")
 # By a data pipeline.
 CLAIMED = "C"
+KINDS = (NOT_LOCKED, BY_READER, *IN_TRANSACTION, CLAIMED)
+# Flags behind the kind: peeks see the message; its end needs no look at its record; the queue was purged meanwhile.
+VISIBLE, PLAIN, PURGED = "VNP"
+# What a reply shows of the state of a message that a reader has locked for the first time.
+LOCKED_ONCE = b"1 0 0 0"
 
 
 def kind_of(text: bytes) -> str:

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mqredis import keys
-from mqredis.commands.replies import check, text
+from mqredis.commands.replies import Missing, check, missing_of, text
 from mqredis.keys import KeySet, ManagerKeys
-from mqredis.status import Status
 from mqredis.steps import Call, Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The reply about an action."""
+
+    now: bool
+    """Does the action begin or end with this call? False: it had begun, or ended, before."""
+    outcome: str
+    """The outcome with which it has ended, as JSON; "" if it has not."""
 
 
 def record(
@@ -21,17 +30,15 @@ def record(
     entry: bytes,
     outcome: str,
     changed: int,
-) -> Call[tuple[tuple[bool, str], list[str]]]:
-    """Begin an action, or end it with an outcome. ``changed``: how many messages it has changed.
+) -> Call[Recorded | Missing]:
+    """Begin an action, or end it with an outcome. ``extra``: the key of its token; ``entry``: for the log; ``changed``:
+    how many messages it has changed."""
 
-    Answers whether it begins or ends now, and its outcome; and queues that have to be named as well.
-    """
-
-    def parse(status: int, payload: Payload) -> tuple[tuple[bool, str], list[str]]:
-        if status == Status.KEYS_CHANGED:
-            return (False, ""), [keys.decode(text(item)) for item in payload]
+    def parse(status: int, payload: Payload) -> Recorded | Missing:
+        if (missing := missing_of(status, payload)) is not None:
+            return missing
         check(status)
-        return (text(payload[0]) == "1", text(payload[1])), []
+        return Recorded(text(payload[0]) == "1", text(payload[1]))
 
     args: list[str | bytes] = ["1", entry, outcome, str(changed)]
     return Call("operator_record", KeySet((*manager.call(*paths).keys, *extra)), args, parse)

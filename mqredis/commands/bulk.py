@@ -1,6 +1,7 @@
 """bulk.lua, unlock.lua, tx_abort.lua: actions of operators.
 
-``mqredis.operations.bulk`` and ``force`` call it.
+``mqredis.operations.bulk`` and ``force`` call it. The names of actions are those of ``lua/admin/bulk_actions.lua``
+(``tests/contract/test_arguments.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands.address import Address
-from mqredis.commands.replies import check, check_queue, number, text
+from mqredis.commands.replies import Missing, check, check_queue, missing_of, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.operator import BulkResult
 from mqredis.status import Status
@@ -70,15 +71,15 @@ def unlock(address: Address, entry: bytes, given: str, lookup_ids: Sequence[str]
 
 def abort(
     manager: ManagerKeys, transaction: str, entry: bytes, paths: Iterable[str], extra: tuple[str, ...]
-) -> Call[list[str]]:
-    """Abort an open transaction. Returns the queues that the call has to name as well; none when it is done."""
+) -> Call[Missing | None]:
+    """Abort an open transaction. ``entry``: for the log; ``extra``: the key of a token."""
 
-    def parse(status: int, payload: Payload) -> list[str]:
-        if status == Status.KEYS_CHANGED:
-            return [keys.decode(text(item)) for item in payload]
+    def parse(status: int, payload: Payload) -> Missing | None:
+        if (missing := missing_of(status, payload)) is not None:
+            return missing
         refused = status == Status.TRANSACTION_SEQUENCE
         check(status, f"no transaction {transaction!r} is open" if refused else "")
-        return []
+        return None
 
     named = manager.call(*paths)
     args: list[Arg] = ["1" if extra else "", entry, transaction]

@@ -153,7 +153,9 @@ def wait(queue: Address, after: str, waiter: Waiter) -> Call[Found | None]:
         check(status)
         return None
 
-    return Call("claim_wait", queue.call, [queue.generation, after, waiter.member, waiter.ticket], parse)
+    return Call(
+        "claim_wait", queue.call, [queue.generation, after, waiter.registration, waiter.ticket], parse
+    )
 
 
 def claimed(

@@ -1,6 +1,8 @@
-"""Filters: the messages that a reader wants, as one argument of a script (``lua/matching/filter.lua``).
+"""Filters: the messages that a reader wants, as one argument of a script.
 
 ``mqredis.operations.matching`` makes most of them; browsers, inspection and Spark make theirs.
+``lua/matching/filter.lua`` describes the text, and the broker keeps that of a waiting reader, so clients of two
+releases have to agree on it. ``tests/contract/test_constants.py`` compares the letters.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _lock(
         message_id=read_identifier(message_id) if message_id else generated_id(lookup_id),
         label=unescape(label),
         kind=_KINDS[kind[0]],
-        purged="P" in kind,
+        purged=states.PURGED in kind,
         transaction=None if locked else owner,
         session=session,
         client=clients.get(session, ClientInfo()),

@@ -1,6 +1,9 @@
 """queue_*.lua: MS-MQDMPR 3.1.7.1.3-6, 3.1.1.2.
 
 ``mqredis.operations`` calls it: ``queue``, ``handle``, ``manager`` and ``queue_call``.
+
+A property of queues has a row in FLAGS, FIELDS or POLICY_FLAGS; ``tests/contract/test_fields.py`` compares them with
+``QueueProperties`` and ``lua/core/queue_config.lua``.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
         if name in FIELDS:
             args += [FIELDS[name], "" if value is None else value]
     if "retry" in properties:
-        args += ["retry", _policy(properties["retry"])]
+        args += ["retry", format_policy(properties["retry"])]
     if "trail" in properties:
         args += ["trail", repr(float(properties["trail"]))]
     return args
@@ -60,8 +63,8 @@ def _fields(properties: Mapping[str, Any]) -> list[Arg]:
 POLICY_FLAGS = {"retry": "r", "trail": "l"}
 
 
-def _policy(policy: RetryPolicy | None) -> str:
-    """The stored text, which features/retry.lua reads."""
+def format_policy(policy: RetryPolicy | None) -> str:
+    """The stored text, which lua/features/retry_policy.lua and the doctor read; "" without a policy."""
     if policy is None:
         return ""
     delay, most = milliseconds(policy.delay), milliseconds(policy.max_delay)
@@ -73,7 +76,7 @@ def _policy(policy: RetryPolicy | None) -> str:
 
 
 def parse_policy(text_: str) -> RetryPolicy | None:
-    """The inverse of :func:`_policy`. Raises ValueError for any other text."""
+    """The inverse of :func:`format_policy`. Raises ValueError for any other text."""
     if not text_:
         return None
     immediate, cycles, delay, factor, most, final, jitter, isolate, letters = text_.split()
@@ -235,7 +238,10 @@ def _stored(row: list[bytes]) -> dict[str, str]:
 def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
     fields = _stored(row)
     ready, locked, waiters, handles = (number(item) for item in row[-4:])
-    counts = dict(zip(QUEUE_COUNTS, map(int, fields["header"].split(" ")[1:7]), strict=True))
+    _, *numbers = fields["header"].split(" ")[
+        : 1 + len(QUEUE_COUNTS)
+    ]  # config, counters (lua/core/queue.lua)
+    counts = dict(zip(QUEUE_COUNTS, map(int, numbers), strict=True))
     values: dict[str, Any] = {name: flag in fields["flags"] for name, flag in FLAGS.items()}
     for name, stored in FIELDS.items():
         value = fields.get(stored, "")

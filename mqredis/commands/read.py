@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mqredis.codec import Raw, Rows
 from mqredis.commands.address import Address
+from mqredis.commands.arguments import Mode
 from mqredis.commands.replies import OK, check, number, text
 from mqredis.commands.settlement import Lost
 from mqredis.commands.waiting import Waiter
 from mqredis.errors import error_for
 from mqredis.models.lookup_ids import SIZE, checked_ids
-from mqredis.models.record_parts import LARGE_FLAGS
+from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
@@ -80,7 +80,7 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
     count = len(ids) // SIZE
     if len(records) != count:
         rest = iter(records)
-        records = [record + next(rest) if record[13] in LARGE_FLAGS else record for record in rest]
+        records = [record + next(rest) if record[FLAG_AT] in LARGE_FLAGS else record for record in rest]
     if count == 1:
         (record,) = records
         return [(ids, joint, record)]
@@ -122,7 +122,7 @@ def _parse_lookup(status: int, payload: Payload) -> Found:
 
 def receive(
     queue: Address,
-    mode: str,
+    mode: Mode,
     count: int = 1,
     owner: str = "",
     grant: str = "",
@@ -136,25 +136,11 @@ def receive(
     ``owner``: id of the transaction. ``grant``: its fence, or the lease of the locks in ms. ``settle``: what is settled
     on the way, as :func:`mqredis.commands.settlement.runs` returns it.
     """
-    member, ticket = ("", "") if waiter is None else (waiter.member, waiter.ticket)
+    registration, ticket = ("", "") if waiter is None else (waiter.registration, waiter.ticket)
     args: tuple[Arg, ...] = (queue.generation, mode, str(count), owner, grant)
-    if cursor or member or match or settle:
-        args += (cursor, member, ticket, match, str(len(settle) // 3), *settle)
+    if cursor or registration or match or settle:
+        args += (cursor, registration, ticket, match, str(len(settle) // 3), *settle)
     return Call("receive", queue.call, args, _parse_receive)
-
-
-# The place of the number of settlements among the arguments of receive.lua. A call without the last ones is shorter.
-_SETTLEMENTS = 9
-
-
-def settles(args: Sequence[Arg]) -> bool:
-    """Do the arguments of receive.lua bring settlements?"""
-    return len(args) > _SETTLEMENTS and args[_SETTLEMENTS] != "0"
-
-
-def locks(call: Call[Any]) -> bool:
-    """Is it a look that locks what it finds?"""
-    return call.script in ("receive", "lookup") and call.args[1] == "lock"
 
 
 def _parse_peek(status: int, payload: Payload) -> Found:
@@ -177,14 +163,14 @@ def peek(
 ) -> Call[Found]:
     """Show the first available messages; with a cursor its current or its next one."""
     wait = waiter or Waiter()
-    args: list[Arg] = [queue.generation, str(count), cursor, step, wait.member, wait.ticket, match]
+    args: list[Arg] = [queue.generation, str(count), cursor, step, wait.registration, wait.ticket, match]
     # A waiting peek may be handed a copy, which its look removes from the slot: that one is worth a token.
-    return Call("peek", queue.call, args, _parse_peek, changes=marks or bool(wait.member))
+    return Call("peek", queue.call, args, _parse_peek, changes=marks or bool(wait.registration))
 
 
 def lookup(
     queue: Address,
-    mode: str,
+    mode: Mode,
     seek: str,
     lookup_id: str = "",
     *,

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import Missing, check, missing_of, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Schedules of a queue manager, as lua/admin/schedules.lua has it.
+# Schedules of a queue manager at most (`most` in lua/admin/schedules.lua).
 MOST = 1000
 
 
@@ -54,8 +54,6 @@ class Written:
     message: bytes = b""
     full: bool = False
     """The manager has as many schedules as it may have."""
-    missing: Sequence[str] = ()
-    """Queues that the call has to name as well."""
 
 
 def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:
@@ -82,12 +80,12 @@ def write(
     name: str,
     expected: str,
     change: Change,
-) -> Call[Written]:
+) -> Call[Written | Missing]:
     """Change a schedule whose text is ``expected``. ``extra``: the key of a token; ``entry``: for the log, or b""."""
 
-    def parse(status: int, payload: Payload) -> Written:
-        if status == Status.KEYS_CHANGED:
-            return Written(missing=[keys.decode(text(item)) for item in payload])
+    def parse(status: int, payload: Payload) -> Written | Missing:
+        if (missing := missing_of(status, payload)) is not None:
+            return missing
         check(status, _refusals(change.queue).get(status, ""))
         outcome, *rest = payload
         if outcome != b"0":

@@ -1,6 +1,7 @@
 """settle.lua: commit, abort, reject or renew locks (MS-MQDMPR 3.1.7.1.12). receive.lua takes settlements, too.
 
 ``mqredis.operations.settle`` and ``transaction`` call it; workers and kombu use its actions.
+``tests/contract/test_constants.py`` compares the letters with those of the scripts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mqredis.commands.paging import page_after
 from mqredis.commands.replies import check_queue, number, text
 from mqredis.models.inspection import MessageState, Page
 from mqredis.models.lookup_ids import LOOKUP_ID
-from mqredis.models.record_parts import LARGE_FLAGS
+from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS
 from mqredis.steps import Arg, Call, Payload
 
 _ID_PLACE = re.compile(f"({LOOKUP_ID.pattern})")
@@ -125,6 +125,6 @@ def _row(now: int, whole: bool, row: Payload) -> StoredRow:
         state=text(state),  # type: ignore[arg-type]  # the script says one of these
         due_at=time_at(due_ms) if due_ms >= 0 else None,
         bytes=number(size),
-        complete=whole or record[13] not in LARGE_FLAGS,
+        complete=whole or record[FLAG_AT] not in LARGE_FLAGS,
         overdue=0 <= due_ms <= now or 0 <= expires_ms <= now,
     )

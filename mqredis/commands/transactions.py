@@ -11,14 +11,12 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.commands.address import Address
+from mqredis.commands.arguments import FENCES, argument, mode_of, transaction_of
 from mqredis.commands.replies import OK, check, number, text
 from mqredis.errors import TransactionSequence, TransactionUsage, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Payload
-
-# Scripts that may run in a transaction: the place of its id among the arguments, and of its fence in the reply.
-_PLACES = {"send": (1, 1), "publish": (1, 1), "receive": (3, 0), "lookup": (4, 0), "move": (3, 0)}
 
 
 @dataclass(slots=True)
@@ -33,26 +31,18 @@ class Doubt:
     """Has the application not asked for the outcome yet?"""
 
 
-def transaction_of(call: Call[Any]) -> str:
-    """Id of the transaction in which a call runs; "" outside of one."""
-    if call.script in ("receive", "lookup") and call.args[1] != "tx":
-        return ""
-    place = _PLACES.get(call.script)
-    return str(call.args[place[0]]) if place else ""
-
-
 def doubt(token: str, call: Call[Any]) -> Doubt | None:
     """The Doubt of a call with an unknown outcome; None if it is not part of a transaction."""
     owner = transaction_of(call)
-    return Doubt(token, owner, _PLACES[call.script][1]) if owner else None
+    return Doubt(token, owner, FENCES[call.script]) if owner else None
 
 
 def usage(call: Call[Any], path: str) -> TransactionUsage:
     """The error for a call on queue ``path`` that was refused with TRANSACTION_USAGE: what to do instead."""
-    if call.script == "lookup" and call.args[1] == "peek":
+    if mode_of(call) == "peek":
         return TransactionUsage(
-            f"message 0x{call.args[3]!s} of queue {path!r} is locked, so a peek does not show it: peek again when its "
-            "reader has settled it, or lock it with allow_peek=True"
+            f"message 0x{argument(call, 'ids')} of queue {path!r} is locked, so a peek does not show it: peek again "
+            "when its reader has settled it, or lock it with allow_peek=True"
         )
     if transaction_of(call):
         return TransactionUsage(

@@ -9,12 +9,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mqredis import keys
 from mqredis.codec import time_at
-from mqredis.commands.replies import check, number, text
+from mqredis.commands.replies import Missing, check, missing_of, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.worker import Pause, WorkerInfo
-from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
 # What can be paused, by the letters of lua/admin/workers.lua.
@@ -78,14 +76,18 @@ def order(
     entry: bytes,
     field: str,
     value: str,
-) -> Call[tuple[bool, list[str]]]:
-    """Give an order to workers. Returns whether it changed anything, and queues that the call has to name as well."""
+) -> Call[bool | Missing]:
+    """Write or remove a pause, or write an order. Returns whether it changed anything.
 
-    def parse(status: int, payload: Payload) -> tuple[bool, list[str]]:
-        if status == Status.KEYS_CHANGED:
-            return False, [keys.decode(text(item)) for item in payload]
+    ``extra``: the key of a token; ``entry``: for the log. ``field``: a letter of lua/admin/workers.lua, a colon and a
+    name; ``value``: "" to remove it.
+    """
+
+    def parse(status: int, payload: Payload) -> bool | Missing:
+        if (missing := missing_of(status, payload)) is not None:
+            return missing
         check(status)
-        return text(payload[0]) == "1", []
+        return text(payload[0]) == "1"
 
     args: list[Arg] = ["1" if extra else "", entry, field, value]
     return Call("worker_order", _keys(manager, paths, extra), args, parse)

@@ -11,10 +11,11 @@ from time import monotonic
 from typing import Any
 
 from mqredis import scripts
+from mqredis.commands.arguments import READS
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import Fault, fault_of, forbidden, pack, redirect
-from mqredis.drivers.session import EXPIRED, READING, REUSED, Core, Run, Slot, raw
+from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -301,7 +302,7 @@ class Attempt:
             return ""
         token, slot = run.slot.token(), run.slot
         # A waiter of a read may still be registered with its slot, and be handed a lock as the reply of its next call.
-        reads = run.listening or self.call.script in READING
+        reads = run.listening or self.call.script in READS
         self.core.remember(token, self.call, None if reads else slot)
         run.unknown, run.lost = token, slot
         run.slot = (self.core.session or run.slot.session).take()

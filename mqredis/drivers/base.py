@@ -31,6 +31,7 @@ if hasattr(os, "register_at_fork"):
 class BaseDriver:
     """The part of a driver that threads and tasks share."""
 
+    # Both have other types in the two drivers, which name them.
     backend: Any
     _waiters: Any
 

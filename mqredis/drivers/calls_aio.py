@@ -1,3 +1,4 @@
+# mqredis/drivers/calls.py is generated from this file: run `make format` after a change.
 """The asyncio driver's work: steps of operations, tries of calls, plain commands and the session.
 
 The driver is a subclass.

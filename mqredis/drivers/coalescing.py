@@ -1,6 +1,10 @@
 """Operations of several tasks in one call, as databases commit for several clients at once.
 
-``drivers.aio`` uses it for operations that are shareable (``mqredis.steps.Shareable``).
+``drivers.aio`` uses it for operations that are shareable (``mqredis.steps.Shareable``), one batcher for each handle and
+class of operations.
+
+An error of a joint call reaches each caller as a copy, or lets its operation be tried again (``_failed``): a new error
+of sends that is no EnqueueRefused has to be weighed there and in ``_OUTCOMES``.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mqredis.commands.send import BATCH
 from mqredis.errors import (
     BrokerUnavailable,
     DurabilityNotReached,
@@ -30,8 +35,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
 
-# One call carries at most so many operations.
-MOST = 256
 # Errors that tell the outcome of the call: it was done, or refused by the script.
 _OUTCOMES = (EnqueueRefused, QueueNotAvailable, TransactionUsage, DurabilityNotReached)
 
@@ -108,7 +111,7 @@ class Batcher(Generic[R]):
         """Take the operations that go in one call out of the queue."""
         waiting = self._waiting
         batch: list[PendingCall[R]] = []
-        while waiting and len(batch) < MOST and not (batch and waiting[0].alone):
+        while waiting and len(batch) < BATCH and not (batch and waiting[0].alone):
             one = waiting.popleft()
             if one.future.done():
                 continue  # cancelled: it was never sent

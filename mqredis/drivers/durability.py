@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
+from mqredis.commands.arguments import READS
 from mqredis.drivers.net.wire import packed_command
 from mqredis.models import Durability
 from mqredis.operations.durability import changes
@@ -38,7 +39,7 @@ class DurabilityWait:
     @property
     def sent_with_call(self) -> bool:
         """Is the command sent together with the script? Not with a read, which may have found and changed nothing."""
-        return self.command not in (None, IMPLIED) and self.durable.call.script not in changes.READS
+        return self.command not in (None, IMPLIED) and self.durable.call.script not in READS
 
     def first_request(self) -> bytes:
         """Pack the command that follows the script. The time begins with each try of the call, since a try that was

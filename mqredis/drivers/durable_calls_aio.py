@@ -1,3 +1,4 @@
+# mqredis/drivers/durable_calls.py is generated from this file: run `make format` after a change.
 """Calls whose change has to reach a level of durability.
 
 The driver hands it the steps of a client that asks for a level.

@@ -14,10 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqredis import scripts
 from mqredis.codec import clients
+from mqredis.commands.arguments import READS
 from mqredis.commands.manager import session_arguments
 from mqredis.commands.transactions import Doubt, doubt
 from mqredis.drivers.net.wire import as_text
@@ -36,10 +37,13 @@ from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload, Reply
 
-READING = frozenset(("receive", "lookup"))
+if TYPE_CHECKING:
+    from mqredis.drivers.waiting.table import WakeChannel
+
 # Tokens of unknown outcome that are remembered at most.
 MAX_UNKNOWN = 1000
-_BAND = 0xA0010000
+# The statuses of mqredis itself, with which a script refuses a call before it has read the manager, begin here.
+_OWN = 0xA0010000
 EXPIRED = int(Status.SESSION_EXPIRED)
 REUSED = int(Status.TOKEN_REUSED)
 _GONE = int(Status.MANAGER_NOT_FOUND)
@@ -101,16 +105,20 @@ class Session:
 class Run:
     """One operation under way: it holds one slot from start to end."""
 
+    # Most operations neither wait nor are interrupted, and set none of these. The registry of the waits
+    # (``waiting.base``) sets flag, wake, polling, floor and mark; the driver sets keys, and ``Attempt.quarantine``
+    # unknown and lost.
     flag: Any = None
-    """The flag that a notification raises."""
+    """The flag that a notification raises: a ``WakeFlag``, or an ``asyncio.Event``."""
     keys: KeySet | None = None
+    """KEYS of the last call of an operation that listens: the queues that it waits on."""
     polling = True
     """Does the operation poll, since it cannot be notified?"""
     unknown = ""
     """Token of the last call whose outcome is unknown."""
     lost: Slot | None = None
     """The slot of the call with the token ``unknown``."""
-    wake: Any = None
+    wake: WakeChannel[Any] | None = None
     """The wake channel of the operation's slot; None if it polls."""
     floor = 0
     """The history number that was known when the operation began to listen. A lock may have been handed to it at any
@@ -146,7 +154,9 @@ class Core:
         self.admin = keys.admin()
         self.session: Session | None = None
         self.incarnation = ""
+        # The same as replies have it, so that no reply has to be decoded.
         self._incarnation = b""
+        # The highest history number that a reply had: the number of the last change that the server had made.
         self.history = 0
         # The last term (lua/core/session) that the server knew when the session was last opened; "" if none.
         self.term = ""
@@ -171,17 +181,21 @@ class Core:
         self._spent: deque[tuple[str, Slot]] = deque()
         # The calls among them in a transaction, including calls whose outcome is known by now.
         self.doubts: deque[Doubt] = deque(maxlen=MAX_UNKNOWN)
+        # How the server runs scripts (``greeting``): does it understand the flags line (None: it was not asked), and
+        # are scripts called as functions?
         self.shebang: bool | None = None
         self.functions = False
         # What the present server keeps on disk. Each server process is asked once, unless the settings allow any.
         self.server_state = ServerState()
         # A fake never keeps anything, and a read-only client stores nothing.
         self.wary = not (memory or settings.allow_volatile or settings.read_only)
+        # run_id of the server that was asked last; None: none was.
         self._vetted: str | None = None
         # The command by which a server (by its run_id) waits for a level (operations/durability/levels).
         self.wait_commands: dict[tuple[str, Durability], str] = {}
         # Scripts by name, in the form that this server takes. A script is added at its first use.
         self.forms: dict[str, scripts.Form] = {}
+        # Why this client has stopped for good; "" if it has not.
         self._gone: str = ""
         # The driver was closed: waits end, nothing new begins.
         self.closed = False
@@ -360,7 +374,7 @@ class Core:
             if slot is not None:
                 self._spent.append((token, slot))
             if call is not None:
-                if call.script in READING:
+                if call.script in READS:
                     self.unread[token] = call
                 if found := doubt(token, call):
                     self.doubts.append(found)
@@ -425,7 +439,7 @@ class Core:
             if history > self.history and remember:
                 self.history = history
             return status, payload
-        if status >= _BAND:
+        if status >= _OWN:
             # A refusal that is sent before the manager was read carries no incarnation.
             if status in (EXPIRED, REUSED) and not incarnation:
                 return status, payload

@@ -2,6 +2,9 @@
 
 Times are aware datetimes in UTC, durations are seconds as float, sizes are bytes. Field names follow the attributes
 of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
+
+Their docstrings are the reference: ``docs/reference.md`` shows them, and ``mqredis queue create --help`` those of
+``QueueProperties``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The choices that a caller makes, and the classes of messages (MQMQ, MC-MQAC, IBM MQ).
 
 Callers import them from ``mqredis``; messages, sends and seeks have them as values.
+
+The scripts have the bits of Acknowledge and the numbers of MessageClass (``lua/features/trace.lua``), and the words of
+Access and Seek (``queue_open.lua``, ``lookup.lua``). A record with another sum of acknowledgements counts as damaged
+(``codec/decode.py``). ``tests/contract`` compares the numbers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,11 @@
 
 A record (``lua/core/record.lua``) holds a field as the mark ``\\x03``, the letter of the field and its value. A field
 at its default is not written. :data:`FIELDS` is the only table of them. A new optional field is a row here, and an
-attribute and an argument in ``header``.
+attribute and an argument in ``header`` (CONTRIBUTING.md has an example).
+
+Change together with: ``codec/decode.py``, which knows for each letter the bytes that a value may have;
+``lua/core/record.lua`` if scripts act on the field; ``spark/columns.py`` and ``spark/rows.py`` if pipelines see it.
+``tests/unit/test_messages.py`` and ``tests/contract/test_fields.py`` fail if they disagree.
 """
 
 from __future__ import annotations
@@ -177,15 +181,19 @@ def _number(value: int) -> str | None:
     return f"{value:d}" if value else None
 
 
+# The group flags, which a record holds as the sum of these (`index.flags` in lua/matching/index.lua).
+LAST_IN_GROUP, SEGMENT, LAST_SEGMENT = GROUP_FLAGS = (1, 2, 4)
+
+
 def _group_flag(bit: int) -> Field:
-    """One of the three group flags, which a record holds as one number (:func:`_join_flags`)."""
+    """One of the three group flags. ``_join_flags`` makes one number of all that are set."""
     return Field("\x03z", bool, _as_bool, lambda value: str(bit) if value else None, None, GROUPED)
 
 
 def _join_flags(text: str) -> str:
     """The text of the fields, with the group flags as one number."""
     total = 0
-    for bit in (1, 2, 4):
+    for bit in GROUP_FLAGS:
         if f"\x03z{bit}" in text:
             total += bit
             text = text.replace(f"\x03z{bit}", "")
@@ -206,9 +214,9 @@ FIELDS: dict[str, Field] = {
     ),
     "sequence": Field("\x03n", int, _as_int, _whole(1, 999_999_999, default=None), int),
     "offset": Field("\x03o", int, _as_int, _whole(0, 999_999_999, default=None), int),
-    "last_in_group": _group_flag(1),
-    "segment": _group_flag(2),
-    "last_segment": _group_flag(4),
+    "last_in_group": _group_flag(LAST_IN_GROUP),
+    "segment": _group_flag(SEGMENT),
+    "last_segment": _group_flag(LAST_SEGMENT),
     "properties": Field("", dict, _as_properties, write_properties, None),
     "time_to_be_received": Field("\x03e", float, _as_seconds, _seconds(default=None), None, SPECIAL),
     "time_to_reach_queue": Field("\x03u", float, _as_seconds, _seconds(default=None), None, SPECIAL),

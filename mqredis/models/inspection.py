@@ -2,6 +2,9 @@
 
 ``QueueManager`` returns them; the console and the command line show them. ``commands.inspection``, ``commands.claims``,
 ``commands.trails``, ``operations.inspection`` and ``operations.history`` make them.
+
+The words of MessageState come from ``lua/message_list.lua``, those of TrailEvent from ``lua/features/trail.lua`` and
+``lua/features/retry.lua``.
 """
 
 from __future__ import annotations

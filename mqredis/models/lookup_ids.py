@@ -3,6 +3,7 @@
 Commands, cursors and messages convert ids with it.
 
 The first two digits are 7 minus the priority, so that messages sort in delivery order; the others are the SequentialID.
+``lua/core/enqueue.lua`` makes the ids, and ``lua/matching/index.lua`` knows message ids that were generated.
 """
 
 from __future__ import annotations

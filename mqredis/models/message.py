@@ -12,15 +12,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqredis.models.base import checked, expose
 from mqredis.models.enums import MessageClass
-from mqredis.models.fields import read_fields
+from mqredis.models.fields import LAST_IN_GROUP, LAST_SEGMENT, SEGMENT, read_fields
 from mqredis.models.header import Header
 from mqredis.models.lookup_ids import format_id, generated_id, token_of
+from mqredis.models.record_parts import FIRST, HEAD_AT, LAST, arrival_ms, has_bit
 from mqredis.models.text import Identifier, time_at
 
-# Bits of a record's flag (lua/core/record.lua).
-_FIRST, _LAST = 2, 4
-
 _new = object.__new__
+
+
+class Counts(NamedTuple):
+    """What replies show of a message's state (``message_state.shown`` in ``lua/core/message_state.lua``), in order."""
+
+    deliveries: int = 0
+    aborts: int = 0
+    moves: int = 0
+    last_moved_ms: int = 0
+    """When it was moved last, in ms since 1970; 0: never."""
+    not_attempts: int = 0
+    """How many of the deliveries are not attempts."""
 
 
 class Origin(NamedTuple):
@@ -28,9 +38,7 @@ class Origin(NamedTuple):
 
     queue: str
     incarnation: str
-    counts: tuple[int, ...]
-    """Deliveries, aborts, moves, the time of the last move in milliseconds (0: none), and how many of the deliveries
-    are not attempts, as in the message's state."""
+    counts: Counts
     taken: bool
     """Did the read remove the message? Then it counts as one more delivery."""
 
@@ -125,7 +133,7 @@ def _recorded(message: Any) -> dict[str, Any]:
     values: dict[str, Any] = message._values
     if "properties" not in values:
         head = message._head
-        found = read_fields((head.decode() if type(head) is bytes else head)[14:])
+        found = read_fields((head.decode() if type(head) is bytes else head)[HEAD_AT:])
         properties = found.pop("properties")
         values.update(found)
         values.setdefault("properties", properties)
@@ -133,7 +141,7 @@ def _recorded(message: Any) -> dict[str, Any]:
 
 
 def _arrived_ms(message: Any) -> int:
-    return int(message._head[:13])
+    return arrival_ms(message._head)
 
 
 def _sent_ms(message: Any) -> int:
@@ -155,8 +163,8 @@ def _time_of(ms: int | None) -> datetime | None:
     return time_at(ms) if ms else None
 
 
-def _has_flag(bits: int) -> Callable[[Any], bool]:
-    return lambda message: int(message._head[13:14], 32) & bits != 0
+def _has_flag(bit: int) -> Callable[[Any], bool]:
+    return lambda message: has_bit(message._head, bit)
 
 
 def _in_group(bits: int) -> Callable[[Any], bool]:
@@ -170,16 +178,18 @@ _COMPUTED: dict[str, Callable[[Any], Any]] = {
     "arrived_at": lambda message: time_at(_arrived_ms(message)),
     "sent_at": lambda message: time_at(_sent_ms(message)),
     "expires_at": _expires_at,
-    "delivery_count": lambda message: message._origin.counts[0] + message._origin.taken,
-    "attempts": lambda message: message._origin.counts[0] + message._origin.taken - message._origin.counts[4],
-    "abort_count": lambda message: message._origin.counts[1],
-    "move_count": lambda message: message._origin.counts[2],
-    "last_moved_at": lambda message: _time_of(message._origin.counts[3]),
-    "first_in_transaction": _has_flag(_FIRST),
-    "last_in_transaction": _has_flag(_LAST),
-    "last_in_group": _in_group(1),
-    "segment": _in_group(2 | 4),
-    "last_segment": _in_group(4),
+    "delivery_count": lambda message: message._origin.counts.deliveries + message._origin.taken,
+    "attempts": lambda message: (
+        message._origin.counts.deliveries + message._origin.taken - message._origin.counts.not_attempts
+    ),
+    "abort_count": lambda message: message._origin.counts.aborts,
+    "move_count": lambda message: message._origin.counts.moves,
+    "last_moved_at": lambda message: _time_of(message._origin.counts.last_moved_ms),
+    "first_in_transaction": _has_flag(FIRST),
+    "last_in_transaction": _has_flag(LAST),
+    "last_in_group": _in_group(LAST_IN_GROUP),
+    "segment": _in_group(SEGMENT | LAST_SEGMENT),
+    "last_segment": _in_group(LAST_SEGMENT),
     "original_arrived_at": lambda message: _time_of(_recorded(message).get("_original_arrived_ms")),
 }
 

@@ -21,13 +21,15 @@ from mqredis.models.fields import (
 from mqredis.models.header import Header, MessageFields
 from mqredis.models.lookup_ids import format_id, generated_id, token_of
 from mqredis.models.properties import PropertyValue
+from mqredis.models.record_parts import FLAG_DIGITS
+from mqredis.models.record_parts import LARGE as FLAG_LARGE
+from mqredis.models.record_parts import NAMED as FLAG_NAMED
+from mqredis.models.record_parts import SPECIAL as FLAG_SPECIAL
 from mqredis.models.text import Identifier, escape, names
 
 # Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
 INLINE_BODY_BYTES = 4096
-# The flag of a record as one digit (lua/core/record.lua), and bits of it.
-_FLAG_DIGITS = "0123456789abcdefghijklmnopqrstuv"
-_LARGE, _NAMED = 8, 16
+_FLAG_DIGITS = FLAG_DIGITS.decode()
 
 _new = object.__new__
 
@@ -98,13 +100,13 @@ class Outgoing(Header):
         # The correlation id comes last, so that a script finds its end without a search, if it is a text and the
         # message has no special field. A correlation id of bytes counts as a special field.
         if about & SPECIAL or correlation.startswith("\x03cx"):
-            flag = SPECIAL
+            flag = FLAG_SPECIAL
         else:
-            flag = SPECIAL | _NAMED if correlation else 0
+            flag = FLAG_SPECIAL | FLAG_NAMED if correlation else 0
         try:
             if len(body) <= INLINE_BODY_BYTES:
                 return f"{priority}{_FLAG_DIGITS[flag]}{text}{correlation}\0".encode() + body, None
-            return f"{priority}{_FLAG_DIGITS[flag | _LARGE]}{text}{correlation}\0".encode(), body
+            return f"{priority}{_FLAG_DIGITS[flag | FLAG_LARGE]}{text}{correlation}\0".encode(), body
         except UnicodeEncodeError:
             raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
 

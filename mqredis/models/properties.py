@@ -2,6 +2,9 @@
 type of its value, and the value.
 
 ``fields`` and the codec use it.
+
+Change together with: ``codec/decode.py`` (``_PROPERTIES``), and ``lua/selector/selector_field.lua``, which reads values
+by the same letters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Properties and reports of queues and queue managers, as frozen pydantic models.
 
-``create_queue``, ``update_queue`` and the reports of ``QueueManager`` use them.
+``create_queue``, ``update_queue`` and the reports of ``QueueManager`` use them. CONTRIBUTING.md shows how to add a
+property of queues; a field of ``RetryPolicy`` is a part of its stored text (``commands.queues.format_policy``). A new
+counter in ``QueueStatistics`` has no metric until it has a row in ``prometheus/queue_metrics.py``.
 """
 
 from __future__ import annotations

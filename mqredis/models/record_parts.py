@@ -1,6 +1,7 @@
-"""Where the parts of a record stand, and what its flag says, for code that reads records without decoding them.
+"""Where the parts of a record stand, and what its flag says.
 
-The data source for Spark and the doctor use it. The form is that of ``lua/core/record.lua``; a test in
+``outgoing`` makes records and ``message`` reads them; so do commands, schedules, the doctor and the data source for
+Spark, which do not decode them. The form is that of ``lua/core/record.lua``; a test in
 tests/contract/test_stored_texts.py compares both.
 """
 
@@ -43,11 +44,11 @@ LETTERS = (
 )
 
 
-def arrival_ms(record: bytes) -> int:
+def arrival_ms(record: bytes | str) -> int:
     """When the message arrived in its queue, in ms since 1970. Raises ValueError if the record is damaged."""
     return int(record[:ARRIVAL_DIGITS])
 
 
-def has_bit(record: bytes, bit: int) -> bool:
+def has_bit(record: bytes | str, bit: int) -> bool:
     """Does the flag of the record have this bit? Raises ValueError if the record is damaged."""
     return int(record[FLAG_AT:HEAD_AT], 32) & bit != 0

@@ -1,6 +1,7 @@
 """Texts in records: escaped values, identifiers, durations and times.
 
-The models, the codec and the command line use it.
+The models, the codec and the command line use it. Scripts compare escaped texts and identifiers as they are
+(``lua/matching/index.lua``), so another form needs another schema number (``keys.SCHEMA``).
 """
 
 from __future__ import annotations

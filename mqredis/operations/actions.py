@@ -3,6 +3,9 @@
 The operations of ``Operator`` use it.
 
 ``begin`` and ``end`` write entries for actions that other calls carry out.
+
+An action is known by its name in the log: ``console/sentences.py`` has a sentence for each name that the operations use
+(``tests/contract/test_arguments.py``). The scripts read the entry's fields (``lua/admin/operator.lua``).
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from typing import Any, NamedTuple
 
 from mqredis import codec, keys
 from mqredis.commands import actions as commands
+from mqredis.commands.actions import Recorded
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys, path_of
 from mqredis.models import Outgoing
 from mqredis.operations import checks
 from mqredis.operations.context import Context
-from mqredis.operations.queue_call import provide
-from mqredis.steps import Steps, perform, procedure
+from mqredis.operations.queue_call import until_named
+from mqredis.steps import Steps, procedure
 
 Details = Mapping[str, Any]
 
@@ -101,8 +105,8 @@ def begin(
     context: Context, operator: Author, action: object, queue: object, token: str, details: Details | None
 ) -> Steps[dict[str, Any] | None]:
     """Log that an action begins. Returns None. If it had begun before: its outcome or {}, and nothing is logged."""
-    begun, outcome = yield from _record(context, operator, action, queue, token, details or {}, "")
-    return None if begun else json.loads(outcome or "{}")
+    said = yield from _record(context, operator, action, queue, token, details or {}, "")
+    return None if said.now else json.loads(said.outcome or "{}")
 
 
 @procedure
@@ -131,7 +135,8 @@ def _record(
     details: Details,
     outcome: str,
     changed: int = 0,
-) -> Steps[tuple[bool, str]]:
+) -> Steps[Recorded]:
+    """Log the beginning of an action, or its end with an outcome."""
     check_token(token)
     if not (name := text(action, "the name of an action")):
         raise InvalidArgument("the name of an action is empty")
@@ -139,15 +144,13 @@ def _record(
     _json(details)
     extra = token_key(context.keys, token, "record", name, path)
     written = entry(operator, name, path, details, call=extra[0][-12:])
-    paths: list[str] = [keys.ACTIONS]
-    while True:
-        done, missing = yield from perform(
-            commands.record(context.keys, paths, extra, written, outcome, changed)
+    return (
+        yield from until_named(
+            context.keys,
+            [keys.ACTIONS],
+            lambda paths: commands.record(context.keys, paths, extra, written, outcome, changed),
         )
-        if not missing:
-            return done
-        yield from provide(context.keys, missing)
-        paths += [path for path in missing if path not in paths]
+    )
 
 
 def _json(details: object) -> str:

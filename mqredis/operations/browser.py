@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from mqredis.codec import Raw
 from mqredis.commands import filters, marks, read
+from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.settlement import ABORT
+from mqredis.commands.waiting import PEEKS, TAKES
 from mqredis.errors import (
     InvalidArgument,
     InvalidHandle,
@@ -138,9 +140,9 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     lease = str(lease_of(handle.context, call.lease))
     marking = bool(call.mark)
     if call.lock:
-        kind, fetch = "D", fetching(handle, "lock", text, lease=lease)
+        kind, fetch = TAKES, fetching(handle, "lock", text, lease=lease)
     else:
-        kind, fetch = "P", peeking(handle, text, "after", marks=marking)
+        kind, fetch = PEEKS, peeking(handle, text, "after", marks=marking)
     reader = Reader(handle, fetch, text, locks=call.lock)
     answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
     if browsing.fence:
@@ -186,7 +188,7 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
     return _whole(browsing, handle.context.messages(handle.path, found, taken=unit is None))
 
 
-def _under(browsing: Browsing, mode: str, unit: UnitOfWork | None) -> Steps[Sequence[Raw]]:
+def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Sequence[Raw]]:
     """The message under the cursor with all its segments. Raises MessageAlreadyReceived."""
     handle = browsing.handle
     if not browsing.under:

@@ -1,6 +1,9 @@
 """Actions of operators on messages that wait: delete, move, redrive, another time, another priority.
 
 ``Operator`` makes them.
+
+Change together with: a new action needs a row in ``lua/admin/bulk_actions.lua``, a method of ``asyncio/operator.py``, a
+sentence in ``console/sentences.py``, and a command in ``cli/operator.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from mqredis.steps import Steps, procedure
 MOST_IDS = 256
 # Actions, by their names in the log, that take no available messages.
 _DELAYED_ONLY = frozenset({"cancel", "run_now"})
-# It ends with a lookup id, or with the time and the name of a timer.
+# The text of lua/admin/bulk_progress.lua, which a caller gives back. It ends with a lookup id, or with the time and the
+# name of a timer.
 _CURSOR = re.compile(
     r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,(a,([0-9a-f]{16})?|d,(\d+[a-z][^\x00-\x1f]{0,300})?)"
 )

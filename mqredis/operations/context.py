@@ -303,18 +303,18 @@ class UnitOfWork:
 
 
 def unit_of(transaction: object) -> UnitOfWork | None:
-    """The unit of work behind what a caller gave as ``transaction``."""
+    """The unit of work behind what a caller gave as ``transaction``, a Transaction of either interface."""
     if transaction is None:
         return None
-    unit = getattr(transaction, "_unit", None)
+    unit = getattr(transaction, "unit", None)
     if not isinstance(unit, UnitOfWork):
         raise InvalidArgument(f"transaction must be a mqredis Transaction, not {type(transaction).__name__}")
     return unit
 
 
 def handle_of(queue: object) -> Handle:
-    """The handle behind what a caller gave as a queue."""
-    handle = getattr(queue, "_handle", None)
+    """The handle behind what a caller gave as a queue, a Queue of either interface."""
+    handle = getattr(queue, "handle", None)
     if not isinstance(handle, Handle):
         raise InvalidArgument(f"an open mqredis Queue is needed, not {type(queue).__name__}")
     return handle

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import DELIVERY_ORDER
 from mqredis.commands.read import READ, UNREAD, Found
-from mqredis.commands.waiting import PEEKS, TAKES_AT_CURSOR, Waiter
+from mqredis.commands.waiting import NO_WAIT, PEEKS, TAKES_AT_CURSOR, Waiter
 from mqredis.errors import (
     IllegalCursorAction,
     InvalidHandle,
@@ -122,7 +123,7 @@ def lock(place: Place, timeout: float | None, lease: float | None, tag: str | No
 
 
 def _dequeue(
-    place: Place, timeout: float | None, mode: str, unit: UnitOfWork | None, lease: str, tag: str | None
+    place: Place, timeout: float | None, mode: Mode, unit: UnitOfWork | None, lease: str, tag: str | None
 ) -> Steps[Found]:
     handle = place.handle
     handle.need("receive")
@@ -131,7 +132,7 @@ def _dequeue(
         wanted = place.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
-        idle = Waiter(ticket="nowait" if nowait else "")
+        idle = Waiter(ticket=NO_WAIT if nowait else "")
         fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, cursor_at=place.text, idle=idle)
         reader = Reader(handle, fetch, wanted, locks=mode == "lock", unit=unit)
         try:

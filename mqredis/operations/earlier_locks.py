@@ -2,6 +2,9 @@
 
 ``Queue.lock_many``, ``Queue.commit_many`` and the loops of workers make them. ``receive`` and ``several`` send the
 commits with their fetches; ``settle`` has all other ends of locks.
+
+Locks are kept in columns, fences beside ids, since batches of hundreds of messages pass here. For the same reason
+``note_settled`` and ``pending_runs`` have a short way for what is mostly the case.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mqredis.commands import read, settlement
 from mqredis.commands.read import Found
@@ -21,6 +24,10 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle
 from mqredis.operations.settle import forget, lock_lost, returned_ids, settle_segments, still_open, whole
 from mqredis.steps import Call, Payload, Steps, procedure
+
+if TYPE_CHECKING:
+    from mqredis.operations.locked import Locked
+    from mqredis.operations.receive import Locks
 
 
 @dataclass(slots=True)
@@ -129,7 +136,7 @@ def _lost_locks(fences: Sequence[str], ids: Sequence[str], lost: Sequence[str]) 
 NO_LOCKS = EarlierLocks()
 
 
-def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") -> EarlierLocks:
+def earlier_locks(handle: Handle, locks: Sequence[Locked], name: str = "settle") -> EarlierLocks:
     """The commits of these locked messages, which must be of the queue of ``handle``.
 
     ``name``: of the caller's argument, for errors. Raises InvalidArgument.
@@ -159,7 +166,7 @@ def earlier_locks(handle: Handle, locks: Sequence[Any], name: str = "settle") ->
     return EarlierLocks([fence for _, fence, _ in all_parts], [part for _, _, part in all_parts], segments)
 
 
-def _check_grant(lock: object, grant: Any, handle: Handle, name: str) -> None:
+def _check_grant(lock: object, grant: Locks, handle: Handle, name: str) -> None:
     """Raise InvalidArgument if the grant is of another queue, or if its locks end with a transaction."""
     if grant.handle is not handle and grant.handle.address.path != handle.path:
         raise _foreign(lock, handle, name)
@@ -173,7 +180,7 @@ def _foreign(lock: object, handle: Handle, name: str) -> InvalidArgument:
     return InvalidArgument(f"{name} takes locked messages of queue {handle.path!r}, not {lock!r:.80}")
 
 
-def note_outcome(earlier: EarlierLocks, locks: Sequence[Any]) -> None:
+def note_outcome(earlier: EarlierLocks, locks: Sequence[Locked]) -> None:
     """Set ``settled`` of these locked messages, of which ``earlier`` was made: were they committed?"""
     if not earlier.lost and not earlier.pending():
         for lock in locks:

@@ -13,8 +13,8 @@ from mqredis.models.operator import BulkResult
 from mqredis.operations import actions, checks
 from mqredis.operations.bulk import Chosen
 from mqredis.operations.context import Context
-from mqredis.operations.queue_call import QueueCall, provide
-from mqredis.steps import Steps, perform, procedure
+from mqredis.operations.queue_call import QueueCall, until_named
+from mqredis.steps import Steps, procedure
 
 
 @procedure
@@ -48,10 +48,6 @@ def abort(context: Context, operator: actions.Author, transaction: object, token
         actions.check_token(token)
     entry = actions.entry(operator, "abort", "", {"transaction": transaction})
     extra = actions.token_key(context.keys, token, "abort", transaction)
-    paths: dict[str, None] = {}
-    while True:
-        missing = yield from perform(commands.abort(context.keys, transaction, entry, paths, extra))
-        if not missing:
-            return
-        yield from provide(context.keys, missing)
-        paths.update(dict.fromkeys(missing))
+    yield from until_named(
+        context.keys, [], lambda paths: commands.abort(context.keys, transaction, entry, paths, extra)
+    )

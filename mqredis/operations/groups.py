@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqredis import codec
+from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import WHOLE_GROUP, Filter
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import TAKES
@@ -27,7 +28,7 @@ def _take(
     handle: Handle,
     wanted: Filter,
     timeout: float | None,
-    mode: str,
+    mode: Mode,
     unit: UnitOfWork | None,
     lease: str,
     tag: str | None,

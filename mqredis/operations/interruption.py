@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from mqredis.commands import manager, read
+from mqredis.commands import manager
+from mqredis.commands.arguments import brings_settlements
 from mqredis.commands.replies import OK, text
 from mqredis.commands.settlement import ABORT
 from mqredis.errors import MqError
@@ -42,7 +43,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
             yield from settle(handle, [(ABORT, fence, lookup_id) for lookup_id in found.lookup_ids])
     except MqError:
         return
-    if call.script == "receive" and read.settles(call.args):
+    if brings_settlements(call):
         return  # the caller must resolve the token to learn whether its commits were made
     yield OutcomeKnown(token)
 

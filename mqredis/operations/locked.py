@@ -1,6 +1,8 @@
 """What a locked message is to the blocking and the asynchronous reader alike.
 
-``LockedMessage`` of both interfaces is a subclass.
+``LockedMessage`` of both interfaces is a subclass. Code outside of this package uses the properties (``key``,
+``grant``, ``queue``); ``settle`` and ``earlier_locks``, which run for each message of a batch, read ``_key`` and
+``_grant`` themselves, and ``note_outcome`` sets ``_settled``.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ def lost_of(locks: Sequence[Locked], error: LockLost) -> LockLost:
 
 
 class _Made:
-    """Makes the message of a lock that is asked for it. One that is there is read past this: nothing is set here."""
+    """Makes the message of a lock when it is first asked for.
+
+    It has no ``__set__``, so Python finds a message that was made in the lock itself, and does not come here again.
+    """
 
     def __get__(self, lock: Any, _: object = None) -> Any:
         if lock is None:
@@ -49,7 +54,7 @@ class Locked:
     _grant: Locks
     _key: str
     _found: codec.Checked
-    # None: the lease of the grant; set after ``extend``.
+    # None: the lease is that of the grant; ``extend`` sets another.
     _until: float | None = None
     _settled = False
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mqredis.commands import read
+from mqredis.commands.arguments import Mode
 from mqredis.commands.read import Found
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Seek
@@ -30,7 +31,7 @@ def hex_id(lookup_id: object) -> str:
 
 def _find(
     handle: Handle,
-    mode: str,
+    mode: Mode,
     seek: object,
     lookup_id: object,
     *,
@@ -82,7 +83,7 @@ def receive_by_lookup_id(
     """
     handle.need("receive")
     checks.flag(allow_peek, "allow_peek")
-    mode = "tx" if unit else "take"
+    mode: Mode = "tx" if unit else "take"
     owner, fence = owner_of(handle, unit)
     found = yield from _find(handle, mode, seek, lookup_id, owner=owner, grant=fence, allow_peek=allow_peek)
     if unit:

@@ -9,6 +9,7 @@ from mqredis import keys
 from mqredis.commands import features, queues, transactions
 from mqredis.commands import manager as commands
 from mqredis.commands.address import Address
+from mqredis.commands.arguments import mode_of
 from mqredis.commands.manager import Resolution
 from mqredis.commands.read import Found
 from mqredis.commands.replies import OK
@@ -69,7 +70,7 @@ def resolve(context: Context, token: object, call: Call[Found] | None = None) ->
         raise InvalidArgument(f"token must be a str, not {type(token).__name__}")
     resolution = yield from perform(commands.resolve(context.keys, token))
     done = resolution.outcome == "done" and resolution.status == OK
-    if done and call is not None and call.args[1] == "take":
+    if done and call is not None and mode_of(call) == "take":
         found = understand(call, (OK, list(resolution.payload)))
         path = context.keys.path_of(call.keys)
         resolution.messages = tuple(context.messages(path, found.messages, taken=True))

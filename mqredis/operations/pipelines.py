@@ -12,7 +12,7 @@ from mqredis.commands import stages as stage_commands
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.stages import Published, Stage
-from mqredis.commands.waiting import Waiter, leave
+from mqredis.commands.waiting import PEEKS, Waiter, leave, register_as
 from mqredis.errors import error_for
 from mqredis.operations.context import Context
 from mqredis.operations.queue_call import QueueCall, provide
@@ -122,15 +122,14 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     """
     start = context.clock()
     mode: str = yield Listen()
-    member = f"P {mode}{context.database} -" if mode else ""
-    waiters = [Waiter(member) for _ in places]
+    waiters = [Waiter(register_as(PEEKS, mode, context.database)) for _ in places]
     found = False
     while not found:
         seconds = timeout
         for (queue, after), waiter in zip(places, waiters, strict=True):
             waiting = yield from QueueCall(queue, claims.wait(queue, after, waiter))
             if waiting is None:
-                found, waiter.member = True, ""
+                found, waiter.registration = True, ""  # it was found, so nothing is registered
                 break
             waiter.ticket = waiting.ticket
             if waiting.due_ms >= 0:
@@ -140,8 +139,8 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
             break
         yield Wait(min(seconds, left), ())
     for (queue, _), waiter in zip(places, waiters, strict=True):
-        if waiter.member and waiter.ticket:
-            yield from perform(leave(queue, waiter.member))
+        if waiter.registered:
+            yield from perform(leave(queue, waiter.registration))
     return found
 
 

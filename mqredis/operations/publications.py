@@ -1,4 +1,4 @@
-"""Unfinished publications of data pipelines (lua/claims/sinks.lua).
+"""Unfinished publications of data pipelines, read from the stored texts of their sinks (``codec.sinks``).
 
 Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where
 ``finish`` is called ``recover``.

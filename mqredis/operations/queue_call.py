@@ -9,13 +9,13 @@ wants to be called again with all keys of the queue: it found more timers due th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mqredis import keys
 from mqredis.commands import queues
 from mqredis.commands.address import Address
-from mqredis.commands.replies import OK, text
+from mqredis.commands.replies import OK, Missing, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import refusals
@@ -34,6 +34,22 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
     """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`)."""
     if any(keys.kept_by_broker(path) for path in paths):
         yield from perform(queues.ensure(manager, paths))
+
+
+def until_named(
+    manager: ManagerKeys, paths: Sequence[str], call: Callable[[Sequence[str]], Call[R | Missing]]
+) -> Steps[R]:
+    """Repeat a call until it names all queues that its script needs. ``call``: makes the call that names these queues.
+
+    For calls that are made once, so that no handle keeps the names; others are a :class:`QueueCall`.
+    """
+    named = list(paths)
+    while True:
+        answer = yield from perform(call(named))
+        if not isinstance(answer, Missing):
+            return answer
+        yield from provide(manager, answer)
+        named += [path for path in answer if path not in named]
 
 
 def complete(

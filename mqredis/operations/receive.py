@@ -10,6 +10,7 @@ from typing import Any
 
 from mqredis import codec
 from mqredis.commands import read
+from mqredis.commands.arguments import Mode
 from mqredis.commands.read import Found
 from mqredis.commands.replies import OK
 from mqredis.commands.waiting import TAKES, Waiter
@@ -28,11 +29,14 @@ from mqredis.steps import MORE, Call, More, Operation, Reply, Steps, understand
 class Locks:
     """Messages locked by one call, and what they share: the fence and the lease."""
 
-    # The messages, once they were made: at once if they are sealed or joined of segments, else when they are asked for.
+    # An instance is made for each read that locks, and most of them set none of these.
     made: list[Message] | None = None
-    # The open queue of the interface, and the transaction that ends the locks.
+    """The messages, once they were made: at once if they are sealed or joined of segments, else when they are asked
+    for."""
     queue: Any = None
+    """The open queue, a Queue of either interface. ``Locked._each`` sets it, and ``unit``."""
     unit: UnitOfWork | None = None
+    """The transaction that ends the locks."""
     _until: float | None = None
 
     def __init__(
@@ -83,7 +87,7 @@ class Locks:
 
 def fetching(
     handle: Handle,
-    mode: str,
+    mode: Mode,
     match: bytes = b"",
     count: int = 1,
     *,
@@ -154,7 +158,7 @@ class Receive(Operation[list[Message]]):
         if not polls_first(handle, self.timeout, self.tag):
             return None
         owner, grant = owner_of(handle, unit) if unit else ("", "")
-        mode = "tx" if unit else "take"
+        mode: Mode = "tx" if unit else "take"
         self._call = read.receive(
             handle.address, mode, self.count, owner=owner, grant=grant, match=self._wanted
         )

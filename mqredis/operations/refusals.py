@@ -9,6 +9,7 @@ from typing import Any
 
 from mqredis.commands import transactions
 from mqredis.commands.address import Address
+from mqredis.commands.arguments import transaction_of
 from mqredis.errors import (
     DuplicateMessage,
     GetInhibited,
@@ -58,7 +59,7 @@ def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, k
         queue=queue,
         manager=address.manager.manager,
         key="the same dedup key" if key is None else f"the dedup key {key!r:.60}",
-        transaction="" if call is None else transactions.transaction_of(call),
+        transaction="" if call is None else transaction_of(call),
     )
 
 
@@ -67,6 +68,6 @@ def told(error: MqError, call: Call[Any], address: Address, key: str | None = No
     if isinstance(error, TransactionUsage):
         return transactions.usage(call, address.path)
     if isinstance(error, TransactionSequence):
-        transaction = transactions.transaction_of(call)
+        transaction = transaction_of(call)
         return transactions.not_open(transaction) if transaction else error
     return type(error)(text(type(error), address, call, key))

@@ -159,4 +159,9 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
         changes["message_id"] = message.message_id
     made = made.replace(**changes)
     handle = yield from open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)
-    return (yield from closing(handle, iter(Send(handle, made, {}))))
+    return (yield from closing(handle, _send(handle, made)))
+
+
+def _send(handle: Handle, message: Outgoing) -> Steps[Sent]:
+    """Send a message. It is a generator, so that ``closing`` also sees what ``Send`` refuses when it is made."""
+    return (yield from Send(handle, message, {}))

@@ -33,11 +33,12 @@ from mqredis.errors import (
     SealBroken,
 )
 from mqredis.models import Message, Outgoing
+from mqredis.models.record_parts import FLAG_AT
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
 from mqredis.operations.cron import times_of, zone_name
-from mqredis.operations.queue_call import provide
+from mqredis.operations.queue_call import until_named
 from mqredis.operations.send import outgoing
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import Steps, perform, procedure
@@ -49,7 +50,7 @@ _UNREAD = "-"
 # The lookup id of a message that is not in a queue.
 _NO_ID = b"0" * 16
 # The arrival of such a message, as in its record.
-_NO_TIME = b"0" * 13
+_NO_TIME = b"0" * FLAG_AT
 # A message without fields and with an empty body, as a schedule keeps it.
 _EMPTY = b"30\0"
 
@@ -168,15 +169,14 @@ def _attempt(
     """Change a schedule if its text is ``expected``."""
     paths: list[str] = [change.queue] if change.queue else []
     paths += [keys.ACTIONS] if entry else []
-    while True:
-        call = commands.write(context.keys, paths, extra, entry, name, expected, change)
-        written = yield from perform(call)
-        if written.full:
-            raise InvalidArgument(f"a queue manager has at most {commands.MOST} schedules: remove one first")
-        if not written.missing:
-            return written
-        yield from provide(context.keys, written.missing)
-        paths += [path for path in written.missing if path not in paths]
+    written = yield from until_named(
+        context.keys,
+        paths,
+        lambda named: commands.write(context.keys, named, extra, entry, name, expected, change),
+    )
+    if written.full:
+        raise InvalidArgument(f"a queue manager has at most {commands.MOST} schedules: remove one first")
+    return written
 
 
 def _change(

@@ -6,9 +6,9 @@ The doctor, the server checks and the console read them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqredis.steps import Command, Refused, Steps, procedure
 
@@ -19,69 +19,89 @@ SETTINGS = (
 )  # fmt: skip
 
 Version = tuple[int, ...]
-Advisories = tuple[tuple[str, str, Version, dict[tuple[int, int], int]], ...]
+
+
+class Advisory(NamedTuple):
+    """A fault of a server that the doctor tells of, since it touches scripts, waits or permissions."""
+
+    name: str
+    text: str
+    since: Version
+    """The first release with the fault."""
+    fixed: dict[tuple[int, int], int]
+    """The first repaired release of each line. A newer line was repaired before its first release; an older one never
+    was. Empty: no release is repaired."""
+
+    def touches(self, version: Version) -> bool:
+        """Does this release have the fault?"""
+        return version >= self.since and affected(version, self.fixed)
+
+
 # Name of the advisory about WAITAOF, an issue of Redis that Valkey inherited.
 LATE = "redis#13793"
 _LATE = "WAITAOF answers before the log is on the disk, unless appendfsync is always"
-# Advisories that touch scripts, waits or permissions: what, since when, and the first fixed release of each line. A
-# newer line got its fix before its first release; an older one never did.
-ADVISORIES: Advisories = (
-    (
+# Of Redis. ``tests/doctor/test_advice.py`` lists the advisories of several releases.
+ADVISORIES = (
+    Advisory(
         "CVE-2025-49844",
         "a script may run code on the server (also CVE-2025-46817, -46818, -46819)",
         (0,),
         {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
     ),
-    (
+    Advisory(
         "CVE-2026-23479",
         "a blocked client that is evicted is used after it was freed",
         (7, 2),
         {(7, 4): 9, (8, 2): 6, (8, 4): 3, (8, 6): 3},
     ),
-    ("CVE-2025-67733", "line breaks in an error reply can forge replies", (0,), {(7, 4): 8, (8, 6): 1}),
-    (
+    Advisory(
+        "CVE-2025-67733", "line breaks in an error reply can forge replies", (0,), {(7, 4): 8, (8, 6): 1}
+    ),
+    Advisory(
         "CVE-2025-21605",
         "clients that did not log in can fill the output buffers",
         (0,),
         {(6, 2): 18, (7, 2): 8, (7, 4): 3},
     ),
-    ("CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}),
-    (LATE, _LATE, (7, 4), {(7, 4): 3}),
+    Advisory(
+        "CVE-2024-46981", "a script may run code on the server", (0,), {(6, 2): 17, (7, 2): 7, (7, 4): 2}
+    ),
+    Advisory(LATE, _LATE, (7, 4), {(7, 4): 3}),
 )
-# Advisories of Valkey, with its own release numbers.
-VALKEY_ADVISORIES: Advisories = (
-    (
+# Of Valkey, which has its own release numbers.
+VALKEY_ADVISORIES = (
+    Advisory(
         "GHSA-fq2f-crmw-q97r",
         "the Lua interpreter is used after it was freed, by clients that did not log in",
         (9, 1),
         {(9, 1): 2},
     ),
-    (
+    Advisory(
         "CVE-2026-23479",
         "a blocked client that is evicted is used after it was freed (also CVE-2026-23631, a slow script on a replica)",
         (0,),
         {(7, 2): 13, (8, 0): 8, (8, 1): 7, (9, 0): 4},
     ),
-    (
+    Advisory(
         "CVE-2025-67733",
         "line breaks in an error reply can forge replies",
         (0,),
         {(7, 2): 12, (8, 0): 7, (8, 1): 6, (9, 0): 3},
     ),
-    (
+    Advisory(
         "CVE-2025-49844",
         "a script may run code on the server (also CVE-2025-46817, -46818, -46819)",
         (0,),
         {(7, 2): 11, (8, 0): 6, (8, 1): 4},
     ),
-    (
+    Advisory(
         "CVE-2025-21605",
         "clients that did not log in can fill the output buffers",
         (0,),
         {(7, 2): 9, (8, 0): 3, (8, 1): 1},
     ),
-    ("CVE-2024-46981", "a script may run code on the server", (0,), {(7, 2): 8, (8, 0): 2}),
-    (LATE, _LATE, (8, 0), {}),  # 9.1.2 is the newest that was tried
+    Advisory("CVE-2024-46981", "a script may run code on the server", (0,), {(7, 2): 8, (8, 0): 2}),
+    Advisory(LATE, _LATE, (8, 0), {}),  # 9.1.2 is the newest that was tried
 )
 
 
@@ -109,16 +129,15 @@ class ServerFacts:
         return f"{'Valkey' if self.valkey else 'Redis'} {'.'.join(map(str, self.version))}"
 
     @property
-    def advisories(self) -> Iterator[tuple[str, str]]:
-        """Name and text of the advisories that this release does not fix."""
-        for name, text, since, fixed in VALKEY_ADVISORIES if self.valkey else ADVISORIES:
-            if self.version >= since and affected(self.version, fixed):
-                yield name, text
+    def advisories(self) -> list[Advisory]:
+        """The advisories whose faults this release has."""
+        known = VALKEY_ADVISORIES if self.valkey else ADVISORIES
+        return [advisory for advisory in known if advisory.touches(self.version)]
 
     @property
     def syncs_late(self) -> bool:
         """Does WAITAOF reply before the change is on disk, unless each write is synced anyway?"""
-        return any(name == LATE for name, _ in self.advisories)
+        return any(advisory.name == LATE for advisory in self.advisories)
 
     @property
     def policy(self) -> str:
@@ -186,6 +205,11 @@ def facts_of(info: Any) -> dict[str, str]:
         return {str(name): str(value) for name, value in info.items()}
     text = info.decode("utf-8", "replace") if isinstance(info, bytes) else str(info)
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
+
+
+def announces_wakes(flags: str) -> bool:
+    """Do these flags of notify-keyspace-events announce a SADD on a keyspace channel?"""
+    return "K" in flags and ("s" in flags or "A" in flags)
 
 
 def config_of(reply: Any) -> str | None:

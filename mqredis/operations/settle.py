@@ -11,7 +11,7 @@ each segment: ``handle.parts`` holds their lookup ids, by the fence and the id o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqredis.commands import read, settlement
 from mqredis.commands.settlement import (
@@ -41,8 +41,11 @@ from mqredis.steps import (
     understand,
 )
 
+if TYPE_CHECKING:
+    from mqredis.operations.locked import Locked
 
-def ends(action: str, locks: Sequence[Any], queue: object) -> list[Settlement]:
+
+def ends(action: str, locks: Sequence[Locked], queue: object) -> list[Settlement]:
     """What ends those of these locks that are of this queue."""
     return [(action, lock._grant.fence, lock._key) for lock in locks if lock._grant.queue is queue]
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-from mqredis import keys
 from mqredis.commands import waiting
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import Waiter
@@ -29,10 +28,17 @@ from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork
 from mqredis.operations.interruption import ReadCall
 from mqredis.operations.leftovers import UNREACHABLE
-from mqredis.steps import MORE, Call, Listen, Steps, Wait, Woken, perform
+from mqredis.steps import MORE, Call, Listen, Reply, Steps, Wait, Woken, perform
 
-# Makes the call of a fetch from a waiter and the place where an unfinished search continues.
-Fetch = Callable[..., Call[Found]]
+
+class Fetch(Protocol):
+    """Makes the call of a fetch. ``receive.fetching`` and ``peek.peeking`` return one."""
+
+    def __call__(self, waiter: Waiter | None, place: str = "") -> Call[Found]:
+        """``waiter``: how it registers if it finds nothing; None: not at all. ``place``: the id behind which an
+        unfinished search goes on; "" at first."""
+
+
 # After these errors of a queue the registration in it is gone.
 _REMOVED = (OperationCancelled, QueueNotAvailable)
 
@@ -130,29 +136,19 @@ def _wait(
     start = clock()
     mode: str = yield Listen()
     first, single, unit = readers[0].handle, len(readers) == 1, readers[0].unit
-    waiters = [Waiter(_member(readers, kind, mode, tag)) for _ in readers]
+    registration = waiting.register_as(kind, mode, first.context.database, tag, _handover_lease(readers))
+    waiters = [Waiter(registration) for _ in readers]
     scopes = (*(reader.handle for reader in readers), *scopes)
     last, rounds = False, 0
+    # The next call of a steady reader, which is made before the wait, and its reply, if a lock was handed over then.
     ready: Call[Found] | None = None
-    handed: Any = None
+    handed: Reply | None = None
     while True:
         limits: list[float] = []  # after so many seconds at most the readers fetch again
-        for n, reader in enumerate(readers):
-            waiter = waiters[n]
+        for n, waiter in enumerate(waiters):
             if last:
-                waiter.ticket = "leave" + "".join(waiter.ticket.partition(":")[1:])
-            try:
-                found = yield from _fetch(reader, waiter, ready or reader.fetch(waiter), handed)
-            except MqError as error:
-                if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
-                    yield from _leave(readers, waiters, n if isinstance(error, _REMOVED) else -1)
-                raise
-            except GeneratorExit:
-                raise
-            except BaseException:
-                waiter.ticket = waiter.ticket or "0"  # it may be registered
-                yield from _leave(readers, waiters)
-                raise
+                waiter.look_for_the_last_time()
+            found = yield from _fetch_or_leave(readers, waiters, n, ready, handed)
             handed = None
             if found.messages:
                 first.waited = rounds > 0
@@ -168,7 +164,7 @@ def _wait(
         if timeout is not None:
             left = timeout - (clock() - start)
             if left <= 0:
-                if last or not waiters[0].member:
+                if last or not waiters[0].registration:
                     raise IoTimeout(
                         f"{_nothing(readers)} became available in {_names(readers)} within {timeout} s"
                     )
@@ -196,16 +192,36 @@ def _wait(
         handed = woken if type(woken) is tuple else None
 
 
-def _member(readers: Sequence[Reader], kind: str, mode: str, tag: str | None) -> str:
-    """The entry of the operation in the lists of waiters; "" if it cannot be notified."""
-    if not mode:
-        return ""
-    member = f"{kind} {mode}{readers[0].handle.context.database} {keys.encode_tag(tag)}"
-    takes_handoffs = len(readers) == 1 and readers[0].lease and not readers[0].match
-    return f"{member},{readers[0].lease}" if takes_handoffs else member
+def _handover_lease(readers: Sequence[Reader]) -> str:
+    """The lease in ms of a lock that a sender may hand over; "" unless one queue is read for any message."""
+    return readers[0].lease if len(readers) == 1 and not readers[0].match else ""
 
 
-def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Any) -> Steps[Found]:
+def _fetch_or_leave(
+    readers: Sequence[Reader],
+    waiters: Sequence[Waiter],
+    n: int,
+    ready: Call[Found] | None,
+    handed: Reply | None,
+) -> Steps[Found]:
+    """The fetch of reader ``n``; ``ready``: its first call, if it was made. If it raises, all registrations end."""
+    reader, waiter = readers[n], waiters[n]
+    try:
+        call = ready or reader.fetch(waiter)  # raises if the transaction of the read has ended
+        return (yield from _fetch(reader, waiter, call, handed))
+    except MqError as error:
+        if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
+            yield from _leave(readers, waiters, n if isinstance(error, _REMOVED) else -1)
+        raise
+    except GeneratorExit:
+        raise
+    except BaseException:
+        waiter.ticket = waiter.ticket or "0"  # it may be registered
+        yield from _leave(readers, waiters)
+        raise
+
+
+def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Reply | None) -> Steps[Found]:
     """A whole fetch that registers a waiter. ``handed``: the reply of its first call, if a lock was handed over."""
     read_call = ReadCall(reader.handle, call, reader.locks)
     if handed is None:
@@ -219,7 +235,7 @@ def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Any) -> St
 def _onward(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]:
     """Continue a fetch after its first call has found nothing."""
     while found.place and not found.messages:
-        if waiter is not None and not waiter.ticket.startswith("leave"):
+        if waiter is not None and not waiter.looks_for_the_last_time:
             waiter.ticket = found.ticket
         call = reader.fetch(waiter, found.place)
         found = yield from ReadCall(reader.handle, call, reader.locks)
@@ -229,9 +245,9 @@ def _onward(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]
 def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) -> Steps[None]:
     """Remove the registrations, except that of reader ``but``. A reader that was notified passes its wake on."""
     for n, (reader, waiter) in enumerate(zip(readers, waiters, strict=True)):
-        if n != but and waiter.member and waiter.ticket and not waiter.ticket.startswith("leave"):
+        if n != but and waiter.registered:
             try:
-                yield from perform(waiting.leave(reader.handle.address, waiter.member, reader.match))
+                yield from perform(waiting.leave(reader.handle.address, waiter.registration, reader.match))
             except UNREACHABLE:
                 return
             except MqError:

@@ -14,7 +14,7 @@ from mqredis.operations import actions
 from mqredis.operations.context import Context
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.queue import info
-from mqredis.operations.queue_call import provide
+from mqredis.operations.queue_call import until_named
 from mqredis.steps import Steps, perform, procedure
 
 
@@ -98,6 +98,7 @@ def _order(
     details: Mapping[str, object],
     token: str | None,
 ) -> Steps[None]:
+    """Give an order to one worker. ``action``: its name in the log; ``value``: the order, as workers read it."""
     if not isinstance(worker, str) or not worker.isalnum():
         raise InvalidArgument(f"worker must be the id of a WorkerInfo, not {worker!r:.40}")
     told = yield from _tell(
@@ -116,6 +117,7 @@ def _tell(
     details: Mapping[str, object],
     token: str | None,
 ) -> Steps[bool]:
+    """Write a field of the hash ``workers`` ("" removes it), and log the action. Returns whether anything changed."""
     if token is not None:
         actions.check_token(token)
     kind, _, name = field.partition(":")
@@ -123,10 +125,10 @@ def _tell(
         details = {"consumer": name, **details}
     entry = actions.entry(operator, action, name if kind == "q" else "", details)
     extra = actions.token_key(context.keys, token, field, value)
-    paths: list[str] = [keys.ACTIONS]
-    while True:
-        done, missing = yield from perform(commands.order(context.keys, paths, extra, entry, field, value))
-        if not missing:
-            return done
-        yield from provide(context.keys, missing)
-        paths += [path for path in missing if path not in paths]
+    return (
+        yield from until_named(
+            context.keys,
+            [keys.ACTIONS],
+            lambda paths: commands.order(context.keys, paths, extra, entry, field, value),
+        )
+    )

@@ -1,6 +1,7 @@
-"""Helpers of tests that read the queues of the broker under test, by handle, or by manager and name.
+"""Helpers of tests: the broker's clock, and functions that read or check an open queue.
 
-The fixtures of ``pytest_mqredis`` return them.
+The fixtures of ``pytest_mqredis`` return the clock; tests of applications import the functions from
+``mqredis.testing``. ``docs/testing.md`` describes them.
 """
 
 from __future__ import annotations
@@ -8,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from mqredis.client import Queue, QueueManager
+from mqredis.commands.read import BATCH
 from mqredis.errors import InvalidArgument, IoTimeout
 from mqredis.models import Message, PropertyValue
-
-_BATCH = 256
 
 
 class Clock:
@@ -54,9 +54,9 @@ def drain(queue: Queue) -> list[Message]:
         try:
             if queue.handle.transactional:
                 with manager.transaction() as tx:
-                    taken += queue.receive_many(_BATCH, timeout=0, transaction=tx)
+                    taken += queue.receive_many(BATCH, timeout=0, transaction=tx)
             else:
-                taken += queue.receive_many(_BATCH, timeout=0)
+                taken += queue.receive_many(BATCH, timeout=0)
         except IoTimeout:
             return taken
 

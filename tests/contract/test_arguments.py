@@ -10,8 +10,9 @@ import pytest
 
 from mqredis import keys, scripts
 from mqredis.codec import escape, schedules
-from mqredis.commands import claims, read, stages, transactions, workers
+from mqredis.commands import arguments, claims, stages, transactions, workers
 from mqredis.commands import schedules as schedule_commands
+from mqredis.console import sentences
 from mqredis.keys import KeySet
 from mqredis.models.inspection import MessageState
 from mqredis.operations import bulk
@@ -72,15 +73,14 @@ def test_client_finds_the_transaction_of_a_call_and_its_fence(script: str) -> No
 
 def test_client_knows_all_scripts_that_may_begin_a_transaction() -> None:
     opening = {name for name in scripts.names() if "tx.open(" in source(name)}
-    assert opening - {"begin", "reject", "renew"} == set(IN_TRANSACTIONS) == transactions._PLACES.keys()
+    assert opening - {"begin", "reject", "renew"} == set(IN_TRANSACTIONS) == arguments.FENCES.keys()
 
 
 def test_client_reads_the_mode_of_a_read_and_its_settlements() -> None:
     for script in ("receive", "lookup"):
-        assert read.locks(calling(script, mode="lock"))
-        assert not read.locks(calling(script, mode="take"))
-    assert read.settles(calling("receive", settlements="1").args)
-    assert not read.settles(calling("receive", settlements="0").args)
+        assert arguments.mode_of(calling(script, mode="lock")) == "lock"
+    assert arguments.brings_settlements(calling("receive", settlements="1"))
+    assert not arguments.brings_settlements(calling("receive", settlements="0"))
     peek = transactions.usage(calling("lookup", mode="peek", ids="000000000000002a"), "q")
     assert "message 0x000000000000002a of" in str(peek)
 
@@ -198,6 +198,21 @@ def test_claims_have_the_states_that_the_client_names() -> None:
     lua = module("claims/claims")
     named = [lua.filling, lua.complete, lua.released]
     assert [claims._STATES[int(sealed)] for sealed in named] == ["filling", "complete", "released"]
+
+
+def test_console_has_a_sentence_for_each_action() -> None:
+    """An entry of the log has the name that an operation gives to ``actions.entry``."""
+    package = ROOT / "mqredis"
+    text = "".join((package / path).read_text() for path in (
+        "asyncio/operator.py", "operations/bulk.py", "operations/force.py", "operations/schedules.py",
+        "operations/workers.py",
+    ))  # fmt: skip
+    titles = re.findall(r'choice, "(\w+)"\)', text)
+    titles += re.findall(r'(?:entry|_act|_tell)\((?:context, )?operator, "(\w+)"', text)
+    titles += re.findall(r'_order\(context, operator, worker, "(\w+)"', text)
+    assert len(titles) > 10
+    actions = set(re.findall(r'Action\("(\w+)"', text)) - {"count", "due"}  # not logged; logged by a title
+    assert {*actions, *titles} <= sentences._ON_MESSAGES.keys() | sentences._OTHERS.keys()
 
 
 # ---- selectors -----------------------------------------------------------------------------------

@@ -11,12 +11,14 @@ import pytest
 
 from mqredis import keys
 from mqredis.codec import history, states
+from mqredis.codec.locks import in_header
 from mqredis.commands import filters, read, settlement, waiting
-from mqredis.drivers.waiting import mode
-from mqredis.models import Acknowledge
+from mqredis.drivers.waiting import handoff, mode, table
+from mqredis.models import Acknowledge, fields
 from mqredis.models.enums import MessageClass
 from mqredis.models.inspection import TrailEvent
 from mqredis.models.lookup_ids import generated_id
+from mqredis.operations.doctor.checks import keys as key_checks
 from mqredis.operations.doctor.checks import policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
 from mqredis.worker.failure import Reporter
@@ -72,10 +74,10 @@ def test_keys_stand_at_the_same_places() -> None:
 def test_configs_hold_the_same_fields_in_the_same_order() -> None:
     config, asked = with_redis("core/manager_config.lua")
     config.read()
-    assert tuple(asked) == queues._META_CONFIG
+    assert tuple(asked) == queues.META_CONFIG
     config, asked = with_redis("core/queue_config.lua")
     config.read("q")
-    assert tuple(asked) == queues._QUEUE_CONFIG
+    assert tuple(asked) == queues.QUEUE_CONFIG
 
 
 def test_header_of_a_queue_and_counters_of_the_manager_have_the_same_parts() -> None:
@@ -122,6 +124,9 @@ def test_kinds_of_states_and_their_letters() -> None:
     for name in ("plain_reader", "plain_send", "plain_claim"):
         assert lua[name][1:] == lua.plain
     assert lua.purged_claim == lua.claimed + lua.purged
+    assert (lua.visible, lua.plain, lua.purged) == (states.VISIBLE, states.PLAIN, states.PURGED)
+    assert lua.new(1).kind == states.NOT_LOCKED
+    assert lua.locked_once == states.LOCKED_ONCE.decode()
 
 
 def test_letters_of_timers() -> None:
@@ -130,6 +135,11 @@ def test_letters_of_timers() -> None:
     policy = {timers[name].encode() for name in ("rest", "rest_isolated", "isolated", "poison")}
     assert policy == policies._RESTS
     assert timers["dedup_key"] == "k"  # a literal of the doctor
+
+
+def test_flags_of_messages_in_a_group() -> None:
+    flags = module("matching/index").flags
+    assert (flags.last_in_group, flags.segment, flags.last_segment) == fields.GROUP_FLAGS
 
 
 def test_timers_that_spark_reads() -> None:
@@ -157,7 +167,7 @@ def test_letters_of_settlements_and_cursors() -> None:
 def test_texts_of_waiting_readers() -> None:
     dice, lua = random.Random(1), module("waiting/waiter_text")
     assert lua.peeks == waiting.PEEKS
-    assert "".join(sorted(pairs(lua.handed))) == "chmn"  # a pattern of the doctor
+    assert set(pairs(lua.handed)) == set(sessions.HANDED)
     for _ in range(200):
         slot, tag = f"{dice.randrange(1000)}.{dice.randrange(9)}", dice.choice(("-", word(dice)))
         kind, notified = dice.choice("DCP"), dice.choice([*mode._LETTERS.values()])
@@ -172,6 +182,63 @@ def test_texts_of_waiting_readers() -> None:
     assert not sessions._WAITER.fullmatch("12.3 X k0 -")
     scores = module("waiting/match_waiters")  # numbers in the check `waiters` of the doctor
     assert (scores.indexed, scores.unindexed) == (-(1 << 50), -(1 << 51))
+
+
+def test_registrations_and_tickets_of_waiting_readers() -> None:
+    lua = module("waiting/waiter_text")
+    plain = waiting.register_as(waiting.PEEKS, waiting.PUBLISH, 7, "a b")
+    assert list(lua.parse(f"12.3 {plain}")) == ["12.3", waiting.PEEKS, f"{waiting.PUBLISH}7"]
+    assert lua.tag(f"12.3 {plain}") == "a%20b"
+    assert not lua.may_be_handed(plain)
+    handed = waiting.register_as(waiting.TAKES, waiting.KEYSPACE, 0, lease="30000")
+    assert lua.may_be_handed(handed)
+    assert list(lua.parse_lock(f"12.3 {handed}")) == ["12.3", "0", "30000"]
+    waiter = waiting.Waiter(handed, "12:34")
+    waiter.look_for_the_last_time()
+    assert waiter.ticket == "leave:34"
+    assert '== "leave"' in code_of(LUA / "waiting/waiters.lua")
+    assert f'"{waiting.NO_WAIT}"' in code_of(LUA / "receive.lua")
+
+
+def test_notifications_of_waiting_readers() -> None:
+    text = code_of(LUA / "waiting/notify.lua")
+    assert f'"{table.EVENT.decode()}"' in text
+    assert f'"{keys.WAKE}"' in text
+    (head,) = re.findall(r'string\.format\("(lock [%s ]+)\\n"', code_of(LUA / "waiting/handoff.lua"))
+    assert head.startswith(handoff.LOCK.decode())
+    words = ("1.2", "3", "incarnation", "4", "5", "6", "040000000000002a", "key")
+    stored = b"1764000000000" + b"0\0body"
+    found = handoff.Handoff.parse((head % words).encode() + b"\n" + stored)
+    assert (found.slot, str(found.sequence), found.incarnation.decode(), found.queue_key) == (
+        *words[:3],
+        "key",
+    )
+    status, _, history_, *payload = found.reply()
+    assert (status, history_) == (0, b"4")
+    answer = read._parse_receive(status, payload)
+    assert [*answer.messages] == [(b"040000000000002a", states.LOCKED_ONCE, stored)]
+    assert (answer.fence, answer.deadline, answer.now_ms, [*answer.lost]) == ("4", b"5", 6, [])
+
+
+def test_beginnings_of_the_names_of_fields() -> None:
+    for word_, path in (
+        (keys.LOCK, "core/locks"),
+        (keys.TRAIL, "features/trail_store"),
+        (keys.CLIENT, "session_open"),
+        (keys.CLAIM, "claims/claims"),
+        (keys.SUBSCRIPTION, "features/subscription"),
+    ):
+        assert f'"{word_}' in code_of(LUA / f"{path}.lua"), path
+
+
+def test_doctor_knows_the_type_of_each_key() -> None:
+    hashes = {name.rpartition(":")[2] for name in keys.OPTIONAL} - {keys.SINKS, keys.WORKERS}
+    assert set(key_checks.TYPES) == {*keys.MANAGER_PARTS, *keys.QUEUE_PARTS, *hashes}
+
+
+def test_locks_of_a_header_stand_behind_its_counters() -> None:
+    counters = " ".join("1" for _ in keys.QUEUE_COUNTS)
+    assert in_header(f"7||9||| {counters} 4711,182,5,12.0,00 4712".encode()) == ([b"00"], [b"lock:4712"])
 
 
 def test_letters_of_filters() -> None:
@@ -226,7 +293,7 @@ def test_acknowledgements_and_classes_of_messages() -> None:
 def test_statistics_and_trails_keep_as_much() -> None:
     assert module("core/queue").bucket == history.BUCKET_MS
     assert module("core/statistics")["items"] == history.KEPT
-    assert module("features/trail_store").kept == trails._PLACES
+    assert module("features/trail_store").kept == trails.PLACES
 
 
 def test_events_of_trails() -> None:
@@ -261,4 +328,4 @@ def test_properties_of_a_failure() -> None:
 
 
 def test_retry_policy_without_one_can_be_read() -> None:
-    assert policies._POLICY.fullmatch(module("features/retry_policy").none)
+    assert policies.POLICY.fullmatch(module("features/retry_policy").none)

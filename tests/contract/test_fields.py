@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from mqredis.codec import decode
 from mqredis.commands import queues
-from mqredis.models import Outgoing, PropertyValue, QueueProperties
+from mqredis.errors import InvariantBroken
+from mqredis.models import Acknowledge, Outgoing, PropertyValue, QueueProperties
 from mqredis.models.fields import FIELDS, READERS
 from mqredis.models.header import MemberFields, MessageFields
 from mqredis.models.queue import QueueFields
@@ -61,3 +64,22 @@ def test_scripts_name_the_options_of_a_queue_as_the_client_does() -> None:
     scripts = table(LUA / "queue_config.lua", "letters", r'(\w) = "(\w+)"')
     client = {letter: name for name, letter in (queues.FLAGS | queues.POLICY_FLAGS).items()}
     assert scripts == client | {"s": "system"}
+
+
+def test_each_property_of_a_queue_is_stored() -> None:
+    assert {*queues.FLAGS, *queues.FIELDS, *queues.POLICY_FLAGS} == QueueProperties.model_fields.keys()
+
+
+def test_records_with_acknowledgements_that_do_not_exist_are_damaged() -> None:
+    known = set()
+    for number in range(256):
+        with suppress(ValueError):
+            known.add(Acknowledge(number).value)
+    for number in range(1, 256):
+        record = b"1764000000000" + b"1\x03a%d\0body" % number
+        sound = True
+        try:
+            decode("q", "", b"0" * 16, b"", record)
+        except InvariantBroken:
+            sound = False
+        assert sound is (number in known), number

@@ -17,12 +17,12 @@ from mqredis.codec.states import kind_of
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
-from mqredis.commands.queues import _policy, parse_policy
+from mqredis.commands.queues import format_policy, parse_policy
 from mqredis.models import RetryPolicy, record_parts
 from mqredis.operations import giveback
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.checks.keys import TYPES
-from mqredis.operations.doctor.checks.policies import _POLICY, HELD
+from mqredis.operations.doctor.checks.policies import HELD, POLICY
 from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
 from mqredis.selector.names import View
@@ -231,9 +231,9 @@ def test_retry_policy_is_equal_in_lua_and_python(dice: random.Random) -> None:
             factor=dice.choice((1, 2.5)), jitter=dice.choice((0, 0.25)), isolate=dice.random() < 0.5, final=final,
             dead_letter_queue="größe;x" if final == "dead_letter" else None,
         )  # fmt: skip
-        text = _policy(made)
+        text = format_policy(made)
         assert parse_policy(text) == made
-        assert _POLICY.fullmatch(text)
+        assert POLICY.fullmatch(text)
         told = lua.parse(text)
         assert (told.attempts_per_round, told.rounds) == (made.immediate + 1, made.cycles + 1)
         assert (told.delay, told.most, told.final) == (made.delay * 1000, 100_500, final)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mqredis.drivers.guard import OPTIONS
 from mqredis.operations.doctor.advice import about_server
 from mqredis.operations.server_facts import ServerFacts
 
@@ -68,3 +69,11 @@ def test_late_fsync_is_not_reported_with_appendfsync_always() -> None:
 def test_unsupported_release_is_reported(release: str, said: bool) -> None:
     found = {item.code for item in about_server(ServerFacts({"redis_version": release}))}
     assert ("server.version" in found) == said
+
+
+def test_the_embedded_server_is_set_up_as_the_doctor_wants() -> None:
+    names = [option.removeprefix("--") for option in OPTIONS[::2]]
+    config = dict(zip(names, OPTIONS[1::2], strict=True))
+    found = about_server(ServerFacts({"redis_version": "8.6.4"}, config))
+    assert [item for item in found if item.severity == "warning"] == []
+    assert "server.notify" not in {item.code for item in found}

@@ -15,6 +15,7 @@ import redis.asyncio
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.connect import open_async_backend, open_backend
+from mqredis.drivers.net import endpoint, urls
 from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.redaction import mask_passwords, redact
 from mqredis.drivers.net.urls import parse
@@ -283,3 +284,8 @@ def test_connect_timeout_is_bounded_by_the_time_the_call_has_left(
 ) -> None:
     settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
     assert Plan(parse("redis://localhost"), settings, object, {}).patience(left) == seconds
+
+
+def test_own_connections_follow_each_option_of_a_url() -> None:
+    own = [name for name in urls._OPTIONS if not name.startswith("sentinel_")]
+    assert endpoint._FOLLOWED.issuperset(own)

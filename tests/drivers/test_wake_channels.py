@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from redis import exceptions as rx
@@ -12,7 +13,7 @@ from redis import exceptions as rx
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.session import Run, Session
 from mqredis.drivers.sync import Driver
-from mqredis.drivers.waiting.table import Heartbeat, WaiterTable
+from mqredis.drivers.waiting.table import Heartbeat, WaiterTable, WakeChannel
 from mqredis.settings import Settings
 from tests.drivers.kit import FAST, take
 from tests.support.server import RedisServer
@@ -34,6 +35,12 @@ def using(table: WaiterTable[threading.Event], session: Session) -> Run:
     return run
 
 
+def wake_of(run: Run) -> WakeChannel[Any]:
+    """The channel of an operation that listens."""
+    assert run.wake is not None
+    return run.wake
+
+
 def renew(table: WaiterTable[threading.Event], run: Run, session: Session) -> None:
     """Remove stale channels, as the registries do when the session has ended."""
     old, run.slot = run.slot, session.take()
@@ -51,12 +58,12 @@ def test_old_channel_wakes_the_new_slot_while_the_operation_runs(
     table: WaiterTable[threading.Event],
 ) -> None:
     run = using(table, OLD)
-    first = run.wake.name
+    first = wake_of(run).name
     for session in (NEW, NEWER):
         renew(table, run, session)
-        run.wake.notified.clear()
+        wake_of(run).notified.clear()
         notify(table, first)
-        assert run.wake.notified.is_set()
+        assert wake_of(run).notified.is_set()
         assert first in table.names()[0]
     table.registered_runs.discard(run)
     assert first in table.remove_stale("4")
@@ -66,18 +73,18 @@ def test_old_channel_wakes_the_new_slot_while_the_operation_runs(
 def test_channel_of_an_operation_in_a_call_is_kept(table: WaiterTable[threading.Event]) -> None:
     run, other = using(table, OLD), using(table, OLD)
     renew(table, run, NEW)
-    notify(table, other.wake.name)
-    assert other.wake.notified.is_set()
+    notify(table, wake_of(other).name)
+    assert wake_of(other).notified.is_set()
     renew(table, other, NEW)
     notify(table, "ch:" + other.slot.name)
-    assert other.wake.notified.is_set()
+    assert wake_of(other).notified.is_set()
 
 
 def test_removed_channel_is_not_subscribed_again(table: WaiterTable[threading.Event]) -> None:
     run = using(table, OLD)
-    first = run.wake.name
+    first = wake_of(run).name
     renew(table, run, NEW)
-    assert sorted(table.remove(run.slot.name)) == sorted([first, run.wake.name])
+    assert sorted(table.remove(run.slot.name)) == sorted([first, wake_of(run).name])
     assert table.names() == []
 
 
@@ -85,7 +92,7 @@ def test_channel_created_after_a_denied_subscription_needs_no_confirmation(
     table: WaiterTable[threading.Event],
 ) -> None:
     table.deny("NOPERM")
-    assert using(table, OLD).wake.confirmed.is_set()
+    assert wake_of(using(table, OLD)).confirmed.is_set()
 
 
 def test_no_reply_in_the_period_after_a_ping_is_a_connection_error() -> None:
@@ -106,7 +113,7 @@ def test_message_on_the_old_channel_sets_the_new_flag(
     assert driver.core.session is not None
     run = Run(driver.core.session.take())
     waiters.listen(run)
-    old, channel, run.slot = run.slot, run.wake.name, Session("another").take()
+    old, channel, run.slot = run.slot, wake_of(run).name, Session("another").take()
     waiters.redirect(run, old)
     assert waiters._reader.sleep(run.flag, 30), "the subscription to the new channel is confirmed"
     run.flag.clear()
@@ -124,7 +131,7 @@ async def test_async_message_on_the_old_channel_sets_the_new_flag(
     assert driver.core.session is not None
     run = Run(driver.core.session.take())
     await waiters.listen(run)
-    old, channel, run.slot = run.slot, run.wake.name, Session("another").take()
+    old, channel, run.slot = run.slot, wake_of(run).name, Session("another").take()
     await waiters.redirect(run, old)
     await asyncio.wait_for(run.flag.wait(), 30)
     run.flag.clear()

@@ -215,7 +215,7 @@ class Reader:
         return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
 
     def leave(self):
-        self.qm.run(perform(waiting.leave(self.address, self.waiter.member, self.text)))
+        self.qm.run(perform(waiting.leave(self.address, self.waiter.registration, self.text)))
 
     @property
     def notified(self):

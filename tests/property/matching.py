@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from mqredis.models import Grouping, Mark, Match, Message, Outgoing, Seek
-from mqredis.models.message import Origin, read_message
+from mqredis.models.message import Counts, Origin, read_message
 from tests.property.random_steps import RandomSteps
 from tests.property.steps import Runner
 
@@ -132,7 +132,9 @@ class MatchingRunner(Runner):
         if how == "take":
             return browser.take(transaction=self.unit(unit, queue))
         if how == "unmark":
-            named = read_message(self.browsed[-1] if self.browsed else 1, "", b"", Origin("", "", (), False))
+            named = read_message(
+                self.browsed[-1] if self.browsed else 1, "", b"", Origin("", "", Counts(), False)
+            )
             return browser.unmark(named, asked.get("mark", Mark.HANDLE))
         return getattr(browser, how)()
 

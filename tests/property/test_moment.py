@@ -94,7 +94,9 @@ def test_handed_off_lock_expires_exactly_at_its_deadline(
         calls.call(send.send(address, [message]), *calls.token("1.2"))
         calls.pass_time(passed)
         if again:
-            assert calls.call(waiting.leave(address, waiter.member), *calls.token("1.1"))[0] == Status.OK
+            assert (
+                calls.call(waiting.leave(address, waiter.registration), *calls.token("1.1"))[0] == Status.OK
+            )
             found = calls.call(read.receive(address, "lock", grant=str(SPAN)), *calls.token("1.2"))
         else:
             found = calls.call(look(), *calls.token("1.1"))

@@ -20,6 +20,7 @@ from mqredis import codec
 from mqredis.codec.claims import Claim
 from mqredis.commands import claims, contents, doctor, features, manager, queues, read, send, settlement
 from mqredis.commands.address import Address
+from mqredis.commands.arguments import Mode
 from mqredis.commands.claims import Order
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing, QueueProperties
@@ -162,7 +163,7 @@ class PackedComparison:
         return claims.claim_release(self.address, self.dice.choice(OWNERS), self.dice.random() < 0.2)
 
     def receive(self) -> Call[Any]:
-        mode = self.dice.choice(("lock", "take"))
+        mode: Mode = self.dice.choice(("lock", "take"))
         grant = self.dice.choice(("1500", "30000")) if mode == "lock" else ""
         if self.dice.random() < 0.5:
             return read.receive(self.address, mode, self.dice.choice((1, 2, 9)), grant=grant)
@@ -183,7 +184,7 @@ class PackedComparison:
 
     def lookup(self) -> Call[Any]:
         dice = self.dice
-        mode = dice.choice(("peek", "peek", "take", "lock"))
+        mode: Mode = dice.choice(("peek", "peek", "take", "lock"))
         seek = dice.choice(("current", "current", "current", "next", "previous", "first", "last"))
         grant = "30000" if mode == "lock" else ""
         return read.lookup(self.address, mode, seek, self.any(), grant=grant, allow_peek=dice.random() < 0.3)

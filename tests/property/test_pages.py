@@ -6,6 +6,7 @@ import pytest
 
 from mqredis import codec
 from mqredis.commands import claims, read, send, transactions
+from mqredis.commands.arguments import Mode
 from mqredis.commands.claims import Order
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
@@ -70,7 +71,7 @@ def test_claim_of_an_older_store_continues_without_pages(backend: Backend, way: 
 
 
 @pytest.mark.parametrize("mode", ["lock", "take", "tx"])
-def test_notified_reader_does_not_receive_a_claimed_message(backend: Backend, mode: str) -> None:
+def test_notified_reader_does_not_receive_a_claimed_message(backend: Backend, mode: Mode) -> None:
     """A notification may name a message that is plain and has no state, but is not available."""
     single, tx = SingleQueue(backend, mode == "tx"), mode == "tx"
     message = codec.encode(Outgoing(body=b"x"), "")

@@ -13,6 +13,7 @@ from typing import Any
 
 from mqredis import codec
 from mqredis.commands import contents, manager, queues, read, send, settlement, transactions
+from mqredis.commands.arguments import Mode
 from mqredis.models import Outgoing, QueueProperties
 from mqredis.status import Status
 from mqredis.steps import Call
@@ -130,7 +131,7 @@ class Take(Step):
     """Read from the front: destructively, under a lock, or in a transaction."""
 
     queue: str
-    mode: str = "take"
+    mode: Mode = "take"
     unit: str = ""
     count: int = 1
     lease: int = LEASE
@@ -180,7 +181,7 @@ class Lookup(Step):
 
     queue: str
     label: str
-    mode: str = "take"
+    mode: Mode = "take"
 
     def call(self, world: World, me: Client) -> Call[Any] | None:
         lid = world.ledger.names.get(self.label)

@@ -7,6 +7,7 @@ from typing import Any
 
 from mqredis import codec
 from mqredis.commands import features, filters, queues, read, send, waiting
+from mqredis.commands.arguments import Mode
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Match, Outgoing, QueueProperties
 from mqredis.status import Status
@@ -108,7 +109,7 @@ class Await(Take):
 class AwaitLock(Await):
     """Lock a message, or register as a reader for a direct handoff."""
 
-    mode: str = "lock"
+    mode: Mode = "lock"
 
     member = f"D p0 -,{LEASE}"
 

@@ -1,3 +1,4 @@
+# mqredis/drivers/net/owner.py is generated from this file: run `make format` after a change.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
 AsyncBackend derives from it.

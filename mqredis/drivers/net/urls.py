@@ -23,7 +23,8 @@ _SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": 
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off"), False
 )
-# Options that a URL may carry, and their types. Options that the driver sets itself are not among them.
+# Options that a URL may carry, and their types. Options that the driver sets itself are not among them. Our own
+# connections have to follow a new one (``endpoint``), which a test checks.
 _OPTIONS: dict[str, type] = {
     "db": int,
     "username": str,

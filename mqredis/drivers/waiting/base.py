@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting import handoff
@@ -17,14 +17,20 @@ from mqredis.drivers.waiting.mode import NotifyMode
 from mqredis.drivers.waiting.table import F, WaiterTable, WakeChannel
 from mqredis.steps import Reply, Wait, Woken
 
+if TYPE_CHECKING:
+    from mqredis.drivers.base import BaseDriver
+
 log = logging.getLogger("mqredis")
 
 
 class BaseRegistry(Generic[F]):
     """The waits of one driver, and how its server notifies them."""
 
-    def __init__(self, driver: Any, flag: Callable[[], F], lock: AbstractContextManager[object]) -> None:
-        self._driver = driver
+    def __init__(
+        self, driver: BaseDriver, flag: Callable[[], F], lock: AbstractContextManager[object]
+    ) -> None:
+        """``flag``: makes a flag to sleep on. ``lock``: guards the table; in one event loop nothing does."""
+        self._driver: Any = driver  # of another type in the two subclasses
         self._settings = driver.settings
         self._lock = lock
         self._flag = flag

@@ -1,9 +1,12 @@
-"""Direct handoff: a sender locks its message for a waiting reader (lua/waiting/handoff).
+"""Direct handoff: a sender locks its message for a waiting reader (``lua/waiting/handoff.lua``, which makes the text).
 
 ``waiting.base`` calls it before a reader polls, and ``waiting.table`` recognises such notifications with it.
 
 The notification on the wake channel then is the reply to the call that the reader makes next, so the reader makes no
 call at all.
+
+Change together with: ``lua/waiting/handoff.lua``, and the replies of ``lua/receive.lua`` and ``commands.read``, whose
+form :meth:`Handoff.reply` repeats. ``tests/contract/test_constants.py`` compares them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any, NamedTuple
 
+from mqredis.codec.states import LOCKED_ONCE
 from mqredis.commands.replies import OK
 from mqredis.drivers.session import Core, Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
@@ -18,8 +22,6 @@ from mqredis.steps import Call, Reply
 
 # The first bytes of a notification that carries a locked message.
 LOCK = b"lock "
-# The state that readers are shown of a message at its first delivery (lua/core/message_state.lua, ``shown``).
-_FIRST_DELIVERY = b"1 0 0 0"
 
 
 class Handoff(NamedTuple):
@@ -64,7 +66,7 @@ class Handoff(NamedTuple):
         history, lost = self.fence, b"0"  # a fence is the history number of the call that locked
         return [
             OK, self.incarnation, history, self.fence, self.deadline_ms, self.now_ms, lost,
-            self.lookup_id, _FIRST_DELIVERY, self.record,
+            self.lookup_id, LOCKED_ONCE, self.record,
         ]  # fmt: skip
 
 

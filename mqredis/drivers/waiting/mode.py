@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from mqredis.commands.waiting import KEYSPACE, PUBLISH
+from mqredis.operations.server_facts import announces_wakes
 from mqredis.settings import Settings
 
 _CONFIG = "notify-keyspace-events"
 # The letter by which scripts know a mode; a script is given "" where readers poll.
-_LETTERS = {"keyspace": "k", "publish": "p"}
+_LETTERS = {"keyspace": KEYSPACE, "publish": PUBLISH}
 
 
 class NotifyMode(str):  # noqa: SLOT000 - a str cannot have slots of its own
@@ -29,19 +31,15 @@ class NotifyMode(str):  # noqa: SLOT000 - a str cannot have slots of its own
         return self
 
 
-def covers(flags: str) -> bool:
-    """Do these flags of notify-keyspace-events announce a SADD on a keyspace channel?"""
-    return "K" in flags and ("s" in flags or "A" in flags)
-
-
 def union(flags: str) -> str:
     """Add the flags that mqredis needs. CONFIG SET replaces all flags, and other clients may rely on theirs."""
     out = flags if "K" in flags else flags + "K"
     return out if "s" in out or "A" in out else out + "s"
 
 
-# A command to run, or ("trial", mode).
+# A command to run, or (TRIAL, mode).
 Question = tuple[str, ...]
+TRIAL = "trial"
 
 
 def choose_wake_mode(settings: Settings) -> Generator[Question, Any, str]:
@@ -58,17 +56,17 @@ def choose_wake_mode(settings: Settings) -> Generator[Question, Any, str]:
     flags = None
     if isinstance(reply, list) and len(reply) == 2:
         flags = reply[1].decode() if isinstance(reply[1], bytes) else str(reply[1])
-    if flags is not None and not covers(flags) and settings.configure_server:
+    if flags is not None and not announces_wakes(flags) and settings.configure_server:
         done = yield ("CONFIG", "SET", _CONFIG, union(flags))
         flags = flags if done is None else union(flags)
     if wish == "keyspace":
         return "keyspace"
     worked = None
-    if flags is None or covers(flags):
-        worked = yield ("trial", "keyspace")
+    if flags is None or announces_wakes(flags):
+        worked = yield (TRIAL, "keyspace")
         if worked:
             return "keyspace"
-    worked = yield ("trial", "publish")
+    worked = yield (TRIAL, "publish")
     if worked:
         return "publish"
     return "" if worked is None else "poll"

@@ -71,7 +71,7 @@ class SubscriptionReader:
     """Lets threads sleep on flags, and gives one of them at a time the subscription to read."""
 
     received: Callable[[Any], None]
-    """Called with each message that is read."""
+    """Called with each message that is read. Set once by the registry, whose table handles messages."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost

@@ -39,7 +39,9 @@ CHUNK = 64
 # Slots in one poll.
 SLOTS = 1000
 
-_EVENT = b"sadd"
+# The event that announces a notification on the channel of a wake key. Scripts add the key (lua/waiting/notify.lua), or
+# publish this text where keyspace notifications are switched off.
+EVENT = b"sadd"
 
 
 class Flag(Protocol):
@@ -161,8 +163,8 @@ class WaiterTable(Generic[F]):
             return
         if kind == b"subscribe":
             wake.confirm()
-        elif kind == b"message" and (data == _EVENT or data.startswith(LOCK)):
-            if data != _EVENT:
+        elif kind == b"message" and (data == EVENT or data.startswith(LOCK)):
+            if data != EVENT:
                 wake.handoff = data
             wake.notified.set()
 

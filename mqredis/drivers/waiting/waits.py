@@ -16,8 +16,8 @@ from redis import exceptions as rx
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.waiting.base import BaseRegistry
-from mqredis.drivers.waiting.mode import NotifyMode, choose_wake_mode
-from mqredis.drivers.waiting.table import PROBE_SECONDS, F, WakeChannel, poll_all
+from mqredis.drivers.waiting.mode import TRIAL, NotifyMode, choose_wake_mode
+from mqredis.drivers.waiting.table import EVENT, PROBE_SECONDS, F, WakeChannel, poll_all
 from mqredis.errors import MqError
 from mqredis.steps import Reply, Wait, Woken
 
@@ -87,6 +87,7 @@ class Waits(BaseRegistry[F]):
         return self.mode_name or "poll"
 
     def _probe(self) -> None:
+        """Answer the questions of ``choose_wake_mode``, and note the mode that it returns."""
         run_id = self._driver.core.run_id
         self.table.denied = ""
         questions = choose_wake_mode(self._settings)
@@ -97,7 +98,7 @@ class Waits(BaseRegistry[F]):
             except StopIteration as stop:
                 self._note_mode(stop.value, run_id)
                 return
-            answer = self._try(question[1]) if question[0] == "trial" else self._ask(question)
+            answer = self._try(question[1]) if question[0] == TRIAL else self._ask(question)
 
     def _ask(self, command: tuple[str, ...]) -> Any:
         try:
@@ -118,7 +119,7 @@ class Waits(BaseRegistry[F]):
             if self.table.denied:
                 return False
             if mode == "publish":
-                self._driver.command("PUBLISH", channel, "sadd")
+                self._driver.command("PUBLISH", channel, EVENT)
             else:
                 self._driver.command("SADD", keys.wake_key(slot), "1")
                 self._driver.command("DEL", keys.wake_key(slot))

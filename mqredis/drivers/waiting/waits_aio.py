@@ -1,3 +1,4 @@
+# mqredis/drivers/waiting/waits.py is generated from this file: run `make format` after a change.
 """The steps of waiting operations in asyncio: listen, wait, find out how the server notifies, poll for all waits.
 
 The registry, which is a subclass, makes the subscription that notifies the operations and keeps it alive.
@@ -15,8 +16,8 @@ from redis import exceptions as rx
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.waiting.base import BaseRegistry
-from mqredis.drivers.waiting.mode import NotifyMode, choose_wake_mode
-from mqredis.drivers.waiting.table import PROBE_SECONDS, F, WakeChannel, poll_all
+from mqredis.drivers.waiting.mode import TRIAL, NotifyMode, choose_wake_mode
+from mqredis.drivers.waiting.table import EVENT, PROBE_SECONDS, F, WakeChannel, poll_all
 from mqredis.errors import MqError
 from mqredis.steps import Reply, Wait, Woken
 
@@ -86,6 +87,7 @@ class AsyncWaits(BaseRegistry[F]):
         return self.mode_name or "poll"
 
     async def _probe(self) -> None:
+        """Answer the questions of ``choose_wake_mode``, and note the mode that it returns."""
         run_id = self._driver.core.run_id
         self.table.denied = ""
         questions = choose_wake_mode(self._settings)
@@ -96,7 +98,7 @@ class AsyncWaits(BaseRegistry[F]):
             except StopIteration as stop:
                 self._note_mode(stop.value, run_id)
                 return
-            answer = await self._try(question[1]) if question[0] == "trial" else await self._ask(question)
+            answer = await self._try(question[1]) if question[0] == TRIAL else await self._ask(question)
 
     async def _ask(self, command: tuple[str, ...]) -> Any:
         try:
@@ -117,7 +119,7 @@ class AsyncWaits(BaseRegistry[F]):
             if self.table.denied:
                 return False
             if mode == "publish":
-                await self._driver.command("PUBLISH", channel, "sadd")
+                await self._driver.command("PUBLISH", channel, EVENT)
             else:
                 await self._driver.command("SADD", keys.wake_key(slot), "1")
                 await self._driver.command("DEL", keys.wake_key(slot))

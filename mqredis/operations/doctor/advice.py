@@ -1,6 +1,7 @@
 """What the doctor advises: about the server's settings and clock, and about queues with many failed messages.
 
-``run`` calls it.
+``run`` calls it. Change together with: ``docs/production.md``, which recommends the settings, and
+``tests/doctor/test_advice.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from mqredis.commands import queues
 from mqredis.models import RetryPolicy
 from mqredis.operations import failed
 from mqredis.operations.doctor.snapshot import Store
-from mqredis.operations.server_facts import LATE, SETTINGS, ServerFacts
+from mqredis.operations.server_facts import LATE, SETTINGS, ServerFacts, announces_wakes
 from mqredis.reports import Finding, Severity
 
 # Code, place, text and severity of a finding.
@@ -94,7 +95,7 @@ def _replicas(facts: ServerFacts) -> Iterator[Advice]:
 
 def _wakeups(facts: ServerFacts) -> Iterator[Advice]:
     flags = facts.config.get("notify-keyspace-events")
-    if flags is not None and not ("K" in flags and ("s" in flags or "A" in flags)):
+    if flags is not None and not announces_wakes(flags):
         text = f"is {flags!r}: waiting readers are woken by PUBLISH instead; set Ks to save that"
         yield "notify", "notify-keyspace-events", text, "notice"
     limits = re.search(r"pubsub (\d+) (\d+) (\d+)", facts.config.get("client-output-buffer-limit", ""))
@@ -117,9 +118,9 @@ def _release(facts: ServerFacts) -> Iterator[Advice]:
         )
         return
     backports = "; a distribution may have repaired it without a new number"
-    for name, text in facts.advisories:
-        if name != LATE or facts.config.get("appendfsync") != "always":
-            yield "advisory", name, f"{facts.release}: {text}{backports}", "notice"
+    for advisory in facts.advisories:
+        if advisory.name != LATE or facts.config.get("appendfsync") != "always":
+            yield "advisory", advisory.name, f"{facts.release}: {advisory.text}{backports}", "notice"
 
 
 def _unchecked(facts: ServerFacts) -> Iterator[Advice]:

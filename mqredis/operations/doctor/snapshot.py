@@ -3,6 +3,9 @@
 ``run`` makes one; the checks read it.
 
 Pages are consistent if the history number did not change.
+
+Change together with: ``lua/admin/audit.lua``, which makes the rows (``_place`` reads them by their letters), and
+``lua/core/queue.lua``, whose headers ``_HEADER`` matches.
 """
 
 from __future__ import annotations

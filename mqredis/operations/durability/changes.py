@@ -7,30 +7,36 @@ What a lease undoes is not permanent: locks, the operations of a transaction bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from mqredis.commands.read import NOTHING_FOUND, settles
+from mqredis.commands.arguments import (
+    argument,
+    brings_settlements,
+    mode_of,
+    removes_locked,
+    transaction_of,
+)
+from mqredis.commands.read import NOTHING_FOUND
 from mqredis.status import Status
-from mqredis.steps import Arg, Call
-
-# Scripts that may find no message to change.
-READS = ("receive", "lookup")
+from mqredis.steps import Call
 
 
-def _always(_args: Sequence[Arg]) -> bool:
+def _always(_call: Call[Any]) -> bool:
     return True
 
 
-# Scripts that may change something permanently, and a test of their arguments.
-_PERMANENT: dict[str, Callable[[Sequence[Arg]], bool]] = {
-    "send": lambda args: args[1] == "",
-    "publish": lambda args: args[1] == "",
-    "receive": lambda args: args[1] == "take" or settles(args),
-    "lookup": lambda args: args[1] == "take",
-    "settle": lambda args: any(str(action)[0] in "cj" for action in args[2::3]),
-    "commit": lambda args: args[2] == "commit",
-    "move": lambda args: args[3] == "",
+def _outside_transaction(call: Call[Any]) -> bool:
+    return not transaction_of(call)
+
+
+# Scripts that may change something permanently, and which of their calls do.
+_PERMANENT: dict[str, Callable[[Call[Any]], bool]] = {
+    **dict.fromkeys(("send", "publish", "move"), _outside_transaction),
+    "receive": lambda call: mode_of(call) == "take" or brings_settlements(call),
+    "lookup": lambda call: mode_of(call) == "take",
+    "settle": removes_locked,
+    "commit": lambda call: argument(call, "outcome") == "commit",
     **dict.fromkeys(
         ("purge", "redrive", "subscribe", "queue_create", "queue_update", "queue_delete", "manager_update",
          "claim_commit", "stage_publish"),
@@ -42,11 +48,9 @@ _PERMANENT: dict[str, Callable[[Sequence[Arg]], bool]] = {
 def permanent(call: Call[Any]) -> bool:
     """Does this call change something permanently, if it is not refused?"""
     test = _PERMANENT.get(call.script)
-    return test is not None and test(call.args)
+    return test is not None and test(call)
 
 
 def changed(call: Call[Any], status: int) -> bool:
     """Did a permanent call with this status change anything? A refusal or a read that found nothing did not."""
-    return status == Status.OK or (
-        call.script == "receive" and status in NOTHING_FOUND and settles(call.args)
-    )
+    return status == Status.OK or (status in NOTHING_FOUND and brings_settlements(call))

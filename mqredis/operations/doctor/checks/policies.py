@@ -11,7 +11,7 @@ from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
 from mqredis.commands.queues import FLAGS, POLICY_FLAGS
-from mqredis.keys import PROPERTIES, TIMERS
+from mqredis.keys import PROPERTIES, SUBSCRIPTION, TIMERS
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.models.record_parts import LETTERS
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
@@ -21,7 +21,7 @@ from mqredis.operations.doctor.snapshot import Store
 # the end of their window.
 HELD = 9_000_000_000_000_000
 _RETRY = POLICY_FLAGS["retry"]
-_POLICY = re.compile(
+POLICY = re.compile(
     r"\d{1,9} \d{1,10} \d{1,16} \d+(\.\d+)?(e[+-]?\d+)? \d{1,16} (poison|dead_letter|reject|drop)"
     r" \d+(\.\d+)?(e[+-]?\d+)? [01] \S+"
 )
@@ -66,7 +66,7 @@ def retry_policies(store: Store) -> Faults:
         if "flags" not in view.fields:
             continue
         text, flags = view.fields.get("retry", ""), view.fields["flags"]
-        if text and not _POLICY.fullmatch(text):
+        if text and not POLICY.fullmatch(text):
             yield Fault("retry.malformed", view.path, f"its retry policy is {text!r:.60}")
         elif ";" in view.path:
             pass  # a subqueue has the flags of its queue
@@ -88,9 +88,9 @@ def subscriptions(store: Store) -> Faults:
     """Only topics have subscriptions, and these can be read."""
     for view in store.queues.values():
         for name, text in view.fields.items():
-            if not name.startswith("sub:"):
+            if not name.startswith(SUBSCRIPTION):
                 continue
-            where = f"{view.path}: {keys.decode(name[4:])}"
+            where = f"{view.path}: {keys.decode(name.removeprefix(SUBSCRIPTION))}"
             if "flags" in view.fields and FLAGS["topic"] not in view.fields["flags"]:
                 yield Fault("topic.flag", where, "is subscribed to a queue that is no topic")
                 continue

@@ -34,8 +34,8 @@ _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 # The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
 _LOCKS = re.compile(r"\d+ \d+ \d+ \d+\.\d+ [0-9a-f]+$")
 # The fields whose values a ``config`` holds, in order (lua/core/manager_config.lua, lua/core/queue_config.lua).
-_META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
-_QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
+META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", "quota_bytes", "lead")
+QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
 
 def fields(store: Store) -> Faults:
@@ -126,9 +126,9 @@ def counters(store: Store) -> Faults:
 def header_values(store: Store) -> Faults:
     """Copies and hints in headers are right: the config agrees with the properties, ``due`` is no later than the first
     timer and the end of the open bucket of the statistics, and ``waiting`` is set if a reader waits."""
-    yield from _config("meta", store.key("meta"), store.hashes.get("meta", {}), _META_CONFIG, " ")
+    yield from _config("meta", store.key("meta"), store.hashes.get("meta", {}), META_CONFIG, " ")
     for view in store.existing():
-        yield from _config(view.path, view.keys[PROPERTIES], view.fields, _QUEUE_CONFIG, "|")
+        yield from _config(view.path, view.keys[PROPERTIES], view.fields, QUEUE_CONFIG, "|")
         times, text = _timers(view), view.fields.get("due", "")
         ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
         if ends is not None and (times or readable):

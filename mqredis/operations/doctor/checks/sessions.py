@@ -9,12 +9,17 @@ import re
 
 from mqredis import keys
 from mqredis.commands.doctor import Edit
+from mqredis.commands.waiting import KINDS, NOTIFY_MODES
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import int_of
 
-# A waiting reader: slot, kind, mode, tag and lease, filter (lua/waiting/waiter_text.lua).
-_WAITER = re.compile(r"(\d+)\.\d+ [DCP] [kp]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL)
+# A member of a list of waiters (lua/waiting/waiter_text.lua): slot, registration and filter.
+_WAITER = re.compile(
+    rf"(\d+)\.\d+ [{''.join(KINDS)}] [{''.join(NOTIFY_MODES)}]\d+ [^ ,]+(?:,\d+)?( .*)?", re.DOTALL
+)
+# What a slot was handed begins with one of these letters (`handed` there).
+HANDED = "hnmc"
 
 
 def sessions(store: Store) -> Faults:
@@ -37,7 +42,7 @@ def sessions(store: Store) -> Faults:
             if int(number) > last:
                 yield Fault("session.number", number, f"was never given out (last: {last})")
         elif place.endswith("!"):
-            if not re.match(r"[hnmc] ", value):  # lua/waiting/waiter_text.lua
+            if not re.match(f"[{HANDED}] ", value):
                 yield Fault("slot.malformed", name, "what it was handed cannot be read", edits)
             elif number not in kept:
                 yield Fault(
@@ -48,7 +53,7 @@ def sessions(store: Store) -> Faults:
         elif not re.match(r"\d+ \d+ \S", value):
             yield Fault("slot.malformed", name, "its last sequence and reply cannot be read")
     for name in store.hashes.get("meta", {}):
-        if name.startswith("client:") and name.removeprefix("client:") not in kept:
+        if name.startswith(keys.CLIENT) and name.removeprefix(keys.CLIENT) not in kept:
             edits = (Edit("hdel", key, name),)
             yield Fault("session.client", name, "tells of a session that is gone", edits, "notice")
     for number in idle.keys() - kept.keys():

@@ -19,7 +19,7 @@ _NAME = re.compile(rf"{TRAIL}([0-9a-f]{{14}})")
 # The field that names a trail whose message has left, and how many such fields there are
 # (lua/features/trail_store.lua).
 _PLACE = re.compile(rf"{TRAIL}#(\d{{1,3}})")
-_PLACES = 1000
+PLACES = 1000
 # The field that names the message which was last sent to a queue with a message id.
 _ID = re.compile(rf"{TRAIL}=\S+ (\S+)")
 
@@ -52,7 +52,7 @@ def trails(store: Store) -> Faults:
         elif record_.end == 0:
             if number[1] not in marked:
                 yield Fault("trail.orphan", name, "its message is not there, and has not left", edits)
-        elif record_.end > ended or found.get(f"{TRAIL}#{record_.end % _PLACES}") != number[1]:
+        elif record_.end > ended or found.get(f"{TRAIL}#{record_.end % PLACES}") != number[1]:
             yield Fault("trail.left", name, "its message has left, and nothing would remove it", edits)
 
 
