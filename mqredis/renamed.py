@@ -16,7 +16,7 @@ from typing import Any
 #
 # "setting": fields of Settings, in code and as variables of the environment. "property": properties of queues and
 # fields of retry policies. "option": of the command line, with their dashes. "metric": names for Prometheus,
-# under which the figures are told as well.
+# which are exported as well.
 RENAMED: dict[str, dict[str, str]] = {
     "setting": {},
     "property": {},

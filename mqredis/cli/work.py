@@ -37,7 +37,7 @@ def register(subparsers: Subparsers) -> None:
     worker.add_argument(
         "--metrics",
         metavar="[HOST:]PORT",
-        help="serve figures of this worker for Prometheus; each further process has the next port",
+        help="serve metrics of this worker for Prometheus; each further process has the next port",
     )
     worker.add_argument("--quiet", action="store_true", help="log only what is wrong")
     worker.add_argument(
@@ -46,7 +46,7 @@ def register(subparsers: Subparsers) -> None:
         default="text",
         help="of the log, unless the application configures logging (default: text)",
     )
-    exporter = command(subparsers, "exporter", "serve figures for Prometheus over HTTP", _exporter)
+    exporter = command(subparsers, "exporter", "serve metrics for Prometheus over HTTP", _exporter)
     exporter.add_argument("--host", default="127.0.0.1")
     exporter.add_argument("--port", type=port, default=9464)
     exporter.add_argument("--pattern", metavar="GLOB", help="only queues that match")

@@ -42,7 +42,7 @@ class Exporter:
                     queues = render(manager, pattern) if manager is not None else ""
                     body = "".join([queues, *(source() for source in sources)]).encode()
                 except MqError as error:
-                    log.warning("the figures cannot be read: %s", error)
+                    log.warning("the metrics cannot be read: %s", error)
                     self.send_error(503, explain="the broker cannot be reached")
                     return
                 self.send_response(200)

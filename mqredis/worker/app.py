@@ -40,7 +40,7 @@ class Worker:
     ``shutdown_seconds``: how long handlers may go on after SIGTERM before they are cancelled and their messages given
     back. ``health_file``: touched whenever a queue was read, at most once a second; each of several processes of
     ``mqredis worker`` has its own, with ``.1``, ``.2`` and so on at the end. ``metrics``: port, or
-    host:port, at which figures are served for Prometheus. ``name``: of this worker in the reports of failed messages,
+    host:port, at which metrics are served for Prometheus. ``name``: of this worker in the reports of failed messages,
     and as ``client_name`` if the settings have none; None: host and process id. ``heartbeat_seconds``: how often the
     worker tells the broker that it lives and asks what operators want of it (docs/operating.md); None: never.
 

@@ -35,13 +35,13 @@ def with_port_offset(text: str, offset: int) -> str:
     return "{}:{}".format(*address(f"{host}:{port + offset}"))
 
 
-def figures(consumers: Sequence[Consumer]) -> str:
-    """The counters of the consumers since they were registered."""
+def render_metrics(consumers: Sequence[Consumer]) -> str:
+    """The metrics of the consumers in the text format of Prometheus."""
     return render_text(worker_metrics(consumers))
 
 
 def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
-    """The metrics of :func:`figures`. The names of a worker's consumers differ (``Worker.consumer``)."""
+    """The counters since the consumers were registered, whose names differ in a worker (``Worker.consumer``)."""
     every = [({"consumer": consumer.name}, consumer) for consumer in consumers]
     handled = [(labels, c.handled) for labels, c in every]
     failed = [(labels, c.failed) for labels, c in every]
@@ -67,7 +67,7 @@ def served(where: str | None, manager: QueueManager, consumers: Sequence[Consume
     meter = Meter()
     meter.watch(manager)
     try:
-        with Exporter(host=host, port=port, sources=[lambda: figures(consumers), meter.render]):
+        with Exporter(host=host, port=port, sources=[lambda: render_metrics(consumers), meter.render]):
             yield
     finally:
         meter.unwatch(manager)

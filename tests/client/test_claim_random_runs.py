@@ -43,7 +43,7 @@ class Side:
 class RandomRun:
     """The expected state of the queue."""
 
-    dice: Random
+    rng: Random
     sides: list[Side]
     available: list[bytes] = field(default_factory=list)  # in the order of their ids
     received: set[bytes] = field(default_factory=set)
@@ -58,7 +58,7 @@ class RandomRun:
         return f"mq:{{{self.any.qm.name}}}:q:orders:{part}"
 
     def fill(self, side: Side) -> None:
-        count = self.dice.choice((1, 400, 900))
+        count = self.rng.choice((1, 400, 900))
         side.pipeline.fill(count)
         self.sent += count
         self.available = self.any.raw.zrange(self.key("a"), 0, -1)
@@ -69,7 +69,7 @@ class RandomRun:
                 side.pipeline.claim(side.next)
             self.take_over(side)
             return
-        count = self.dice.choice((1, 300, 900))
+        count = self.rng.choice((1, 300, 900))
         side.pipeline.claim(side.next, count, first=side.committed == 0)
         self.takes(side, count)
 
@@ -95,7 +95,7 @@ class RandomRun:
         """Make one commit call, for the open batch or for the one that is committed already."""
         if not side.pipeline.raw.hexists(*side.pipeline.field):
             return
-        sequence = side.next if side.claimed and self.dice.random() < 0.7 else side.committed
+        sequence = side.next if side.claimed and self.rng.random() < 0.7 else side.committed
         done = side.pipeline.page(sequence).done
         assert done is (side.pipeline.known.committed == sequence)
         if done and sequence == side.next:
@@ -148,8 +148,8 @@ def test_random_claim_calls_match_the_model(backend: Backend, seed: int) -> None
     with mqredis.connect(backend.client(), manager=name) as qm:
         qm.create_queue("orders", journaling=True)
         qm.open("orders;journal").close()
-        dice = Random(seed)
-        run = RandomRun(dice, [Side(Pipeline(qm, raw, owner)) for owner in ("lake", "sea")])
+        rng = Random(seed)
+        run = RandomRun(rng, [Side(Pipeline(qm, raw, owner)) for owner in ("lake", "sea")])
         print(f"seed {seed}")
         run.fill(run.sides[0])
         for number in range(STEPS):
@@ -163,9 +163,9 @@ def test_random_claim_calls_match_the_model(backend: Backend, seed: int) -> None
                 run.release,
                 run.purge,
             )
-            step = dice.choices(steps, (4, 8, 4, 2, 2, 3, 2, 2))[0]
+            step = rng.choices(steps, (4, 8, 4, 2, 2, 3, 2, 2))[0]
             print(step.__name__)
-            step(dice.choice(run.sides))
+            step(rng.choice(run.sides))
             run.check()
             if number % 14 == 13:
                 assert qm.doctor().findings == ()

@@ -94,7 +94,7 @@ async def test_send_cancelled_after_the_reply_can_be_resolved(qm, queue, gate):
 
 async def test_sends_cancelled_at_random_moments_lose_and_duplicate_nothing(qm, queue, gate):
     seed = random.randrange(1 << 32)
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     sent: set[bytes] = set()
 
     async def one(body: bytes) -> None:
@@ -108,7 +108,7 @@ async def test_sends_cancelled_at_random_moments_lose_and_duplicate_nothing(qm, 
     cancels = 0
     for round_number in range(60):
         tasks = [asyncio.create_task(one(b"%d %d" % (round_number, n))) for n in range(8)]
-        await asyncio.gather(*(cancelled(task, dice.randrange(16)) for task in tasks))
+        await asyncio.gather(*(cancelled(task, rng.randrange(16)) for task in tasks))
         found = await asyncio.gather(*tasks, return_exceptions=True)
         cancels += sum(isinstance(one, asyncio.CancelledError) for one in found)
     while send_batcher(queue).under_way:

@@ -165,14 +165,14 @@ def test_letters_of_settlements_and_cursors() -> None:
 
 
 def test_texts_of_waiting_readers() -> None:
-    dice, lua = random.Random(1), module("waiting/waiter_text")
+    rng, lua = random.Random(1), module("waiting/waiter_text")
     assert lua.peeks == waiting.PEEKS
     assert set(pairs(lua.handed)) == set(sessions.HANDED)
     for _ in range(200):
-        slot, tag = f"{dice.randrange(1000)}.{dice.randrange(9)}", dice.choice(("-", word(dice)))
-        kind, notified = dice.choice("DCP"), dice.choice([*mode._LETTERS.values()])
-        lease, wanted = dice.choice(("", ",30000")), dice.choice(("", " \x03csabc\0"))
-        member = f"{slot} {kind} {notified}{dice.randrange(16)} {tag}{lease}{wanted}"
+        slot, tag = f"{rng.randrange(1000)}.{rng.randrange(9)}", rng.choice(("-", word(rng)))
+        kind, notified = rng.choice("DCP"), rng.choice([*mode._LETTERS.values()])
+        lease, wanted = rng.choice(("", ",30000")), rng.choice(("", " \x03csabc\0"))
+        member = f"{slot} {kind} {notified}{rng.randrange(16)} {tag}{lease}{wanted}"
         found = sessions._WAITER.fullmatch(member)
         assert found is not None
         assert found[1] == slot.partition(".")[0]

@@ -36,7 +36,7 @@ HEX = "0123456789abcdef"
 
 
 @pytest.fixture
-def dice() -> random.Random:
+def rng() -> random.Random:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     return random.Random(seed)
@@ -51,18 +51,18 @@ def module(path: str, before: str = "", encoding: str | None = "utf-8") -> Any:
     return runtime.execute(code if encoding else code.encode())
 
 
-def word(dice: random.Random, letters: str = NAME, size: int = 0) -> str:
-    return "".join(dice.choice(letters) for _ in range(size or dice.randrange(1, 20)))
+def word(rng: random.Random, letters: str = NAME, size: int = 0) -> str:
+    return "".join(rng.choice(letters) for _ in range(size or rng.randrange(1, 20)))
 
 
-def number(dice: random.Random) -> int:
-    return dice.choice((*NUMBERS, dice.randrange(10**6)))
+def number(rng: random.Random) -> int:
+    return rng.choice((*NUMBERS, rng.randrange(10**6)))
 
 
-def test_transaction_record_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_transaction_record_is_equal_in_lua_and_python(rng: random.Random) -> None:
     tx = module("transactions/tx")
     for _ in range(200):
-        record = TransactionRecord(number(dice), number(dice), dice.randrange(1001), word(dice), number(dice))
+        record = TransactionRecord(number(rng), number(rng), rng.randrange(1001), word(rng), number(rng))
         text = record.format()
         numbers = map(str, (record.deadline_ms, record.fence, record.operations))
         assert tx.format(*numbers, record.session, str(record.since_ms)) == text
@@ -70,13 +70,13 @@ def test_transaction_record_is_equal_in_lua_and_python(dice: random.Random) -> N
         assert TransactionRecord.parse(text) == record
 
 
-def test_transaction_operation_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_transaction_operation_is_equal_in_lua_and_python(rng: random.Random) -> None:
     tx = module("transactions/tx")
     for _ in range(400):
-        kind = dice.choice("SRXM")
-        target = word(dice) if kind == "M" else ""
-        reason = dice.choice(("", "late", " two  words\n")) if kind == "X" else ""
-        record = OperationRecord(kind, word(dice), word(dice, HEX, 16), target, reason)
+        kind = rng.choice("SRXM")
+        target = word(rng) if kind == "M" else ""
+        reason = rng.choice(("", "late", " two  words\n")) if kind == "X" else ""
+        record = OperationRecord(kind, word(rng), word(rng, HEX, 16), target, reason)
         text = record.format()
         end = " " + target if target else "  " + reason if reason else ""
         assert tx.format_operation(kind, record.queue) + record.lookup_id + end == text
@@ -87,12 +87,12 @@ def test_transaction_operation_is_equal_in_lua_and_python(dice: random.Random) -
         assert TransactionRecord.parse(text) is None
 
 
-def test_claim_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_claim_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("claims/claims")
     for _ in range(200):
-        committed, sequence, pages, wanted, count, size = (number(dice) for _ in range(6))
-        sealed, since, draining = dice.randrange(3), number(dice), dice.choice((0, number(dice)))
-        claim = Claim(word(dice), committed, sequence, pages, wanted, count, size, sealed, since, draining)
+        committed, sequence, pages, wanted, count, size = (number(rng) for _ in range(6))
+        sealed, since, draining = rng.randrange(3), number(rng), rng.choice((0, number(rng)))
+        claim = Claim(word(rng), committed, sequence, pages, wanted, count, size, sealed, since, draining)
         text = claim.format()
         parsed = lua.parse("owner", text)
         assert lua.format(parsed) == text
@@ -103,13 +103,13 @@ def test_claim_is_equal_in_lua_and_python(dice: random.Random) -> None:
         assert Claim.parse(text) == claim
 
 
-def test_page_lists_are_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_page_lists_are_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("claims/claim_pages")
     for count in range(20):
         lists = []
         for _ in range(count):
-            pages, first, upto, packed, loose, step, sequence = (dice.randrange(10**6) for _ in range(7))
-            lists.append(PageList(pages, first, upto, packed, loose, step, word(dice), sequence))
+            pages, first, upto, packed, loose, step, sequence = (rng.randrange(10**6) for _ in range(7))
+            lists.append(PageList(pages, first, upto, packed, loose, step, word(rng), sequence))
         text = "".join(each.format() for each in lists)
         parsed = lua.parse_lists(text)
         assert "".join(lua.format_list(parsed[n + 1]) for n in range(count)) == text
@@ -119,43 +119,43 @@ def test_page_lists_are_equal_in_lua_and_python(dice: random.Random) -> None:
         assert PageList.parse_all(text) == lists
 
 
-def test_sinks_and_stages_are_read_as_they_are_written(dice: random.Random) -> None:
+def test_sinks_and_stages_are_read_as_they_are_written(rng: random.Random) -> None:
     lua = module("claims/sinks")
     assert lua.none == NONE
     assert SinkRecord.parse(lua.new) == SinkRecord(NONE, -1, None, 0, ())
     for _ in range(200):
-        batch, stages = dice.choice((None, number(dice))), tuple(word(dice) for _ in range(dice.randrange(4)))
+        batch, stages = rng.choice((None, number(rng))), tuple(word(rng) for _ in range(rng.randrange(4)))
         sink = SinkRecord(
-            dice.choice((NONE, word(dice))), dice.choice((-1, number(dice))), batch, number(dice), stages
+            rng.choice((NONE, word(rng))), rng.choice((-1, number(rng))), batch, number(rng), stages
         )
         parts = {"identity": sink.identity, "committed": sink.committed, "since": str(sink.since_ms)}
         parts |= {"publishing": NONE if batch is None else str(batch), "manifest": ",".join(stages)}
         text = lua.format(parts)
         assert SinkRecord.parse(text) == sink
         assert lua.format(lua.parse(text)) == text
-        stage = StageRecord(word(dice), number(dice), number(dice), number(dice))
-        text = lua.format_stage(stage._asdict() | {"special": dice.choice("01")})
+        stage = StageRecord(word(rng), number(rng), number(rng), number(rng))
+        text = lua.format_stage(stage._asdict() | {"special": rng.choice("01")})
         assert StageRecord.parse(text) == stage
         assert lua.format_stage(lua.parse_stage(text)) == text
 
 
-def test_members_of_one_score_are_ordered_by_their_bytes(dice: random.Random) -> None:
+def test_members_of_one_score_are_ordered_by_their_bytes(rng: random.Random) -> None:
     lua = module("admin/ordered", encoding=None)
     for _ in range(400):
-        one, other = (word(dice, "aB-é_z", dice.randrange(1, 6)).encode() for _ in range(2))
+        one, other = (word(rng, "aB-é_z", rng.randrange(1, 6)).encode() for _ in range(2))
         assert lua[b"is_behind"](one, other) == (one > other)
 
 
-def test_history_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_history_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("core/statistics")
     for _ in range(200):
         items = []
-        for _ in range(dice.randrange(4)):
-            counted = [dice.choice((0, 0, -1, 1)) * number(dice) for _ in range(4)]
-            items.append(Item(Counters(*counted), dice.choice((None, number(dice)))))
+        for _ in range(rng.randrange(4)):
+            counted = [rng.choice((0, 0, -1, 1)) * number(rng) for _ in range(4)]
+            items.append(Item(Counters(*counted), rng.choice((None, number(rng)))))
             assert lua.item(*counted, items[-1].age) == items[-1].format()
-        before = [number(dice) for _ in range(4)]
-        history = History(number(dice), Counters(*before), items)
+        before = [number(rng) for _ in range(4)]
+        history = History(number(rng), Counters(*before), items)
         text = history.format()
         ends = text.rpartition(" ")[2]
         assert lua.format(history.bucket, *before, ends) == text
@@ -164,27 +164,27 @@ def test_history_is_equal_in_lua_and_python(dice: random.Random) -> None:
         assert History.parse(text) == history
 
 
-def test_subscription_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_subscription_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("features/subscription", encoding=None)
     for _ in range(200):
-        selector, program = dice.choice(("", "größe > 1", word(dice))), dice.choice((b"", b"c=p1:a\0:"))
+        selector, program = rng.choice(("", "größe > 1", word(rng))), rng.choice((b"", b"c=p1:a\0:"))
         text = format_subscription(selector, program)
         assert tuple(lua[b"parse"](text)) == (selector.encode(), program)
         assert parse_subscription(text) == (selector, program)
 
 
-def test_trail_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_trail_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("features/trail_store")
     for _ in range(200):
-        count, omitted = dice.randrange(1, 40), dice.randrange(10**6)
-        message_id = dice.choice(("", word(dice, size=100)))
-        made = TrailRecord(number(dice), omitted, tuple(entry(dice) for _ in range(count)), message_id)
+        count, omitted = rng.randrange(1, 40), rng.randrange(10**6)
+        message_id = rng.choice(("", word(rng, size=100)))
+        made = TrailRecord(number(rng), omitted, tuple(entry(rng) for _ in range(count)), message_id)
         text = made.format()
         assert TrailRecord.parse(text) == made
         first, _, _ = text.partition("\n")
         end, omitted_, *rest = first.split(" ")
         assert list(lua.parse(text)) == [end, omitted_, *(rest or [""]), text[len(first) :]]
-        added = entry(dice)
+        added = entry(rng)
         by = f"{added.session} {added.client}"
         told = lua.format_entry(
             str(added.ms), added.event, added.queue, by, added.target, added.lookup_id, added.detail
@@ -199,21 +199,21 @@ def test_trail_is_equal_in_lua_and_python(dice: random.Random) -> None:
         assert len("\n".join(["", *(each.format() for each in longer.entries)])) <= 4096
 
 
-def entry(dice: random.Random) -> EntryRecord:
-    names = ("-", word(dice), word(dice, size=100))
-    detail = dice.choice(("", "late", " two  words ", word(dice, size=200)))
-    lookup_id = dice.choice(("-", word(dice, HEX, 16)))
-    client, target = dice.choice(names), dice.choice(names)
-    return EntryRecord(number(dice), "sent", word(dice), dice.choice("-7"), client, target, lookup_id, detail)
+def entry(rng: random.Random) -> EntryRecord:
+    names = ("-", word(rng), word(rng, size=100))
+    detail = rng.choice(("", "late", " two  words ", word(rng, size=200)))
+    lookup_id = rng.choice(("-", word(rng, HEX, 16)))
+    client, target = rng.choice(names), rng.choice(names)
+    return EntryRecord(number(rng), "sent", word(rng), rng.choice("-7"), client, target, lookup_id, detail)
 
 
-def test_state_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_state_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("core/message_state")
     for _ in range(200):
-        state = lua.new(dice.randrange(10**9))
-        state.deliveries, state.uncounted = dice.randrange(10**6), dice.choice((0, dice.randrange(10**6)))
-        letter, flag = dice.choice("LRSMC"), dice.choice(("", "V", "N", "P"))
-        state.kind, state.owner, state.fence = letter + flag, word(dice), str(number(dice))
+        state = lua.new(rng.randrange(10**9))
+        state.deliveries, state.uncounted = rng.randrange(10**6), rng.choice((0, rng.randrange(10**6)))
+        letter, flag = rng.choice("LRSMC"), rng.choice(("", "V", "N", "P"))
+        state.kind, state.owner, state.fence = letter + flag, word(rng), str(number(rng))
         text = lua.format(state)
         record = Record(0, b"", None, False, None, text, None, None, False)
         assert state_of(record) == State(int(state.size), letter, flag == "V", state.owner)
@@ -223,12 +223,12 @@ def test_state_is_equal_in_lua_and_python(dice: random.Random) -> None:
         assert unlocked(text) == lua.format(state)
 
 
-def test_retry_policy_is_equal_in_lua_and_python(dice: random.Random) -> None:
+def test_retry_policy_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("features/retry_policy")
     for final in ("poison", "dead_letter", "reject", "drop"):
         made = RetryPolicy(
-            immediate=dice.randrange(9), cycles=dice.randrange(9), delay=dice.randrange(1, 9), max_delay=100.5,
-            factor=dice.choice((1, 2.5)), jitter=dice.choice((0, 0.25)), isolate=dice.random() < 0.5, final=final,
+            immediate=rng.randrange(9), cycles=rng.randrange(9), delay=rng.randrange(1, 9), max_delay=100.5,
+            factor=rng.choice((1, 2.5)), jitter=rng.choice((0, 0.25)), isolate=rng.random() < 0.5, final=final,
             dead_letter_queue="größe;x" if final == "dead_letter" else None,
         )  # fmt: skip
         text = format_policy(made)
@@ -258,10 +258,10 @@ def test_invalid_text_is_refused_or_read_as_none(text: str) -> None:
             PageList.parse_all(text)
 
 
-def test_trash_entry_has_its_end_and_its_subqueue(dice: random.Random) -> None:
+def test_trash_entry_has_its_end_and_its_subqueue(rng: random.Random) -> None:
     lua = module("features/trash")
     for _ in range(200):
-        ends, subqueue = number(dice), dice.choice((None, word(dice)))
+        ends, subqueue = number(rng), rng.choice((None, word(rng)))
         text = lua.format(ends, subqueue)
         assert text == f"{ends}" + (f" {subqueue}" if subqueue else "")
         assert lua.parse(text) == (str(ends), subqueue)

@@ -257,8 +257,8 @@ def test_history_agrees_with_the_counters_in_random_runs(manager: Any, steps: in
     """In a random run the history of each bucket equals the change of the counters in it."""
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    dice = random.Random(seed)
-    policy = RetryPolicy(immediate=1, cycles=1, delay=40, final=dice.choice(("poison", "reject", "drop")))
+    rng = random.Random(seed)
+    policy = RetryPolicy(immediate=1, cycles=1, delay=40, final=rng.choice(("poison", "reject", "drop")))
     manager.create_queue("q", retry=policy, journaling=True)
     manager.create_queue("tx", transactional=True)
     paths = ("q", "q;retry", "q;poison", "q;journal", "tx")
@@ -269,24 +269,24 @@ def test_history_agrees_with_the_counters_in_random_runs(manager: Any, steps: in
     units: list[Any] = []
 
     def lock() -> None:
-        held.extend(queue.lock_many(dice.randrange(1, 4), 0, lease=dice.choice((60, 400))))
+        held.extend(queue.lock_many(rng.randrange(1, 4), 0, lease=rng.choice((60, 400))))
 
     def end() -> None:
-        chosen = held.pop(dice.randrange(len(held)))
-        getattr(chosen, dice.choice(("commit", "abort", "abort", "reject")))()
+        chosen = held.pop(rng.randrange(len(held)))
+        getattr(chosen, rng.choice(("commit", "abort", "abort", "reject")))()
 
     def unit() -> None:
-        begun = manager.transaction(lease=dice.choice((60, 700)))
+        begun = manager.transaction(lease=rng.choice((60, 700)))
         tx.send_many([b"x"] * 3, transaction=begun)
         tx.receive_many(2, 0, transaction=begun)
         units.append(begun)
 
     def close() -> None:
-        getattr(units.pop(), dice.choice(("commit", "abort")))()
+        getattr(units.pop(), rng.choice(("commit", "abort")))()
 
     def send() -> None:
         queue.send_many(
-            [Outgoing(body=b"x", time_to_be_received=dice.choice((None, 500)))] * dice.randrange(1, 6)
+            [Outgoing(body=b"x", time_to_be_received=rng.choice((None, 500)))] * rng.randrange(1, 6)
         )
 
     actions = (
@@ -303,10 +303,10 @@ def test_history_agrees_with_the_counters_in_random_runs(manager: Any, steps: in
     )
     bucket = 0
     for _ in range(steps):
-        bucket += (by := dice.choice((0, 0, 0, 1, 1, 2, 5)))
+        bucket += (by := rng.choice((0, 0, 0, 1, 1, 2, 5)))
         manager.advance_clock(by * BUCKET)
         with suppress(mqredis.MqError, IndexError, ValueError):
-            dice.choice(actions)()
+            rng.choice(actions)()
         for path in paths:
             try:
                 told = manager.statistics(path)

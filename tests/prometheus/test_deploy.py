@@ -13,7 +13,7 @@ import yaml
 import mqredis
 from mqredis.prometheus import Meter, render
 from mqredis.renamed import RENAMED
-from mqredis.worker.metrics import figures
+from mqredis.worker.metrics import render_metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 FILES = sorted(DEPLOY.iterdir())
@@ -24,7 +24,7 @@ def names() -> dict[str, str]:
     """Present names and types of all exported metrics. The files use no former names."""
     settings = mqredis.Settings(allow_volatile=True)
     with mqredis.connect("memory://deploy", settings=settings) as qm:
-        text = render(qm) + Meter().render() + figures([])
+        text = render(qm) + Meter().render() + render_metrics([])
     found = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     return {name: kind for name, kind in found.items() if name not in RENAMED["metric"]}
 

@@ -19,7 +19,7 @@ class FixedClockCalls:
     """The database, its clock, and a few calls."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.store = Store(backend.client())
         self.now, self.sequences = START, Counter({"1.1": 0, "1.2": 0})
         self.subscription = self.store.client.pubsub()
@@ -43,7 +43,7 @@ class FixedClockCalls:
         self.store.client.close()
 
     def token(self, slot: str = "") -> tuple[str, object]:
-        slot = slot or self.dice.choice(list(self.sequences))
+        slot = slot or self.rng.choice(list(self.sequences))
         self.sequences[slot] += 1
         return slot, self.sequences[slot]
 

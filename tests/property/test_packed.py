@@ -38,8 +38,8 @@ class PackedComparison:
     """Random calls on one queue that two pipelines claim."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
-        self.dice = random.Random(seed)
-        self.special = self.dice.choice((0.0, 0.0, 0.02, 0.12))  # how many of its messages ask for something
+        self.rng = random.Random(seed)
+        self.special = self.rng.choice((0.0, 0.0, 0.02, 0.12))  # how many of its messages ask for something
         self.live, self.copy, self.twin = (PackedStore(backend.client(db=n), n != 1) for n in range(3))
         self.now, self.sequence, self.step = START, 0, ""
         self.most = 0  # messages that were packed at once
@@ -113,7 +113,7 @@ class PackedComparison:
     def any(self, part: str = "m") -> str:
         """The id of some message, or of none."""
         ids = sorted(lid for lid in self.live.client.hkeys(key(part)) if lid[:1] == b"0")
-        return self.dice.choice([*ids, b"0400000000000077"]).decode()
+        return self.rng.choice([*ids, b"0400000000000077"]).decode()
 
     def known(self, owner: str) -> Claim | None:
         text = self.live.client.hget(key("q"), f"claim:{owner}")
@@ -121,77 +121,77 @@ class PackedComparison:
 
     def who(self, ahead: int) -> tuple[str, str, int]:
         """An owner, its checkpoint and a sequence that are mostly right."""
-        dice = self.dice
-        owner = dice.choice(OWNERS)
+        rng = self.rng
+        owner = rng.choice(OWNERS)
         known = self.known(owner)
-        lineage = known.lineage if known and dice.random() < 0.9 else dice.choice("xy")
+        lineage = known.lineage if known and rng.random() < 0.9 else rng.choice("xy")
         sequence = known.committed + ahead if known else 1
-        return owner, lineage, sequence if dice.random() < 0.95 else dice.randrange(1, 5)
+        return owner, lineage, sequence if rng.random() < 0.95 else rng.randrange(1, 5)
 
     def send(self) -> Call[Any]:
-        dice = self.dice
-        count = dice.choice((1, 5, 14, 14))
+        rng = self.rng
+        count = rng.choice((1, 5, 14, 14))
         fields: dict[str, Any] = {}
-        if dice.random() < self.special:
-            fields = dice.choice(
+        if rng.random() < self.special:
+            fields = rng.choice(
                 ({"correlation_id": "abc"}, {"time_to_be_received": 5.0}, {"delay": 1.0}, {"group_id": "g"})
             )
-        if dice.random() < 0.2:
-            fields = {**fields, "priority": dice.randrange(8)}
-        size = 70_000 if dice.random() < 0.02 else dice.randrange(60)
-        bodies = [b"x" * (size + n % dice.choice((1, 3))) for n in range(count)]
+        if rng.random() < 0.2:
+            fields = {**fields, "priority": rng.randrange(8)}
+        size = 70_000 if rng.random() < 0.02 else rng.randrange(60)
+        bodies = [b"x" * (size + n % rng.choice((1, 3))) for n in range(count)]
         return send.send(self.address, [codec.encode(Outgoing(body=body, **fields), "") for body in bodies])
 
     def claim(self) -> Call[Any]:
-        dice = self.dice
+        rng = self.rng
         owner, lineage, sequence = self.who(1)
-        bound = dice.choice(("", "", "", self.any()[2:]))
-        after = dice.choice(("", "", "", self.any()[2:]))
-        most = dice.choice((None, None, None, 300))
-        order = Order(dice.choice((3, 6, 20, 20, 40)), most, after, bound)
-        return claims.claim(self.address, owner, lineage, sequence, order, dice.random() < 0.8)
+        bound = rng.choice(("", "", "", self.any()[2:]))
+        after = rng.choice(("", "", "", self.any()[2:]))
+        most = rng.choice((None, None, None, 300))
+        order = Order(rng.choice((3, 6, 20, 20, 40)), most, after, bound)
+        return claims.claim(self.address, owner, lineage, sequence, order, rng.random() < 0.8)
 
     def claimed(self) -> Call[Any]:
-        dice = self.dice
-        return claims.claimed(self.address, *self.who(1), dice.randrange(12), dice.choice((1, 5, 12, 99)))
+        rng = self.rng
+        return claims.claimed(self.address, *self.who(1), rng.randrange(12), rng.choice((1, 5, 12, 99)))
 
     def commit(self) -> Call[Any]:
-        dice = self.dice
-        return claims.claim_commit(self.address, *self.who(dice.choice((0, 1, 1))))
+        rng = self.rng
+        return claims.claim_commit(self.address, *self.who(rng.choice((0, 1, 1))))
 
     def release(self) -> Call[Any]:
-        return claims.claim_release(self.address, self.dice.choice(OWNERS), self.dice.random() < 0.2)
+        return claims.claim_release(self.address, self.rng.choice(OWNERS), self.rng.random() < 0.2)
 
     def receive(self) -> Call[Any]:
-        mode: Mode = self.dice.choice(("lock", "take"))
-        grant = self.dice.choice(("1500", "30000")) if mode == "lock" else ""
-        if self.dice.random() < 0.5:
-            return read.receive(self.address, mode, self.dice.choice((1, 2, 9)), grant=grant)
+        mode: Mode = self.rng.choice(("lock", "take"))
+        grant = self.rng.choice(("1500", "30000")) if mode == "lock" else ""
+        if self.rng.random() < 0.5:
+            return read.receive(self.address, mode, self.rng.choice((1, 2, 9)), grant=grant)
         # It was notified of a message that another reader may have by now.
         self.live.client.hset(KEYS.admin().keys[0], "1.1!", f"h {self.any()}")
         return read.receive(self.address, mode, 1, grant=grant, waiter=Waiter("D k0 ", "1"))
 
     def settle(self) -> Call[Any]:
         """Also of what pipelines hold, by their fence and by others."""
-        dice, found = self.dice, []
+        rng, found = self.rng, []
         fences = [str(n) for n in range(4)]
         for part in ("s", "m", "m"):
             lid = self.any(part)
             text = self.live.client.hget(key("s"), lid)
-            fence = text.split(b" ")[-1].decode() if text and dice.random() < 0.7 else dice.choice(fences)
-            found.append((dice.choice("cajx"), fence, lid))
-        return settlement.settle(self.address, found[: dice.choice((1, 3))], 1000)
+            fence = text.split(b" ")[-1].decode() if text and rng.random() < 0.7 else rng.choice(fences)
+            found.append((rng.choice("cajx"), fence, lid))
+        return settlement.settle(self.address, found[: rng.choice((1, 3))], 1000)
 
     def lookup(self) -> Call[Any]:
-        dice = self.dice
-        mode: Mode = dice.choice(("peek", "peek", "take", "lock"))
-        seek = dice.choice(("current", "current", "current", "next", "previous", "first", "last"))
+        rng = self.rng
+        mode: Mode = rng.choice(("peek", "peek", "take", "lock"))
+        seek = rng.choice(("current", "current", "current", "next", "previous", "first", "last"))
         grant = "30000" if mode == "lock" else ""
-        return read.lookup(self.address, mode, seek, self.any(), grant=grant, allow_peek=dice.random() < 0.3)
+        return read.lookup(self.address, mode, seek, self.any(), grant=grant, allow_peek=rng.random() < 0.3)
 
     def peek(self) -> Call[Any]:
-        cursor = self.dice.choice(("", "U" + self.any(), "R" + self.any()))
-        return read.peek(self.address, self.dice.choice((1, 30)), cursor=cursor)
+        cursor = self.rng.choice(("", "U" + self.any(), "R" + self.any()))
+        return read.peek(self.address, self.rng.choice((1, 30)), cursor=cursor)
 
     def purge(self) -> Call[Any]:
         return contents.purge(self.address)
@@ -200,7 +200,7 @@ class PackedComparison:
         return contents.move(self.address, self.sub, self.any())
 
     def look(self) -> Call[Any]:
-        return claims.look(self.address, self.dice.choice(("", *OWNERS)), bands=True)
+        return claims.look(self.address, self.rng.choice(("", *OWNERS)), bands=True)
 
     def claims(self) -> Call[Any]:
         return claims.claims(self.address)
@@ -212,11 +212,11 @@ class PackedComparison:
         return features.statistics(KEYS, "q")
 
     def wait(self) -> None:
-        self.now += self.dice.choice((1, 7, 1000, 2000))
+        self.now += self.rng.choice((1, 7, 1000, 2000))
         self.live.stand(self.now)
 
     def change(self) -> Call[Any]:
-        return queues.update(KEYS, "q", {"journaling": self.dice.random() < 0.4})
+        return queues.update(KEYS, "q", {"journaling": self.rng.random() < 0.4})
 
     def audit(self) -> None:
         """What the doctor looks at."""
@@ -241,15 +241,15 @@ class PackedComparison:
             self.info: 2, self.stats: 2, self.wait: 1, self.change: 1,
             self.audit: 2,
         }  # fmt: skip
-        call = self.dice.choices(list(kinds), list(kinds.values()))[0]()
+        call = self.rng.choices(list(kinds), list(kinds.values()))[0]()
         if call is not None:
             self.call(call)
-            if call.changes and self.dice.random() < 0.1:
+            if call.changes and self.rng.random() < 0.1:
                 self.both(call, "1.1", self.sequence)
 
     def end(self) -> None:
         """All that is claimed is committed or given back, or goes with the queue; no page is left then."""
-        way = self.dice.choice(("commit", "release", "delete"))
+        way = self.rng.choice(("commit", "release", "delete"))
         if way == "delete":
             self.last(queues.delete(KEYS, ["q", "q;s", "q;journal"], []))
             return

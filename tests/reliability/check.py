@@ -29,7 +29,7 @@ class Run:
         """Return how many repetitions this run makes if the full run makes ``full``."""
         return max(least, round(full * self.scale))
 
-    def dice(self, *names: object) -> random.Random:
+    def rng(self, *names: object) -> random.Random:
         """Return a random generator that is the same for the same seed."""
         return random.Random(f"{self.seed}/{'/'.join(map(str, names))}")
 

@@ -26,14 +26,14 @@ WAYS = ("locked", "delayed", "retried", "received")
 )
 def clock(run: Run) -> None:
     """Each round leaves one message in each waiting state, sets the clock, and receives all of them."""
-    dice, worst = run.dice("clock"), 0.0
+    rng, worst = run.rng("clock"), 0.0
     with ClockServer() as server, mqredis.connect(server.url, settings=Settings(lease_seconds=SHORT)) as qm:
         queues = _queues(qm)
         for number in range(run.size(60)):
             texts = {way: f"{way} {number}" for way in WAYS}
             lock, dead = _leave(qm, queues, texts)
-            for _ in range(dice.randint(1, 3)):
-                server.shift(dice.choice((-1, 1)) * dice.choice((1.0, 60.0, 3600.0, DAY)) * dice.random())
+            for _ in range(rng.randint(1, 3)):
+                server.shift(rng.choice((-1, 1)) * rng.choice((1.0, 60.0, 3600.0, DAY)) * rng.random())
                 run.add("steps of the clock")
             for way, queue in queues.items():
                 began = time.monotonic()

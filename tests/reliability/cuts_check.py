@@ -139,9 +139,9 @@ def cuts(run: Run) -> None:
             runner = SequenceRunner(server, proxy, loop)
             places = [(name, *item) for name in STORIES for item in _faults(runner.measure(name))]
             run.add("bytes and duplicates there are", len(places))
-            dice = run.dice("cuts", interface)
+            rng = run.rng("cuts", interface)
             budget = run.size(FULL, 2 * len(STORIES)) // 2
-            chosen = list(places) if len(places) <= budget else dice.sample(places, budget)
+            chosen = list(places) if len(places) <= budget else rng.sample(places, budget)
             for number, (name, fault, skip) in enumerate(chosen):
                 retrying = number // 30 % 3 != 2
                 if retrying is not (runner.settings is LONG_RETRY):
@@ -175,7 +175,7 @@ async def _cancelled(task: asyncio.Task[Any], after: int) -> None:
     task.cancel()
 
 
-async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, int]:
+async def _cancel_many(url: str, count: int, rng: random.Random) -> dict[str, int]:
     counts: Counter[str] = Counter()
     sent: Counter[bytes] = Counter()
     got: Counter[bytes] = Counter()
@@ -186,7 +186,7 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
 
         async def one(number: int) -> None:
             body = b"%d" % number
-            if dice.random() < 0.5:
+            if rng.random() < 0.5:
                 await queue.send(body)
                 sent[body] += 1
             else:
@@ -194,7 +194,7 @@ async def _cancel_many(url: str, count: int, dice: random.Random) -> dict[str, i
 
         for at in range(0, count, 8):
             tasks = [asyncio.create_task(one(n)) for n in range(at, at + 8)]
-            await asyncio.gather(*(_cancelled(task, dice.randint(0, 24)) for task in tasks))
+            await asyncio.gather(*(_cancelled(task, rng.randint(0, 24)) for task in tasks))
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, asyncio.CancelledError):
                     counts["cancelled"] += 1
@@ -242,7 +242,7 @@ def cancellations(run: Run) -> None:
     """Cancel tasks after random numbers of loop iterations, resolve unknown outcomes, and count messages."""
     with RedisServer() as server, server.client() as raw:
         before = len(raw.client_list())
-        found = asyncio.run(_cancel_many(server.url, run.size(100_000, 400), run.dice("cancel")))
+        found = asyncio.run(_cancel_many(server.url, run.size(100_000, 400), run.rng("cancel")))
         run.counts.update(found)
         gc.collect()
         raw.ping()

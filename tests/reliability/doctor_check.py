@@ -27,9 +27,9 @@ STEPS_PER_STORE = 100
 class RandomUser:
     """A manager whose features are used in random steps."""
 
-    def __init__(self, server: RedisServer, name: str, dice: random.Random) -> None:
+    def __init__(self, server: RedisServer, name: str, rng: random.Random) -> None:
         self.qm = mqredis.connect(server.url, manager=name, settings=SETTINGS)
-        self.dice = dice
+        self.rng = rng
         self.qm.create_queue("a", retry=RetryPolicy(immediate=1, cycles=1, delay=20), quota_messages=500)
         self.qm.create_queue("b", journaling=True)
         self.qm.create_queue("g", group_exclusive=True)
@@ -47,82 +47,82 @@ class RandomUser:
         """Run a random operation; refusals are expected."""
         names = [name for name in dir(self) if name.startswith("do_")]
         with contextlib.suppress(MqError):
-            getattr(self, self.dice.choice(names))()
+            getattr(self, self.rng.choice(names))()
 
     def do_send(self) -> None:
-        dice = self.dice
+        rng = self.rng
         self.number += 1
         items = [
             Outgoing(
-                body=b"x" * dice.choice((1, 50, 5000)),
-                priority=dice.randrange(8),
-                delay=dice.choice((0.0, 0.0, 15.0)),
-                time_to_be_received=dice.choice((None, None, 30.0)),
-                correlation_id=dice.choice((None, "c", b"\x01\x00")),
-                group_id=dice.choice((None, None, "g1", "g2")),
-                journal=Journal(dice.randrange(4)),
+                body=b"x" * rng.choice((1, 50, 5000)),
+                priority=rng.randrange(8),
+                delay=rng.choice((0.0, 0.0, 15.0)),
+                time_to_be_received=rng.choice((None, None, 30.0)),
+                correlation_id=rng.choice((None, "c", b"\x01\x00")),
+                group_id=rng.choice((None, None, "g1", "g2")),
+                journal=Journal(rng.randrange(4)),
                 properties={"n": n},
             )
-            for n in range(dice.randrange(1, 4))
+            for n in range(rng.randrange(1, 4))
         ]
-        dice.choice(self.queues).send_many(items)
+        rng.choice(self.queues).send_many(items)
 
     def do_dedup(self) -> None:
-        self.dice.choice(self.queues).send(
-            b"x", dedup_key=f"k{self.dice.randrange(4)}", dedup_window=self.dice.choice((0.0, 25.0))
+        self.rng.choice(self.queues).send(
+            b"x", dedup_key=f"k{self.rng.randrange(4)}", dedup_window=self.rng.choice((0.0, 25.0))
         )
 
     def do_group(self) -> None:
-        self.dice.choice(self.queues[:2]).send_group([b"1", b"2"], group_id=f"group{self.number}")
+        self.rng.choice(self.queues[:2]).send_group([b"1", b"2"], group_id=f"group{self.number}")
 
     def do_publish(self) -> None:
         self.topic.send(b"news")
 
     def do_receive(self) -> None:
-        self.dice.choice(self.queues).receive_many(self.dice.randrange(1, 4), 0)
+        self.rng.choice(self.queues).receive_many(self.rng.randrange(1, 4), 0)
 
     def do_lock(self) -> None:
-        self.locks += self.dice.choice(self.queues).lock_many(self.dice.randrange(1, 3), 0, lease=20)
+        self.locks += self.rng.choice(self.queues).lock_many(self.rng.randrange(1, 3), 0, lease=20)
 
     def do_settle(self) -> None:
         if self.locks:
-            lock = self.locks.pop(self.dice.randrange(len(self.locks)))
-            self.dice.choice((lock.commit, lock.abort, lock.reject, lock.extend))()
+            lock = self.locks.pop(self.rng.randrange(len(self.locks)))
+            self.rng.choice((lock.commit, lock.abort, lock.reject, lock.extend))()
 
     def do_purge(self) -> None:
-        self.dice.choice(self.queues).purge()
+        self.rng.choice(self.queues).purge()
 
     def do_browse(self) -> None:
-        browser = self.dice.choice(self.queues[:2]).browser(co_op=True)
+        browser = self.rng.choice(self.queues[:2]).browser(co_op=True)
         self.browsers.append(browser)
-        browser.first(0, mark=Mark.CO_OP, lock=self.dice.random() < 0.5)
+        browser.first(0, mark=Mark.CO_OP, lock=self.rng.random() < 0.5)
 
     def do_close(self) -> None:
         if self.browsers:
             self.browsers.pop().close()
 
     def do_move(self) -> None:
-        source = self.dice.choice(self.queues[:2])
+        source = self.rng.choice(self.queues[:2])
         with self.qm.open(source.name + ";s") as sub:
             source.move(source.peek(0).lookup_id, sub)
 
     def do_begin(self) -> None:
         unit = self.qm.transaction(lease=40)
         self.units.append(unit)
-        self.tx.send_many([b"x"] * self.dice.randrange(1, 4), transaction=unit)
+        self.tx.send_many([b"x"] * self.rng.randrange(1, 4), transaction=unit)
 
     def do_unit(self) -> None:
         if self.units:
-            unit = self.dice.choice(self.units)
+            unit = self.rng.choice(self.units)
             self.tx.receive(0, transaction=unit)
 
     def do_end(self) -> None:
         if self.units:
-            unit = self.units.pop(self.dice.randrange(len(self.units)))
-            self.dice.choice((unit.commit, unit.abort, unit.prepare))()
+            unit = self.units.pop(self.rng.randrange(len(self.units)))
+            self.rng.choice((unit.commit, unit.abort, unit.prepare))()
 
     def do_time(self) -> None:
-        self.qm.advance_clock(self.dice.choice((1, 5, 30)))
+        self.qm.advance_clock(self.rng.choice((1, 5, 30)))
 
     def do_maintain(self) -> None:
         self.qm.maintain()
@@ -165,7 +165,7 @@ def healthy(run: Run) -> None:
     with RedisServer() as server:
         checker = SessionlessDoctor(server)
         for store in range(-(-states // STEPS_PER_STORE)):
-            user = RandomUser(server, f"w{store}", run.dice("store", store))
+            user = RandomUser(server, f"w{store}", run.rng("store", store))
             with user.qm:
                 for step in range(min(STEPS_PER_STORE, states - store * STEPS_PER_STORE)):
                     user.step()
@@ -177,7 +177,7 @@ def healthy(run: Run) -> None:
 
 def _store(server: RedisServer, run: Run) -> dict[bytes, bytes]:
     """Return the dumped keys of a manager that has used every feature."""
-    user = RandomUser(server, "d", run.dice("patient"))
+    user = RandomUser(server, "d", run.rng("patient"))
     for _ in range(60):
         user.step()
     for name in (
@@ -236,7 +236,7 @@ def planted(run: Run) -> None:
         every = list(corruptions(raw, "mq:{d}:"))
         run.counts["corruptions there are"] = len(every)
         codes: Counter[str] = Counter()
-        for one in run.dice("planted").sample(every, min(len(every), run.size(len(every), 30))):
+        for one in run.rng("planted").sample(every, min(len(every), run.size(len(every), 30))):
             _restore(raw, kept)
             one.plant(raw)
             faults = checker.faults("d")

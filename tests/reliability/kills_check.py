@@ -75,13 +75,13 @@ def killed_workers(run: Run) -> None:
     there are as many as planned, however fast the machine is.
     """
     messages, kills = run.size(1_000_000, 1500), run.size(2000, 4)
-    portion, dice = -(-messages // kills), run.dice("workers")
+    portion, rng = -(-messages // kills), run.rng("workers")
     with RedisServer() as server, server.client() as raw:
         with mqredis.connect(server.url) as qm:
             for name in ("in", "out"):
                 qm.create_queue(name, transactional=True)
             source, fed, killed, out, moved = qm.open("in"), 0, 0, 0, monotonic()
-            until = dice.randrange(portion)
+            until = rng.randrange(portion)
             workers = [Child(lambda pipe: _work(server.url, pipe)) for _ in range(WORKERS)]
             try:
                 while out < messages:
@@ -100,11 +100,11 @@ def killed_workers(run: Run) -> None:
                     elif monotonic() - moved > 60:
                         raise AssertionError(f"nothing moves any more: {out} of {messages} messages")
                     if killed < kills and out >= until:
-                        victim = dice.randrange(WORKERS)
+                        victim = rng.randrange(WORKERS)
                         workers[victim].end()
                         workers[victim] = Child(lambda pipe: _work(server.url, pipe))
                         killed += 1
-                        until = min(killed * portion + dice.randrange(portion), messages - portion)
+                        until = min(killed * portion + rng.randrange(portion), messages - portion)
             finally:
                 for worker in workers:
                     worker.end()
@@ -164,7 +164,7 @@ def _settle_round(reader: Reader, session: str, number: int, present: set[str]) 
 @check("killed server", "kill -9 under appendfsync always: nothing acknowledged is lost, nothing is torn")
 def killed_server(run: Run) -> None:
     """Kill the server under load: acknowledged units are there, the others completely or not at all."""
-    kills, dice = run.size(200, 3), run.dice("server")
+    kills, rng = run.size(200, 3), run.rng("server")
     with RedisServer(aof=True, options={"appendfsync": "always"}) as server:
         reader = Reader(server)
         [session] = reader.wire.open_session([reader.keys])
@@ -173,7 +173,7 @@ def killed_server(run: Run) -> None:
         for _ in range(kills):
             first = number
             child = Child(lambda pipe, first=first: _load(reader, session, first, pipe))  # type: ignore[misc]
-            rounds, wanted = 0, dice.randint(1, 60)
+            rounds, wanted = 0, rng.randint(1, 60)
             while rounds < wanted:
                 rounds += len(os.read(child.pipe, 65536))
             server.kill()
@@ -226,7 +226,7 @@ def cut_file(run: Run) -> None:
         data = file.read_bytes()
         cuts = list(range(first, len(data) + 1))
         wanted = run.size(len(cuts), 12)
-        chosen = sorted({*run.dice("cut").sample(cuts, wanted), cuts[0], cuts[-1]})
+        chosen = sorted({*run.rng("cut").sample(cuts, wanted), cuts[0], cuts[-1]})
         for cut in chosen:
             file.write_bytes(data[:cut])
             server.start()

@@ -35,11 +35,11 @@ def suite(run: Run, whole: bool) -> list[list[list[Event]]]:
     out: list[list[list[Event]]] = []
     orders, others = (10, 30) if whole else (4, 8)
     for scenario in SCENARIOS:
-        dice = run.dice("mutation", scenario.name)
+        rng = run.rng("mutation", scenario.name)
         every = variants_of(scenario)
-        plain = [one_of(every[0], dice) for _ in range(ceil(orders * scenario.weight))]
-        some = dice.sample(every, min(ceil(others * scenario.weight), len(every)))
-        out.append([*plain, *(one_of(variant, dice) for variant in some)])
+        plain = [one_of(every[0], rng) for _ in range(ceil(orders * scenario.weight))]
+        some = rng.sample(every, min(ceil(others * scenario.weight), len(every)))
+        out.append([*plain, *(one_of(variant, rng) for variant in some)])
     return out
 
 

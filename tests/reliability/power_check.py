@@ -24,7 +24,7 @@ def power_cut(run: Run) -> None:
 
 
 def _under(run: Run, policy: str) -> None:
-    rounds, dice, ids = run.size(200, 2), run.dice("power", policy), set[int]()
+    rounds, rng, ids = run.size(200, 2), run.rng("power", policy), set[int]()
     worst_units, worst_ms = 0, 0.0
     longest = (
         50 if policy == "always" else 1500
@@ -39,10 +39,10 @@ def _under(run: Run, policy: str) -> None:
             # The manager, or what the recovery from the last cut has changed, gets to the disk first: a second cut
             # that takes the recovery along is in tests/client/test_rollback.py.
             server.rewrite_log()
-            kept = dice.random() if number % 2 else 0.0
+            kept = rng.random() if number % 2 else 0.0
             with mqredis.connect(server.url, settings=SETTINGS) as qm:
                 writer = Writer(qm, levels[number // 2 % len(levels)], ids, b" " * 200, number * ROUND)
-                times = load(writer, dice.randint(1, longest), partial(server.cut, kept))
+                times = load(writer, rng.randint(1, longest), partial(server.cut, kept))
                 lost, age = after(server, writer, times, qm)
             run.add(f"acknowledged units, {policy} at {writer.level}", len(times))
             if policy == "always" or writer.level == "fsync":

@@ -142,7 +142,7 @@ class Writer:
 )
 def promotion(run: Run) -> None:
     """Freeze the link at any byte, go on for a while, kill the primary, promote the replica."""
-    rounds, dice = run.size(300, 2), run.dice("promotion")
+    rounds, rng = run.size(300, 2), run.rng("promotion")
     ids: set[int] = set()
     with server_pair() as servers:
         with mqredis.connect(servers.url, settings=SETTINGS) as qm:
@@ -156,10 +156,10 @@ def promotion(run: Run) -> None:
                 mqredis.connect(servers.url, settings=SETTINGS) as other,
             ):
                 writer = Writer(qm, level, ids)
-                for _ in range(dice.randint(1, 10)):
+                for _ in range(rng.randint(1, 10)):
                     writer.commit()
-                servers.relay.freeze(dice.choice((0, dice.randint(0, 4000))))
-                for _ in range(dice.randint(1, 12)):
+                servers.relay.freeze(rng.choice((0, rng.randint(0, 4000))))
+                for _ in range(rng.randint(1, 12)):
                     writer.commit()
                 other.info()
                 servers.fail_over()

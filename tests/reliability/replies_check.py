@@ -23,12 +23,12 @@ ODD: tuple[Any, ...] = (
 LAP = 20
 
 
-def spoil(dice: random.Random, payload: Payload) -> Payload:
+def spoil(rng: random.Random, payload: Payload) -> Payload:
     """Return a reply as a broken or hostile server may give it."""
     spoilt: list[Any] = list(payload)
-    at = dice.randrange(len(spoilt) + 1)
-    item = dice.choice(ODD)
-    match dice.randrange(4):
+    at = rng.randrange(len(spoilt) + 1)
+    item = rng.choice(ODD)
+    match rng.randrange(4):
         case 0:
             del spoilt[at:]
         case 1:
@@ -36,8 +36,8 @@ def spoil(dice: random.Random, payload: Payload) -> Payload:
         case 2 if at < len(spoilt):
             spoilt[at] = item
         case 3 if at < len(spoilt) and isinstance(spoilt[at], bytes) and spoilt[at]:
-            byte = dice.randrange(len(spoilt[at]))
-            spoilt[at] = spoilt[at][:byte] + dice.randbytes(1) + spoilt[at][byte + dice.randrange(2) :]
+            byte = rng.randrange(len(spoilt[at]))
+            spoilt[at] = spoilt[at][:byte] + rng.randbytes(1) + spoilt[at][byte + rng.randrange(2) :]
         case _:
             spoilt = [item] * at
     return spoilt
@@ -49,13 +49,13 @@ def replies(run: Run) -> None:
 
     What becomes of the store is not checked: who believes lies asks for odd things.
     """
-    laps, dice, accept = run.size(300, 1), run.dice("replies"), Core.accept
+    laps, rng, accept = run.size(300, 1), run.rng("replies"), Core.accept
     spoilt: list[Payload] = []
 
     def lie(core: Core, *arguments: Any) -> tuple[int, Payload]:
         status, payload = accept(core, *arguments)
-        if dice.random() < 0.7:
-            payload = spoil(dice, payload)
+        if rng.random() < 0.7:
+            payload = spoil(rng, payload)
             spoilt[:] = [payload]
             run.add("answers spoilt")
         return status, payload

@@ -101,7 +101,7 @@ def _consume(self: Worker, qm: QueueManager) -> None:
 )
 def resharding(run: Run) -> None:
     """Move it there and back in random order, then drain and compare."""
-    moves, dice = run.size(50, 2), run.dice("resharding")
+    moves, rng = run.size(50, 2), run.rng("resharding")
     with Cluster() as cluster:
         with mqredis.connect(cluster.url, settings=SETTINGS) as qm:
             qm.create_queue("q")
@@ -110,9 +110,9 @@ def resharding(run: Run) -> None:
         workers = [Worker(cluster.url, work) for work in (_produce, _transfer, _consume)]
         try:
             for _ in range(moves):
-                _turn(workers, dice.randint(1, 20))
-                between = _pauses(dice.choice((0.0, 0.001, 0.003)))
-                run.add("keys moved", cluster.move(slot, owner, 1 - owner, dice=dice, between=between))
+                _turn(workers, rng.randint(1, 20))
+                between = _pauses(rng.choice((0.0, 0.001, 0.003)))
+                run.add("keys moved", cluster.move(slot, owner, 1 - owner, rng=rng, between=between))
                 if left := cluster.client(owner).execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10):
                     raise AssertionError(f"keys are on both nodes: {left}")
                 owner = 1 - owner

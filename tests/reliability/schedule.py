@@ -100,15 +100,15 @@ def all_of(variant: Variant) -> Iterator[list[Event]]:
                 yield [*order[:place], variant.copy, *order[place:]]
 
 
-def one_of(variant: Variant, dice: random.Random) -> list[Event]:
+def one_of(variant: Variant, rng: random.Random) -> list[Event]:
     """A schedule of a variant, by chance: every merge is equally likely."""
     left = [list(line) for line in variant.lines]
     order: list[Event] = []
     while any(left):
-        line = dice.choices(left, weights=[len(line) for line in left])[0]
+        line = rng.choices(left, weights=[len(line) for line in left])[0]
         order.append(line.pop(0))
     if variant.copy is not None and variant.anchor is not None:
-        order.insert(dice.randint(order.index(variant.anchor) + 1, len(order)), variant.copy)
+        order.insert(rng.randint(order.index(variant.anchor) + 1, len(order)), variant.copy)
     return order
 
 

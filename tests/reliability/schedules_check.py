@@ -39,14 +39,14 @@ def _schedules(scenario: Scenario, budget: int, run: Run) -> Iterator[list[Event
         for variant in every:
             yield from all_of(variant)
         return
-    dice = run.dice("schedules", scenario.name)
+    rng = run.rng("schedules", scenario.name)
     plain = list(all_of(every[0]))
     if len(plain) > budget // 2:
-        plain = dice.sample(plain, budget // 2)
+        plain = rng.sample(plain, budget // 2)
     yield from plain
     weights = [variant.count**0.5 for variant in every]  # rare faults are not to drown
-    for variant in dice.choices(every, weights, k=budget - len(plain)):
-        yield one_of(variant, dice)
+    for variant in rng.choices(every, weights, k=budget - len(plain)):
+        yield one_of(variant, rng)
 
 
 @check("schedules", "every order of calls, crash and lost message leaves each message in one place, once")

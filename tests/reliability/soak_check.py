@@ -60,13 +60,13 @@ def _lap(
     queues: list[mqredis.Queue],
     steady: list[mqredis.Queue],
     unit: mqredis.Queue,
-    dice: random.Random,
+    rng: random.Random,
 ) -> None:
     """Remove messages in every possible way."""
     for q in queues:
-        ways = [dice.choice("ttreaplxmdj") for _ in range(LAP // len(queues))]
+        ways = [rng.choice("ttreaplxmdj") for _ in range(LAP // len(queues))]
         for way in set(ways):
-            items = [_item(way, dice) for _ in range(ways.count(way))]
+            items = [_item(way, rng) for _ in range(ways.count(way))]
             q.send_many(items)
             if way == "t":
                 q.receive_many(len(items), 0)
@@ -82,7 +82,7 @@ def _lap(
                 with qm.open(q.name + ";s") as sub:
                     for found in islice(q.browse(), 3):
                         q.move(found.lookup_id, sub)
-        _features(qm, q, dice)
+        _features(qm, q, rng)
     for outcome in ("commit", "abort", "lapse"):
         work = qm.transaction(lease=5)
         unit.send_many([b"x"] * 20, transaction=work)
@@ -106,9 +106,9 @@ def _lap(
                 q.purge()
 
 
-def _features(qm: mqredis.QueueManager, q: mqredis.Queue, dice: random.Random) -> None:
+def _features(qm: mqredis.QueueManager, q: mqredis.Queue, rng: random.Random) -> None:
     """Dedup keys, groups, topics, marks of browsers, selectors, acknowledgements, requests without a reply."""
-    number = dice.randrange(1 << 40)
+    number = rng.randrange(1 << 40)
     for n in range(6):
         with contextlib.suppress(DuplicateMessage):
             q.send(b"x", dedup_key=f"{number}-{n % 4}", dedup_window=20)
@@ -127,17 +127,17 @@ def _features(qm: mqredis.QueueManager, q: mqredis.Queue, dice: random.Random) -
             browser.next(0, mark=Mark.CO_OP)
 
 
-def _item(way: str, dice: random.Random) -> Outgoing:
-    body = b"x" * dice.choice((10, 100, 5000))
+def _item(way: str, rng: random.Random) -> Outgoing:
+    body = b"x" * rng.choice((10, 100, 5000))
     if way == "x":
-        return Outgoing(body=body, time_to_be_received=5.0, journal=Journal(dice.randrange(4)))
+        return Outgoing(body=body, time_to_be_received=5.0, journal=Journal(rng.randrange(4)))
     if way == "j":
         return Outgoing(
-            body=body, journal=Journal.JOURNAL, group_id=f"j{dice.randrange(5)}", time_to_be_received=50.0
+            body=body, journal=Journal.JOURNAL, group_id=f"j{rng.randrange(5)}", time_to_be_received=50.0
         )
     if way == "d":
         return Outgoing(body=body, delay=8.0, correlation_id="c", properties={"n": 1})
-    return Outgoing(body=body, correlation_id=f"c{dice.randrange(9)}")
+    return Outgoing(body=body, correlation_id=f"c{rng.randrange(9)}")
 
 
 @check("leaks", "after any number of messages the key space is as before, and so is the memory")
@@ -159,7 +159,7 @@ def leaks(run: Run) -> None:
             first = 0
             with server.client() as raw:
                 for lap in range(max(3, messages // LAP)):
-                    _lap(qm, queues, steady, unit, run.dice("lap", lap))
+                    _lap(qm, queues, steady, unit, run.rng("lap", lap))
                     if lap == 1:
                         shape, first = _shape(raw), _memory(raw)
                 now, last = _shape(raw), _memory(raw)
@@ -206,8 +206,8 @@ _PIECES = (
 )  # fmt: skip
 
 
-def _hostile(dice: random.Random) -> str:
-    return "".join(dice.choice(_PIECES) for _ in range(dice.choice((1, 2, 3, 8, 40, 200))))
+def _hostile(rng: random.Random) -> str:
+    return "".join(rng.choice(_PIECES) for _ in range(rng.choice((1, 2, 3, 8, 40, 200))))
 
 
 @check(
@@ -217,7 +217,7 @@ def _hostile(dice: random.Random) -> str:
 def hostile(run: Run) -> None:
     """Random texts of characters with a special meaning somewhere."""
     parse("a = 1")  # its grammar is built on first use
-    cases, dice, slowest = run.size(2_000_000, 3000), run.dice("hostile"), 0.0
+    cases, rng, slowest = run.size(2_000_000, 3000), run.rng("hostile"), 0.0
     with RedisServer() as server:
         reader = Reader(server)
         with mqredis.connect(server.url, manager="r", settings=Settings(wake="poll")) as qm:
@@ -227,7 +227,7 @@ def hostile(run: Run) -> None:
                 with contextlib.suppress(MqError):
                     _try(qm, q, "warm", case)
             for case in range(cases):
-                text = _hostile(dice)
+                text = _hostile(rng)
                 began = time.perf_counter()
                 try:
                     what = _try(qm, q, text, case)

@@ -28,11 +28,11 @@ def pipeline(kind: str) -> Iterator[Pipeline]:
 @check("spark places", "the driver dies at each named place of source, sink and both: output equals input")
 def places(run: Run) -> None:
     """Each place three times over a longer stream; a small run takes its share of them, which the seed chooses."""
-    dice, wanted = run.dice("places"), {kind: list(names) * run.size(3) for kind, names in PLACES.items()}
+    rng, wanted = run.rng("places"), {kind: list(names) * run.size(3) for kind, names in PLACES.items()}
     if run.scale < 1 / 3:
         there = [(kind, place) for kind, names in PLACES.items() for place in names]
         wanted = {kind: [] for kind in PLACES}
-        for kind, place in dice.sample(there, run.size(3 * len(there), 2)):
+        for kind, place in rng.sample(there, run.size(3 * len(there), 2)):
             wanted[kind].append(place)
     for kind, names in wanted.items():
         if not names:
@@ -48,11 +48,11 @@ def places(run: Run) -> None:
 @check("spark kills", "the driver is killed at random moments, queue to queue: output equals input")
 def moments(run: Run) -> None:
     """Kill at random moments from the start of the session to the end of the last batch."""
-    dice, wanted = run.dice("moments"), run.size(100, 2)
+    rng, wanted = run.rng("moments"), run.size(100, 2)
     with pipeline("both") as killed:
         while int(run.counts.get("kills", 0)) < wanted:
             killed.feed(3)
-            if not killed.run(kill_after=dice.uniform(0.5, 9)):
+            if not killed.run(kill_after=rng.uniform(0.5, 9)):
                 run.add("kills")
         killed.verify()
         run.add("messages", killed.sent)
@@ -65,17 +65,17 @@ def moments(run: Run) -> None:
 )
 def checkpoints(run: Run) -> None:
     """Two of three kills are followed by the loss of the checkpoint."""
-    dice = run.dice("checkpoints")
+    rng = run.rng("checkpoints")
     for name in NAMES:
         with pipeline(name) as killed:
             kills = 0
             while kills < run.size(10, 2):
                 killed.feed(3)
-                if killed.run(kill_after=dice.uniform(1, 9)):
+                if killed.run(kill_after=rng.uniform(1, 9)):
                     continue
                 kills += 1
                 run.add("kills")
-                if dice.random() < 2 / 3:
+                if rng.random() < 2 / 3:
                     killed.lose_checkpoint()
                     run.add("checkpoints deleted")
             killed.verify()

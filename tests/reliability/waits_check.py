@@ -41,7 +41,7 @@ def fences(run: Run) -> None:
             old = reader.call(read.receive(q, "lock", 64, grant="1000"), place)
             reader.call(manager.update(reader.keys, "clock", "1001"), place)
             # No call was made since. The leases are over nevertheless, also more of them than one call serves.
-            first = run.dice(place.last).choice("caxj")
+            first = run.rng(place.last).choice("caxj")
             late = [(first, old.fence, item[0].decode()) for item in old.messages]
             assert len(reader.call(settlement.settle(q, late, 60_000), place).lost) == 64, (
                 "a lapsed lock was settled"

@@ -143,8 +143,8 @@ def lost_wakeups(run: Run) -> None:
     """As many messages as there are readers, again and again, over a proxy that swallows notifications."""
     rounds = run.size(100_000, 6 * READERS) // (2 * READERS)
     kills = run.size(1000, 3)
-    arrivals, dice = Arrivals(), run.dice("victims")
-    victims = sorted(dice.choices(range(rounds), k=kills))
+    arrivals, rng = Arrivals(), run.rng("victims")
+    victims = sorted(rng.choices(range(rounds), k=kills))
     with RedisServer() as server, contextlib.ExitStack() as stack:
         with mqredis.connect(server.url) as qm:
             qm.create_queue("q")

@@ -42,7 +42,7 @@ class Fails:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_named_reader_survives_repeated_loss_of_its_checkpoint(spark, options, qm, tmp_path, name):
-    dice, sent = Random(SEED), 0
+    rng, sent = Random(SEED), 0
     for queue in ("a", "b", OUTPUT):
         qm.create_queue(queue)
     write = recipe(name, tmp_path / "table", {**options, "queue": OUTPUT})
@@ -51,7 +51,7 @@ def test_named_reader_survives_repeated_loss_of_its_checkpoint(spark, options, q
         for queue, count in (("a", 90), ("b", 50)):
             qm.open(queue).send_many([b"%d" % n for n in range(sent, sent + count)])
             sent += count
-        failing = Fails(write, dice.randrange(3), after)
+        failing = Fails(write, rng.randrange(3), after)
         with pytest.raises(Exception, match=r"(after|before) the write"):
             drain(stream(spark, options, **given), tmp_path / "checkpoint", failing)
         shutil.rmtree(tmp_path / "checkpoint")

@@ -63,11 +63,11 @@ class Cluster:
         source: int,
         target: int,
         *,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
         between: Callable[[], object] | None = None,
         finish: bool = True,
     ) -> int:
-        """Move a slot key by key, in random order if ``dice`` is given; return the number of moved keys.
+        """Move a slot key by key, in random order if ``rng`` is given; return the number of moved keys.
 
         ``between`` is called before each key. ``finish=False`` moves all keys but does not announce the new owner.
         """
@@ -76,8 +76,8 @@ class Cluster:
         old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.ids[target])
         moved = 0
         while keys := old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000):
-            if dice is not None:
-                dice.shuffle(keys)
+            if rng is not None:
+                rng.shuffle(keys)
             for key in keys:
                 if between is not None:
                     between()

@@ -117,7 +117,7 @@ class Rule:
     _released: threading.Event = field(default_factory=threading.Event)
     _on_release: list[Callable[[], None]] = field(default_factory=list)
 
-    def strikes(self, request: Request, dice: random.Random) -> bool:
+    def strikes(self, request: Request, rng: random.Random) -> bool:
         """Return whether the fault applies to this request, and count it. Called only by the thread of the proxy."""
         if self.command is not None and request.command != self.command.upper():
             return False
@@ -128,7 +128,7 @@ class Rule:
             return False
         if self.times is not None and self.hits >= self.times:
             return False
-        if self.chance < 1.0 and dice.random() >= self.chance:
+        if self.chance < 1.0 and rng.random() >= self.chance:
             return False
         self.hits += 1
         self.seen.append(request)

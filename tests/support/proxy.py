@@ -173,10 +173,10 @@ class Proxy:
             await link.run()
         self.links.discard(link)
 
-    def strike(self, request: Request, dice: random.Random, pushed: bool) -> Rule | None:
+    def strike(self, request: Request, rng: random.Random, pushed: bool) -> Rule | None:
         """The first rule that strikes this request, or this pushed message."""
         for rule in self.rules:
-            if isinstance(rule.fault, DropPush) == pushed and rule.strikes(request, dice):
+            if isinstance(rule.fault, DropPush) == pushed and rule.strikes(request, rng):
                 return rule
         return None
 
@@ -191,7 +191,7 @@ class _Link:
         self.from_server, self.to_server = server
         for writer in (self.to_client, self.to_server):
             writer.transport.set_write_buffer_limits(0)  # drain() then means: handed to the kernel
-        self.dice = random.Random(f"{proxy.seed}/{number}")
+        self.rng = random.Random(f"{proxy.seed}/{number}")
         self.requests = 0
         self.subscriber = False
         self.hole = False
@@ -235,7 +235,7 @@ class _Link:
         self.proxy.log.append(request)
         if request.command in HANDSHAKE:
             self.handshake.append(frame)
-        rule = self.proxy.strike(request, self.dice, pushed=False)
+        rule = self.proxy.strike(request, self.rng, pushed=False)
         match rule.fault if rule else None:
             case CutRequest(after):
                 await send(self.to_server, frame[:after])
@@ -298,7 +298,7 @@ class _Link:
             await self._reply(frame, self.confirmations.popleft() if self.confirmations else None)
             return
         request = Request(self.number, self.requests, len(self.proxy.log), strings(frame), frame)
-        rule = self.proxy.strike(request, self.dice, pushed=True)
+        rule = self.proxy.strike(request, self.rng, pushed=True)
         if rule is None:
             await send(self.to_client, frame)
         else:
