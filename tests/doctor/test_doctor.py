@@ -9,8 +9,12 @@ import pytest
 
 import mqredis
 from mqredis import Outgoing
+from mqredis.commands import claims
 from mqredis.commands import doctor as commands
+from mqredis.commands.waiting import Waiter
 from mqredis.keys import ManagerKeys
+from mqredis.operations.context import handle_of
+from mqredis.steps import perform
 from tests.doctor.conftest import GHOST, Store
 from tests.support.backend import Backend
 from tests.support.counts import count, header, lock_texts, packed_locks, set_count, set_header
@@ -313,3 +317,15 @@ def test_repaired_state_of_an_available_message_counts(store: Store) -> None:
     store.raw.hset(store.key("orders.s"), store.id("orders", b"a"), "1 0 0 0 16 L 1.1 5")
     assert store.codes(repair=True) == {"position.state"}
     assert queue.receive(0).delivery_count == 2
+
+
+def test_expiry_while_a_pipeline_waits_in_a_subqueue_is_counted_in_its_queue(store: Store) -> None:
+    store.qm.create_queue("q")
+    queue, sub = store.qm.open("q"), store.qm.open("q;s")
+    queue.move(queue.send(b"a", time_to_be_received=5).lookup_id, sub)
+    assert store.codes() == set()
+    store.qm.advance_clock(6)
+    found = store.qm.run(perform(claims.wait(handle_of(sub).address, "", Waiter(""))))
+    assert found is not None, "a message that has expired was found"
+    assert store.qm.queue_info("q;s").messages == 0
+    assert store.codes() == set()
