@@ -13,7 +13,8 @@
 --
 -- Times are as users are shown them (context.shown), since a schedule follows the clock on the wall.
 --
--- Change together with: send.lua, whose refusals schedules.plan has; mqredis/codec/schedules.py, for the two
+-- Change together with: send.lua, whose refusals schedules.plan has (but for ENQUEUE_TIMED_OUT, and without the traces that
+-- features/refusal leaves: schedule_write reports a refusal to the worker); mqredis/codec/schedules.py, for the two
 -- texts; mqredis/commands/schedules.py, which has `most` too (tests/contract/test_arguments.py compares pattern and `most`).
 --
 -- most  schedules that a queue manager may have

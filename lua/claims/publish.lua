@@ -25,6 +25,10 @@
 -- Change together with: send.lua, whose refusals publish.refuses and publish.plan have; core/enqueue, which reads messages of
 -- ARGV as publish.read reads those of a list.
 --
+-- Unlike a send: the size of a message is checked when it is staged (mqredis/spark/staging.py), not here. A stage without special
+-- messages is not planned, so an option of the queue that makes messages special (enqueue.makes_special) must need no hook `plan`.
+-- If the last message of a unit is left out as a duplicate, no message is marked as the last one.
+--
 -- step_special: messages that one step takes from a list if some of them use features, each of which gets tables of its own;
 -- step_plain: if none does. Longer steps are hardly faster, and take more memory at once.
 local publish = { step_special = 256, step_plain = 1000 }

@@ -12,9 +12,10 @@
 --
 -- Change together with: mqredis/codec/states.py, which names the kinds; mqredis/operations/doctor/stored.py, which reads the text
 -- (tests/contract/test_constants.py and test_stored_texts.py compare both); mqredis/codec/decode.py (`_STATE`), which reads the
--- part that replies have of it (message_state.shown). Here each pattern names all parts of the text, and some the letters, so a
--- new part changes every function with one. A new kind also needs an answer from each `is_...` below, in lapse.plan (core/lapse)
--- for the end of its lease, and in release.outcome (core/release).
+-- part that replies have of it (message_state.shown); mqredis/spark/columns.py, which reads its first three parts. Here each
+-- pattern names all parts of the text, and some the letters, so a new part changes every function with one. A new kind also needs
+-- an answer from each `is_...` and `first` below, in core/position (before_lock, lock, lock_states), in lapse.plan (core/lapse) for
+-- the end of its lease, in release.outcome (core/release), and in `_OPERATIONS` (mqredis/commands/inspection.py).
 --
 --   by_reader             letter: locked by a reader outside of a transaction
 --   received, sent, moved   letters: received from the queue, sent to it, or moved to another one, in an open transaction
@@ -31,7 +32,7 @@ local message_state = {
   plain_reader = "LN", plain_send = "SN", plain_claim = "CN", purged_claim = "CP",
 }
 
--- Returns a state as a table with the parts of its text as fields.
+-- Returns a state as a table with the parts of its text as fields: `moved` and `fence` are texts, the other counts are numbers.
 function message_state.parse(text)
   local deliveries, aborts, moves, moved, size, kind, owner, fence, uncounted =
     string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")

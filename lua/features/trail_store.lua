@@ -6,8 +6,9 @@
 -- and decides what is noted.
 --
 -- Change together with: mqredis/codec/trails.py reads the texts (tests/contract/test_stored_texts.py compares both); the doctor
--- knows the fields, and has `kept` as _PLACES (mqredis/operations/doctor/checks/trails.py; tests/contract/test_constants.py
--- compares).
+-- knows the fields, and has `kept` as PLACES (mqredis/operations/doctor/checks/trails.py; tests/contract/test_constants.py
+-- compares). Stored places are numbers modulo `kept`, so another `kept` is another schema (core/manager_config), and the doctor's
+-- _PLACE takes three digits.
 --
 --   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
 --                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"

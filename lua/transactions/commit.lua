@@ -29,7 +29,6 @@ function commit.apply_entries(part, queues)
   local q, entries = part.q, part.entries
   trace.accepted(q, entries.sent)
   release.unlock(q, entries.sent, false)
-  commit.sort_arrived(part)
   removal.delete(q, entries.received, "receive")
   removal.delete(q, entries.rejected, "receive_rejected")
   release.unlock(q, entries.given_back, false)
@@ -41,6 +40,7 @@ function commit.apply_entries(part, queues)
       release.unlock(q, moved, false)
     end
   end
+  commit.sort_arrived(part)
 end
 
 -- Aborts: sent messages leave as if they had never been there, all others come back.

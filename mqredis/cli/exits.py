@@ -1,6 +1,7 @@
 """Exit codes of the command line.
 
-``cli.app`` ends the program with them, and commands return them.
+``cli.app`` ends the program with them, and commands return them. Change together with: the table in docs/cli.md
+(tests/docs/test_docs.py compares the numbers), and ``_USAGE`` in worker/processes.py (tests/worker/test_command.py).
 """
 
 from __future__ import annotations

@@ -67,6 +67,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         self.locks: Any = None
         self._order = cycle_by_name(options.get("queue_order_strategy", "round_robin"))()
         self._fetcher: Fetcher | None = None
+        # Set when consumers or limits have changed, in any thread. It ends a wait before that begins (``stop`` of
+        # ``fetch``); cancelling ``_scope`` ends one that has begun.
         self._changed = threading.Event()
         self._waiting = False
         self._scope = object()

@@ -1,6 +1,8 @@
 """Statistics of queues over time (lua/core/statistics.lua): periods of the last day, of which each is some buckets.
 
-``QueueManager`` makes them.
+``QueueManager`` makes them. The first period may begin before ``since``, and then has only its buckets from ``since``
+on. A new number in a period needs lua/core/statistics.lua, ``_row`` in commands/history.py, ``HistoryPeriod``, and
+COUNTS in console/charts.py with its template.
 """
 
 from __future__ import annotations
@@ -63,7 +65,10 @@ def _step(step: object) -> int:
 
 
 def _buckets(since: object) -> int:
-    """How many buckets that have ended have to be read. Raises InvalidArgument."""
+    """How many buckets that have ended have to be read. Raises InvalidArgument.
+
+    For a datetime all are read: the time of the broker is known only from the reply.
+    """
     if isinstance(since, timedelta):
         seconds = checks.seconds(since.total_seconds(), "since", positive=True)
         return min(KEPT, math.ceil(seconds / BUCKET_SECONDS))

@@ -1,6 +1,6 @@
 """Reads messages by their ids, a few thousand for each round trip, with plain read-only commands.
 
-The readers' tasks use it.
+The tasks of readers use it; planning on the driver uses ``Place``, ``part`` and ``fields``.
 
 A script would copy every body once more. Without a script the read is not atomic, which does no harm: the messages of a
 claim do not change, and in a snapshot a message that was received meanwhile is missing.
@@ -94,7 +94,8 @@ class Reader:
                     return None
         if builder.with_states:
             states = fields(self.manager, self._states, ids)
-            # In a packed page of a claim: without a state, since all would say the same.
+            # Messages of a packed page of a claim, or of a lock in the queue's header (lua/core/locks.lua), have no
+            # state, since all would say the same.
             if state == "locked":
                 states = [text or FIRST_DELIVERY for text in states]
         large = self._large_bodies(ids, records) if builder.with_body else {}
@@ -111,6 +112,7 @@ class Reader:
         found: dict[bytes, bytes] = {}
         for at in range(0, len(apart), _BODIES):
             page = apart[at : at + _BODIES]
+            # The field of a large body (mqredis/models/record_parts.py).
             bodies = fields(self.manager, self._messages, [b"^" + lid for lid in page])
             found.update((lid, body) for lid, body in zip(page, bodies, strict=True) if body is not None)
         return found

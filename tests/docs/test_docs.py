@@ -15,6 +15,7 @@ import pytest
 
 import mqredis
 from mqredis.cli.app import build
+from mqredis.cli.exits import Exit
 from tools import script_docs, settings_docs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,11 @@ PROGRAMS = [
 
 def test_scripts_page_is_up_to_date() -> None:
     assert script_docs.TARGET.read_text() == script_docs.render(), "python -m tools.script_docs"
+
+
+def test_page_of_the_command_line_has_all_exit_codes() -> None:
+    _, _, section = (ROOT / "docs/cli.md").read_text().partition("## Exit codes")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == [*Exit]
 
 
 def test_settings_page_is_up_to_date() -> None:

@@ -52,6 +52,8 @@ class AsyncConnection:
 
     def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
         self.conn = conn
+        # That of the pool when it was opened: after a loss the pool has another one, and does not take it back. -1: it
+        # is never taken back, since it was made for one call or has been discarded.
         self.epoch = epoch
         self.patience = patience
         self.own = isinstance(conn, PipelinedConnection)
@@ -59,8 +61,9 @@ class AsyncConnection:
         self.depth = DEPTH if self.own and not alone else 1
         self.exchange = conn.exchange if self.own else self._exchange
         self._lost = False
+        # Calls that use it now.
         self.users = 1
-        # Is it among those that take another call?
+        # Is it in the pool's list of those that take another call? A shared one may be, while calls use it.
         self.free = False
         self.run_id: str | None = None
         self.used = time.monotonic()
@@ -107,6 +110,7 @@ class AsyncBackend(AsyncOwner):
         """Begin with an empty pool, also in a child process or another event loop."""
         # Connections that take another call.
         self._free: list[AsyncConnection] = []
+        # There is no lock: no ``await`` may come between a look at these attributes, or at ``users``, and their change.
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
         self._epoch = 0

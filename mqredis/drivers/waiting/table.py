@@ -86,7 +86,11 @@ class WakeChannel(Generic[F]):
 
 
 class WaiterTable(Generic[F]):
-    """The wake channels of a driver, by name and by slot, and its waiting operations."""
+    """The wake channels of a driver, by name and by slot, and its waiting operations.
+
+    Callers hold the registry's lock, but not for ``received``, ``deny`` and ``registered_runs``, which any thread may
+    use: these only set flags, or go through copies.
+    """
 
     def __init__(self, settings: Settings, flag: Callable[[], F]) -> None:
         self._settings = settings
