@@ -9,7 +9,7 @@
 -- ARGV[5] lineage  which checkpoint of the owner
 -- ARGV[6] claim_sequence  of the claim
 -- ARGV[7] offset  of the first id, from 0
--- ARGV[8] count  ids at most
+-- ARGV[8] count  ids at most; up to 7,000, since unpack has a limit (MAX_FETCH_SIZE in mqredis/spark/options.py)
 -- RETURNS OK texts of ids, 16 digits each, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE

@@ -8,7 +8,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
--- Change together with: mqredis/operations/request.py, which makes these names.
+-- Change together with: mqredis/operations/request.py, which makes these names. `maintain` deletes the queues.
 local meta, queues = KEYS[1], KEYS[3]
 local reply = context.open()
 if reply then return reply end

@@ -21,7 +21,9 @@ if reply then return reply end
 local q = queue.open(1)
 if not q then return context.close({ status.OK }) end
 
-waiter_text.take() -- what was kept for this slot
+-- What was kept for this slot does not matter: a reader whose registration is gone was notified, had a copy, or was cancelled, and
+-- in each case the next reader is notified, since the message may still be there.
+waiter_text.take()
 if context.handover then -- a sender has handed a lock to it (core/replay)
   handoff.load()
   if handoff.held(q) then handoff.back(q) end

@@ -25,8 +25,8 @@
 --            and no message was available. age: seconds + 1
 --
 -- Change together with: mqredis/codec/history.py reads the text (tests/contract/test_stored_texts.py compares both), and
--- stats_history.lua has statistics.counters in its reply. One more counter stands in statistics.counters, close, item, format and
--- parse. queue.bucket (core/queue) is the length of a bucket.
+-- stats_history.lua has statistics.counters in its reply. One more counter stands in statistics.counters, close, item, format,
+-- parse and read, and in queue.create. queue.bucket (core/queue) is the length of a bucket.
 --
 -- items: at most so many. bytes: at most so many of all items; a day takes less unless a hundred thousand messages pass in a
 -- second. Beyond that the first buckets go.

@@ -1,6 +1,6 @@
 """Messages as JSON, and back: what ``--json``, ``export`` and ``import`` write and read.
 
-``messages``, ``transfer``, ``schedules`` and ``show`` use it.
+``messages``, ``reading``, ``transfer``, ``schedules`` and ``show`` use it.
 
 A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
 are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers. Users keep exported files: what
@@ -20,7 +20,8 @@ from typing import Any
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Outgoing
 
-# Fields that ``import`` takes from a row as they are; ``from_json`` makes the life span and the delay from times.
+# Fields that ``import`` takes from a row as they are; ``from_json`` makes the life span and the delay from times. No
+# row has ``sent_seconds_ago`` and ``dedup_window``, since Message does not show them.
 _SENT = tuple(
     name
     for name in Outgoing.FIELDS

@@ -1,6 +1,6 @@
 """How values look on a page: numbers, sizes, times, and text from outside.
 
-The pages, the actions and the templates use it.
+The pages, the actions, the charts, the sentences of the log and the templates use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INVISIBLE = re.compile(
 # Shown for a missing value.
 DASH = "\u2013"
 
-# Units of durations, in seconds, the largest first.
+# Units of durations, in seconds, the largest first. The axes of charts end at whole units (``charts``).
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

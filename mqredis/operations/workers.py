@@ -1,4 +1,8 @@
-"""Workers that send heartbeats, and orders of operators to them. ``QueueManager`` and ``Operator`` make them."""
+"""Workers that send heartbeats, and orders of operators to them. ``QueueManager`` and ``Operator`` make them.
+
+Change together with: lua/admin/workers.lua, which has the fields and the orders; worker/heartbeat.py, which carries out
+orders; console/sentences.py, which reads the details of the actions that are logged; cli/operator.py.
+"""
 
 from __future__ import annotations
 

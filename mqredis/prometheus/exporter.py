@@ -1,6 +1,7 @@
 """A small HTTP server for Prometheus.
 
-``mqredis exporter`` and applications start it (docs/metrics.md).
+``mqredis exporter``, ``worker.metrics`` and applications start it (docs/metrics.md). If the broker cannot be reached it
+answers 503 without the sources: an answer without queues would look as if there were none.
 """
 
 from __future__ import annotations
