@@ -15,7 +15,7 @@ from mqredis.keys import LOCKED, PROPERTIES, STATES, TIMERS
 from mqredis.models.lookup_ids import split_ids
 from mqredis.spark.fetch import fields, part
 
-# The letter of a timer at which a delay ends (lua/core/timers.lua; tests/contract/test_constants.py compares).
+# The letter of a timer at which a delay ends (lua/core/timers.lua; tests/spark/test_documentation.py compares).
 _DELAY = b"d"
 # Elements of a list, and texts of many ids, that one command reads.
 _PAGE, _TEXTS = 5_000, 64

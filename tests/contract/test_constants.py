@@ -142,11 +142,6 @@ def test_flags_of_messages_in_a_group() -> None:
     assert (flags.last_in_group, flags.segment, flags.last_segment) == fields.GROUP_FLAGS
 
 
-def test_timers_that_spark_reads() -> None:
-    unavailable = pytest.importorskip("mqredis.spark.unavailable", exc_type=ImportError)
-    assert module("core/timers").letters.delay.encode() == unavailable._DELAY
-
-
 def test_letters_of_settlements_and_cursors() -> None:
     verdicts = module("core/release").verdicts
     assert (verdicts.failed, verdicts.returned, verdicts.hopeless) == (

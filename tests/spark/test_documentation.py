@@ -1,4 +1,4 @@
-"""Lists in two places: options and columns of docs/spark.md, fields for writers, places of the kill tests."""
+"""What is in two places: options and columns of docs/spark.md, fields for writers, places of kill tests, a letter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqredis.models.fields import FIELDS
-from mqredis.spark import headers, options, rows, schema
+from mqredis.spark import headers, options, rows, schema, unavailable
+from tests.contract.test_stored_texts import module
 from tests.spark.kills import PLACES
 
 pytestmark = pytest.mark.spark
@@ -55,3 +56,7 @@ def test_writer_takes_every_field_of_a_message() -> None:
 def test_the_driver_is_killed_at_each_kill_point() -> None:
     code = "".join(path.read_text() for path in (ROOT / "mqredis" / "spark").glob("*.py"))
     assert sorted(re.findall(r'kill_point\("([a-z-]+)"\)', code)) == sorted(PLACES["both"])
+
+
+def test_timer_of_a_delay_has_the_letter_of_the_scripts() -> None:
+    assert module("core/timers").letters.delay.encode() == unavailable._DELAY
