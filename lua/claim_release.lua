@@ -8,7 +8,8 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] owner  encoded
--- ARGV[4] forget  "1": remove what is known of the owner too
+-- ARGV[4] forget  "1": remove what is known of the owner too, and so what refuses its checkpoint; a reader that is not known
+--   begins at a new sequence (mqredis/spark/starting.py)
 -- RETURNS OK messages given back by this call
 -- RETURNS CONTINUE messages given back by this call: call again
 -- RETURNS STATUS_NOT_FOUND

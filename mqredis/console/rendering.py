@@ -1,6 +1,6 @@
 """Makes pages from the templates of the package, and knows the colours that a visitor has chosen.
 
-``visit`` and ``failure`` use it.
+``visit``, ``failure`` and ``pages.entry``, which stores the choice, use it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from starlette.requests import Request
 
 from mqredis.console import formats
 
-# The colours that a visitor can choose (static/console.css), and the cookie that remembers them.
+# The colours that a visitor can choose (static/console.css; templates/base.html has the buttons), and the cookie that
+# remembers them.
 THEMES, THEME_COOKIE = ("light", "dark"), "mqredis_theme"
 
 

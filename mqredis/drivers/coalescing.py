@@ -157,6 +157,8 @@ class Batcher(Generic[R]):
                 one.alone = True
             return [None] * len(batch)
         if isinstance(error, BrokerUnavailable):
+            # A call gives up shortly before the deadline of its first caller (``Attempt._in_time``), or earlier if the
+            # server has never been reached: then nobody's call is tried again.
             soon = time.monotonic() + self._driver.settings.retry_pause_max_seconds
             if soon >= self._deadline(batch[0]):  # the first caller's time is over; others may have time left
                 return [_fresh(error) if soon >= self._deadline(one) else None for one in batch]

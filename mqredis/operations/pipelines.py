@@ -1,6 +1,6 @@
 """Claims and publications of data pipelines: each loop repeats a script call that handles one page.
 
-``mqredis.spark`` makes them.
+``mqredis.spark`` makes them, and ``publications.finish``, which publishes what was begun and gives no stages.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def publish(
 ) -> Steps[int]:
     """Publish a batch once, even if earlier attempts failed; returns how many messages of it this call published.
 
-    A batch that was started before is completed first, from its stored manifest. Raises ClaimLost and the refusals of a
+    A batch that was started before is completed first, from its stored manifest; if it is this one, the stages given
+    here do not count. Raises ClaimLost and the refusals of a
     send.
     """
     total = 0

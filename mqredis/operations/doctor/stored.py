@@ -62,7 +62,10 @@ def field_of(record: Record, name: str) -> str | None:
 
 
 def expiry_of(record: Record) -> float | None:
-    """When the message expires, in ms; None: never. If the record cannot be read, the time of its timer."""
+    """When the message expires, in ms; None: never. If the record cannot be read, the time of its timer.
+
+    Change together with ``record.expires`` in lua/core/record.lua. A record has ``sent_seconds_ago`` in ms.
+    """
     try:
         if not has_bit(record.head, SPECIAL):
             return None
