@@ -1,7 +1,7 @@
 -- State of the queue manager.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
--- CALLERS info in mqredis/commands/manager.py, arrival in mqredis/drivers/attempt.py
+-- CALLERS info in mqredis/commands/manager.py, opening_call in mqredis/drivers/attempt.py
 -- KEYS admin
 -- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
 --   throttled, quota_messages, quota_bytes
@@ -9,7 +9,7 @@
 --- require "core/context"
 --- require "transactions/tx"
 -- A client that may only read calls it in place of session_open.lua, for the incarnation and the history number
--- (mqredis/drivers/session.py).
+-- (mqredis/drivers/core.py).
 local txs, queues, idle = KEYS[2], KEYS[3], KEYS[5]
 local reply = context.observe()
 if reply then return reply end

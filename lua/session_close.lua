@@ -1,7 +1,7 @@
 -- Close the session of the client that calls: its slots with the replies that they keep, and its handles are gone.
 -- MS-MQDMPR 3.1.1.1 QueueManager
 --
--- CALLERS parting in mqredis/drivers/attempt.py
+-- CALLERS closing_call in mqredis/drivers/attempt.py
 -- KEYS admin
 -- ARGV[3] session  number
 -- RETURNS OK

@@ -1,7 +1,7 @@
 -- Open a session, or touch one; create the queue manager if the server does not have it yet.
 -- MS-MQDMPR 3.1.1.1 QueueManager, 3.1.3 Initialization
 --
--- CALLERS arrival in mqredis/drivers/attempt.py
+-- CALLERS opening_call in mqredis/drivers/attempt.py
 -- KEYS admin
 -- ARGV[3] ttl  ms a session may lie idle
 -- ARGV[4] run_id  of the server process, "" unknown
@@ -18,7 +18,7 @@
 --- require "core/context"
 --- require "core/manager_config"
 --- require "core/session"
--- Change together with: core/manager_config, for another property of the manager; mqredis/drivers/session.py, which writes the
+-- Change together with: core/manager_config, for another property of the manager; mqredis/drivers/core.py, which writes the
 -- arguments and takes over the reply; tests/drivers/kit.py, whose own session_open takes the same arguments.
 local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local touched_session, client_text = ARGV[7], ARGV[8]

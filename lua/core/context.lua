@@ -218,7 +218,7 @@ function context.write(field, value)
 end
 
 -- Returns a reply for context.close: the status, and what the head of the script says behind it (RETURNS), from element 4 on.
--- Elements 2 and 3 are for context.close; Core.accept in mqredis/drivers/session.py reads the first three.
+-- Elements 2 and 3 are for context.close; Core.accept in mqredis/drivers/core.py reads the first three.
 function context.reply(code, ...)
   return { code, "", 0, ... }
 end

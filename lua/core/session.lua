@@ -23,7 +23,7 @@ local session = { idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
 -- much has been done since: new changes take the numbers of lost ones. A term that began with as much as this one or more is
 -- forgotten: a client that knew of it knew more than this one began with. Clients get the text from session_open.lua, and read it
--- in Core._began (mqredis/drivers/session.py).
+-- in Core._began (mqredis/drivers/core.py).
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do

@@ -1,6 +1,6 @@
 """The description of itself that a client gives when it opens a session: field ``client:<session>`` of ``meta``, JSON.
 
-The drivers write it (``drivers.session``). ``commands.inspection`` reads those of its keys that are fields of
+The drivers write it (``drivers.core``). ``commands.inspection`` reads those of its keys that are fields of
 ``ClientInfo``, and takes others for those of a later release.
 """
 

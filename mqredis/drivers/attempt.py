@@ -12,10 +12,11 @@ from typing import Any
 
 from mqredis import scripts
 from mqredis.commands.arguments import READS
+from mqredis.drivers.core import ENDED, Core
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import Fault, fault_of, forbidden, pack, redirect
-from mqredis.drivers.session import EXPIRED, REUSED, Core, Run, Slot, raw
+from mqredis.drivers.session import Run, Slot
 from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
@@ -32,9 +33,6 @@ MAX_RENEWALS = 3
 
 # "ERR unknown command 'FCALL'", "NOPERM ... to run the 'fcall' command": nothing ran.
 _FCALL = re.compile("'fcall(_ro)?'", re.IGNORECASE)
-
-# The session is over, or the slot has been used by another.
-ENDED = frozenset((EXPIRED, REUSED))
 
 # Faults after which a call is tried again until its time is over.
 RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
@@ -113,7 +111,7 @@ class Attempt:
         if not self.may_have_run:
             # A repeated call may get its stored reply, with the history number of the first try.
             self.floor = core.floor(run) if run.listening else core.history
-        form = core.forms.get(call.script) or core.script(call.script)
+        form = core.forms.get(call.script)
         packed = pack(call.keys, form, run.slot.token_of(call.changes), call.args)
         if self.wait is not None and self.wait.sent_with_call:
             packed += self.wait.first_request()
@@ -128,7 +126,7 @@ class Attempt:
         if call.script == "session_open":
             # A node to which the slot is moving was not greeted, so `server` is not its run_id.
             call.args = self.core.open_args("" if self.detour else self.server, address)
-        return pack(call.keys, self.core.script(call.script), _NO_TOKEN, call.args)
+        return pack(call.keys, self.core.forms.get(call.script), _NO_TOKEN, call.args)
 
     def ready(self, run_id: str) -> Next:
         """Called before sending over a connection to the server ``run_id``. Returns DONE, or what must be done
@@ -204,7 +202,7 @@ class Attempt:
             return Next.LOAD
         if fault in (Fault.REFUSED, Fault.BUG) and _FCALL.search(str(error)) and self._no_function():
             return Next.AGAIN
-        if fault is Fault.FULL and self.core.no_room(self.call.script):
+        if fault is Fault.FULL and self.core.forms.no_room(self.call.script):
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN
         if fault is Fault.ASK:
@@ -239,12 +237,12 @@ class Attempt:
         if fault not in RETRIED and self._no_function():
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN  # EVALSHA needs no room for functions and no permission to call them
-        if fault is Fault.BUG and self.core.shebang:
-            self.core.use_shebang(False)  # this server is older than the one that was probed
+        if fault is Fault.BUG and self.core.forms.shebang:
+            self.core.forms.use_shebang(False)  # this server is older than the one that was probed
             return Next.AGAIN
         if forbidden(error):
             # The next call tries the function again, which the deploy step may have loaded by then.
-            self.core.forms.pop(self.call.script, None)
+            self.core.forms.known.pop(self.call.script, None)
             if self.may_have_run and self.call.changes:
                 raise self._unknown(redact(error))
             raise ScriptsNotLoaded(
@@ -257,7 +255,7 @@ class Attempt:
         return self.failed(error, now)
 
     def _no_function(self) -> bool:
-        return self.core.no_function(self.call.script)
+        return self.core.forms.no_function(self.call.script)
 
     def _in_time(self, error: BaseException, now: float) -> None:
         if now + self._pause() < self.deadline:
@@ -303,7 +301,7 @@ class Attempt:
         token, slot = run.slot.token(), run.slot
         # A waiter of a read may still be registered with its slot, and be handed a lock as the reply of its next call.
         reads = run.listening or self.call.script in READS
-        self.core.remember(token, self.call, None if reads else slot)
+        self.core.outcomes.add(token, self.call, None if reads else slot)
         run.unknown, run.lost = token, slot
         run.slot = (self.core.session or run.slot.session).take()
         return token
@@ -315,19 +313,24 @@ class Attempt:
             self.sent = self.may_have_run = False
 
 
-def arrival(core: Core, now: float, deadline: float) -> Attempt:
+def _raw(_status: int, payload: Payload) -> Payload:
+    """Parser of the calls that open and close a session: ``Core`` reads their replies."""
+    return payload
+
+
+def opening_call(core: Core, now: float, deadline: float) -> Attempt:
     """The call that opens a session, or renews the present one at a restarted server.
 
     A read-only client has no session; it calls ``manager_info`` instead.
     """
     script = "manager_info" if core.settings.read_only else "session_open"
-    call: Call[Payload] = Call(script, core.admin, (), raw, False)
+    call: Call[Payload] = Call(script, core.admin, (), _raw, False)
     attempt = Attempt(core, call, None, now)
     attempt.deadline = deadline
     return attempt
 
 
-def parting(core: Core, now: float) -> Attempt | None:
+def closing_call(core: Core, now: float) -> Attempt | None:
     """Forget the session. Returns the call that closes it at the server.
 
     None if there is no session, or if the server did not answer the last call: then the session expires by itself.
@@ -335,7 +338,7 @@ def parting(core: Core, now: float) -> Attempt | None:
     session, core.session = core.session, None
     if session is None or core.unreachable or core.settings.read_only:
         return None
-    call: Call[Payload] = Call("session_close", core.admin, (session.number,), raw, False)
+    call: Call[Payload] = Call("session_close", core.admin, (session.number,), _raw, False)
     attempt = Attempt(core, call, None, now)
     attempt.deadline = now + 1.0  # the session expires anyway, so one second is enough
     return attempt

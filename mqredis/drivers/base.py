@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from mqredis.commands.transactions import Doubt
-from mqredis.drivers.session import Core
+from mqredis.drivers.core import Core
 from mqredis.keys import ManagerKeys
 from mqredis.models import Durability
 from mqredis.settings import Settings
@@ -80,7 +80,7 @@ class BaseDriver:
     @property
     def unknown(self) -> list[str]:
         """Tokens of calls whose outcome is unknown."""
-        return list(self.core.unknown)
+        return list(self.core.outcomes.tokens)
 
     @property
     def last_poll(self) -> float:
@@ -104,12 +104,12 @@ class BaseDriver:
 
     def unfinished(self, token: object) -> Call[Any] | None:
         """The call with this token, if its outcome is unknown and it reads messages."""
-        return self.core.unread.get(token) if isinstance(token, str) else None
+        return self.core.outcomes.reads.get(token) if isinstance(token, str) else None
 
     def doubts(self, transaction: str) -> list[Doubt]:
         """The calls of this transaction whose outcome was unknown when they ended."""
-        return [doubt for doubt in list(self.core.doubts) if doubt.transaction == transaction]
+        return [doubt for doubt in list(self.core.outcomes.doubts) if doubt.transaction == transaction]
 
     def resolved(self, token: str) -> None:
         """The outcome of this token is known now."""
-        self.core.resolved(token)
+        self.core.outcomes.resolved(token)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from redis import exceptions as rx
 
 from mqredis.drivers import durable_calls
-from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.attempt import DONE, Attempt, Next, closing_call, opening_call
 from mqredis.drivers.base import BaseDriver
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
@@ -118,7 +118,7 @@ class Calls(BaseDriver):
         if type(step) is Interrupted:
             return run.unknown
         if type(step) is OutcomeKnown:
-            return self.core.outcome_known(run, step.token)
+            return self.core.outcomes.resolved_by(run, step.token)
         raise TypeError(f"an operation yielded {step!r}")
 
     def ask(self, operation: Operation[R]) -> R:
@@ -152,7 +152,7 @@ class Calls(BaseDriver):
             return
         self.core.closed = True
         self._waiters.close()
-        attempt = parting(self.core, time.monotonic())
+        attempt = closing_call(self.core, time.monotonic())
         if attempt is not None:
             with suppress(MqError):  # the session expires by itself
                 self._attempts(attempt, patient=False)
@@ -266,7 +266,7 @@ class Calls(BaseDriver):
             with suppress(
                 rx.NoPermissionError
             ):  # the user may not load scripts, so the deploy step has loaded it
-                connection.command(*self.core.script(attempt.call.script).load)
+                connection.command(*self.core.forms.get(attempt.call.script).load)
             connection.command("ASKING")
         except BaseException:
             self.backend.discard(connection)
@@ -291,7 +291,7 @@ class Calls(BaseDriver):
         elif step is Next.TOUCH:
             with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.shebang = None
+                    self.core.forms.shebang = None
                     self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 durable_calls.renew_wait_command(self, attempt, attempt.wait)
@@ -308,7 +308,7 @@ class Calls(BaseDriver):
     def _load(self, attempt: Attempt) -> None:
         """Load the script. After a failure the next try gets NOSCRIPT again, until the deadline."""
         try:
-            self.command(*self.core.script(attempt.call.script).load)
+            self.command(*self.core.forms.get(attempt.call.script).load)
         except REDIS_ERRORS as error:
             self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
 
@@ -330,7 +330,7 @@ class Calls(BaseDriver):
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""
-        attempt = arrival(self.core, time.monotonic(), deadline)
+        attempt = opening_call(self.core, time.monotonic(), deadline)
         while True:
             _, reply = self._attempts(attempt)
             if self.settings.read_only:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from redis import exceptions as rx
 
 from mqredis.drivers import durable_calls_aio
-from mqredis.drivers.attempt import DONE, Attempt, Next, arrival, parting
+from mqredis.drivers.attempt import DONE, Attempt, Next, closing_call, opening_call
 from mqredis.drivers.base import BaseDriver
 from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
@@ -120,7 +120,7 @@ class AsyncCalls(BaseDriver):
         if type(step) is Interrupted:
             return run.unknown
         if type(step) is OutcomeKnown:
-            return self.core.outcome_known(run, step.token)
+            return self.core.outcomes.resolved_by(run, step.token)
         raise TypeError(f"an operation yielded {step!r}")
 
     async def ask(self, operation: Operation[R]) -> R:
@@ -154,7 +154,7 @@ class AsyncCalls(BaseDriver):
             return
         self.core.closed = True
         await self._waiters.close()
-        attempt = parting(self.core, time.monotonic())
+        attempt = closing_call(self.core, time.monotonic())
         if attempt is not None:
             with suppress(MqError):  # the session expires by itself
                 await self._attempts(attempt, patient=False)
@@ -272,7 +272,7 @@ class AsyncCalls(BaseDriver):
             with suppress(
                 rx.NoPermissionError
             ):  # the user may not load scripts, so the deploy step has loaded it
-                await connection.command(*self.core.script(attempt.call.script).load)
+                await connection.command(*self.core.forms.get(attempt.call.script).load)
             await connection.command("ASKING")
         except BaseException:
             await self.backend.discard(connection)
@@ -299,7 +299,7 @@ class AsyncCalls(BaseDriver):
         elif step is Next.TOUCH:
             async with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.shebang = None
+                    self.core.forms.shebang = None
                     await self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 await durable_calls_aio.renew_wait_command(self, attempt, attempt.wait)
@@ -316,7 +316,7 @@ class AsyncCalls(BaseDriver):
     async def _load(self, attempt: Attempt) -> None:
         """Load the script. After a failure the next try gets NOSCRIPT again, until the deadline."""
         try:
-            await self.command(*self.core.script(attempt.call.script).load)
+            await self.command(*self.core.forms.get(attempt.call.script).load)
         except REDIS_ERRORS as error:
             await self._prepare(attempt, attempt.failed_load(error, time.monotonic()))
 
@@ -338,7 +338,7 @@ class AsyncCalls(BaseDriver):
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""
-        attempt = arrival(self.core, time.monotonic(), deadline)
+        attempt = opening_call(self.core, time.monotonic(), deadline)
         while True:
             _, reply = await self._attempts(attempt)
             if self.settings.read_only:

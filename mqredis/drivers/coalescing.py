@@ -193,7 +193,7 @@ class Batcher(Generic[R]):
         finally:
             lost = sum(one.left for one in batch) if certain else 0
             for n in range(lost):
-                self._driver.core.remember(run.slot.latest(), slot=None if n else run.slot)
+                self._driver.core.outcomes.add(run.slot.latest(), slot=None if n else run.slot)
             if not lost:
                 self._driver.end(run)
 

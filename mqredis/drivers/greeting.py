@@ -18,7 +18,7 @@ from mqredis.operations import server_checks
 from mqredis.steps import Command, Refused, Steps, procedure
 
 if TYPE_CHECKING:
-    from mqredis.drivers.session import Core
+    from mqredis.drivers.core import Core
 
 log = logging.getLogger("mqredis")
 
@@ -60,11 +60,11 @@ def greet(core: Core, memory: bool) -> Steps[str]:
                 "cannot check which process of the server answers, since this user may not run INFO: the "
                 "loss of changes at a restart is noticed later"
             )
-    if core.shebang is None:
+    if core.forms.shebang is None:
         functions = core.settings.functions != "off"
         shebang, functions = yield from _forms(functions, core.settings.read_only)
         # fakeredis has functions, but does not understand that line.
-        core.use_shebang(shebang and not memory, functions)
+        core.forms.use_shebang(shebang and not memory, functions)
     return run_id
 
 

@@ -132,7 +132,7 @@ async def test_block_has_its_error_though_its_queue_cannot_be_closed(proxy: Prox
 
 
 async def test_slots_of_forgotten_calls_are_used_again(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqredis.drivers.session.MAX_UNKNOWN", 2)
+    monkeypatch.setattr("mqredis.drivers.outcomes.MAX_UNKNOWN", 2)
     async with mqredis.asyncio.connect(proxy.url(), settings=PATIENT) as qm, qm.open("q") as queue:
         slots = set()
         for _ in range(8):

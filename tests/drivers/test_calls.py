@@ -50,6 +50,6 @@ async def test_interrupt_while_discarding_a_connection_leaves_an_unknown_outcome
         patch.setattr(driver.backend, "discard", discard)
         with pytest.raises(Interrupt):
             await driver.run(add(driver.core.keys))
-    (token,) = driver.core.unknown
+    (token,) = driver.core.outcomes.tokens
     assert token.endswith(":2")
     assert await driver.run(add(driver.core.keys)) == "3"

@@ -103,7 +103,7 @@ def test_flushed_script_cache_is_reloaded(
     driver = connect(url)
     for n in range(1, 4):
         driver.command("SCRIPT", "FLUSH")
-        if driver.core.functions:
+        if driver.core.forms.functions:
             driver.command("FUNCTION", "FLUSH")
         assert driver.run(add(driver.core.keys)) == str(n)
 
@@ -113,8 +113,8 @@ def test_functions_are_used_if_the_server_supports_them(
 ) -> None:
     driver = connect(redis_server.url)
     driver.run(add(driver.core.keys))
-    assert driver.core.functions == (server_version() >= (7,))
-    if not driver.core.functions:
+    assert driver.core.forms.functions == (server_version() >= (7,))
+    if not driver.core.forms.functions:
         return
     with redis_server.client() as client:
         client.config_resetstat()
@@ -146,7 +146,7 @@ def test_functions_setting_off_disables_functions(
 ) -> None:
     driver = connect(redis_server.url, FAST.model_copy(update={"functions": "off"}))
     driver.run(add(driver.core.keys))
-    assert not driver.core.functions
+    assert not driver.core.forms.functions
 
 
 @pytest.mark.parametrize("version, functions", [((7, 0, 15), True), ((6, 2), False)])
@@ -294,7 +294,7 @@ def test_server_at_maxmemory_raises_broker_full(
     driver.run(add(driver.core.keys))
     with redis_server.client() as client:
         client.config_set("maxmemory", "1")
-        driver.core.use_shebang(False)
+        driver.core.forms.use_shebang(False)
         with pytest.raises(BrokerFull):
             driver.run(add(driver.core.keys))
         client.config_set("maxmemory", "0")

@@ -149,7 +149,9 @@ def interrupted_by_signal(
             driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
             driver.run(add(driver.core.keys))
             for n in range(times):
-                rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
+                rule = proxy.add(
+                    Hold(reply=True), command="FCALL" if driver.core.forms.functions else "EVALSHA"
+                )
 
                 def send_signal(rule: Any = rule) -> None:
                     if rule.wait(60):

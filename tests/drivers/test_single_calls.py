@@ -124,7 +124,7 @@ def test_flushed_script_cache_is_reloaded_without_an_unknown_outcome(
     driver.run(add(driver.core.keys))
     for n in range(2, 5):
         driver.command("SCRIPT", "FLUSH")
-        if driver.core.functions:
+        if driver.core.forms.functions:
             driver.command("FUNCTION", "FLUSH")
         assert add_one(driver) == str(n)
     assert driver.unknown == []
@@ -189,7 +189,7 @@ async def test_cancelled_call_is_unknown_and_retires_its_slot(
         driver = aconnect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
         await driver.run(add(driver.core.keys))
         for n in range(5):
-            rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.functions else "EVALSHA")
+            rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.forms.functions else "EVALSHA")
             task = asyncio.ensure_future(async_add_one(driver))
             assert await asyncio.to_thread(rule.wait, 60)
             task.cancel()

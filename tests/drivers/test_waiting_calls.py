@@ -172,7 +172,7 @@ def test_thread_interrupted_at_any_line_takes_a_message_once(
             break
         interrupted += 1
         assert left in (0, 1), f"after an interrupt at line {lines}"
-        driver.core.unknown.clear()
+        driver.core.outcomes.tokens.clear()
         other.run(add(other.core.keys, -left))
     assert interrupted > 60, "the interrupts did not reach it"
     assert unknown, "no interrupt came while the fetch was in progress"

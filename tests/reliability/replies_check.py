@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import mqredis
 from mqredis import MqError, Settings
-from mqredis.drivers.session import Core
+from mqredis.drivers.core import Core
 from mqredis.steps import Payload
 from tests.reliability.check import Run, check
 from tests.reliability.public import STORIES, Stage, drive

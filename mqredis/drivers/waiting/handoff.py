@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from mqredis.codec.states import LOCKED_ONCE
 from mqredis.commands.replies import OK
-from mqredis.drivers.session import Core, Run
+from mqredis.drivers.core import Core
+from mqredis.drivers.session import Run
 from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.steps import Call, Reply
 

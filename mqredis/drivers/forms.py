@@ -1,0 +1,59 @@
+"""The form in which the present server takes each script: as a function, or by its SHA1.
+
+A driver's ``Core`` has one table of forms. ``greeting`` asks what the server understands; ``attempt`` notes here what
+a server refused, and tries the next form.
+"""
+
+from __future__ import annotations
+
+from mqredis import scripts
+from mqredis.errors import AccessDenied
+
+
+class ScriptForms:
+    """Scripts by name, in the form that the server takes."""
+
+    def __init__(self, read_only: bool) -> None:
+        self._read_only = read_only
+        # Does the server understand the flags line (None: it was not asked), and are scripts called as functions?
+        self.shebang: bool | None = None
+        self.functions = False
+        # A script is added at its first use.
+        self.known: dict[str, scripts.Form] = {}
+
+    def get(self, name: str) -> scripts.Form:
+        """A script in the form this server takes. Raises AccessDenied if only the client is read-only."""
+        found = self.known.get(name)
+        if found is None:
+            script, reading = scripts.get(name), self._read_only
+            if reading and not script.header.no_writes:
+                raise AccessDenied(
+                    "this client is read-only (Settings.read_only), so the call was refused and nothing was done: use "
+                    "another client for calls that change something, open a queue or wait"
+                )
+            found = script.function(reading) if self.functions else script.form(bool(self.shebang), reading)
+            self.known[name] = found
+        return found
+
+    def use_shebang(self, works: bool, functions: bool = False) -> None:
+        """Remember whether the server understands ``#!lua``, and whether we may call functions."""
+        if works != self.shebang or functions != self.functions:
+            self.shebang = works
+            self.functions = functions
+            self.known = {}
+
+    def no_function(self, name: str) -> bool:
+        """Note that the server cannot load or call this script as a function. False: it was not called as a
+        function."""
+        if not self.get(name).verb.startswith("FCALL"):
+            return False
+        self.known[name] = scripts.get(name).form(bool(self.shebang), self._read_only)
+        return True
+
+    def no_room(self, name: str) -> bool:
+        """Note that the server is full, so the script did not run. False: no other form of it runs on a full server."""
+        form = None if self.shebang else scripts.get(name).draining()
+        if form is None or form == self.known.get(name):
+            return False
+        self.known[name] = form
+        return True
