@@ -18,10 +18,10 @@
 --   K key type ttl_ms       a key that exists
 --   H key field value       a field of meta, queues, txs, or of the properties of a queue
 --   Z key member score      an element of handles, idle, or of the waiters of a queue
---   M key id size head large available deadline state expiry delay visible
+--   M key id size head large available deadline state expiry delay visible expires
 --                           a message: size of its record, head of the record, size of a large body; then the scores of its
---                           elements in available, locked, timers and index, and its state; "" for what is missing. Deadline
---                           and state of a message in a packed page of a claim are computed
+--                           elements in available, locked, timers and index, and its state; and when it expires; "" for what is
+--                           missing. Deadline and state of a message in a packed page of a claim are computed
 --   B key id size           a large body without a record
 --   X key member            an element missing from the index
 --   T key member score      a timer of a retry policy or of a dedup key
@@ -177,8 +177,7 @@ end
 -- Returns the members that an available message may have in the index. With `must`, those that it must have: of an index that
 -- is "part" (matching/index_build) those of message and correlation ids need not be there.
 function audit.members(q, id, rec, must)
-  local is_sound = string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z")
-  if not is_sound or not record.is_special(rec) then return {} end
+  if not audit.is_sound(rec) or not record.is_special(rec) then return {} end
   local flags, stored = unpack(redis.call("HMGET", q.key, "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local is_subqueue = string.find(q.key, "%%3B[^:]*:q$") and not queue.is_subqueue(q, "journal")
@@ -188,6 +187,21 @@ function audit.members(q, id, rec, must)
 end
 
 -- Messages --------------------------------------------------------------------------------------------------------------
+
+-- Has the record a time of arrival, a flag and a head, so that core/record can read it?
+function audit.is_sound(rec)
+  return string.find(rec, "^%d%d%d%d%d%d%d%d%d%d%d%d%d[0-9a-v][^%z]*%z") ~= nil
+end
+
+-- Returns when the message expires, in ms, "" if it never does. Of a record that cannot be read it is the time of its timer, since
+-- nothing says that this is wrong.
+function audit.expires(rec, timer)
+  if not audit.is_sound(rec) then return timer end
+  if not record.is_special(rec) then return "" end
+  local is_read, expires_at = pcall(record.expires, rec)
+  if not is_read then return timer end
+  return expires_at and string.format("%d", expires_at) or ""
+end
 
 -- Reads a page of the records of a queue: about a megabyte of them, as far as the queue's counters are right.
 function audit.records(reply, q, cursor, budget)
@@ -217,12 +231,11 @@ function audit.message(reply, q, id, rec)
     deadline, state_text = packed_deadline, state_text or packed_state
   end
   local large = redis.call("HEXISTS", q.records, "^" .. id) == 1
+  local timer = redis.call("ZSCORE", q.timers, timers.letters.expiry .. id) or ""
   audit.row(reply, "M", q.records, id, #rec, stop and string.sub(rec, 1, stop) or string.sub(rec, 1, 96),
     large and redis.call("HSTRLEN", q.records, "^" .. id) or "",
-    available or "", deadline, state_text or "",
-    redis.call("ZSCORE", q.timers, timers.letters.expiry .. id) or "",
-    timers.delayed_until(q, id) or "",
-    redis.call("ZSCORE", q.index, message_state.visible_member(id)) or "")
+    available or "", deadline, state_text or "", timer, timers.delayed_until(q, id) or "",
+    redis.call("ZSCORE", q.index, message_state.visible_member(id)) or "", audit.expires(rec, timer))
   for _, member in ipairs(available and audit.members(q, id, rec, true) or {}) do
     if not redis.call("ZSCORE", q.index, member) then audit.row(reply, "X", q.index, member) end
   end

@@ -201,6 +201,8 @@ function record.shown(rec, lead)
 end
 
 -- Returns the broker time in ms at which the message expires; nil if it never does. Its life began when it was first sent.
+-- `_expires_at` in mqredis/models/message.py and `expires_ms` in mqredis/spark/columns.py say the same
+-- (tests/contract/test_stored_texts.py and tests/spark/test_documentation.py compare).
 function record.expires(rec)
   local life = record.field(rec, "time_to_be_received")
   if not life then return end

@@ -12,8 +12,7 @@
 -- deleted for the reason "receive_timeout" (core/removal).
 --
 -- The functions are hooks: features/features says when they are called, and what `batch` and `places` are; core/lapse calls
--- plan_due and due. The moment at which a message expires is computed in record.expires (core/record), and once more by the doctor
--- (`expiry_of` in mqredis/operations/doctor/stored.py).
+-- plan_due and due. The moment at which a message expires is computed in record.expires (core/record) alone.
 local expiry = {}
 
 -- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by

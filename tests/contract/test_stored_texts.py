@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import string
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from mqredis import keys, scripts
+from mqredis import codec, keys, scripts
 from mqredis.codec.claims import COMPLETE, FILLING, RELEASED, Claim, PageList
 from mqredis.codec.history import Counters, History, Item
 from mqredis.codec.sinks import NONE, SinkRecord, StageRecord
@@ -18,7 +21,7 @@ from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.codec.transactions import OperationRecord, TransactionRecord
 from mqredis.commands.queues import format_policy, parse_policy
-from mqredis.models import RetryPolicy, record_parts
+from mqredis.models import Outgoing, RetryPolicy, record_parts
 from mqredis.operations import giveback
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.checks.keys import TYPES
@@ -298,6 +301,36 @@ def test_letters_of_fields_are_equal_in_lua_and_python() -> None:
     }
     for name, mark in module("core/record").fields.items():
         assert record_parts.LETTERS[renamed.get(name, name)] == mark[1], name
+
+
+# Times that senders give, in seconds: none, the shortest, and far in the future.
+LIVES, AGES = (None, 0.0, 0.001, 60.0, 1e9, 1e12), (0.0, 0.002, 3600.0, 1e9)
+
+
+def expiring(rng: random.Random) -> Iterator[tuple[bytes, int | None]]:
+    """Records of messages with both time limits, and when they expire, in ms."""
+    now = int(time.time() * 1000)
+    for life, age, delay, limit in itertools.product(LIVES, AGES, (0.0, 5.0), (None, 1e9)):
+        out = Outgoing(
+            body=b"\x03e9",
+            time_to_be_received=life,
+            time_to_reach_queue=limit,
+            sent_seconds_ago=age,
+            delay=delay,
+            correlation_id=rng.choice(("", "e5")),
+            properties=rng.choice(({}, {"e": "\x03e7"})),
+        )
+        stored, _ = codec.encode(out)
+        expires = None if life is None else now - round(age * 1000) + round(life * 1000)
+        yield str(now).encode() + stored[1:], expires  # without the digit of the priority
+
+
+def test_time_at_which_a_message_expires_is_equal_in_lua_and_python(rng: random.Random) -> None:
+    record = module("core/record", encoding=None)
+    for stored, expires in expiring(rng):
+        assert ((record.is_special(stored) and record.expires(stored)) or None) == expires
+        message = codec.decode("q", "", b"0400000000000001", b"", stored)
+        assert message.expires_at == (None if expires is None else codec.time_at(expires))
 
 
 def test_views_of_selectors_are_equal_in_lua_and_python() -> None:

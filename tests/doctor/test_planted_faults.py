@@ -373,6 +373,13 @@ def test_unreadable_message_is_given_up_as_its_finding_says(full: Store, queue: 
         full.qm.open(queue).peek(0)
 
 
+def test_timer_of_a_message_whose_time_limit_is_damaged_is_kept(full: Store) -> None:
+    _head(b"brief", lambda record: record.replace(b"\x03e60000", b"\x03e6x"))(full)
+    before = full.raw.zscore(full.key("orders.t"), "e" + full.id("orders", b"brief"))
+    assert "timer.expiry" not in full.codes(repair=True)
+    assert full.raw.zscore(full.key("orders.t"), "e" + full.id("orders", b"brief")) == before
+
+
 def test_lock_of_an_unknown_transaction_is_released(full: Store) -> None:
     _state(b"1", r"\S+ (\d+)$", r"nobody \1", "tx")(full)
     assert full.codes() == {"lock.owner", "tx.message"}

@@ -1,15 +1,17 @@
-"""What is in two places: options and columns of docs/spark.md, fields for writers, places of kill tests, a letter."""
+"""What is in two places: options and columns of docs/spark.md, fields for writers, places of kill tests, a letter and a
+time that Lua knows."""
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
 import pytest
 
 from mqredis.models.fields import FIELDS
-from mqredis.spark import headers, options, rows, schema, unavailable
-from tests.contract.test_stored_texts import module
+from mqredis.spark import columns, headers, options, rows, schema, unavailable
+from tests.contract.test_stored_texts import expiring, module
 from tests.spark.kills import PLACES
 
 pytestmark = pytest.mark.spark
@@ -60,3 +62,10 @@ def test_the_driver_is_killed_at_each_kill_point() -> None:
 
 def test_timer_of_a_delay_has_the_letter_of_the_scripts() -> None:
     assert module("core/timers").letters.delay.encode() == unavailable._DELAY
+
+
+def test_time_at_which_a_message_expires_is_that_of_the_scripts() -> None:
+    record = module("core/record", encoding=None)
+    for stored, expires in expiring(random.Random(1)):
+        told = record.expires(stored) if record.is_special(stored) else None
+        assert told == columns.expires_ms(stored) == expires

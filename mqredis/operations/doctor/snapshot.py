@@ -49,9 +49,10 @@ class Record:
     available: bool
     deadline: float | None  # end of its lock, in ms
     state: str
-    expiry: float | None  # in ms
+    expiry: float | None  # time of its expiry timer, in ms
     delay: float | None  # in ms
     visible: bool  # marked as visible to peeks while locked
+    expires: float | None = None  # when the message expires, in ms
 
 
 @dataclass(slots=True)
@@ -223,6 +224,7 @@ def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[byt
             expiry=_score(row[8]),
             delay=_score(row[9]),
             visible=row[10] != b"",
+            expires=_score(row[11]),
         )
     else:
         raise ValueError(f"unknown row {letter!r} of audit.lua")

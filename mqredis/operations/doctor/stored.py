@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from mqredis.codec.states import BY_READER, CLAIMED, IN_TRANSACTION, NOT_LOCKED
-from mqredis.models.record_parts import HEAD_AT, LETTERS, SPECIAL, arrival_ms, has_bit
+from mqredis.models.record_parts import HEAD_AT, LETTERS
 from mqredis.operations.doctor.snapshot import Record
 
 # A state record: counts of deliveries, aborts and moves, time of the last move, size, kind, owner, fence, and the
@@ -59,22 +59,6 @@ def field_of(record: Record, name: str) -> str | None:
     """A system field of the head as text. ``name``: one of mqredis.models.record_parts.LETTERS."""
     found = re.search(f"\x03{LETTERS[name]}([^\x00\x01\x03]*)".encode(), record.head[HEAD_AT:])
     return found[1].decode("utf-8", "replace") if found else None
-
-
-def expiry_of(record: Record) -> float | None:
-    """When the message expires, in ms; None: never. If the record cannot be read, the time of its timer.
-
-    Change together with ``record.expires`` in lua/core/record.lua. A record has ``sent_seconds_ago`` in ms.
-    """
-    try:
-        if not has_bit(record.head, SPECIAL):
-            return None
-        life = field_of(record, "time_to_be_received")
-        if life is None:
-            return None
-        return arrival_ms(record.head) - int(field_of(record, "sent_seconds_ago") or 0) + int(life)
-    except ValueError:
-        return record.expiry
 
 
 def size_of(record: Record) -> int:

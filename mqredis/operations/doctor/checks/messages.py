@@ -16,7 +16,7 @@ from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.models.record_parts import LARGE, has_bit
 from mqredis.operations.doctor.fault import Fault, Faults, at, shown
 from mqredis.operations.doctor.snapshot import Store
-from mqredis.operations.doctor.stored import expiry_of, int_of, size_of, state_of, unlocked
+from mqredis.operations.doctor.stored import int_of, size_of, state_of, unlocked
 
 
 def strays(store: Store) -> Faults:
@@ -111,7 +111,7 @@ def timers(store: Store) -> Faults:
             if record.delay is not None and (record.available or locked):
                 edit = Edit("zrem", view.keys[TIMERS], f"d{lid}")
                 yield Fault("timer.delay", at(view, lid), "is delayed no more, but has a timer", (edit,))
-            wanted = None if locked else expiry_of(record)
+            wanted = None if locked else record.expires
             if record.expiry != wanted:
                 what = "zrem" if wanted is None else "zadd"
                 edit = Edit(what, view.keys[TIMERS], f"e{lid}", "" if wanted is None else int(wanted))
