@@ -141,13 +141,13 @@ class Heartbeat:
         if order == commands.STOP:
             self._running.stop()
         elif order == commands.CANCEL:
-            for held, handling in self._running.handlers.copy().items():
+            for held, handling in self._running.keeper.handlers().items():
                 if any(format_id(message.lookup_id) == rest[0] for message in handling.messages):
                     held.cancel(HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:
         running, now = self._running, time.monotonic()
-        handling = list(running.handlers.copy().values())
+        handling = list(running.keeper.handlers().values())
         busy = [each.consumer for each in handling]
         consumers = [
             WorkerConsumer(

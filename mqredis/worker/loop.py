@@ -12,7 +12,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import (
@@ -33,7 +33,8 @@ from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import Reporter, from_handler
-from mqredis.worker.keeper import Held
+from mqredis.worker.held import Held
+from mqredis.worker.keeper import Handling
 from mqredis.worker.outcomes import (
     Cancelled,
     GivenUp,
@@ -64,15 +65,6 @@ _BROKER_ERRORS = (
     OutcomeUnknown,
     SessionExpired,
 )
-
-
-class Handling(NamedTuple):
-    """A handler that runs now."""
-
-    consumer: Consumer
-    messages: Sequence[Message]
-    since: float
-    """time.monotonic() of its start."""
 
 
 class Loop:
@@ -241,8 +233,7 @@ class Loop:
             on_cancel=unit._lose,
             on_overdue=give_up,
         )
-        running.keeper.add(held)
-        running.handlers[held] = Handling(consumer, unit.messages, begun)
+        running.keeper.add(held, Handling(consumer, unit.messages, begun))
         try:
             error = self._call_handler(held, unit, arguments)
             if not held.end():
@@ -252,7 +243,6 @@ class Loop:
             error = error or self._commit(commit)
         finally:
             running.keeper.remove(held)
-            del running.handlers[held]
         if isinstance(error, TransactionSequence):
             log.warning("%s lost its message before the commit: %s", consumer.name, error)
             return Cancelled(str(error))

@@ -18,7 +18,8 @@ from mqredis.commands.settlement import RENEW
 from mqredis.errors import MqError
 from mqredis.operations import giveback, settle
 from mqredis.operations.locked import mark_renewed
-from mqredis.worker.keeper import Held, Keeper
+from mqredis.worker.held import Held
+from mqredis.worker.keeper import Keeper
 from mqredis.worker.outcomes import accept_lower_durability
 
 log = logging.getLogger("mqredis.worker")
@@ -63,7 +64,6 @@ class Prefetch:
             self._lease,
             max_hold=_NO_LIMIT,
             time_limit=None,
-            prefetched=True,
         )
         self._keeper.add(held)
         well, now = True, begun

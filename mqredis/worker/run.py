@@ -29,10 +29,10 @@ from mqredis.steps import Listen, Steps, procedure
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.failure import text_of, worker_name
 from mqredis.worker.heartbeat import Heartbeat, Pauses
-from mqredis.worker.keeper import Held, Keeper
+from mqredis.worker.keeper import Keeper
 from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.logs import announce
-from mqredis.worker.loop import Handling, Loop
+from mqredis.worker.loop import Loop
 from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.rate import Rate
@@ -83,7 +83,6 @@ class Running:
         self.pauses = Pauses()
         # The consumers of which the log says that they are paused.
         self._told_paused: set[str] = set()
-        self.handlers: dict[Held, Handling] = {}
         self._heartbeat = Heartbeat(self, heartbeat_seconds) if heartbeat_seconds is not None else None
         # The scope by which waiting reads are cancelled.
         self.scope = object()

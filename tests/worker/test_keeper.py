@@ -6,7 +6,8 @@ import subprocess
 import sys
 import threading
 
-from mqredis.worker.keeper import Held, Keeper, _raise_in
+from mqredis.worker.held import Held, _raise_in
+from mqredis.worker.keeper import Keeper
 from mqredis.worker.outcomes import Cancelled
 from tests.drivers.kit import until
 
@@ -102,7 +103,7 @@ def test_keeper_renews_other_leases_after_an_unexpected_error_of_one(caplog):
 # A handler is cancelled as another thread does it; then a call is traced as by a debugger.
 _CANCELLED_THEN_TRACED = """
 import sys
-from mqredis.worker.keeper import Held
+from mqredis.worker.held import Held
 from mqredis.worker.outcomes import Cancelled
 
 held = Held(lambda: None, 30, max_hold=60, time_limit=None)

@@ -13,7 +13,7 @@ from mqredis.errors import MqError
 from mqredis.operations import settle, several
 from mqredis.steps import procedure
 from mqredis.testing import drain
-from mqredis.worker import Reject, Retry, Worker, keeper, prefetch
+from mqredis.worker import Reject, Retry, Worker, prefetch
 
 WAIT = 30
 
@@ -203,7 +203,7 @@ def test_handled_messages_are_committed_at_the_shutdown_deadline(qm, queue, star
 
 
 def test_leases_of_prefetched_messages_are_renewed(qm, queue, worker, register, started, monkeypatch):
-    monkeypatch.setattr(keeper, "_RENEW_AT", 1 / 100)
+    monkeypatch.setattr("mqredis.worker.held._RENEW_AT", 1 / 100)
     queue.send_many([b"%d" % n for n in range(7)])
     running, proceed, renewed = threading.Event(), threading.Event(), threading.Event()
     original = settle.settle

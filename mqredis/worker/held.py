@@ -1,0 +1,183 @@
+"""Messages on which a handler works: runs the handler, and cancels it from another thread.
+
+``loop`` makes one for each run of a handler, and ``prefetch`` one for the messages that wait for their handlers. The
+thread of ``keeper`` renews their lease. It cancels the handler, as the heartbeat and the end of the worker do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any
+
+from mqredis.worker.outcomes import Cancelled, HandlerCancelled, TimeLimitExceeded
+
+# A lease is renewed when so much of it is over.
+_RENEW_AT = 1 / 3
+# Seconds that a cancelled handler has to end before its messages are given back, at most half of what its lease has
+# left.
+_GRACE = 2.0
+
+
+class Held:
+    """Messages on which a handler works, with their lease."""
+
+    def __init__(
+        self,
+        renew: Callable[[], object],
+        lease: float,
+        *,
+        max_hold: float,
+        time_limit: float | None,
+        on_cancel: Callable[[], object] = lambda: None,
+        on_overdue: Callable[[Exception], object] = lambda _: None,
+    ) -> None:
+        now = time.monotonic()
+        self.renew = renew
+        self.lease = lease
+        self.hold_until = now + max_hold
+        self.limit = now + time_limit if time_limit else None
+        self._on_cancel = on_cancel
+        self._on_overdue = on_overdue
+        # When the keeper renews next, and until when the lease lasts. Only the keeper's thread changes them.
+        self.next = now + lease * _RENEW_AT
+        self.until = now + lease
+        # The thread of the handler, which sets it.
+        self._thread: int | None = None
+        # The attributes below are changed under this lock, since any thread may cancel while the handler ends.
+        self._lock = threading.Lock()
+        # Why the handler is cancelled, once it is.
+        self.reason: Exception | None = None
+        # When the messages are given back if the handler was cancelled and has not ended. The keeper resets it.
+        self.give_up_at = math.inf
+        self._ended = False
+        # Interrupts the handler while it runs.
+        self._interrupt: Callable[[], object] | None = None
+
+    def due(self) -> float:
+        """When the keeper has to act next, by ``time.monotonic()``: to renew, to cancel, or to give up."""
+        if self.reason is not None:
+            return self.give_up_at
+        return min(self.next, self.limit) if self.limit is not None else self.next
+
+    def renewed(self, now: float) -> None:
+        """The lease was renewed at this time."""
+        self.until = now + self.lease
+        self.next = now + self.lease * _RENEW_AT
+
+    def not_renewed(self, now: float) -> None:
+        """The renewal has failed: it is tried again in half the time."""
+        self.next = now + self.lease * _RENEW_AT / 2
+
+    def cancel(self, reason: Exception) -> None:
+        """Cancel the handler, if it runs. The first reason counts."""
+        with self._lock:
+            if self.reason is not None:
+                return
+            # For any other reason the messages are lost, or the end of the worker gives them back.
+            if isinstance(reason, TimeLimitExceeded | HandlerCancelled):
+                now = time.monotonic()
+                self.give_up_at = now + max(min(_GRACE, (self.until - now) / 2), 0.0)
+            self.reason = reason
+            self._on_cancel()
+            if self._interrupt is not None:
+                self._interrupt()
+
+    def end(self) -> bool:
+        """The handler has ended, or is given up. False: the other came first, so the messages are settled already."""
+        with self._lock:
+            ended, self._ended = self._ended, True
+            return not ended
+
+    def give_up(self) -> None:
+        """Settle the messages of a cancelled handler that does not end. Called by the thread of the keeper."""
+        self.give_up_at = math.inf
+        if self.reason is not None and self.end():
+            self._on_overdue(self.reason.with_traceback(_stack(self._thread)))
+
+    def run(self, handler: Callable[..., Any], *given: Any) -> Any:
+        """Run a handler in this thread; ``cancel`` raises Cancelled in it."""
+        thread = self._thread = threading.get_ident()
+        self._interruptible(lambda: _raise_in(thread, Cancelled))
+        try:
+            return handler(*given)
+        finally:
+            # What was raised and has not come yet comes here, at the next turn of a loop. It is not taken back: CPython
+            # before 3.13 would go on looking for it at every call, and never come back from one that is traced.
+            try:  # and no context: to enter one is a call, at which it could come
+                if self._uninterruptible() is not None:
+                    for _ in range(2):
+                        pass
+            except Cancelled:
+                pass
+
+    def _interruptible(self, interrupt: Callable[[], object]) -> None:
+        with self._lock:
+            if self.reason is not None:
+                raise Cancelled(str(self.reason))
+            self._interrupt = interrupt
+
+    def _uninterruptible(self) -> Exception | None:
+        with self._lock:
+            self._interrupt = None
+            return self.reason
+
+    def run_async(self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        """Run a coroutine on the loop, and wait until it has ended, also when it is cancelled.
+
+        Raises what it raises, in this thread: SystemExit and KeyboardInterrupt must not end the loop, on which other
+        coroutines run.
+        """
+        done: Future[Any] = Future()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def caught() -> None:
+            try:
+                done.set_result(await coroutine)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - ``done.result`` raises it
+                done.set_exception(error)
+
+        def finished(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                coroutine.close()  # it may not have begun
+                done.set_exception(Cancelled(str(self.reason)))
+
+        def stop() -> None:
+            tasks[0].cancel()
+
+        def start() -> None:
+            tasks.append(loop.create_task(caught()))
+            tasks[0].add_done_callback(finished)
+
+        loop.call_soon_threadsafe(start)
+        try:
+            self._interruptible(lambda: loop.call_soon_threadsafe(stop))
+        except Cancelled:
+            loop.call_soon_threadsafe(stop)
+        try:
+            return done.result()
+        finally:
+            self._uninterruptible()
+
+
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Raise an exception in another thread as soon as that runs Python code."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def _stack(thread: int | None) -> TracebackType | None:
+    """Where a thread is now, in the form of a traceback."""
+    frame, found = sys._current_frames().get(thread or 0), None
+    while frame is not None:
+        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
+        frame = frame.f_back
+    return found
