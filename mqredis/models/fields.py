@@ -134,11 +134,15 @@ def _whole(low: int, high: int, default: int | None = 0) -> Callable[[int], str 
     return write
 
 
+# Of a longer time a record says this, about 140,000 years: the scripts count ms exactly up to 2 ** 53.
+_LONGEST = (1 << 52) / 1000
+
+
 def _seconds(default: float | None = 0.0) -> Callable[[float], str | None]:
     def write(value: float) -> str | None:
         if not 0 <= value < math.inf:
             raise ValueError("must be a finite number of seconds, and not negative")
-        return None if value == default else str(milliseconds(value))
+        return None if value == default else str(milliseconds(min(value, _LONGEST)))
 
     return write
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from mqredis import (
     Access,
+    DuplicateMessage,
     IoTimeout,
     Match,
     MessageClass,
@@ -108,6 +111,20 @@ def test_time_to_live_counts_from_the_send_time(qm):
     qm.advance_clock(11)
     assert q.receive(0).body == b"new"
     assert qm.queue_info("q").messages == 0
+
+
+@pytest.mark.parametrize("seconds", [1e13, 1e16, 1e20, sys.float_info.max])
+def test_very_long_times_do_not_end(qm, seconds):
+    q = make(qm)
+    q.send(b"kept", time_to_be_received=seconds, time_to_reach_queue=seconds)
+    q.send(b"delayed", delay=seconds)
+    q.send(b"once", dedup_key="k", dedup_window=seconds)
+    qm.advance_clock(1e6)
+    qm.maintain()
+    assert [message.body for message in q.browse()] == [b"kept", b"once"]
+    with pytest.raises(DuplicateMessage):
+        q.send(b"once", dedup_key="k", dedup_window=seconds)
+    assert q.receive(0).expires_at.year == 9999
 
 
 def test_begin_of_a_transaction_advances_the_history(qm):
