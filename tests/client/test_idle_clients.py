@@ -21,7 +21,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal passed
         passed += seconds
 
-    for module in ("attempt", "session"):
+    for module in ("attempt", "core", "session"):
         monkeypatch.setattr(f"mqredis.drivers.{module}.monotonic", lambda: time.monotonic() + passed)
     return move
 
