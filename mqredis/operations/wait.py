@@ -1,18 +1,22 @@
 """Fetch, sleep, fetch (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
 
-All reads that wait use it.
+``receive``, ``peek``, ``several``, ``groups``, ``cursor`` and ``browser`` wait with it; ``pipelines.wait``, which takes
+no message, has a shorter loop of its own. A driver carries out its steps Listen and Wait (``drivers/waiting``).
 
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does
 register, which saves an idle reader a call in each queue. Before a fetch that registers, the operation listens to its
 wake channel, so that no wake can be missed in between. A wake is a hint; only a fetch decides.
 The end of a wait removes the registration, either in its last fetch or with ``leave``.
+
+On the server ``lua/receive.lua`` and ``lua/peek.lua`` register a fetch that finds nothing
+(``lua/waiting/waiters.lua``), and ``lua/stop_waiting.lua`` removes it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mqredis.commands import waiting
@@ -131,94 +135,135 @@ def _wait(
     scopes: Sequence[object],
     stop: Callable[[], bool] | None,
 ) -> Steps[tuple[int, Found]]:
-    """Register in each of the queues and fetch whenever one of them notifies."""
+    """Register in each of the queues, fetch from each, and sleep; again, until one has a message or the wait ends."""
     clock = readers[0].handle.context.clock
     start = clock()
     mode: str = yield Listen()
-    first, single, unit = readers[0].handle, len(readers) == 1, readers[0].unit
+    first, unit = readers[0].handle, readers[0].unit
     registration = waiting.register_as(kind, mode, first.context.database, tag, _handover_lease(readers))
-    waiters = [Waiter(registration) for _ in readers]
-    scopes = (*(reader.handle for reader in readers), *scopes)
-    last, rounds = False, 0
-    # The next call of a steady reader, which is made before the wait, and its reply, if a lock was handed over then.
-    ready: Call[Found] | None = None
-    handed: Reply | None = None
+    wait = _Waiting(
+        readers, [Waiter(registration) for _ in readers], (*(reader.handle for reader in readers), *scopes)
+    )
+    rounds = 0
     while True:
-        limits: list[float] = []  # after so many seconds at most the readers fetch again
-        for n, waiter in enumerate(waiters):
-            if last:
-                waiter.look_for_the_last_time()
-            found = yield from _fetch_or_leave(readers, waiters, n, ready, handed)
-            handed = None
-            if found.messages:
-                first.waited = rounds > 0
-                yield from _leave(readers, waiters, n)
-                return n, found
-            if not last:
-                waiter.ticket = found.ticket
-            if found.due_ms >= 0:
-                limits.append(found.due_ms / 1000)
+        hit = yield from wait.fetch_each()
+        if hit is not None:
+            first.waited = rounds > 0
+            yield from wait.leave(but=hit[0])
+            return hit
         rounds += 1
-        ready = None
         first.waited = True
+        limits = wait.timers  # after so many seconds at most the readers fetch again
         if timeout is not None:
             left = timeout - (clock() - start)
             if left <= 0:
-                if last or not waiters[0].registration:
+                if wait.last or not registration:
                     raise IoTimeout(
                         f"{_nothing(readers)} became available in {_names(readers)} within {timeout} s"
                     )
-                last = True
+                wait.last = True
                 continue
             limits.append(left)
         if unit is not None and unit.lapses < math.inf:  # the fetch after its end raises TransactionSequence
             limits.append(max(0.0, unit.lapses - clock()))
         if stop is not None and stop():
-            yield from _leave(readers, waiters)
+            yield from wait.leave()
             raise OperationCancelled(f"the wait on {_names(readers)} was not begun: it had been cancelled")
-        ready = readers[0].fetch(waiters[0]) if single and readers[0].steady else None
+        yield from wait.sleep(min(limits, default=None))
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A wait on one or more queues: each has a reader, and a waiter that says how it is registered there.
+
+    Whatever ends the wait removes the registrations: ``leave``, or a last fetch in each queue.
+    """
+
+    readers: Sequence[Reader]
+    waiters: Sequence[Waiter]
+    scopes: tuple[object, ...]
+    """What ends the wait when it is closed (:class:`mqredis.steps.Wait`)."""
+    last: bool = False
+    """Is the timeout over? Then each fetch ends the registration in its queue."""
+    timers: list[float] = field(default_factory=list)
+    """Seconds until the next timer of each queue, as the last fetches said."""
+    ready: Call[Found] | None = None
+    """The next call of a single steady reader, made before the sleep: a sender may hand over a lock as its reply."""
+    handed: Reply | None = None
+    """That reply, if a lock was handed over."""
+
+    def fetch_each(self) -> Steps[tuple[int, Found] | None]:
+        """Fetch from the queues in turn. Returns the index of the first that has messages, with them; None: none has.
+
+        Raises what a fetch raises; all registrations have ended then.
+        """
+        self.timers = []
+        for n, waiter in enumerate(self.waiters):
+            if self.last:
+                waiter.look_for_the_last_time()
+            found = yield from self._fetch(n)
+            self.handed = None
+            if found.messages:
+                return n, found
+            if not self.last:
+                waiter.ticket = found.ticket
+            if found.due_ms >= 0:
+                self.timers.append(found.due_ms / 1000)
+        self.ready = None
+        return None
+
+    def _fetch(self, n: int) -> Steps[Found]:
+        reader, waiter = self.readers[n], self.waiters[n]
         try:
-            woken = yield Wait(min(limits, default=None), scopes, ready)
+            call = self.ready or reader.fetch(waiter)  # raises if the transaction of the read has ended
+            return (yield from _fetch(reader, waiter, call, self.handed))
+        except MqError as error:
+            if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
+                yield from self.leave(but=n if isinstance(error, _REMOVED) else -1)
+            raise
         except GeneratorExit:
             raise
         except BaseException:
-            yield from _leave(readers, waiters)
+            waiter.ticket = waiter.ticket or "0"  # it may be registered
+            yield from self.leave()
+            raise
+
+    def sleep(self, seconds: float | None) -> Steps[None]:
+        """Sleep until a queue notifies, at most so many seconds. Raises OperationCancelled."""
+        single = self.readers[0] if len(self.readers) == 1 else None
+        self.ready = single.fetch(self.waiters[0]) if single is not None and single.steady else None
+        try:
+            woken = yield Wait(seconds, self.scopes, self.ready)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self.leave()
             raise
         if woken is Woken.CANCELLED:
-            yield from _leave(readers, waiters)
+            yield from self.leave()
             raise OperationCancelled(
-                f"the wait on {_names(readers)} ended: it was cancelled, or its handle or cursor was closed"
+                f"the wait on {_names(self.readers)} ended: it was cancelled, or its handle or cursor was closed"
             )
-        handed = woken if type(woken) is tuple else None
+        self.handed = woken if type(woken) is tuple else None
+
+    def leave(self, but: int = -1) -> Steps[None]:
+        """Remove the registrations, except that of reader ``but``. A reader that was notified passes its wake on."""
+        for n, (reader, waiter) in enumerate(zip(self.readers, self.waiters, strict=True)):
+            if n != but and waiter.registered:
+                try:
+                    yield from perform(
+                        waiting.leave(reader.handle.address, waiter.registration, reader.match)
+                    )
+                except UNREACHABLE:
+                    return
+                except MqError:
+                    # The broker skips readers that no longer listen, so the error that ended the wait is raised.
+                    continue
 
 
 def _handover_lease(readers: Sequence[Reader]) -> str:
     """The lease in ms of a lock that a sender may hand over; "" unless one queue is read for any message."""
     return readers[0].lease if len(readers) == 1 and not readers[0].match else ""
-
-
-def _fetch_or_leave(
-    readers: Sequence[Reader],
-    waiters: Sequence[Waiter],
-    n: int,
-    ready: Call[Found] | None,
-    handed: Reply | None,
-) -> Steps[Found]:
-    """The fetch of reader ``n``; ``ready``: its first call, if it was made. If it raises, all registrations end."""
-    reader, waiter = readers[n], waiters[n]
-    try:
-        call = ready or reader.fetch(waiter)  # raises if the transaction of the read has ended
-        return (yield from _fetch(reader, waiter, call, handed))
-    except MqError as error:
-        if not isinstance(error, UNREACHABLE):  # else each removal would wait for the server again
-            yield from _leave(readers, waiters, n if isinstance(error, _REMOVED) else -1)
-        raise
-    except GeneratorExit:
-        raise
-    except BaseException:
-        waiter.ticket = waiter.ticket or "0"  # it may be registered
-        yield from _leave(readers, waiters)
-        raise
 
 
 def _fetch(reader: Reader, waiter: Waiter, call: Call[Found], handed: Reply | None) -> Steps[Found]:
@@ -240,19 +285,6 @@ def _onward(reader: Reader, waiter: Waiter | None, found: Found) -> Steps[Found]
         call = reader.fetch(waiter, found.place)
         found = yield from ReadCall(reader.handle, call, reader.locks)
     return found
-
-
-def _leave(readers: Sequence[Reader], waiters: Sequence[Waiter], but: int = -1) -> Steps[None]:
-    """Remove the registrations, except that of reader ``but``. A reader that was notified passes its wake on."""
-    for n, (reader, waiter) in enumerate(zip(readers, waiters, strict=True)):
-        if n != but and waiter.registered:
-            try:
-                yield from perform(waiting.leave(reader.handle.address, waiter.registration, reader.match))
-            except UNREACHABLE:
-                return
-            except MqError:
-                # The broker skips readers that no longer listen, so the error that ended the wait is raised instead.
-                continue
 
 
 def _nothing(readers: Sequence[Reader]) -> str:
