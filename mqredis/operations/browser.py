@@ -1,4 +1,9 @@
-"""A browse cursor (IBM MQ section 3): first, next, under the cursor, lock, marks. ``Browser`` makes them."""
+"""A browse cursor (IBM MQ section 3): first, next, under the cursor, lock, marks.
+
+``Browser`` of both interfaces makes them, and ``Queue.browser`` begins one with ``start``. The broker knows of a
+browser only its lock and the marks under its name (lua/matching/mark.lua). Its rules are also in
+``tests/model/browsing.py``, with which ``tests/property`` compares them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +66,7 @@ class Browsing:
 
 @dataclass(slots=True)
 class Browse:
-    """One browse call: ``step`` first or next."""
+    """One browse call: ``step`` is "first" or "next". The other fields are arguments of ``Browser.first``."""
 
     step: str
     timeout: float | None
@@ -189,7 +194,10 @@ def take(browsing: Browsing, unit: UnitOfWork | None) -> Steps[Message]:
 
 
 def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Sequence[Raw]]:
-    """The message under the cursor with all its segments. Raises MessageAlreadyReceived."""
+    """The message under the cursor with all its segments: shown with the mode "peek", else removed.
+
+    Raises MessageAlreadyReceived.
+    """
     handle = browsing.handle
     if not browsing.under:
         raise MessageAlreadyReceived("no message is under the cursor: nothing was browsed yet", mqrc=2034)

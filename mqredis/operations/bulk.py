@@ -1,9 +1,11 @@
 """Actions of operators on messages that wait: delete, move, redrive, another time, another priority.
 
-``Operator`` makes them.
+``Operator`` of both interfaces makes them; ``force`` checks its lookup ids with ``Chosen``.
 
-Change together with: a new action needs a row in ``lua/admin/bulk_actions.lua``, a method of ``asyncio/operator.py``, a
-sentence in ``console/sentences.py``, and a command in ``cli/operator.py``.
+Change together with: a new action needs a row in ``lua/admin/bulk_actions.lua``, a method of ``asyncio/operator.py``
+with rows in ``tests/bad_input/test_every_call.py``, a sentence in ``console/sentences.py``, and a command in
+``cli/operator.py``. A new field of ``Chosen`` is one of ``models.operator.Choice``, too.
+``tests/contract/test_arguments.py`` compares actions, sentences and the text of a cursor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The state that the operations of one client share, and its open handles and units of work.
 
-All operations take it; ``connect`` makes the one of a client.
+``connect`` makes the ``Context`` of a client, and all operations take it. ``ServerState`` is that of ``drivers.core``,
+which sets it; ``prepared`` also serves ``cli.scripts``. docs/extending.md lists what integrations may use.
+
+The threads of a blocking client share a context, its handles and its units of work without a lock. ``__del__`` runs in
+the thread that drops the last reference, whatever it is doing, so it only appends to a deque.
 """
 
 from __future__ import annotations
@@ -56,13 +60,17 @@ class Context:
     keys: ManagerKeys
     settings: Settings
     database: int = 0
+    """Number of the server's database, which is a part of the names of wake channels."""
     incarnation: str = ""
+    """Identifier of the manager's data, a part of each message's token."""
     server_state: ServerState = field(default_factory=ServerState)
     sealer: Sealer | None = None
     """Seals what is sent and opens what is read."""
     clock: Callable[[], float] = monotonic
     """A clock in seconds of which only differences mean anything."""
     handles: int = 0
+    """How many handles this client has opened; their numbers, and the names of the next three, are made of such
+    counts."""
     browsers: int = 0
     transactions: int = 0
     reply_queues: int = 0
@@ -185,9 +193,12 @@ class Handle:
     context: Context
     address: Address
     number: str
+    """Names the handle within the session (lua/core/handle.lua); "" of a multiple-element name, which the broker does
+    not know."""
     access: Access
     share: Share
     flags: str
+    """The letters of the queue's properties that are set (``FLAGS``), when it was opened."""
     max_message_bytes: int
     """Largest message that may be sent through the handle, in bytes, by queue and settings."""
     closed: bool = False
@@ -231,7 +242,7 @@ class Handle:
         self.closed = True
 
     def need(self, use: str) -> None:
-        """Raise unless the handle is open and was opened for this use."""
+        """Raise unless the handle is open and was opened for this use: "send", "receive" or "peek"."""
         if self.access is _ALL and not self.closed and (use == "receive" or ";" not in self.address.path):
             return  # the most frequent case: Access.ALL allows each use
         if self.closed:
@@ -254,7 +265,9 @@ class UnitOfWork:
     lease_ms: int
     fence: str = ""  # "" before its first operation, which begins it
     paths: dict[str, None] = field(default_factory=dict)
+    """The queues of its operations, in the order in which its end names them; a dict is an ordered set here."""
     finished: str = ""
+    """What it is after its end, for errors: "committed", "aborted", "rolled back" or "in doubt"; "" before it."""
     lapses: float = math.inf
     """When the lease ends at the latest, on ``context.clock``."""
     doubts: Sequence[Doubt] = ()

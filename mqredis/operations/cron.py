@@ -1,6 +1,6 @@
 """Times of a schedule: cron expressions in a time zone, or a number of seconds.
 
-``operations.schedules`` uses it.
+``operations.schedules`` uses it, and the doctor, which reports expressions without times.
 
 The package ``cronsim`` reads the expressions: it follows Debian's cron, also where clocks are set forward or back, and
 needs no other package. Healthchecks maintains it for its own service.

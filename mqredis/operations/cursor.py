@@ -1,6 +1,8 @@
 """The cursor state machine (MS-MQDMPR 3.2.7), kept by the client; each step is decided by one script.
 
-``Cursor`` makes them.
+``Cursor`` of both interfaces makes them, and ``Queue.cursor`` begins one with ``start``. lua/core/seek.lua reads the
+text of a position. ``tests/conformance/tables/cursors.py`` has what the specification says of each action in each
+state.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """The position of a cursor: ``state`` UNREAD or READ, at a lookup id, "" (Start) or "end" (End)."""
+    """The position of a cursor: ``state`` UNREAD or READ, at a lookup id, "" (Start) or "end" (End).
+
+    ``busy``: an operation of the cursor is under way, perhaps in another thread or task.
+    """
 
     handle: Handle
     match: Match | None = None

@@ -1,7 +1,8 @@
 """Locks of earlier reads that a call commits: on the way of the next read, or several at once.
 
-``Queue.lock_many``, ``Queue.commit_many`` and the loops of workers make them. ``receive`` and ``several`` send the
-commits with their fetches; ``settle`` has all other ends of locks.
+``Queue.lock_many``, ``Queue.commit_many`` and ``worker.lock_loop`` make them. ``receive`` and ``several`` send the
+commits with their fetches; ``settle`` has all other ends of locks. Who has made an ``EarlierLocks`` for an operation
+reads from it what was committed, also if the operation has raised an error.
 
 Locks are kept in columns, fences beside ids, since batches of hundreds of messages pass here. For the same reason
 ``note_settled`` and ``pending_runs`` have a short way for what is mostly the case.

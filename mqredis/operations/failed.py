@@ -1,6 +1,6 @@
 """Queues of failed messages, ``;poison`` and dead letters, and whether they hold more than an operator wants.
 
-Statistics, metrics and the doctor use it.
+``QueueManager.failed_messages``, ``operations.statistics``, ``prometheus.queue_metrics`` and ``doctor.advice`` use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Operations by which an operator ends the locks and transactions of other clients. ``Operator`` makes them."""
+"""Operations by which an operator ends the locks and transactions of other clients.
+
+``Operator`` of both interfaces makes them. Change together with: ``lua/unlock.lua`` and ``lua/tx_abort.lua``, which
+read the log entry and the instruction; ``console/sentences.py`` for the names "release" and "abort" and their details.
+"""
 
 from __future__ import annotations
 

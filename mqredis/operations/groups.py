@@ -1,6 +1,8 @@
 """Groups and segments: sending them, and taking them in logical order, complete or as a whole (IBM MQ).
 
-``Queue`` and ``GroupWriter`` make them.
+``Queue`` and ``GroupWriter`` of both interfaces make them. A read asks for groups with the options of its filter
+(``commands.filters``; lua/matching/search.lua finds what fits), and a handle remembers its place in a group
+(``context.Logical``).
 """
 
 from __future__ import annotations

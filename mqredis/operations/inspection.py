@@ -1,6 +1,8 @@
 """Reads for operators: the holders of messages, and the contents of each queue. Each call has a bounded cost.
 
-``QueueManager`` makes them, and so the command line and the console.
+The methods of ``Inspection`` in both interfaces make them; ``browse_scheduled`` is the end of ``Queue.browse``. The
+console's pages In flight and Trail call ``locks`` and ``trail`` themselves, since they need more than the methods
+return.
 """
 
 from __future__ import annotations

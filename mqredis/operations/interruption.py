@@ -1,6 +1,7 @@
 """If a caller is cancelled during a read, the messages that the read has locked are released (docs/guarantees.md).
 
-``receive``, ``lookup`` and ``wait`` make reads that lock with it.
+``receive``, ``lookup`` and ``wait`` make reads that lock with it. A driver runs ``interrupted`` after the caller of the
+operation was cancelled, in the same thread or task, with the token of the call.
 
 The call was sent but its reply was lost. Resolving the token also revokes the call: if it has not run, it never
 will.

@@ -1,7 +1,8 @@
 """Finds, and deletes, function libraries that other releases of mqredis have left on the server
 (docs/decisions/scripts.md).
 
-The doctor uses it; the deploy step uses its names.
+``doctor.run`` uses it; the deploy step (``drivers.deploy``) finds the libraries of other releases by the same names,
+which ``mqredis.functions.title`` makes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a locked message is to the blocking and the asynchronous reader alike.
 
-``LockedMessage`` of both interfaces is a subclass. Code outside of this package uses the properties (``key``,
-``grant``, ``queue``); ``settle`` and ``earlier_locks``, which run for each message of a batch, read ``_key`` and
-``_grant`` themselves, and ``note_outcome`` sets ``_settled``.
+``LockedMessage`` of both interfaces is a subclass. Workers, kombu and ``otel.patches`` use the properties (``key``,
+``grant``, ``queue``), and workers ``mark_renewed`` and ``mark_settled``. ``settle`` and ``earlier_locks``, which run
+for each message of a batch, read ``_key`` and ``_grant`` themselves, and ``note_outcome`` sets ``_settled``.
 """
 
 from __future__ import annotations

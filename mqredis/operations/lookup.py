@@ -1,6 +1,7 @@
 """Reads of one particular message by its lookup id, or of its neighbour (MS-MQDMPR 3.1.7.1.13). They never wait.
 
-``Queue`` makes them. Handles, bulk actions, browsers and inspection convert lookup ids with ``hex_id``.
+``Queue`` makes them. ``handle``, ``bulk``, ``browser``, ``inspection`` and ``workers`` check lookup ids with
+``hex_id``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The queue manager: info, throttle, quota, clock, resolve, maintenance (MS-MQDMPR 3.1.1.1, 3.1.7.2.5-6).
 
-``QueueManager`` makes them.
+``QueueManager`` makes them, and after ``resolve`` tells the driver that the outcome is known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reading particular messages: match options, selectors, groups and segments (IBM MQ).
 
-``receive``, ``peek``, ``cursor``, ``browser``, ``groups`` and ``handle`` make the filters of their reads here, ``bulk``
-that of an action. ``redrive`` and ``inspection`` check or parse what they were given.
+``receive``, ``peek``, ``lookup``, ``cursor``, ``browser``, ``groups`` and ``handle`` make the filters of their reads
+here, ``bulk`` that of an action. ``redrive`` and ``inspection`` check or parse what they were given, and Spark's
+readers parse their selectors (``selection``).
 
     filter_text      the text of a filter for a plain read
     filter_of        a filter as an object, for a read that adds to it

@@ -1,6 +1,7 @@
 """Peek (MS-MQDMPR 3.1.7.1.15) and the pages of a browse.
 
-``Queue`` makes them; cursors, browsers and redrive read their pages by the same calls.
+``Queue`` makes them: ``Queue.browse`` reads one ``page`` after the other, as ``redrive`` does. ``cursor`` and
+``browser`` read with ``peeking``.
 """
 
 from __future__ import annotations

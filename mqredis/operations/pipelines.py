@@ -1,6 +1,8 @@
 """Claims and publications of data pipelines: each loop repeats a script call that handles one page.
 
-``mqredis.spark`` makes them, and ``publications.finish``, which publishes what was begun and gives no stages.
+``mqredis.spark`` makes them: its readers the claims, ``spark.waits`` the waits, and ``spark.sink`` and
+``spark.pipelines.migrate`` the publications. ``publications.finish`` publishes what was begun and gives no stages.
+docs/decisions/pipelines.md tells what happens if a process dies between two pages.
 """
 
 from __future__ import annotations
@@ -158,8 +160,7 @@ def publish(
     """Publish a batch once, even if earlier attempts failed; returns how many messages of it this call published.
 
     A batch that was started before is completed first, from its stored manifest; if it is this one, the stages given
-    here do not count. Raises ClaimLost and the refusals of a
-    send.
+    here do not count. Raises ClaimLost and the refusals of a send.
     """
     total = 0
     beside: tuple[str, ...] = ()

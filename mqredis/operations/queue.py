@@ -1,4 +1,9 @@
-"""Create, change, list and delete queues (MS-MQDMPR 3.1.7.1.3, .4). The methods of ``QueueManager`` call it."""
+"""Create, change, list and delete queues (MS-MQDMPR 3.1.7.1.3, .4).
+
+The methods of ``QueueManager`` make them; the console lists ``names``, and other operations ask for ``info`` and
+``serve`` the due timers of a queue. CONTRIBUTING.md shows how to add a property; one that cannot be changed is in
+``FIXED``, one that queues of the system have in ``_OF_SYSTEM``.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +101,8 @@ def info(context: Context, name: object) -> Steps[QueueInfo]:
 
 
 def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | None]]:
-    """Properties and state of several queues. A subqueue has no properties of its own; those of its queue are given."""
+    """Properties and state of several queues, None for one that does not exist. A subqueue has no properties of its
+    own; those of its queue are given."""
     parents = {
         path: path.partition(";")[0] for path in paths if ";" in path and not keys.is_journal_or_system(path)
     }

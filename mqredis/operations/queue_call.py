@@ -1,10 +1,13 @@
 """Calls that may need more queues than they name: journals, dead letters, administration queues, subscribers.
 
-All operations on messages use it.
+Most operations on messages are a ``QueueCall``. ``send``, ``receive`` and ``settle`` call ``complete`` themselves;
+``actions``, ``force``, ``schedules`` and ``workers`` have no handle and use ``until_named``; ``transaction``,
+``pipelines`` and the deletion of a queue repeat their calls by themselves and use ``provide``.
 
-Such a script answers KEYS_CHANGED and names these queues before it has changed anything. Those that the broker keeps by
-itself are created then, all are added to what the handle names, and the script runs again. A script that names none
-wants to be called again with all keys of the queue: it found more timers due than it serves at once.
+Such a script answers KEYS_CHANGED and names these queues before it has changed anything (``context.require`` in
+lua/core/context.lua). Those that the broker keeps by itself are created then, all are added to what the handle names,
+and the script runs again. A script that names none wants to be called again with all keys of the queue: it found more
+timers due than it serves at once.
 """
 
 from __future__ import annotations
@@ -57,8 +60,8 @@ def complete(
 ) -> Steps[R]:
     """Repeat the call of ``operation`` with more queues for as long as its reply asks for them. Returns the result.
 
-    Raises the error that a refusal stands for, which names the queue and what to do. ``key``: dedup key of the message
-    that the call sends.
+    It also takes a ``reply`` that asks for nothing, and raises the error that a refusal stands for, which names the
+    queue and what to do. ``key``: dedup key of the message that the call sends.
     """
     rounds = 0
     while reply[0] == KEYS_CHANGED:

@@ -1,6 +1,8 @@
 """Dequeue (MS-MQDMPR 3.1.7.1.10) and Dequeue Begin (3.1.7.1.11): plain, locked, in a transaction.
 
-``Queue`` makes them; waits on several queues, groups and cursors use their parts.
+``Queue`` makes them, and ``request``, which waits for replies. ``several``, ``groups``, ``cursor``, ``browser`` and
+``lookup`` use ``fetching`` and ``noted``. A ``Locks`` becomes the ``grant`` of its ``LockedMessage``s
+(``operations.locked``); kombu takes its parts.
 """
 
 from __future__ import annotations

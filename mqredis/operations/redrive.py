@@ -1,4 +1,7 @@
-"""Sends dead letters and journal copies back to their queues: ``QueueManager.redrive``."""
+"""Sends dead letters and journal copies back to their queues: ``QueueManager.redrive``.
+
+``Operator.redrive`` is another operation (``bulk``), which chooses messages in the broker alone and is logged.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Texts of errors of calls on a queue: which queue has refused the call, and what to do.
 
-``queue_call``, ``handle`` and ``send`` raise errors with them.
+``queue_call``, ``handle`` and ``send`` raise errors with them. Other errors have the docstring of their class
+(``mqredis.errors``), or the text that their command gives to ``check``.
 """
 
 from __future__ import annotations

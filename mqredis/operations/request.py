@@ -1,6 +1,8 @@
 """Request and reply: a temporary reply queue, a deadline, the answer with the right correlation id.
 
-``QueueManager.request`` and ``reply`` make them.
+``QueueManager.request`` and ``reply`` make them, and ``shutdown`` deletes the reply queues of a client
+(``discard_all``). The broker's maintenance deletes those of ended sessions: lua/queue_orphans.lua knows them by the
+beginning of their names, which ``_stem`` makes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """Schedules: messages at certain times, stored in the broker, once each, however many workers run.
 
-``QueueManager``, ``Operator`` and workers make them.
+``QueueManager.schedules`` and ``Operator`` make them, and workers (``worker.schedule``), which declare those of their
+code and ``fire`` what is ``due``.
 
 A schedule is a text in the broker, which begins with its next time, and a message. When the time has come a worker
 sends the message and writes the time after with one call. The broker refuses the call unless the text is still the one
 that the worker has read. So each time fires once, whichever worker dies when. Operators change schedules the same way.
+
+Change together with: ``codec.schedules``, which has the text; ``console/sentences.py``, which reads the details of the
+actions; ``cli/schedules.py`` and ``console/actions/schedules.py`` for another argument.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Enqueue (MS-MQDMPR 3.1.7.1.9): one message, or many in batches.
 
-``Queue``, workers, schedules and group writers make them.
+``Queue``, ``groups`` and ``request`` make them; the asyncio driver joins those of several tasks (``Send.joined``).
+``schedules``, ``worker.unit``, ``cli.messages`` and ``otel.patches`` only make messages with ``outgoing``.
+
+A plain send is the path that docs/architecture.md describes; ``tests/contract/test_cost.py`` counts its commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Checks of the server before anything is written to it. Facts that the user may not read are unknown, not errors.
 
-``connect``, new connections (``drivers.greeting``), sends and Spark's writes make them.
+``connect`` runs ``admit``, and ``drivers.greeting`` runs ``keeps_nothing`` for each new server process. Sends,
+schedules, transactional queues and Spark's writes raise ``refuse_volatile``.
 """
 
 from __future__ import annotations

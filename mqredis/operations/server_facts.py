@@ -1,6 +1,8 @@
 """Facts about a server from INFO, ROLE and CONFIG GET. Facts that the user may not read are unknown, not errors.
 
-The doctor, the server checks and the console read them.
+The doctor (``doctor.run``, ``doctor.advice``), ``server_checks``, ``durability.levels`` and the console's page Server
+read them; ``drivers.waiting.mode`` asks what ``announces_wakes``. A setting in ``SETTINGS`` is shown in each report of
+the doctor; docs/production.md recommends values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12).
 
-Locked messages, ``Queue``, workers and kombu make them; a closed handle gives its locks back with them.
+Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``worker.prefetch`` and ``kombu.store`` make
+them; a closed handle and a closed client give their locks back with them, and an interrupted read what it has locked.
 ``earlier_locks`` has the commits that a read carries out on its way.
 
 A settlement names the lock of one stored message: action, fence, lookup id (``commands.settlement``). ``handle.locks``

@@ -1,6 +1,6 @@
 """Closing a client: open transactions abort and locked messages are released (MS-MQMP 3.1.7.3).
 
-``QueueManager.close`` makes it. A client may hold transactions, locks, reply queues and leftovers
+``QueueManager.close`` of both interfaces makes it. A client may hold transactions, locks, reply queues and leftovers
 (``request.discard_all`` removes the last two). What else it may hold needs a line in both functions.
 tests/client/test_close.py tests it.
 """

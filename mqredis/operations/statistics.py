@@ -1,4 +1,7 @@
-"""The statistics of a queue: ``QueueManager.statistics``."""
+"""The statistics of a queue: ``QueueManager.statistics``.
+
+``commands.features.statistics`` makes them from the names in the reply of lua/stats.lua.
+"""
 
 from __future__ import annotations
 

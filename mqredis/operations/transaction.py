@@ -1,4 +1,9 @@
-"""Transactions (MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5). ``Transaction`` and workers make them."""
+"""Transactions (MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5).
+
+``Transaction`` of both interfaces and ``worker.transaction_loop`` make them. ``locked`` ends messages that were locked
+in a transaction with ``settle_in``, and ``shutdown`` aborts what is open. ``UnitOfWork.doubts`` is set by the interface
+before ``End``, from what the driver knows.
+"""
 
 from __future__ import annotations
 

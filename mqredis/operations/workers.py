@@ -1,5 +1,7 @@
 """Workers that send heartbeats, and orders of operators to them. ``QueueManager`` and ``Operator`` make them.
 
+``worker.heartbeat`` sends the heartbeats and gets the orders by itself (``commands.workers.beat``).
+
 Change together with: lua/admin/workers.lua, which has the fields and the orders; worker/heartbeat.py, which carries out
 orders; console/sentences.py, which reads the details of the actions that are logged; cli/operator.py.
 """
