@@ -29,9 +29,9 @@
 --   O key member value      an element of available, locked, states, timers or index that belongs to no message; of the index,
 --                           to none that is available
 --
--- Change together with: _place in mqredis/operations/doctor/snapshot.py, for another row or element; mqredis/keys.py and
--- core/queue, for another key (tests/contract/test_arguments.py compares `types`); tests/doctor/test_planted_faults.py, which
--- damages each item.
+-- Change together with: _ROWS in mqredis/operations/doctor/snapshot.py, for another row or element; mqredis/keys.py and
+-- core/queue, for another key (tests/contract/test_arguments.py compares the rows and `types`);
+-- tests/doctor/test_planted_faults.py, which damages each item.
 --
 -- A queue is damaged if one of its keys has another type than it should have; then nothing but rows K is read of it. In this
 -- module `q` is a table of the names of a queue's keys, as core/queue has them, since a queue without a sound header has no table

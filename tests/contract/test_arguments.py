@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from mqredis.console import sentences
 from mqredis.keys import KeySet
 from mqredis.models.inspection import MessageState
 from mqredis.operations import bulk
+from mqredis.operations.doctor import snapshot
 from mqredis.operations.durability import changes
 from mqredis.selector import encode, like
 from mqredis.selector.names import FIELDS
@@ -155,6 +157,15 @@ def test_client_asks_for_actions_that_the_script_has() -> None:
 
 def test_audit_knows_the_types_of_all_keys() -> None:
     assert set(module("admin/audit").types) == {*keys.MANAGER_PARTS, *keys.QUEUE_PARTS}
+
+
+def test_doctor_takes_each_row_of_the_audit_with_all_its_elements() -> None:
+    head = source("admin/audit").partition("local audit")[0]
+    listed = re.findall(r"^--   ([A-Z]) ((?:[a-z_]+ )+?)(?: |$)", head.replace("\n", " \n"), re.MULTILINE)
+    sizes = {letter: len(elements.split()) for letter, elements in listed}
+    taken = {letter: len(signature(store).parameters) - 2 for letter, store in snapshot._ROWS.items()}
+    assert sizes == taken
+    assert set(re.findall(r'audit\.row\(reply, "(\w)"', source("admin/audit"))) <= taken.keys()
 
 
 def test_doctor_asks_for_edits_that_the_script_carries_out() -> None:

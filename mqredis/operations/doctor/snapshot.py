@@ -1,17 +1,18 @@
 """Read the whole store for the doctor: in one call if it is small, else in pages.
 
-``run`` makes one; the checks read it.
+``doctor.run`` takes one, and the checks and ``doctor.advice`` read it. The reliability tests take their own.
 
 Pages are consistent if the history number did not change.
 
-Change together with: ``lua/admin/audit.lua``, which makes the rows (``_place`` reads them by their letters), and
-``lua/core/queue.lua``, whose headers ``_HEADER`` matches.
+Change together with: ``lua/admin/audit.lua``, whose head describes the rows that ``_ROWS`` stores
+(``tests/contract/test_arguments.py`` compares both), and ``lua/core/queue.lua``, whose headers ``_HEADER`` matches
+(``tests/contract/test_constants.py``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mqredis.commands import doctor as commands
@@ -43,12 +44,12 @@ _HEADER = re.compile(r"(\S+) (\d+ \d+ \d+ \d+ [01] \d+)((?: \d+(?:,\d+,\d+,\d+\.
 class Record:
     """A message as stored. None: the entry does not exist."""
 
-    size: int
-    head: bytes
-    large: int | None
+    size: int  # bytes of the record, so without a large body
+    head: bytes  # the record up to its body
+    large: int | None  # bytes of its large body
     available: bool
     deadline: float | None  # end of its lock, in ms
-    state: str
+    state: str  # its text (lua/core/message_state.lua); "" if it has none
     expiry: float | None  # time of its expiry timer, in ms
     delay: float | None  # in ms
     visible: bool  # marked as visible to peeks while locked
@@ -61,14 +62,18 @@ class QueueView:
 
     path: str
     keys: dict[str, str]
+    """The names of its keys, by their last parts (``keys.QUEUE_PARTS``)."""
     fields: dict[str, str] = field(default_factory=dict)
+    """Its properties, with the counters and the config that its header in ``meta`` has."""
     records: dict[str, Record] = field(default_factory=dict)
+    """Its messages by lookup id."""
     bodies: dict[str, int] = field(default_factory=dict)  # large bodies without a record
     strays: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """(part, member) -> value, of entries without a matching message"""
     misplaced: dict[tuple[str, bytes], str] = field(default_factory=dict)
     """(part, member) -> score, where it must be 0"""
     waiters: dict[str, float] = field(default_factory=dict)
+    """The tickets of waiting readers, by their texts (lua/waiting/waiter_text.lua)."""
     missing_index: set[bytes] = field(default_factory=set)  # elements missing from the index
     policies: dict[bytes, float] = field(default_factory=dict)
     """Timers of policies: ``b``, ``s``, ``w`` or ``p`` and an id (lua/features/retry), ``k`` and a dedup key."""
@@ -186,48 +191,99 @@ def _view(store: Store, path: str) -> QueueView:
 
 
 def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
-    """Store one row of lua/admin/audit.lua."""
-    key = _text(row[0])
-    if letter == "K":
-        store.keys[key] = (_text(row[1]), int(row[2]))
-        return
-    view, part = views.get(key), key.rpartition(":")[2]
-    if view is None:
-        if letter == "H":
-            if part == "meta":
-                part = _meta_group(store, _text(row[1]))
-            _fields(store.hashes.setdefault(part, {}), row, META_COUNTS if part == "meta" else ())
-        else:
-            store.zsets.setdefault(part, {})[_text(row[1])] = float(row[2])
-    elif letter == "H":
-        _fields(view.fields, row, QUEUE_COUNTS)
-    elif letter == "Z":
-        view.waiters[_text(row[1])] = float(row[2])
-    elif letter == "B":
-        view.bodies[_text(row[1])] = int(row[2])
-    elif letter == "O":
-        view.strays[part, row[1]] = _text(row[2])
-    elif letter == "S":
-        view.misplaced[part, row[1]] = _text(row[2])
-    elif letter == "T":
-        view.policies[row[1]] = float(row[2])
-    elif letter == "X":
-        view.missing_index.add(row[1])
-    elif letter == "M":
-        view.records[_text(row[1])] = Record(
-            size=int(row[2]),
-            head=row[3],
-            large=int(row[4]) if row[4] else None,
-            available=row[5] != b"",
-            deadline=_score(row[6]),
-            state=_text(row[7]),
-            expiry=_score(row[8]),
-            delay=_score(row[9]),
-            visible=row[10] != b"",
-            expires=_score(row[11]),
-        )
+    """Store one row of lua/admin/audit.lua. ``views``: the queues of this page, by each of their keys."""
+    _ROWS[letter](store, views.get(_text(row[0])), *row)
+
+
+def _key(store: Store, _: QueueView | None, key: bytes, kind: bytes, ttl_ms: bytes) -> None:
+    store.keys[_text(key)] = (_text(kind), int(ttl_ms))
+
+
+def _field(store: Store, view: QueueView | None, key: bytes, name: bytes, value: bytes) -> None:
+    """A field of a hash. "counters" becomes one entry for each counter, or nothing if there are fewer or more."""
+    field_name, text = _text(name), _text(value)
+    counts: Sequence[str]
+    if view is not None:
+        into, counts = view.fields, QUEUE_COUNTS
     else:
-        raise ValueError(f"unknown row {letter!r} of audit.lua")
+        part = _part(key)
+        group = _meta_group(store, field_name) if part == "meta" else part
+        into, counts = store.hashes.setdefault(group, {}), META_COUNTS if group == "meta" else ()
+    if field_name == "counters" and counts:
+        numbers = text.split(" ")
+        into.update(zip(counts, numbers, strict=True) if len(numbers) == len(counts) else ())
+    else:
+        into[field_name] = text
+
+
+def _element(store: Store, view: QueueView | None, key: bytes, member: bytes, score: bytes) -> None:
+    into = store.zsets.setdefault(_part(key), {}) if view is None else view.waiters
+    into[_text(member)] = float(score)
+
+
+def _message(
+    _: Store,
+    view: QueueView,
+    _key: bytes,
+    lookup_id: bytes,
+    size: bytes,
+    head: bytes,
+    large: bytes,
+    available: bytes,
+    deadline: bytes,
+    state: bytes,
+    expiry: bytes,
+    delay: bytes,
+    visible: bytes,
+    expires: bytes,
+) -> None:
+    view.records[_text(lookup_id)] = Record(
+        size=int(size),
+        head=head,
+        large=int(large) if large else None,
+        available=available != b"",
+        deadline=_score(deadline),
+        state=_text(state),
+        expiry=_score(expiry),
+        delay=_score(delay),
+        visible=visible != b"",
+        expires=_score(expires),
+    )
+
+
+def _orphaned_body(_: Store, view: QueueView, _key: bytes, lookup_id: bytes, size: bytes) -> None:
+    view.bodies[_text(lookup_id)] = int(size)
+
+
+def _missing_in_index(_: Store, view: QueueView, _key: bytes, member: bytes) -> None:
+    view.missing_index.add(member)
+
+
+def _policy_timer(_: Store, view: QueueView, _key: bytes, member: bytes, score: bytes) -> None:
+    view.policies[member] = float(score)
+
+
+def _misplaced(_: Store, view: QueueView, key: bytes, member: bytes, score: bytes) -> None:
+    view.misplaced[_part(key), member] = _text(score)
+
+
+def _stray(_: Store, view: QueueView, key: bytes, member: bytes, value: bytes) -> None:
+    view.strays[_part(key), member] = _text(value)
+
+
+# What stores a row, by its letter. The parameters behind the first two are the elements of the row, of which the first
+# is a key. Rows of the letters from M on come only for keys of queues, so their view is there.
+_ROWS: dict[str, Callable[..., None]] = {
+    "K": _key,
+    "H": _field,
+    "Z": _element,
+    "M": _message,
+    "B": _orphaned_body,
+    "X": _missing_in_index,
+    "T": _policy_timer,
+    "S": _misplaced,
+    "O": _stray,
+}
 
 
 def _meta_group(store: Store, name: str) -> str:
@@ -250,22 +306,17 @@ def _read_headers(store: Store) -> None:
             store.fences.update(entry for entry in header[3].split(" ") if entry and "," not in entry)
 
 
-def _fields(into: dict[str, str], row: list[bytes], counts: Sequence[str]) -> None:
-    """Store a field. "counters" becomes one entry for each name in ``counts``, or nothing if their number differs."""
-    name, value = _text(row[1]), _text(row[2])
-    if name == "counters" and counts:
-        numbers = value.split(" ")
-        into.update(zip(counts, numbers, strict=True) if len(numbers) == len(counts) else ())
-    else:
-        into[name] = value
-
-
 def _score(data: bytes) -> float | None:
     return float(data) if data else None
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
+
+
+def _part(key: bytes) -> str:
+    """The last part of the name of a key: one of MANAGER_PARTS or QUEUE_PARTS."""
+    return _text(key).rpartition(":")[2]
 
 
 def _scan(manager: ManagerKeys) -> Steps[list[str] | None]:
