@@ -1,7 +1,7 @@
 """The doctor: checks every invariant of the store and the settings of the server, and repairs what it can.
 
-``QueueManager.doctor`` and the command ``mqredis doctor`` run :func:`examine`. The reliability tests run :func:`find`
-on snapshots of their own.
+``QueueManager.doctor`` of both interfaces runs :func:`examine`, and with it ``mqredis doctor`` and the console. The
+reliability tests run :func:`find` on snapshots of their own.
 
 - ``run``        takes a snapshot, runs the checks, carries out the repairs and makes the report
 - ``snapshot``   reads the whole store (``lua/admin/audit.lua``)

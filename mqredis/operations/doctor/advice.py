@@ -1,7 +1,8 @@
 """What the doctor advises: about the server's settings and clock, and about queues with many failed messages.
 
-``run`` calls it. Change together with: ``docs/production.md``, which recommends the settings, and
-``tests/doctor/test_advice.py``.
+``doctor.run`` calls it. Change together with: ``docs/production.md``, which recommends the settings, and
+``tests/doctor/test_advice.py``. A setting that is looked at here must be read, too (``server_facts.SETTINGS``). The
+codes are public: programs compare them (``mqredis.reports``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A fault: what a check of the doctor yields. And how faults name messages and elements.
 
-The checks make them; ``run`` mends and reports them.
+The checks make them; ``doctor.run`` mends and reports them, and the reliability tests fail with them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ class Fault:
     """A violated invariant, with the edits that repair it."""
 
     code: str
+    """As ``Finding.code`` (``mqredis.reports``)."""
     where: str
+    """The place: a fault with the same code and place after its edits is not repaired."""
     text: str
     edits: tuple[Edit, ...] = ()
+    """Empty: only an operator can repair it."""
     severity: Severity = "error"
 
 

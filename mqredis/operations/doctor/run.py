@@ -1,4 +1,8 @@
-"""One run of the doctor: snapshot, checks, repairs, report. ``QueueManager.doctor`` calls it."""
+"""One run of the doctor: snapshot, checks, repairs, report.
+
+``QueueManager.doctor`` calls ``examine``, and the reliability tests ``find``. lua/repair.lua carries out the edits, and
+refuses them if the store has changed since the snapshot.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads stored texts without trusting them: what is damaged becomes None or 0, and never an exception.
 
 The checks of the doctor use it; other code reads the same texts with ``mqredis.codec``. The forms are those of
-``lua/core/message_state.lua`` and ``lua/core/record.lua``.
+``lua/core/message_state.lua`` (``tests/contract/test_stored_texts.py``) and ``lua/core/record.lua``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 ``wrapper`` and ``drivers.durability`` ask it.
 
-What a lease undoes is not permanent: locks, the operations of a transaction before its commit, and aborts.
+What a lease undoes is not permanent: locks, the operations of a transaction before its commit, and aborts. A new script
+needs a row in ``_PERMANENT`` if no lease undoes its change; ``tests/contract/test_arguments.py`` compares the arguments
+that are looked at.
 """
 
 from __future__ import annotations

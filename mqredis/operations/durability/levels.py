@@ -1,6 +1,7 @@
 """Which levels of durability a server can give, and by which command (docs/guarantees.md).
 
-The drivers find the command of a level with it, and the doctor checks the settings.
+``drivers.durable_calls`` and its asyncio twin find the command of a level with ``wait_command``, and ``doctor.run``
+reports all ``levels``. ``cli/acl.py`` has the rights for the commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """An operation whose permanent changes wait until they have reached a level of durability.
 
-The drivers wrap the operations of a client with a level in it, and so do methods with ``durability=``.
+``drivers.calls`` and ``drivers.calls_aio`` wrap the operations of a client whose settings name a level, and the methods
+of both interfaces with ``durability=`` do so. A driver sets the fields of ``Durable`` that are read here.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def durably(operation: Operation[R], level: Durability | str, unit: UnitOfWork |
 
 @procedure
 def _waiting(operation: Operation[R], level: Durability) -> Steps[R]:
+    """Pass on the steps of the operation, with a Durable in place of each permanent call."""
     short: Durable | None = None
     steps = iter(operation)
     answer: Any = None

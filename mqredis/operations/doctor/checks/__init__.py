@@ -1,4 +1,4 @@
-"""All invariants of the store that the doctor checks: ``CHECKS``.
+"""All invariants of the store that the doctor checks: ``CHECKS``. ``doctor.run`` calls each with a snapshot.
 
 To add a check:
 

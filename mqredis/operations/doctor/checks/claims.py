@@ -1,6 +1,7 @@
 """Doctor checks of the claims of data pipelines, and of their pages.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. It reads texts with ``codec.claims``;
+``tests/contract/test_stored_texts.py`` compares those, and ``NEVER``, with the scripts.
 """
 
 from __future__ import annotations

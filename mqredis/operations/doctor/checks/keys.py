@@ -1,6 +1,7 @@
 """Doctor checks of the keys of a manager: their types, their times to live and their names.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. A new key needs its name in ``mqredis.keys`` and a row in
+``TYPES``; ``tests/contract/test_constants.py`` compares both.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from mqredis.keys import (
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 
-# The type of a key by the last part of its name. lua/admin/audit.lua has those of the keys that it reads; a test in
-# tests/contract compares both.
+# The type of a key by the last part of its name. lua/admin/audit.lua has those of the keys that it reads
+# (tests/contract/test_stored_texts.py).
 TYPES = {
     **dict.fromkeys(("meta", "txs", "queues", PROPERTIES, RECORDS, STATES, "schedules", "messages"), "hash"),
     **dict.fromkeys(("handles", "idle", AVAILABLE, LOCKED, TIMERS, WAITERS, INDEX), "zset"),

@@ -1,6 +1,7 @@
 """Doctor checks of a manager's own fields: its properties, its counters and its list of queues.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. The fields are those of lua/core/manager_config.lua, and the
+counters those of lua/core/context.lua (``keys.META_COUNTS``).
 """
 
 from __future__ import annotations

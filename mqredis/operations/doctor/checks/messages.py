@@ -1,6 +1,7 @@
 """Doctor checks of messages: their records, positions and timers, and entries of lists and of the index.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. What is wrong in the order, the index and the lists is found by
+lua/admin/audit.lua already; ``strays`` only reports it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Doctor checks of dedup keys, retry policies and subscriptions of topics.
 
 ``operations.doctor.checks`` lists it; ``run`` calls it.
+
+Change together with: ``POLICY`` matches what ``commands.queues.format_policy`` writes and lua/features/retry_policy.lua
+reads; ``HELD`` is that of lua/features/dedup.lua, ``_RESTS`` are letters of lua/core/timers.lua.
+``tests/contract/test_stored_texts.py`` and ``test_constants.py`` compare them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Doctor checks of queues: their properties, their counters and their headers in ``meta``.
 
 ``operations.doctor.checks`` lists it; ``run`` calls it.
+
+Change together with: lua/core/queue_config.lua and lua/core/manager_config.lua, whose fields ``META_CONFIG`` and
+``QUEUE_CONFIG`` repeat in order (``tests/contract/test_constants.py``); ``commands.queues``, for a new property;
+lua/core/locks.lua, for the text of locks.
 """
 
 from __future__ import annotations

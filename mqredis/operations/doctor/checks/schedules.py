@@ -1,6 +1,7 @@
 """Doctor checks of schedules: their definitions, their messages and their queues.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. It reads texts with ``codec.schedules``, and times with
+``operations.cron``, as workers do.
 """
 
 from __future__ import annotations

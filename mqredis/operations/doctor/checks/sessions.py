@@ -1,6 +1,10 @@
 """Doctor checks of sessions, their slots, their open handles and their waiting readers.
 
 ``operations.doctor.checks`` lists it; ``run`` calls it.
+
+Change together with: lua/core/session.lua and lua/core/handle.lua, which describe sessions, slots and handles;
+lua/waiting/waiter_text.lua and lua/waiting/match_waiters.lua, which write waiting readers and their tickets
+(``tests/contract/test_constants.py``).
 """
 
 from __future__ import annotations

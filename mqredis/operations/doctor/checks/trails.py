@@ -1,6 +1,8 @@
 """Doctor checks of trails, which are fields of ``meta``, and of the share of messages that get one.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. The names of the fields are those of
+lua/features/trail_store.lua; ``tests/contract/test_constants.py`` compares ``PLACES``, ``test_stored_texts.py`` the
+text that ``codec.trails`` reads.
 """
 
 from __future__ import annotations

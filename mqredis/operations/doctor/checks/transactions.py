@@ -1,6 +1,7 @@
 """Doctor checks of open transactions and of the messages that they hold.
 
-``operations.doctor.checks`` lists it; ``run`` calls it.
+``operations.doctor.checks`` lists it; ``run`` calls it. It reads texts with ``codec.transactions``;
+``tests/contract/test_stored_texts.py`` compares those with lua/transactions/tx.lua.
 """
 
 from __future__ import annotations
