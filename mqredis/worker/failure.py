@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mqredis.operations import giveback
-from mqredis.worker.outcomes import Reject, RetryLater
+from mqredis.worker.outcomes import NotValid, Reject, RetryLater
 
 # The longest text of an error, and of the end of a traceback, in characters.
 MAX_ERROR, MAX_TRACEBACK = 1000, 4000
@@ -55,7 +55,8 @@ class Reporter:
         if isinstance(error, RetryLater):
             return giveback.orderly(retry_delay if error.seconds is None else error.seconds)
         if isinstance(error, Reject):
-            return giveback.ended(str(error), self._about())
+            reason = error.kind if self._sealed and isinstance(error, NotValid) else str(error)
+            return giveback.ended(reason, self._about())
         about = self._about(error=self._text(error))
         if not self._sealed:
             about["traceback"] = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]

@@ -12,9 +12,9 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from mqredis.worker.outcomes import Cancelled, HandlerCancelled, TimeLimitExceeded
@@ -49,14 +49,19 @@ class Held:
         # When the keeper renews next, and until when the lease lasts. Only the keeper's thread changes them.
         self.next = now + lease * _RENEW_AT
         self.until = now + lease
-        # The thread of the handler, which sets it.
+        # The thread of the handler, which sets it. If the handler is a coroutine: this, its event loop, and the loop's
+        # thread.
         self._thread: int | None = None
+        self._coroutine: Coroutine[Any, Any, Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         # The attributes below are changed under this lock, since any thread may cancel while the handler ends.
         self._lock = threading.Lock()
         # Why the handler is cancelled, once it is.
         self.reason: Exception | None = None
         # When the messages are given back if the handler was cancelled and has not ended. The keeper resets it.
         self.give_up_at = math.inf
+        # Were the messages given back, although the handler has not ended?
+        self.given_up = False
         self._ended = False
         # Interrupts the handler while it runs.
         self._interrupt: Callable[[], object] | None = None
@@ -100,7 +105,17 @@ class Held:
         """Settle the messages of a cancelled handler that does not end. Called by the thread of the keeper."""
         self.give_up_at = math.inf
         if self.reason is not None and self.end():
-            self._on_overdue(self.reason.with_traceback(_stack(self._thread)))
+            self.given_up = True
+            self._on_overdue(self.reason.with_traceback(_as_traceback(self._place())))
+
+    def _place(self) -> list[FrameType]:
+        """Where the handler is now, the innermost frame first.
+
+        A coroutine whose event loop is blocked, perhaps by another handler, is where the thread of the loop is.
+        """
+        if self._loop is not None and asyncio.current_task(self._loop) is None:
+            return _awaiting(self._coroutine)
+        return _stack(self._thread)
 
     def run(self, handler: Callable[..., Any], *given: Any) -> Any:
         """Run a handler in this thread; ``cancel`` raises Cancelled in it."""
@@ -129,12 +144,15 @@ class Held:
             self._interrupt = None
             return self.reason
 
-    def run_async(self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
-        """Run a coroutine on the loop, and wait until it has ended, also when it is cancelled.
+    def run_async(
+        self, coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop, thread: int | None
+    ) -> Any:
+        """Run a coroutine on the loop, which this thread runs, and wait until it has ended, also when it is cancelled.
 
         Raises what it raises, in this thread: SystemExit and KeyboardInterrupt must not end the loop, on which other
         coroutines run.
         """
+        self._coroutine, self._loop, self._thread = coroutine, loop, thread
         done: Future[Any] = Future()
         tasks: list[asyncio.Task[None]] = []
 
@@ -174,10 +192,26 @@ def _raise_in(thread: int, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
-def _stack(thread: int | None) -> TracebackType | None:
-    """Where a thread is now, in the form of a traceback."""
-    frame, found = sys._current_frames().get(thread or 0), None
+def _stack(thread: int | None) -> list[FrameType]:
+    """The frames of a thread, the innermost first."""
+    frame, found = sys._current_frames().get(thread or 0), []
     while frame is not None:
-        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
+        found.append(frame)
         frame = frame.f_back
+    return found
+
+
+def _awaiting(coroutine: Any) -> list[FrameType]:
+    """The frames of a coroutine that waits, and of those that it awaits, the innermost first."""
+    found: list[FrameType] = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        found.insert(0, frame)
+        coroutine = coroutine.cr_await
+    return found
+
+
+def _as_traceback(frames: Iterable[FrameType]) -> TracebackType | None:
+    found = None
+    for frame in frames:
+        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno or 0)
     return found

@@ -213,8 +213,9 @@ class Loop:
 
         def give_up(reason: Exception) -> None:
             log.warning(
-                "%s still runs with message %s, %.1f s after its start: %s; a thread that waits in a call cannot be "
-                "interrupted, so the message is given back now, and the handler's result will not count",
+                "%s still runs with message %s, %.1f s after its start: %s; a call that blocks, or a coroutine that "
+                "ignores its cancellation, cannot be interrupted, so the message is given back now, and the handler's "
+                "result will not count",
                 consumer.name,
                 ", ".join(f"{message.lookup_id:#018x}" for message in unit.messages),
                 time.monotonic() - begun,
@@ -260,7 +261,8 @@ class Loop:
             if consumer.is_async:
                 tx = AsyncUnit(unit)
                 arguments = [argument, tx] if consumer.takes_tx else [argument]
-                held.run_async(tx._run(consumer.handler, *arguments), self.running.loop())
+                loop, thread = self.running.loop()
+                held.run_async(tx._run(consumer.handler, *arguments), loop, thread.ident)
             else:
                 given = (argument, unit) if consumer.takes_tx else (argument,)
                 self._run_plain(held, *given)

@@ -33,6 +33,15 @@ class Reject(Exception):
     """Raised by a handler: this message can never be handled, so its retry policy ends at once, with this reason."""
 
 
+class NotValid(Reject):
+    """The body is not what the handler's annotation demands. ``kind``: of what kind the fault is, where the text must
+    not be stored since it may quote the body."""
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(f"not valid: {text}")
+        self.kind = f"not valid: {kind}"
+
+
 class RetryLater(Exception):
     """Raised by a handler: try this message again after ``seconds`` (None: the delay of its consumer's Retry).
 

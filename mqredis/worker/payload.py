@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mqredis.errors import complaint
 from mqredis.models import Message
-from mqredis.worker.outcomes import Reject
+from mqredis.worker.outcomes import NotValid
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ def _converter(annotation: Any) -> Callable[[Message], Any]:
         try:
             return adapter.validate_json(message.body)
         except ValidationError as error:
-            raise Reject(f"not valid: {complaint(error)}") from None
+            kind = error.errors(include_url=False, include_input=False)[0]["type"]
+            raise NotValid(complaint(error), kind) from None
 
     return convert
 
@@ -62,4 +63,4 @@ def _text(message: Message) -> str:
     try:
         return message.text
     except UnicodeDecodeError:
-        raise Reject("not valid: the body is not UTF-8") from None
+        raise NotValid("the body is not UTF-8", "not UTF-8") from None

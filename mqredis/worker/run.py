@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,8 @@ _PAUSE_MAX = 5.0
 _PAUSED_SECONDS = 0.2
 # Seconds between two checks whether the driver's poll for all waits succeeded.
 _POLL_CHECK_SECONDS = 1.0
+# Seconds that cancelled handlers have to end before the messages of those that go on are given back.
+_CANCELLED_SECONDS = 2.0
 
 
 class Running:
@@ -114,16 +117,16 @@ class Running:
                 found = self._handles[name] = self.manager.open(name)
             return found
 
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of all handlers that are coroutines; it has a thread of its own."""
+    def loop(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+        """The event loop of all handlers that are coroutines, and the thread that runs it."""
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._loop_thread is None:
                 self._loop = asyncio.new_event_loop()
                 self._loop_thread = threading.Thread(
                     target=self._loop.run_forever, name="mqredis-asyncio", daemon=True
                 )
                 self._loop_thread.start()
-            return self._loop
+            return self._loop, self._loop_thread
 
     def failed(
         self, consumer: Consumer, messages: Sequence[Message], error: BaseException, *, lapsed: bool = False
@@ -165,11 +168,18 @@ class Running:
                 return
 
     def touch(self) -> None:
-        """Touch the health file, since a queue was read successfully."""
+        """Touch the health file, since a queue was read successfully, or a handler runs."""
         now = time.monotonic()
-        if self._health is not None and now - self._touched >= 1.0:
+        if self._health is not None and now - self._touched >= 1.0 and not self._stuck():
             self._touched = now
             self._health.touch()
+
+    def _stuck(self) -> bool:
+        """Does some consumer read nothing any more, since all its handlers were given up and have not ended?"""
+        given_up = Counter(
+            id(handling.consumer) for held, handling in self.keeper.handlers().items() if held.given_up
+        )
+        return any(given_up[id(consumer)] >= consumer.concurrency for consumer in self.consumers)
 
     # ---- the run ---------------------------------------------------------------------------------
 
@@ -314,8 +324,9 @@ class Running:
         if any(thread.is_alive() for thread in threads):
             ended = self.keeper.cancel_all(RuntimeError("the worker is told to end"))
             log.warning("%d handler(s) did not end in time and were cancelled", ended)
+            deadline = time.monotonic() + min(_CANCELLED_SECONDS, wait)  # of all together
             for thread in threads:
-                thread.join(max(0.0, min(2.0, wait)))
+                thread.join(max(0.0, deadline - time.monotonic()))
             for loop, thread in zip(self._loops, threads, strict=True):
                 if thread.is_alive():
                     loop.give_back()
@@ -328,7 +339,11 @@ class Running:
         return driver.wake_mode in ("keyspace", "publish")
 
     def _alive(self) -> None:
-        """Note a successful poll for all waits as a read of each waiting loop."""
+        """Note a successful poll for all waits as a read of each waiting loop. A handler that still has its messages
+        shows life, too, since no loop reads while all handlers are busy."""
+        now = time.monotonic()
+        if any(held.reason is None and now < held.until for held in self.keeper.handlers()):
+            self.touch()
         last_poll = self.manager.driver.last_poll
         if last_poll <= self._last_poll:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 import mqredis
 from mqredis.sealing import AesGcm
@@ -171,6 +171,43 @@ def test_failure_of_a_sealed_message_records_only_the_type_of_the_error(redis_se
             == "ValueError"
         )
         assert "failure_traceback" not in dead_letter_message.properties
+
+
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ('{"iban": "FR11"}', "not valid: value_error"),
+        ("{}", "not valid: missing"),
+        ("x", "not valid: json_invalid"),
+    ],
+)
+def test_failure_of_a_sealed_body_that_is_not_valid_records_only_the_kind_of_the_fault(
+    redis_server, body, reason
+):
+    class Payment(BaseModel):
+        iban: str
+
+        @field_validator("iban")
+        @classmethod
+        def check(cls, iban: str) -> str:
+            raise ValueError(f"{iban} is not an IBAN")
+
+    with mqredis.connect(redis_server.url, sealer=AesGcm({"a": b"k" * 16}, "a")) as qm:
+        qm.create_queue("payments")
+        with qm.open("payments") as queue:
+            queue.send(body)
+        worker = Worker()
+
+        def handle(payment):
+            raise AssertionError("not called")
+
+        handle.__annotations__["payment"] = Payment
+        worker.consumer("payments")(handle)
+        burst(worker, qm)
+        with qm.open("payments;poison") as poison:
+            (dead_letter_message,) = poison.browse()
+        assert dead_letter_message.reason == f"poison: {reason}"
+        assert dead_letter_message.properties["failure_reason"] == reason
 
 
 @pytest.mark.parametrize("final", ["poison", "drop"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,6 +14,7 @@ import mqredis
 from mqredis import Message
 from mqredis.testing import drain
 from mqredis.worker import Retry, Worker
+from tests.drivers.kit import until
 
 WAIT = 30.0
 Start = Callable[[Worker], threading.Thread]
@@ -91,6 +94,64 @@ def test_message_of_a_coroutine_that_ignores_its_cancellation_fails_while_it_run
         assert not end.is_set()
     finally:
         end.set()
+
+
+def test_report_says_where_a_coroutine_that_ignores_its_cancellation_waits(
+    qm: mqredis.QueueManager, worker: Worker, started: Start
+) -> None:
+    qm.create_queue("q")
+    ends: list[Callable[[], object]] = []
+
+    async def wait_inside() -> None:
+        end = asyncio.Event()
+        ends.append(partial(asyncio.get_running_loop().call_soon_threadsafe, end.set))
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    @worker.consumer("q", time_limit=0.1, lease=2, retry=Retry(attempts=1))
+    async def handle(message: Message) -> None:
+        await wait_inside()
+
+    started(worker)
+    send(qm, False, b"slow")
+    with qm.open("q;poison") as poison:
+        traceback = str(poison.peek(WAIT).properties["failure_traceback"])
+    ends[0]()
+    assert "in wait_inside" in traceback
+    assert "await end.wait()" in traceback
+
+
+def test_report_says_which_call_blocks_the_event_loop(
+    qm: mqredis.QueueManager, worker: Worker, started: Start
+) -> None:
+    """Also that of a handler that could not go on because another one blocks."""
+    qm.create_queue("q")
+    barrier = threading.Lock()
+    barrier.acquire()
+    waits = threading.Event()
+
+    def wait_in_c() -> None:
+        barrier.acquire()
+
+    @worker.consumer("q", concurrency=2, time_limit=0.1, lease=2, retry=Retry(attempts=1))
+    async def handle(message: Message) -> None:
+        if message.text == "blocks":
+            await asyncio.to_thread(waits.wait, WAIT)
+            wait_in_c()
+        waits.set()
+        await asyncio.Event().wait()
+
+    started(worker)
+    send(qm, False, b"blocks", b"waits")
+    try:
+        with qm.open("q;poison") as poison:
+            until(lambda: qm.queue_info("q;poison").ready == 2)
+            failed = list(poison.browse())
+    finally:
+        barrier.release()
+    for message in failed:
+        assert "in wait_in_c" in str(message.properties["failure_traceback"])
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])

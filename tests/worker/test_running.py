@@ -11,7 +11,12 @@ import pytest
 
 import mqredis
 from mqredis.worker import Cancelled, Retry, Unit, Worker
+from mqredis.worker.held import Held
+from mqredis.worker.keeper import Handling
+from mqredis.worker.outcomes import TimeLimitExceeded
 from mqredis.worker.rate import Rate
+from mqredis.worker.run import Running
+from tests.drivers.kit import until
 
 WAIT = 60.0
 
@@ -301,6 +306,78 @@ def test_health_file_is_written(qm, queue, tmp_path, started):
         send(qm, queue, b"x")
         assert seen.acquire(timeout=WAIT)
     assert path.exists()
+
+
+def test_health_file_is_touched_while_all_handlers_are_busy(qm, queue, tmp_path, started):
+    path = tmp_path / "alive"
+    worker = Worker(shutdown_seconds=5, health_file=str(path))
+    running, end = threading.Event(), threading.Event()
+
+    @worker.consumer("q")
+    def handle(message):
+        path.unlink(missing_ok=True)
+        running.set()
+        assert end.wait(WAIT)
+
+    started(worker)
+    send(qm, queue, b"x")
+    try:
+        assert running.wait(WAIT)
+        until(path.exists)
+        assert qm.queue_info("q").locked == 1
+    finally:
+        end.set()
+
+
+def test_health_file_is_not_touched_while_a_consumer_has_only_handlers_that_were_given_up(qm, tmp_path):
+    path = tmp_path / "alive"
+    worker = Worker()
+
+    @worker.consumer("q", concurrency=2)
+    def handle(message):
+        pass
+
+    running = Running(qm, worker.consumers, shutdown_seconds=5, health_file=str(path))
+    first, second = (Held(lambda: None, 30, max_hold=60, time_limit=None) for _ in range(2))
+    for held in (first, second):
+        running.keeper.add(held, Handling(worker.consumers[0], [], 0.0))
+        held.cancel(TimeLimitExceeded("too long"))
+        held.give_up()
+    running.touch()
+    assert not path.exists()
+    running.keeper.remove(first)
+    running.touch()
+    assert path.exists()
+    running.close()
+
+
+def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch):
+    now = 1000.0
+    waited: list[float] = []
+
+    class Hanging:
+        def is_alive(self) -> bool:
+            return True
+
+        def join(self, timeout: float) -> None:
+            nonlocal now
+            waited.append(timeout)
+            now += timeout
+
+    running = Running(qm, [], shutdown_seconds=0)
+    given_back: list[object] = []
+    loops: list[Any] = []
+    for _ in range(50):
+        loop = SimpleNamespace(prefetch=SimpleNamespace(give_back=lambda: None))
+        loop.give_back = lambda loop=loop: given_back.append(loop)
+        loops.append(loop)
+    running._loops = loops
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=None)
+    monkeypatch.setattr("mqredis.worker.run.time", clock)
+    threads: list[Any] = [Hanging() for _ in loops]
+    running._end(threads, 10)
+    assert now - 1000 == pytest.approx(10 + 2, abs=0.1)
+    assert given_back == loops
 
 
 def test_background_worker_can_run_twice(qm, queue, worker):
