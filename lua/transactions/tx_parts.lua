@@ -121,16 +121,15 @@ function tx_parts.sort(transaction, part, states)
   local sent, received = tx.sent, tx.received
   local leaving_kind = aborting and sent or received
   -- With what the states of messages end that are sent or received, and ask for nothing: both texts are equally long.
-  local sent_end = message_state.plain_end(sent, transaction.id, transaction.fence)
-  local received_end = message_state.plain_end(received, transaction.id, transaction.fence)
-  local end_at, seen = -#sent_end, #ids > 1 and {}
+  local plain_ends = { [sent] = message_state.plain_end(sent, transaction.id, transaction.fence),
+    [received] = message_state.plain_end(received, transaction.id, transaction.fence) }
+  local end_at, seen = -#plain_ends[sent], #ids > 1 and {}
   local bytes, last_text, size = 0, nil, nil
   for n = 1, #ids do
     local state_text, kind = states[n], kinds[n]
     -- A message that was deleted has no state; if it is named twice, the first operation on it counts.
     if state_text and not (seen and seen[ids[n]]) then
-      local plain_end = kind == received and received_end or kind == sent and sent_end
-      local asks = not (states_suffice and plain_end and sub(state_text, end_at) == plain_end)
+      local asks = not states_suffice or sub(state_text, end_at) ~= plain_ends[kind]
       if kind == leaving_kind and not asks then
         -- Of messages that were received together most states are the same text.
         if state_text ~= last_text then last_text, size = state_text, message_state.size(state_text) end

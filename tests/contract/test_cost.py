@@ -108,6 +108,22 @@ def test_send_many_takes_one_call(qm: mqredis.QueueManager, redis_server: RedisS
     assert _cost(redis_server, lambda: queue.send_many([b"x" * 64] * 100)) == (1, 6)
 
 
+def test_small_batch_costs_as_many_commands_as_one_message(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+    assert _cost(redis_server, lambda: queue.send_many([b"x"] * 3)) == (1, 5)
+
+
+def test_timer_that_is_not_due_costs_the_next_calls_nothing(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+    queue.send(b"late", delay=30)
+    qm.maintain()  # which looks for the next timer
+    assert _cost(redis_server, lambda: queue.send(b"x")) == (1, 5)
+
+
 @pytest.mark.parametrize("size, commands", [(64, 7), (65, 6)])
 def test_batch_of_records_up_to_64_bytes_costs_one_command_more(
     qm: mqredis.QueueManager, redis_server: RedisServer, size: int, commands: int

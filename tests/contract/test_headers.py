@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import threading
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from mqredis.keys import MANAGER_PARTS, MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
 from mqredis.scripts import Header
 from mqredis.status import Status
 from mqredis.steps import Call
+from tests.contract.monitor import MANAGER, script_calls
 from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
@@ -150,7 +149,6 @@ def test_scenario_calls_every_script(calls: list[Call[Any]]) -> None:
 
 # ---- keys touched --------------------------------------------------------------------------------
 
-_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _NO_KEY = {"time", "publish", "pubsub"}
 _ALL_KEYS = {"unlink", "del", "exists"}
 
@@ -167,36 +165,12 @@ def test_scripts_touch_only_the_keys_they_were_given(redis_server: RedisServer) 
     """A cluster that moves slots, and ACL dry runs, see only declared keys. Wake keys are the one exception."""
     strays: set[tuple[str, str]] = set()
     scripts_seen = 0
-    with socket.socket(socket.AF_UNIX) as monitor:
-        monitor.settimeout(30)
-        monitor.connect(str(redis_server.socket_path))
-        monitor.sendall(b"MONITOR\r\n")
-        lines = monitor.makefile("r", encoding="latin-1", newline="\r\n")
-        assert lines.readline() == "+OK\r\n"
-        scan = threading.Thread(target=_scan, args=(redis_server,))
-        scan.start()
-        declared: set[str] = set()
-        for line in lines:
-            words = _WORD.findall(line)
-            if words[:2] == ["ECHO", "the end"]:
-                break
-            if " lua] " not in line:
-                if words[0].upper() in ("EVALSHA", "FCALL"):
-                    scripts_seen += 1
-                    declared = set(words[3 : 3 + int(words[2])])
-                continue
+    for call, commands in script_calls(redis_server):
+        scripts_seen += 1
+        declared = set(call[3 : 3 + int(call[2])])
+        for words in commands:
             for key in touched(words):
-                if key not in declared and not key.startswith("mq:{spy}:wake:"):
+                if key not in declared and not key.startswith(f"mq:{{{MANAGER}}}:wake:"):
                     strays.add((words[0], key))
-        scan.join(30)
     assert scripts_seen > 100
     assert not strays
-
-
-def _scan(server: RedisServer) -> None:
-    with server.client() as raw:
-        try:
-            with mqredis.connect(server.url, manager="spy", settings=Settings(test_clock=True)) as qm:
-                everything(qm, raw)
-        finally:
-            raw.execute_command("ECHO", "the end")

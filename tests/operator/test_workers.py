@@ -17,6 +17,7 @@ from mqredis.operations import inspection
 from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
 from mqredis.worker.heartbeat import Pauses
+from tests.support.backend import Backend
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -170,6 +171,18 @@ def test_order_reaches_its_worker_once(qm: QueueManager, operator: Operator) -> 
     operator.stop_worker("a")
     assert beat() == ["stop"]
     assert beat() == []
+
+
+def test_first_heartbeat_of_a_worker_removes_those_that_are_gone(qm: QueueManager, backend: Backend) -> None:
+    def beat(worker: str, lease: int, begins: bool) -> set[bytes]:
+        qm.run(perform(workers.beat(qm.context.keys, worker, lease, begins, "{}", ())))
+        return {field for field in raw.hkeys(qm.context.keys.workers) if field.startswith(b"w:")}
+
+    with backend.client() as raw:
+        assert beat("gone", 1000, True) == {b"w:gone"}
+        qm.advance_clock(2000)
+        assert beat("present", 60_000, False) == {b"w:gone", b"w:present"}
+        assert beat("new", 60_000, True) == {b"w:new", b"w:present"}
 
 
 def test_cancel_handler_ends_one_running_handler(qm: QueueManager, operator: Operator) -> None:
