@@ -36,6 +36,7 @@ def everything(qm: QueueManager, raw: Any) -> None:
     qm.throttle(False)
     qm.set_quota(messages=100_000)
     qm.resolve("1.1:1")
+    qm.resolve(f"{qm.driver.session}.99:1")
     qm.operator("ada").cancel("orders")
     qm.operator("ada").pause("orders")
     qm.operator("ada").begin("inhibit", "orders", token="t")

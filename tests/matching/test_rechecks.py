@@ -161,6 +161,24 @@ def test_arrival_during_a_poll_in_pages_is_found(qm):
     assert bodies == [b"front"]
 
 
+def test_arrival_while_a_search_in_pages_was_not_registered_is_found(qm):
+    queue = qm.open("q")
+    fill(queue, 1500, colour="blue")
+    reader = Reader(qm)
+    call = read.receive(reader.address, "take", waiter=reader.waiter, match=_WANTED)
+    found = qm.run(perform(call))
+    assert found.place
+    queue.send(b"first", priority=7, properties={"colour": "red"})  # ends the registration of the reader
+    assert queue.receive(0).body == b"first"
+    queue.send(b"second", priority=7, properties={"colour": "red"})
+    reader.waiter.ticket = found.ticket
+    rest = read.receive(reader.address, "take", waiter=reader.waiter, match=_WANTED, cursor="A" + found.place)
+    found = qm.run(perform(rest))
+    assert not found.messages
+    reader.waiter.ticket = found.ticket
+    assert reader.poll() == [b"second"]
+
+
 def test_last_poll_examines_no_message_again(qm):
     queue = qm.open("q")
     fill(queue, 2500, colour="blue")

@@ -309,6 +309,12 @@ def test_count_and_delete_agree(qm: QueueManager, operator: Operator) -> None:
     assert bodies(qm) == [b"b"]
 
 
+def test_message_whose_delay_has_ended_counts_as_available(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a", delay=10)
+    qm.advance_clock(10)
+    assert operator.count("orders", scheduled=False).changed == 1
+
+
 def test_delete_skips_locked_messages(qm: QueueManager, operator: Operator) -> None:
     held, free = send(qm, "a", "b")
     with qm.open("orders") as queue, queue.lock(0):
