@@ -2,11 +2,22 @@
 
 ``mqredis.scripts`` calls it, when the wheel is built and in a checkout.
 
-A script is one file of ``lua/`` with the modules it names by ``--- require "core/x"`` put in front of it, each
-once, depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done
-while joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by
-``--- require lazy "core/x"`` is wrapped in ``x.load()``, and its functions exist only after that call. All
-lazy modules of a bundle, and what only they need, stand in one function: a call that needs none pays one closure.
+A script is one file of ``lua/`` with the modules it names by ``--- require "core/x"`` put in front of it, each once,
+depth first; a cycle is an error. What a bundle does not need costs every call of it, so three things are done while
+joining: ``status.NAME`` becomes its number; functions that nothing names are left out; a module required by ``---
+require lazy "core/x"`` is wrapped in ``x.load()``, and its functions exist only after that call. All lazy modules of a
+bundle, and what only they need, stand in one function: a call that needs none pays one closure.
+
+It reads Lua line by line, and relies on how the files of ``lua/`` are written:
+
+- a module declares one table, ``local x = {``, at the left margin; x is the last part of its name, which no other
+  module has. The line that ends the table is the first one that ends with ``}``;
+- its functions begin with ``function x.name(`` at the left margin, and end with the line ``end`` there, or with the
+  word ``end`` on the same line. What stands between functions is kept if the module is;
+- a function or table is needed if its name occurs in code anywhere else, in a string as well. So no name is put
+  together at run time, and ``x.load()`` is written out.
+
+A file that breaks this does not join, or a call of it fails: ``tests/contract/test_headers.py`` calls every script.
 
 Every process joins what it calls before it calls it first, and bundles share most of their lines: so what a file holds,
 and what a line names, is found once.
@@ -20,6 +31,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from mqredis import functions
 from mqredis.status import Status
@@ -56,6 +68,7 @@ def _closes(line: str) -> bool:
 
 
 def _dotted(lines: Iterable[Line]) -> set[str]:
+    """Each ``x.y`` that the code of these lines names."""
     found: set[str] = set()
     for _, _, line in lines:
         found.update(_names(line)[1])
@@ -67,10 +80,12 @@ def _every_name(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _calls(lines: Iterable[Line]) -> Iterator[str]:
+    """Each ``x.y`` that the code of these lines calls."""
     return (name for _, _, line in lines for name in _CALLED.findall(line.partition("--")[0]))
 
 
 def _word(module: str) -> str:
+    """The name of a module's table."""
     return module.rpartition("/")[2]
 
 
@@ -80,6 +95,17 @@ def _status_number(match: re.Match[str]) -> str:
         return str(int(Status[match[1]]))
     except KeyError:
         raise ScriptError(f"status.{match[1]} is not in mqredis/status.py") from None
+
+
+class _Modules(NamedTuple):
+    """The modules that scripts need, each behind those that it needs itself."""
+
+    eager: list[str]
+    """They exist from the start."""
+    lazy: list[str]
+    """They exist after their ``load()``."""
+    inner: list[str]
+    """The others that lazy ones need: they exist after any ``load()``."""
 
 
 class Files:
@@ -126,11 +152,12 @@ class Files:
         return halves
 
     def _requires(self, name: str, path: tuple[str, ...] = ()) -> list[tuple[bool, str]]:
+        """The modules that a file names: is it lazy, and its name. ``path``: of files that led here, for errors."""
         found = _REQUIRE.findall(self._text(name, path[-1] if path else ""))
         return [(bool(lazy), module) for lazy, module in found]
 
-    def _modules(self, names: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
-        """The modules that scripts need: eager ones, lazy ones, and the modules that the lazy ones need."""
+    def _modules(self, names: tuple[str, ...]) -> _Modules:
+        """The modules that these scripts need together."""
         found: list[str] = []
         lazy: list[str] = []
         later: list[str] = []
@@ -159,17 +186,19 @@ class Files:
                     lazy.append(wanted)
                     later.append(wanted)
         inner = [module for module in found if module not in eager]
-        return eager, [module for module in lazy if module not in found], inner
+        return _Modules(eager, [module for module in lazy if module not in found], inner)
 
     def join(self, *names: str) -> list[Line]:
         """The bundle of an entry script, or of several. Their lines follow the modules."""
-        eager, lazy, inner = self._modules(names)
+        modules = self._modules(names)
+        eager, lazy, inner = modules
         own = [line for name in names for line in self.source(name)]
         front, behind = self._reached(eager, _dotted(own))
         # Every table is declared before any function that may name it. What only lazy modules need waits with them in
         # one function, for each function and table that exists from the start costs every call.
         text = "\n".join(line for _, _, line in [*front, *own])
         words = set(_WORD.findall(text))
+        # Lazy modules that eager code names; the others are named by lazy ones alone.
         near = [module for module in lazy if _word(module) in words]
         # A lazy module that needs only eager functions has a loader of its own, which loads no other module.
         later = {match[1] for _, _, line in behind if (match := _FUNCTION.match(line))}
@@ -186,7 +215,7 @@ class Files:
         near = [module for module in near if module not in alone]
         if near or shared:
             rest = [module for module in lazy if module not in alone]
-            lines += self._lazily(near, rest, inner, shared, behind, lines, eager)
+            lines += self._lazily(modules._replace(lazy=rest), near, shared, behind, lines)
         lines = _shake([*lines, *own])
         # fakeredis parses a bundle for every call, so comments are left out, except the first line.
         return [lines[0], *(line for line in lines[1:] if not _COMMENT.match(line[2]))]
@@ -231,25 +260,24 @@ class Files:
 
     def _lazily(
         self,
+        modules: _Modules,
         near: list[str],
-        lazy: list[str],
-        inner: list[str],
         shared: list[str],
         behind: list[Line],
         before: list[Line],
-        eager: list[str],
     ) -> list[Line]:
         """The function that defines all lazy modules with the modules that they need, and the loaders of those that
-        eager code names."""
+        eager code names: ``near`` and ``shared``. ``behind``: functions of eager modules that only lazy code can call;
+        ``before``: the lines of the bundle so far."""
         lines: list[Line] = [("", 0, functions.LAZILY)]
-        for module in [*inner, *(m for m in lazy if m not in near)]:
+        for module in [*modules.inner, *(m for m in modules.lazy if m not in near)]:
             lines += self.parts(module)[0] if module not in shared else []
         lines += behind
-        for module in inner:
+        for module in modules.inner:
             lines += self.parts(module)[1]
-        lines += [line for module in lazy for line in self._loader(module)]
+        lines += [line for module in modules.lazy for line in self._loader(module)]
         asked = "\n".join(line.partition("--")[0] for _, _, line in [*before, *lines])
-        for word in map(_word, [*eager, *inner]):
+        for word in map(_word, [*modules.eager, *modules.inner]):
             known = f"function {word}.load()" in asked
             if not known and (f"{word}.load()" in asked or word in map(_word, shared)):
                 lines.append(("", 0, f"function {word}.load() end"))
@@ -297,4 +325,5 @@ def _shake(lines: list[Line]) -> list[Line]:
 
 
 def _end(lines: list[Line], start: int) -> int:
+    """The place of the line that ends the function which begins at ``start``."""
     return next(n for n in range(start, len(lines)) if lines[n][2] == "end")
