@@ -1,6 +1,8 @@
 """lock_list.lua, tx_list.lua, session_list.lua, waiter_list.lua, overview.lua: what operators see of a manager.
 
-``mqredis.operations.inspection`` calls it.
+``mqredis.operations.inspection`` calls it. The heads of the scripts name the elements of each reply in their order,
+which nothing compares but ``tests/inspection``. The console and the command line show the results by the fields of
+``models.inspection``.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -90,7 +92,7 @@ def _pairs(items: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _lock(
     path: str, row: Payload, now: int, clients: dict[str, ClientInfo], sessions_of: dict[str, str]
 ) -> LockInfo:
-    """A lock from its elements in the reply. ``sessions_of``: the sessions of transactions."""
+    """A lock from its elements in the reply. ``clients``: by session; ``sessions_of``: the sessions of transactions."""
     lookup_id, deadline, since, kind, owner, fence = (text(item) for item in row[:6])
     deliveries, uncounted, message_id, label = number(row[6]), number(row[7]), text(row[8]), text(row[9])
     locked = kind[0] == states.BY_READER
@@ -138,6 +140,7 @@ def transactions(manager: ManagerKeys, after: str | None) -> Call[Page[Transacti
 
 
 def _transaction(lead: int, row: list[str]) -> TransactionInfo:
+    """A transaction from its id, record, client and first operations. ``lead``: ms by which stored times are ahead."""
     record = TransactionRecord.parse(row[1])
     if record is None:
         raise ValueError(f"{row[1]!r:.80} is not the record of a transaction")
@@ -220,31 +223,54 @@ def overview(manager: ManagerKeys, paths: Sequence[str]) -> Call[Overview]:
     return Call("overview", manager.call(*paths), [], parse, changes=False)
 
 
-def _depth(path: str, row: str, now: int) -> QueueDepth:
+class DepthRow(NamedTuple):
+    """The numbers in a row of overview.lua, in their order."""
+
+    messages: int
+    size: int  # in bytes
+    gone: int  # messages that have left since the queue was created
+    ready: int
+    locked: int  # those of claims included
+    claimed: int
+    waiters: int
+    overdue: int  # 1: timers are due
+    oldest_ms: int  # arrival of the oldest available message; -1: none is available
+    # Messages in the subqueues that the broker fills.
+    retry: int
+    lapsed: int
+    poison: int
+    journal: int
+    # Counters since the queue was created.
+    dead: int
+    poisoned: int
+    rejected: int
+    expired: int
+
+
+def _depth(path: str, row: str, now_ms: int) -> QueueDepth:
+    """A row of overview.lua: its numbers, "-" and the letters of the queue's flags."""
     numbers, _, flags = row.rpartition(" -")
-    (
-        messages, size, gone, ready, locked, claimed, waiters, overdue, oldest, retry, lapsed, poison, journal,
-        dead, poisoned, rejected, expired,
-    ) = map(int, numbers.split(" "))  # fmt: skip
+    found = DepthRow(*map(int, numbers.split(" ")))
+    resting = found.retry + found.lapsed  # they return to the queue
     return QueueDepth(
         name=path,
-        ready=ready,
-        delayed=messages - ready - locked + retry + lapsed,
-        locked=locked,
-        claimed=claimed,
-        poison=poison,
-        journal=journal,
-        messages=messages + retry + lapsed,
-        bytes=size,
-        waiters=waiters,
-        total_in=messages + gone,
-        total_out=gone,
-        dead=dead,
-        poisoned=poisoned,
-        rejected=rejected,
-        expired=expired,
-        oldest_seconds=max(0, now - oldest) / 1000 if oldest >= 0 else None,
-        overdue=overdue == 1,
+        ready=found.ready,
+        delayed=found.messages - found.ready - found.locked + resting,
+        locked=found.locked,
+        claimed=found.claimed,
+        poison=found.poison,
+        journal=found.journal,
+        messages=found.messages + resting,
+        bytes=found.size,
+        waiters=found.waiters,
+        total_in=found.messages + found.gone,
+        total_out=found.gone,
+        dead=found.dead,
+        poisoned=found.poisoned,
+        rejected=found.rejected,
+        expired=found.expired,
+        oldest_seconds=max(0, now_ms - found.oldest_ms) / 1000 if found.oldest_ms >= 0 else None,
+        overdue=found.overdue == 1,
         transactional=FLAGS["transactional"] in flags,
         topic=FLAGS["topic"] in flags,
         put_inhibited=FLAGS["put_inhibited"] in flags,
