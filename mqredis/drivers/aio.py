@@ -1,6 +1,7 @@
 """The asyncio driver: runs operations in the caller's task. One driver serves the tasks of one event loop.
 
-``mqredis.asyncio.connect`` makes one.
+``mqredis.asyncio.connect`` makes one, and ``QueueManager.run`` calls ``run``. ``calls_aio`` does the work, and
+``coalescing`` joins what several tasks do at the same time; docs/extending.md lists what integrations may use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class AsyncDriver(AsyncCalls):
         self._waiters = AsyncWaiterRegistry(self)
 
     def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Another event loop than before: connections and tasks of the old one are of no use."""
+        """Note the loop. If it is another one than before, connections and tasks of the old one are of no use."""
         if self._loop is not None:
             self.backend.after_fork()
             self._setup()

@@ -1,6 +1,8 @@
 """All tries of one call: what is sent, what each outcome of a try means, and when to stop.
 
-The drivers make one for each call.
+``drivers.calls`` and its asyncio twin make one for each call, and do what each ``Next`` says; ``durable_calls`` tells
+it of a script that has run. It does no input or output: what an error of the server means for a call is decided here
+(``wire.Fault``), and the same for both drivers. One thread or task uses an attempt.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the two drivers share: their parts, what they know of the manager, and the durability level.
 
-``drivers.calls`` and ``drivers.calls_aio`` are subclasses.
+``drivers.calls`` and ``drivers.calls_aio`` are subclasses. ``QueueManager`` and ``Transaction`` of both interfaces,
+workers and metrics read its properties (docs/extending.md); ``waiting.base`` has the waits of a driver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 # Generated from mqredis/drivers/calls_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
-"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session.
+"""The work of a driver: steps of operations, tries of calls, plain commands and the session.
 
-The driver is a subclass.
+``mqredis.drivers.sync`` has the subclass. ``durable_calls`` and the waits (``waits``) call its methods, and
+integrations ``command`` and ``clock_ms`` (docs/extending.md). What is decided without input or output is in
+``attempt``, ``core`` and ``greeting``, which both drivers share.
 """
 
 from __future__ import annotations
@@ -107,6 +109,7 @@ class Calls(BaseDriver):
             steps.close()
 
     def _step(self, step: Any, run: Run) -> Any:
+        """Carry out a step that is no call. Returns its answer (the table in ``mqredis.steps``)."""
         if type(step) is Wait:
             return self._waiters.wait(run, step)
         if type(step) is Listen:
@@ -274,6 +277,7 @@ class Calls(BaseDriver):
         return connection
 
     def _put_away(self, connection: Connection, error: BaseException, waiting: bool = False) -> None:
+        """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
             self.backend.discard(connection)
         else:

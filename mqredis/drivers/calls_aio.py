@@ -1,7 +1,9 @@
 # mqredis/drivers/calls.py is generated from this file: run `make format` after a change.
-"""The asyncio driver's work: steps of operations, tries of calls, plain commands and the session.
+"""The work of a driver: steps of operations, tries of calls, plain commands and the session.
 
-The driver is a subclass.
+``mqredis.drivers.aio`` has the subclass. ``durable_calls_aio`` and the waits (``waits_aio``) call its methods, and
+integrations ``command`` and ``clock_ms`` (docs/extending.md). What is decided without input or output is in
+``attempt``, ``core`` and ``greeting``, which both drivers share.
 """
 
 from __future__ import annotations
@@ -109,6 +111,7 @@ class AsyncCalls(BaseDriver):
             steps.close()
 
     async def _step(self, step: Any, run: Run) -> Any:
+        """Carry out a step that is no call. Returns its answer (the table in ``mqredis.steps``)."""
         if type(step) is Wait:
             return await self._waiters.wait(run, step)
         if type(step) is Listen:
@@ -282,6 +285,7 @@ class AsyncCalls(BaseDriver):
     async def _put_away(
         self, connection: AsyncConnection, error: BaseException, waiting: bool = False
     ) -> None:
+        """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
         if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
             await self.backend.discard(connection)
         else:

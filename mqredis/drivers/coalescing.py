@@ -1,7 +1,8 @@
 """Operations of several tasks in one call, as databases commit for several clients at once.
 
-``drivers.aio`` uses it for operations that are shareable (``mqredis.steps.Shareable``), one batcher for each handle and
-class of operations.
+``drivers.aio`` uses it for operations that are shareable (``mqredis.steps.Shareable``: ``operations.send.Send`` and
+``operations.settle.Settle``), one batcher for each handle and class of operations. All runs in one event loop, so
+nothing is locked: no ``await`` stands between a look at ``under_way`` or the queue and its change.
 
 An error of a joint call reaches each caller as a copy, or lets its operation be tried again (``_failed``): a new error
 of sends that is no EnqueueRefused has to be weighed there and in ``_OUTCOMES``.

@@ -1,6 +1,7 @@
 """Makes a backend (a pool of connections) from a URL or a redis-py client.
 
-``mqredis.connect``, ``mqredis.asyncio.connect`` and the deploy step call it.
+``mqredis.connect``, ``mqredis.asyncio.connect`` and the deploy step (``drivers.deploy``) call it; the fixtures of
+``pytest_mqredis`` forget the stores that they have used. A new form of URL begins in ``net.urls``.
 """
 
 from __future__ import annotations

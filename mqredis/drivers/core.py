@@ -1,8 +1,9 @@
 """What a driver knows about its queue manager: the session, the incarnation and the history number.
 
-Each driver has a ``Core``; ``attempt``, ``greeting`` and the waits read it. It does no input or output: it says what
-the reply of an opening means, and whether a reply comes from the data that this client knows. docs/decisions/tokens.md
-tells how a lost history is found.
+``drivers.base`` makes the ``Core`` of a driver; ``attempt``, ``greeting``, ``durable_calls`` and the waits (with
+``waiting.handoff``) read and set what they learn of the server. It does no input or output: it says what the reply of
+an opening means, and whether a reply comes from the data that this client knows. docs/decisions/tokens.md tells how a
+lost history is found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The deploy step: load the scripts of this release into a server.
 
-``mqredis scripts`` calls it.
+``mqredis scripts`` calls it (``cli.scripts``).
 
 Clients that may not load scripts themselves depend on it. It opens no session, uses no key, and its user needs no other
 right.

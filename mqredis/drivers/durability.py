@@ -1,5 +1,7 @@
-"""The wait for a level of durability that follows the script of a :class:`Durable` step, for the tries of a call
-(``attempt``).
+"""The wait for a level of durability that follows the script of a :class:`Durable` step.
+
+``durable_calls`` and its asyncio twin make one for a step, and send what ``rounds`` yields; ``attempt`` packs the first
+command behind the call. Both drivers share it.
 
 WAIT and WAITAOF wait for the writes of their own connection, so they follow the script on its connection. A repeated
 call writes its stored reply again (lua/core/context.lua): without a write of its own a connection would not wait.

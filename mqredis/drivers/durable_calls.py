@@ -1,7 +1,8 @@
 # Generated from mqredis/drivers/durable_calls_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """Calls whose change has to reach a level of durability.
 
-The driver hands it the steps of a client that asks for a level.
+``calls`` hands it each Durable step (``operations.durability.wrapper`` makes them), and the tries of a call that
+waits. ``drivers.durability`` says what is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # mqredis/drivers/durable_calls.py is generated from this file: run `make format` after a change.
 """Calls whose change has to reach a level of durability.
 
-The driver hands it the steps of a client that asks for a level.
+``calls_aio`` hands it each Durable step (``operations.durability.wrapper`` makes them), and the tries of a call that
+waits. ``drivers.durability`` says what is sent.
 """
 
 from __future__ import annotations

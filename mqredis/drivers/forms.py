@@ -1,7 +1,8 @@
 """The form in which the present server takes each script: as a function, or by its SHA1.
 
-A driver's ``Core`` has one table of forms. ``greeting`` asks what the server understands; ``attempt`` notes here what
-a server refused, and tries the next form.
+A driver's ``Core`` (``drivers.core``) has one table of forms. ``greeting`` asks what the server understands;
+``attempt`` notes here what a server refused, and tries the next form. ``drivers.deploy`` loads all forms that are used
+here, so a new one is added there, too.
 """
 
 from __future__ import annotations

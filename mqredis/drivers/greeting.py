@@ -1,6 +1,7 @@
 """What a driver asks over a new connection: which server process answers, whether it keeps data, how it runs scripts.
 
-``drivers.calls`` and ``drivers.calls_aio`` call it on the first connection, and the deploy step does so.
+``drivers.calls`` and ``drivers.calls_aio`` run ``greet`` over each new connection, before its first call. The deploy
+step probes for functions with the same command. ``cli/acl.py`` has the rights for what is asked.
 
 The user of the connection may lack the permission. Then the driver continues, and logs what it could not check.
 """

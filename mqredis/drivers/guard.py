@@ -1,11 +1,11 @@
 """The guard of an embedded server: a program of its own, with the standard library only.
 
-``mqredis.embedded`` starts it.
+``mqredis.embedded`` starts it, as a process that outlives the one that has started it.
 
     python -I -S guard.py DIRECTORY SERVER SOCKET
 
-Runs the server as its child, starts it again when it dies, and ends it when no process holds the lock on
-``users`` any more, however those processes ended.
+Runs the server as its child, starts it again when it dies, and ends it when no process holds the lock on ``users`` any
+more, however those processes ended.
 
 Change together with: ``mqredis/embedded.py``, which describes the files of the directory and names them again, since
 this program imports nothing of mqredis. The doctor must not warn of OPTIONS (``tests/doctor/test_advice.py``).

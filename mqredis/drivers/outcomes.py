@@ -1,7 +1,7 @@
 """The calls of a client whose outcome is unknown, for ``resolve`` and for the end of their transactions.
 
-``attempt`` and ``coalescing`` add a call when its reply is lost. The drivers take it out when ``resolve`` has asked for
-the reply, and give its slot back.
+``drivers.core`` has one. ``attempt`` and ``coalescing`` add a call when its reply is lost. ``QueueManager.resolve`` and
+operations that clean up (the step OutcomeKnown) take it out when they have asked for the reply, and give its slot back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A subscription by which other clients see that this process is alive.
 
-``drivers.sync`` makes one for the Spark reader: while it lives, no other query takes over its claim.
+``drivers.sync`` makes one for Spark's readers (``spark.waits``): while it lives, no other query takes over its claim.
+The scripts ask how many clients subscribe to the channel (lua/claims/claims.lua).
 """
 
 from __future__ import annotations

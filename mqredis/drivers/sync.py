@@ -1,6 +1,7 @@
 """The blocking driver: runs operations in the caller's thread. Thread safe.
 
-``mqredis.connect`` makes one.
+``mqredis.connect`` makes one, and ``QueueManager.run`` calls ``run``. ``calls`` does the work, which is generated from
+``calls_aio``; docs/extending.md lists what integrations may use.
 """
 
 from __future__ import annotations

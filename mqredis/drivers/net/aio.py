@@ -1,6 +1,7 @@
 """Asyncio connections over a transport and hiredis: one for requests of several tasks, one for subscriptions.
 
-``net.pool_aio`` and the registry of the asyncio driver make them.
+``net.pool_aio`` makes them, and ``waiting.registry_aio`` listens on a ``Subscription``. The event loop calls their
+methods, and these continue the tasks; no other thread may. ``net.blocking`` has the connections of threads.
 """
 
 from __future__ import annotations
@@ -224,6 +225,7 @@ class Subscription(asyncio.Protocol):
         self._transport: Any = None
         self._reader = hiredis.Reader(protocolError=rx.InvalidResponse, replyError=reply_error)
         self._heard = heard
+        # Messages so far, and how many they were at the last call of ``news``.
         self._news = self._known = 0
         self._lost = asyncio.Event()
         self._why = "the connection was closed"

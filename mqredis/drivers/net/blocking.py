@@ -1,6 +1,7 @@
 """A blocking connection: one socket and hiredis. Its methods for subscriptions are named as in redis-py.
 
-``net.pool`` and the registry of the blocking driver make them.
+``net.pool`` makes them; one thread at a time uses a connection. Those for subscriptions are shared: threads send over
+them under the lock of ``waiting.registry``, and ``waiting.reader`` lets one thread at a time read.
 """
 
 from __future__ import annotations

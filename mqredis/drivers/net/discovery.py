@@ -1,8 +1,7 @@
 """How to make a connection: class and keyword arguments, for one node, a Sentinel group or a cluster.
 
-``drivers.connect`` makes a plan, and the pools follow it.
-
-``Plan`` is the pure part; the two backends ask it what to connect to and tell it what they found.
+``drivers.connect`` makes a plan. ``net.owner`` and its asyncio twin search for the node (``Search``), and the two pools
+connect as the plan says; all of them tell it what they found. Nothing here connects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What our own connections need to know: the address of the server, TLS, credentials and timeouts.
 
-The pools make one for each server that they connect to.
+The pools make one for each server that they connect to, and ``net.blocking`` and ``net.aio`` dial it. An option that a
+URL may have (``net.urls``) has to be in ``_FOLLOWED``, or connections of redis-py are used for such a URL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # mqredis/drivers/net/owner.py is generated from this file: run `make format` after a change.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
-AsyncBackend derives from it.
+AsyncBackend (``pool_aio``) derives from it; ``calls_aio`` calls ``rediscover`` and ``release``, ``waits_aio`` calls
+``confirm`` and ``moved``.
 
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
@@ -24,7 +25,19 @@ if TYPE_CHECKING:
 
 class AsyncOwner:
     """The part of :class:`~mqredis.drivers.net.pool_aio.AsyncBackend` that does not depend on how connections are
-    pooled."""
+    pooled.
+
+    The two pools are written by hand. Each of these rules stands in both, and a change of one is made in both:
+
+    - The pool has an epoch, and each connection that of its opening. ``drop_idle`` begins the next epoch, and no
+      connection of an earlier one is given out or taken back. One to a node that was named has the epoch -1.
+    - A connection that was idle for PROBE_AFTER_SECONDS is probed before it is given out. Our own of an event loop
+      notice their end by themselves.
+    - ``max_connections`` counts all connections but those of subscriptions. A call for which there is none waits, and
+      goes on when one is given back or closed. Only the asyncio pool opens one to a named node without waiting.
+    - A call that was interrupted leaves a reply behind, so its connection is closed, unless that drops late replies.
+    - redis-py must not reconnect by itself, and errors of connecting do not repeat passwords (``_make``).
+    """
 
     on_move: Callable[[], Awaitable[object]] | None = None
     """Called when the manager has moved to another node, to replace a connection that is not in the pool. It must
@@ -96,6 +109,10 @@ class AsyncOwner:
     def _require_open(self) -> None:
         if self._closed:
             raise BrokerUnavailable("the connection was closed by this process")
+
+    def _busy(self) -> BrokerUnavailable:
+        """The error of a call for which no connection came free in time."""
+        return BrokerUnavailable(f"all {self._limit} connections are busy; raise max_connections")
 
     async def _locate(self) -> tuple[str, int]:
         """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""

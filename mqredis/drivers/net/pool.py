@@ -1,9 +1,11 @@
 """Blocking connections, and a pool in which each call has one to itself.
 
-``drivers.connect`` makes it, and the blocking driver takes connections from it.
+``drivers.connect`` makes it, and ``calls`` and the deploy step (``drivers.deploy``) take connections from it, in any
+thread.
 
-The pool of asyncio (``pool_aio``) shares connections between calls and has no locks, so it is written by hand, too.
-What both do is in ``owner``.
+The pool of asyncio (``pool_aio``) shares connections between calls and has no locks, so it is written by hand, too. The
+head of ``Owner`` lists the rules that both keep: a change of one is made in both. ``tests/drivers`` runs each pool for
+itself.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from mqredis.drivers.net.discovery import Search
 from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner import Owner
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
-from mqredis.errors import BrokerUnavailable
 
 # Seconds after which an idle connection is probed before its next use, since the server may have closed it.
 PROBE_AFTER_SECONDS = 1.0
@@ -33,6 +34,8 @@ class Connection:
 
     __slots__ = ("_lost", "conn", "epoch", "exchange", "run_id", "used")
 
+    conn: Any
+    """A ``SocketConnection``, or a connection of redis-py, whose methods for subscriptions are named alike."""
     exchange: Callable[[bytes], Any]
     """Send a packed request and read its reply; an empty one: read the reply of what was sent before."""
 
@@ -85,9 +88,12 @@ class Backend(Owner):
 
     def after_fork(self) -> None:
         """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
+        # The connections that no call uses. Threads append and pop without the lock.
         self._idle: deque[Connection] = deque()
+        # Its lock guards what follows.
         self._cond = threading.Condition()
         self._count = 0
+        # Threads that wait for a connection.
         self._waiting = 0
         self._epoch = 0
         self._closed = False
@@ -117,9 +123,7 @@ class Backend(Owner):
                     if self._idle:
                         return False
                     if not self._cond.wait(deadline - monotonic()):
-                        raise BrokerUnavailable(
-                            f"all {self._limit} connections are busy; raise max_connections"
-                        )
+                        raise self._busy()
             finally:
                 self._waiting -= 1
             self._count += 1
@@ -140,6 +144,7 @@ class Backend(Owner):
             self.discard(connection)
 
     def _usable(self, connection: Connection) -> bool:
+        """Is an idle connection still open, with nothing to read?"""
         try:
             # Readable while idle means closed by the server, or a reply that is not ours.
             return not connection.conn.can_read(0)

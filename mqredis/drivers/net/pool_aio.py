@@ -1,9 +1,10 @@
 """Asyncio connections, and a pool that shares each of them between calls.
 
-``drivers.connect`` makes it, and the asyncio driver sends through it.
+``drivers.connect`` makes it, ``calls_aio`` sends through it, and ``waiting.registry_aio`` gets its subscription here.
 
-The pool of threads (``pool``) needs locks and shares nothing, so it is written by hand, too; what both do is in
-``owner_aio``. Time limits are kept here, since redis-py makes a task for each.
+The pool of threads (``pool``) needs locks and shares nothing, so it is written by hand, too. The head of ``AsyncOwner``
+lists the rules that both keep: a change of one is made in both. Time limits are kept here, since redis-py makes a task
+for each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from mqredis.drivers.net.endpoint import endpoint_of
 from mqredis.drivers.net.owner_aio import AsyncOwner
 from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
-from mqredis.errors import BrokerUnavailable
 
 # So many calls share a connection at most: their requests are written together, and their replies come in order.
 DEPTH = 32
@@ -143,9 +143,7 @@ class AsyncBackend(AsyncOwner):
                 async with asyncio.timeout(deadline - time.monotonic()):
                     await waiter
             except TimeoutError:
-                raise BrokerUnavailable(
-                    f"all {self._limit} connections are busy; raise max_connections"
-                ) from None
+                raise self._busy() from None
             except BaseException:
                 if waiter.done() and not waiter.cancelled():
                     self._wake()  # the free place goes to the next one that waits
@@ -160,12 +158,14 @@ class AsyncBackend(AsyncOwner):
         return None
 
     def _share(self, connection: AsyncConnection) -> None:
+        """Count one more call on a connection. One that is full leaves the list of free ones."""
         connection.users += 1
         if connection.users >= connection.depth:
             self._free.remove(connection)
             connection.free = False
 
     async def _usable(self, connection: AsyncConnection) -> bool:
+        """Is a connection still open? Our own notices the end by itself."""
         if connection.own:
             return connection.connected
         if time.monotonic() - connection.used < PROBE_AFTER_SECONDS:
@@ -196,6 +196,7 @@ class AsyncBackend(AsyncOwner):
             await self.release(connection)
 
     def _wake(self) -> None:
+        """Let the first call that waits look for a connection again."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -234,6 +235,7 @@ class AsyncBackend(AsyncOwner):
         return conn.become(heard) if isinstance(conn, PipelinedConnection) else conn
 
     def _idle(self, alone: bool) -> AsyncConnection | None:
+        """The connection that was given back last and takes another call; ``alone``: one that takes one call only."""
         return next(
             (connection for connection in reversed(self._free) if not alone or connection.depth == 1), None
         )

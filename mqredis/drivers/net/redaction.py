@@ -1,6 +1,6 @@
 """Hides passwords in texts for errors and logs.
 
-Drivers, workers' logs and kombu pass through it what may hold a URL.
+Drivers pass through it each error of redis-py, ``worker.logs`` and ``kombu.transport`` what may hold a URL.
 """
 
 from __future__ import annotations

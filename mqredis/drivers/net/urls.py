@@ -1,6 +1,7 @@
 """Parsing of broker URLs, without connecting.
 
-``drivers.connect`` and the kombu transport call it.
+``drivers.connect`` and the kombu transport call it, and ``cli.admin`` for the number of the database. The docstring of
+``connect`` in both interfaces lists the forms for users.
 """
 
 from __future__ import annotations

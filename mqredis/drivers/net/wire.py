@@ -1,6 +1,6 @@
 """The wire format: packing of script calls and commands, and classification of error replies.
 
-Drivers, pools and waits pack and classify with it.
+All modules of the drivers pack and classify with it: ``attempt`` decides what a ``Fault`` means for a call.
 
 Nothing here does input or output; both drivers share it.
 """

@@ -1,6 +1,7 @@
 """The part of the waiter registries that threads and tasks share, and that needs no sleep and no connection.
 
-The registries derive from it.
+``waits`` and ``waits_aio`` derive from it, and from these the registries. ``calls`` asks for waits, and
+``drivers.base`` for ``cancel``, ``notify_all`` and how waits are woken.
 """
 
 from __future__ import annotations

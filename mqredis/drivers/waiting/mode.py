@@ -1,6 +1,7 @@
 """How a server can notify waiting readers: by keyspace notifications, by PUBLISH, or not at all.
 
-``waits`` and ``waits_aio`` ask it when the first operation waits.
+``waits`` and ``waits_aio`` ask it when the first operation waits, and again at another server process. ``cli/acl.py``
+has the rights for what is asked; docs/decisions/waiting.md compares the modes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The threads that sleep on one subscription take turns reading it: one of them reads for all.
 
-The registry of the blocking driver uses it.
+``waiting.registry``, that of the blocking driver, uses it.
 
 A thread that only reads would have to be scheduled for every notification, and then schedule the thread that the
 notification is for. So the first thread that sleeps reads and wakes the others. When its own flag goes up it passes the

@@ -1,6 +1,11 @@
 """The waits of the threads of one driver, woken by one subscription, which the sleeping threads read in turns.
 
-The blocking driver has one.
+``drivers.sync`` has one; ``calls`` runs the steps Listen and Wait with it. Two threads of its own begin with the first
+wait: ``mqredis-subscription`` runs ``_keep_forever``, ``mqredis-recheck`` runs ``_recheck_forever``. The other methods
+run in the threads of callers.
+
+``registry_aio`` does the same for tasks. What both do is in ``waits_aio``; a change of a method that is here has to be
+made there, too, as far as it is about the subscription: its names, its heartbeat, its end.
 """
 
 from __future__ import annotations

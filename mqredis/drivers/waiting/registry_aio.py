@@ -1,6 +1,10 @@
-"""The waits of the tasks of one driver, woken by one subscription. ``registry`` does the same for threads.
+"""The waits of the tasks of one driver, woken by one subscription.
 
-The asyncio driver has one.
+``drivers.aio`` has one; ``calls_aio`` runs the steps Listen and Wait with it. Two tasks of its own begin with the first
+wait: ``mqredis-subscription`` runs ``_keep_forever``, ``mqredis-recheck`` runs ``_recheck_forever``.
+
+``registry`` does the same for threads. What both do is in ``waits_aio``; a change of a method that is here has to be
+made there, too, as far as it is about the subscription: its names, its heartbeat, its end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """State of the waiting operations of a driver and of their Pub/Sub channels, without I/O.
 
-The registries and their base classes use it.
+``waiting.base``, ``waits_aio`` and the registries use it; ``drivers.session`` names the ``WakeChannel`` of a run.
+``received`` runs where the subscription is read: in any thread that waits, or in the event loop.
 
 Only the event ``sadd`` and handed-over locks wake an operation, on channels that are subscribed by their exact names.
 Each confirmation of a subscription after the first one wakes too: a notification may have been missed before it.

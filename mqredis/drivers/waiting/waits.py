@@ -1,7 +1,8 @@
 # Generated from mqredis/drivers/waiting/waits_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """The steps of waiting operations in threads: listen, wait, find out how the server notifies, poll for all waits.
 
-The registry, which is a subclass, makes the subscription that notifies the operations and keeps it alive.
+``calls`` runs steps with it. ``registry``, which is a subclass, makes the subscription that notifies the
+operations and keeps it alive.
 """
 
 from __future__ import annotations

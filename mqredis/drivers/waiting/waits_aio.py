@@ -1,7 +1,8 @@
 # mqredis/drivers/waiting/waits.py is generated from this file: run `make format` after a change.
 """The steps of waiting operations in asyncio: listen, wait, find out how the server notifies, poll for all waits.
 
-The registry, which is a subclass, makes the subscription that notifies the operations and keeps it alive.
+``calls_aio`` runs steps with it. ``registry_aio``, which is a subclass, makes the subscription that notifies the
+operations and keeps it alive.
 """
 
 from __future__ import annotations
