@@ -1,7 +1,8 @@
 """mqredis: a message broker made of Lua scripts inside Redis. ``mqredis.connect()`` is where to begin.
 
 A public name is imported here, or has a line in ``_LAZY`` and below TYPE_CHECKING, and is in ``__all__``. Which modules
-this loads is a part of the contract (``tests/contract/test_imports.py``).
+this loads is a part of the contract (``tests/contract/test_imports.py``). Errors and models have to be public
+(``tests/contract/test_interfaces.py``); docs/reference.md names the classes.
 """
 
 from __future__ import annotations

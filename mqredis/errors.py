@@ -1,10 +1,11 @@
 """The exception tree: one class per outcome a caller can act on.
 
-All of mqredis raises these; callers import them from ``mqredis``.
+All packages of mqredis raise these; callers import them from ``mqredis``. ``commands.replies`` makes the error of a
+status (``error_for``); ``cli.exits`` and the console have exit codes and pages for classes of errors.
 
-Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that
-fits, so that code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``.
-The docstring of a class is its default message.
+Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that fits, so that
+code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``. The docstring of a class is its
+default message.
 
 A new error: "a new refusal of a send" in CONTRIBUTING.md. Tests fail until it is public (``mqredis/__init__.py``) and
 has a row in ``docs/errors.md``.

@@ -1,6 +1,7 @@
 """Scripts as functions of the server (Redis 7, Valkey), in libraries that are named by their content.
 
-``bundles`` marks with it what only lazy modules need, and ``scripts`` makes libraries with it.
+``bundles`` marks with it what only lazy modules need, and ``scripts`` makes libraries with it. A library is loaded once
+into a server and shared by all clients of this release; ``operations.libraries`` knows the form of its name.
 
 ``EVALSHA`` makes all closures and tables of a bundle anew in each call. A library makes them once, so KEYS and ARGV are
 locals that each call sets. The state of a call is kept in lua/core/context.lua, which resets it when the next call

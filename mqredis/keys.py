@@ -1,13 +1,15 @@
 """Every key of the store, and nothing else in Python knows how they are spelled.
 
-Commands and operations name keys with it; the drivers and Spark ask it for single keys and channels.
+Commands and operations name keys with it; the drivers, both interfaces and Spark ask it for single keys and channels.
+All other packages know the names of the system's queues, and what a name of a queue says (``kept_by_broker`` and its
+neighbours), from here: models, codec, the console, the command line, kombu.
 
-Change together with: the Lua module that is named beside the key (``tests/contract/test_constants.py`` compares what
-it can), ``docs/key-layout.md``, the rules of ``cli/acl.py`` and the types in ``operations/doctor/checks/keys.py``.
+Change together with: the Lua module that is named beside the key (``tests/contract/test_constants.py`` compares what it
+can), ``docs/key-layout.md``, the rules of ``cli/acl.py`` and the types in ``operations/doctor/checks/keys.py``.
 
-All keys of a queue manager share the hash tag ``{manager}``: one slot, so that a transaction or a quota may span
-its queues. Braces, glob characters and everything else outside ``[A-Za-z0-9._-]`` are encoded byte by byte as
-``%XX``, so no name can reach another manager's keys and ``~mq:{manager}:*`` is an exact ACL pattern.
+All keys of a queue manager share the hash tag ``{manager}``: one slot, so that a transaction or a quota may span its
+queues. Braces, glob characters and everything else outside ``[A-Za-z0-9._-]`` are encoded byte by byte as ``%XX``, so
+no name can reach another manager's keys and ``~mq:{manager}:*`` is an exact ACL pattern.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURN
 RESTING = ("retry", "lapsed")
 # Subqueue of the messages that an operator has deleted for a time.
 TRASH = "trash"
-# Subqueues that the broker creates when it needs them.
+# Subqueues that the broker creates when it needs them. Another one has its name in lua/core/queue.lua, too, and a quota
+# of its own or its queue's (``has_own_quota``).
 _KEPT_SUBQUEUES = frozenset({"journal", "retry", "poison", "lapsed", TRASH})
 
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")

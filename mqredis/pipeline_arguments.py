@@ -1,7 +1,7 @@
 """The commands of ``mqredis pipeline`` and their arguments.
 
-The command line and the script for spark-submit (``mqredis.spark.pipelines.command``) parse with it. Without PySpark
-``mqredis.spark`` cannot be imported, but the help of the command line needs the arguments; so they are here.
+The command line (``cli.pipeline``) and the script for spark-submit (``spark.pipelines.command``) parse with it. Without
+PySpark ``mqredis.spark`` cannot be imported, but the help of the command line needs the arguments; so they are here.
 
 A new command also needs a branch in ``mqredis.spark.pipelines.command.run``, and a section in docs/pipelines.md.
 """

@@ -1,7 +1,8 @@
 """What the doctor reports: findings with a code, a severity, a place and what was done about them.
 
-The doctor (``operations.doctor``) makes these reports; ``QueueManager.doctor`` returns them, and ``mqredis doctor`` and
-the console show them. Programs compare ``Finding.code``: a code keeps its meaning.
+The doctor (``operations.doctor``) makes these reports, with parts of ``operations.durability.levels`` and
+``operations.libraries``. ``QueueManager.doctor`` of both interfaces returns them, and ``mqredis doctor``
+(``cli.admin``) and the console show them. Programs compare ``Finding.code``: a code keeps its meaning.
 """
 
 from __future__ import annotations

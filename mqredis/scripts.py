@@ -1,6 +1,8 @@
 """Find the Lua, have it joined into bundles, read its headers.
 
-The drivers and the deploy step (``drivers.deploy``) send what it returns to servers.
+The drivers (``drivers.forms``, ``drivers.attempt``) and the deploy step (``drivers.deploy``) send what it returns to
+servers; ``operations.libraries`` tells these libraries from those of other releases; ``tools/script_docs.py`` prints
+the headers, and tests compare them with the calls.
 
 The function libraries that servers from Redis 7 on are sent are joined when the wheel is built
 (``tools/build_hook.py``); a checkout joins them when they are first called, as does every installation the texts that
@@ -57,7 +59,9 @@ class Form:
     """How one server runs a script: the command and the name it is called by, and the command that loads it."""
 
     verb: str
+    """"FCALL" or "EVALSHA", each perhaps with "_RO"."""
     name: str
+    """The name of the function, or the SHA1 of the text."""
     load: tuple[str, ...]
 
 

@@ -1,6 +1,7 @@
 """Sealed bodies: without the key, a stored body cannot be read, and a changed one is refused.
 
-``connect`` takes a sealer, and operations seal and open bodies with it (``operations.context``).
+``connect`` takes a sealer, and operations seal and open bodies with it (``Context.sealed`` and ``unsealed`` in
+``operations.context``). Messages may be in queues for long, so the form of a sealed body stays readable.
 
 ``connect(sealer=AesGcm({"2026-11": key}, current="2026-11"))`` seals every body that is sent and opens every one that
 is read. Any object with ``seal`` and ``open`` can be used instead. Only bodies are sealed: labels, properties and

@@ -1,7 +1,8 @@
 """The settings of a client, each with an environment variable ``MQREDIS_<NAME>``. A quantity ends in its unit.
 
-``connect`` reads them; drivers, operations and workers use them. ``docs/settings.md`` is made from the docstrings of
-the fields (``make format``). A field that is renamed needs a line in ``renamed``.
+``connect`` of both interfaces reads them; drivers, operations, workers and Spark use them. The command line, the
+console, ``django.options`` and the pytest plugin make them. ``docs/settings.md`` is made from the docstrings of the
+fields (``make format``). A field that is renamed needs a line in ``renamed``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Status numbers of MS-MQDMPR and MQMQ 2.4, and our own in the band 0xA0010000.
 
-Commands compare the statuses in replies with these numbers, and errors carry one.
+Commands, operations and ``drivers.core`` compare the statuses in replies with these numbers, and errors carry one.
 
 Scripts write ``status.NAME``, and ``bundles`` puts the number in its place. A number is never used again for anything
 else, since replies that are stored have it. A new one: "a new refusal of a send" in CONTRIBUTING.md.

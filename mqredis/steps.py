@@ -1,6 +1,7 @@
 """The protocol between operations and drivers: operations, and the steps that they yield.
 
-All operations, commands and drivers use it.
+All operations, commands and drivers use it. Workers, Spark and the console make single calls and commands with
+``perform``, ``procedure`` and ``Command``, and ``prometheus.meter`` wraps operations.
 
 An operation never touches a socket, a thread or an event loop: it makes requests and reads replies. The blocking and
 the asyncio driver run every operation in the same way, and know nothing about the kinds of operations.

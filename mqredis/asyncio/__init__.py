@@ -1,7 +1,8 @@
 # mqredis/client/__init__.py is generated from this file: run `make format` after a change.
 """The asyncio interface.
 
-A new public argument needs a row in ``tests/bad_input/test_every_call.py``.
+Applications and the console use it, and ``otel.patches`` wraps its methods. A new public method or argument needs a row
+in ``tests/bad_input/test_every_call.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # mqredis/client/browser.py is generated from this file: run `make format` after a change.
 """A browse cursor.
 
-``Queue.browser`` makes it.
+``Queue.browser`` makes it, and applications call its methods; ``operations.browser`` has its state and its rules.
 """
 
 from __future__ import annotations

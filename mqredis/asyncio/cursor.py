@@ -1,7 +1,7 @@
 # mqredis/client/cursor.py is generated from this file: run `make format` after a change.
 """A cursor over a queue.
 
-``Queue.cursor`` makes it.
+``Queue.cursor`` makes it, and applications call its methods; ``operations.cursor`` has its state and its rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # mqredis/client/group.py is generated from this file: run `make format` after a change.
 """A group that is sent message by message.
 
-``Queue.group`` makes it.
+``Queue.group`` makes it, and applications call its methods; ``operations.groups`` has its state and its rules.
 """
 
 from __future__ import annotations

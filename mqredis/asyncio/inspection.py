@@ -1,7 +1,8 @@
 # mqredis/client/inspection.py is generated from this file: run `make format` after a change.
 """Reads for operators: holders of messages, and contents of queues. None of these calls changes anything.
 
-``QueueManager`` derives from it.
+``QueueManager`` derives from it. The console, the command line and Spark's commands for operators call its methods. The
+operations are imported in the methods, since most programs use none (``tests/contract/test_imports.py``).
 """
 
 from __future__ import annotations

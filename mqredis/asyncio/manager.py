@@ -1,7 +1,11 @@
 # mqredis/client/manager.py is generated from this file: run `make format` after a change.
 """The client of a queue manager, from which all others come.
 
-``connect`` makes it.
+``connect`` makes it. Applications, the command line, the console, workers and other integrations call its methods; its
+last part is for integrations alone (docs/extending.md), and metrics wrap all operations with ``wrap``.
+
+A new method is generated into ``client`` and has a row in ``tests/bad_input/test_every_call.py``; one that sends or
+takes messages has a row in ``otel/patches.py``, too (``tests/otel/test_otel.py``).
 """
 
 from __future__ import annotations
@@ -64,6 +68,7 @@ class QueueManager(Inspection):
     def __init__(self, driver: AsyncDriver, context: Context) -> None:
         self._driver = driver
         self._context = context
+        # What ``wrap`` was given.
         self._wrapper: Callable[[Operation[Any]], Operation[Any]] | None = None
 
     @property

@@ -1,7 +1,8 @@
 # mqredis/client/operator.py is generated from this file: run `make format` after a change.
 """Actions of operators on queues, messages, workers and schedules.
 
-``QueueManager.operator`` makes it; the console acts through it.
+``QueueManager.operator`` makes it; the console (``console.actions``) and the command line (``cli.operator``,
+``cli.schedules``) act through it. ``operations.bulk`` says what a new action needs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """An awaitable that is also an ``async with`` block: ``q = await qm.open(n)`` and ``async with qm.open(n) as q``.
 
-The methods that open or lock something return it (``opening``).
+The methods of this package that open or lock something return it (``opening``), and ``otel.patches`` keeps that for
+those that it wraps. The blocking interface has nothing of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # mqredis/client/transaction.py is generated from this file: run `make format` after a change.
 """A transaction: sends, receives and moves over several queues, all or nothing.
 
-``QueueManager.transaction`` makes it.
+``QueueManager.transaction`` makes it; applications and workers end it. Operations take its ``unit``
+(``operations.context``), and ``operations.transaction`` ends that.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Transaction:
         return self._unit
 
     async def _end(self, operation: Operation[None]) -> None:
+        """End it, or prepare it. After a lost reply it counts as ended, since nothing more may be done in it."""
         self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:
             await self._manager.run(operation)

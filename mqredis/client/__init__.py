@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/__init__.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """The blocking interface.
 
-A new public argument needs a row in ``tests/bad_input/test_every_call.py``.
+Applications and the console use it, and ``otel.patches`` wraps its methods. A new public method or argument needs a row
+in ``tests/bad_input/test_every_call.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Generated from mqredis/asyncio/browser.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A browse cursor.
 
-``Queue.browser`` makes it.
+``Queue.browser`` makes it, and applications call its methods; ``operations.browser`` has its state and its rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Generated from mqredis/asyncio/cursor.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A cursor over a queue.
 
-``Queue.cursor`` makes it.
+``Queue.cursor`` makes it, and applications call its methods; ``operations.cursor`` has its state and its rules.
 """
 
 from __future__ import annotations

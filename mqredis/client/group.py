@@ -1,7 +1,7 @@
 # Generated from mqredis/asyncio/group.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A group that is sent message by message.
 
-``Queue.group`` makes it.
+``Queue.group`` makes it, and applications call its methods; ``operations.groups`` has its state and its rules.
 """
 
 from __future__ import annotations

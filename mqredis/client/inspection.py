@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/inspection.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """Reads for operators: holders of messages, and contents of queues. None of these calls changes anything.
 
-``QueueManager`` derives from it.
+``QueueManager`` derives from it. The console, the command line and Spark's commands for operators call its methods. The
+operations are imported in the methods, since most programs use none (``tests/contract/test_imports.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/locked.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A locked message: the second phase of a two-phase read.
 
-Reads that lock return them: ``Queue.lock`` and its relatives, and cursors.
+Reads that lock return them: ``Queue.lock`` and its relatives, and cursors. Applications and handlers of workers end
+them. What both interfaces share is in ``operations.locked``, which makes them (``Locked._each``).
 """
 
 from __future__ import annotations

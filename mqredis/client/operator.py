@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/operator.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """Actions of operators on queues, messages, workers and schedules.
 
-``QueueManager.operator`` makes it; the console acts through it.
+``QueueManager.operator`` makes it; the console (``console.actions``) and the command line (``cli.operator``,
+``cli.schedules``) act through it. ``operations.bulk`` says what a new action needs.
 """
 
 from __future__ import annotations

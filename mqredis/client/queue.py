@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/queue.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """An open queue: what ``QueueManager.open`` returns. Its methods check arguments and run ``mqredis.operations``.
 
-Applications call them.
+Applications and integrations call them, and ``otel.patches`` wraps those that send or take messages. What is new here
+needs what ``asyncio/manager.py`` says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # Generated from mqredis/asyncio/transaction.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A transaction: sends, receives and moves over several queues, all or nothing.
 
-``QueueManager.transaction`` makes it.
+``QueueManager.transaction`` makes it; applications and workers end it. Operations take its ``unit``
+(``operations.context``), and ``operations.transaction`` ends that.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Transaction:
         return self._unit
 
     def _end(self, operation: Operation[None]) -> None:
+        """End it, or prepare it. After a lost reply it counts as ended, since nothing more may be done in it."""
         self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:
             self._manager.run(operation)

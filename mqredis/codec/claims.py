@@ -1,6 +1,7 @@
 """Text format of claims and their page lists, which are fields of a queue's hash.
 
-``commands.claims``, the doctor and the Spark batch reader use it.
+``commands.claims``, the doctor (``operations.doctor.checks.claims``) and Spark (``spark.planning``, and
+``spark.unavailable``, which reads the texts without a script) use it.
 
 ``lua/claims/claims.lua`` and ``lua/claims/claim_pages.lua`` write them; ``tests/contract/test_stored_texts.py``
 compares both sides.

@@ -1,7 +1,8 @@
 """Decodes messages in replies of scripts. Records are checked at once; their fields are parsed at first access.
 
-Commands that read messages use it through ``mqredis.codec``. A batch is checked with one regular expression over all
-heads, and if that fails each record by itself, which finds the damaged one (``check_each``).
+Operations that read messages use it through ``mqredis.codec`` (``operations.context``, ``receive``, ``locked``), with
+the ``Raw`` and ``Rows`` that ``commands.read`` makes of replies. A batch is checked with one regular expression over
+all heads, and if that fails each record by itself, which finds the damaged one (``check_each``).
 
 Change together with: ``models/fields.py`` and ``models/properties.py``. ``_SYSTEM`` has the letter of each field with
 the form of its values, so that what matches can be parsed without an error; a letter that is not there is taken for one
@@ -61,7 +62,8 @@ _NO_COUNTS = Counts()
 _counts: dict[bytes, Counts] = {b"": _NO_COUNTS}
 
 
-# A message in a script's reply: lookup id, state and record.
+# A message in a script's reply: lookup id, state and record. The state is what replies show of it, the numbers of
+# ``models.message.Counts``; empty for a message that nobody has read yet.
 Raw = tuple[bytes, bytes, bytes]
 
 

@@ -1,6 +1,7 @@
 """Encodes messages as arguments of scripts.
 
-Operations that send use it through ``mqredis.codec``.
+``operations.send``, ``schedules`` and ``actions`` use it through ``mqredis.codec``. ``models.outgoing`` makes the
+record itself.
 """
 
 from __future__ import annotations

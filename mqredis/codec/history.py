@@ -1,7 +1,7 @@
 """Statistics of a queue over time, as ``lua/core/statistics.lua`` writes them into a queue's hash.
 ``tests/contract/test_stored_texts.py`` compares both sides.
 
-``operations.history`` and the doctor use it.
+``commands.history``, ``operations.history`` and the doctor (``operations.doctor.checks.queues``) use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What kombu knows of a message beside its body: encoding, headers and properties. A message has it as one property.
 
-The transport (``mqredis.kombu.envelope``) writes and reads it. The pipeline ``migrate`` writes it into the tasks that
-it copies from another broker, so that workers of Celery execute them; it runs where kombu is not installed. Messages
-with the property may be in queues for long: what an earlier release has written must remain readable.
+The transport (``mqredis.kombu.envelope``) writes and reads it. The pipeline ``spark.pipelines.migrate`` writes it into
+the tasks that it copies from another broker, so that workers of Celery execute them; it runs where kombu is not
+installed. Messages with the property may be in queues for long: what an earlier release has written must remain
+readable.
 """
 
 from __future__ import annotations

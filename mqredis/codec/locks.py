@@ -1,7 +1,8 @@
 """Text format of the locks in the header of a queue, and of the texts beside it.
 
-The Spark batch reader uses it. ``lua/core/locks.lua`` writes them; ``tests/spark/test_batch.py`` compares both sides.
-The doctor reads the same texts (``doctor/snapshot.py``, ``doctor/checks/queues.py``).
+Spark's batch reader uses it, which finds locked messages without a script (``spark.unavailable``).
+``lua/core/locks.lua`` writes them; ``tests/spark/test_batch.py`` compares both sides. The doctor reads the same texts
+with patterns of its own (``operations/doctor/snapshot.py``, ``operations/doctor/checks/queues.py``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The text of a schedule, as it is kept in the hash ``schedules``: its next time, a space, and JSON.
 
-``operations.schedules``, workers and the doctor use it. ``lua/admin/schedules.lua`` reads the time alone. A field needs
-a row in ``_TYPES``, and a default, since stored texts do not have it.
+``operations.schedules``, ``worker.schedule`` and the doctor use it. ``lua/admin/schedules.lua`` reads the time alone;
+``lua/schedule_write.lua`` compares the whole text with the one that a client has read. A field needs a row in
+``_TYPES``, and a default, since stored texts do not have it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The kinds of a message's state, which say who holds the message, and the flags behind them.
 
-``commands.inspection``, ``codec.transactions``, the doctor, handoffs and the Spark batch reader use it. The text of a
-state is described in ``lua/core/message_state.lua``; ``tests/contract/test_constants.py`` compares the letters.
+``commands.inspection``, ``codec.transactions``, the doctor (``operations.doctor``), ``drivers.waiting.handoff`` and
+Spark (``spark.unavailable``) use it. The text of a state is described in ``lua/core/message_state.lua``;
+``tests/contract/test_constants.py`` compares the letters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Format of a subscription: the field ``sub:<queue>`` of a topic's hash, which ``lua/features/subscription.lua`` reads.
 
-``operations.topics`` and the doctor use it.
+``operations.topics`` formats, ``commands.features`` and the doctor parse it.
 
 ``tests/contract/test_stored_texts.py`` compares both sides.
 """

@@ -1,6 +1,7 @@
 """The text of a message's trail, field ``trail:<number>`` of ``meta``, as ``lua/features/trail_store.lua`` writes it.
 
-``mqredis/commands/trails.py`` and the doctor read it; ``tests/contract/test_stored_texts.py`` compares both sides.
+``commands.trails`` and the doctor (``operations.doctor.checks.trails``) read it;
+``tests/contract/test_stored_texts.py`` compares both sides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The texts of the transaction log, as ``lua/transactions/tx.lua`` writes them: fields of the manager's hash ``txs``.
 
-``commands.inspection`` and the doctor use it.
+``commands.inspection`` and the doctor (``operations.doctor.checks.transactions``) use it.
 
 ``tests/contract/test_stored_texts.py`` compares both sides.
 """

@@ -1,6 +1,7 @@
 """operator_record.lua: entries of the log for actions that other calls carry out.
 
-``mqredis.operations.actions`` calls it.
+``mqredis.operations.actions`` calls it, which also makes the log entry that other scripts take
+(lua/admin/operator.lua).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The address of an open queue: which keys its calls name. Every command on messages takes one.
+"""The address of a queue: which keys its calls name. Every command on messages takes one.
 
-Operations make one when they open a queue (``operations.handle``), and the Spark readers make theirs.
+``operations.handle`` makes the one of an open queue, which lasts as long as the handle; other operations and Spark's
+readers make one for a few calls. ``operations.queue_call`` adds the queues that a script asks for (``bring``).
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ MAX_BESIDE = 24
 
 @dataclass(slots=True)
 class Address:
-    """The keys of an open queue, and its generation when the handle was opened."""
+    """The keys of a queue, and its generation when its handle was opened."""
 
     manager: ManagerKeys
     path: str
     generation: str = ""
+    """A number that no other queue has had; scripts refuse a call for a queue that was deleted since. "" without a
+    handle: they take any."""
     call: KeySet = field(init=False)
+    """The KEYS of its calls."""
     family: tuple[str, ...] = field(init=False)
     """The queue itself, then the parent whose quota it counts in."""
     beside: tuple[str, ...] = ()

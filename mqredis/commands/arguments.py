@@ -1,8 +1,9 @@
 """What a call that was made does, read from its arguments: its mode, its transaction, what it settles.
 
-Drivers, ``operations.durability`` and errors about a call ask it; the functions of this package that make calls do not.
-``PLACES`` repeats the order of arguments that the heads of the scripts have; ``tests/contract/test_arguments.py``
-compares both.
+``drivers.attempt``, ``drivers.durability``, ``drivers.outcomes``, ``operations.durability.changes``,
+``operations.interruption`` and errors about a call (``operations.refusals``) ask it; the functions of this package that
+make calls do not, and only share ``Mode`` with operations. ``PLACES`` repeats the order of arguments that the heads of
+the scripts have; ``tests/contract/test_arguments.py`` compares both.
 """
 
 from __future__ import annotations

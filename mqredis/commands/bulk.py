@@ -1,7 +1,7 @@
 """bulk.lua, unlock.lua, tx_abort.lua: actions of operators.
 
-``mqredis.operations.bulk`` and ``force`` call it. The names of actions are those of ``lua/admin/bulk_actions.lua``
-(``tests/contract/test_arguments.py``).
+``mqredis.operations.bulk`` and ``force`` call it; ``Operator`` (``asyncio.operator``) names the action "count". The
+names of actions are those of ``lua/admin/bulk_actions.lua`` (``tests/contract/test_arguments.py``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Action:
 
     name: str
     value: str = ""
+    """ARGV[6] of bulk.lua, whose head says what it is for each action."""
     which: str = DELAYED + AVAILABLE
 
 
@@ -39,7 +40,8 @@ def bulk(
     match: bytes,
     lookup_ids: Sequence[str],
 ) -> Call[BulkResult]:
-    """Carry out one call of an action. ``entry``: what is written to the log, or nothing."""
+    """Carry out one call of an action. ``entry``: what is written to the log, or nothing. ``cursor``: "" at first, then
+    that of the result before; it is None once all is done."""
 
     def parse(status: int, payload: Payload) -> BulkResult:
         if status == Status.QUEUE_NOT_FOUND and keys.kept_by_broker(address.path):

@@ -1,6 +1,7 @@
 """claim*.lua: the claims of data pipelines, which lock messages until they are committed (docs/decisions/pipelines.md).
 
-``mqredis.operations.pipelines`` and ``inspection`` call it, and Spark's readers. ``stages`` has the calls of writers.
+``mqredis.operations.pipelines`` and ``inspection`` call it, and Spark's readers (``spark.planning``,
+``spark.claim_slice``). ``stages`` has the calls of writers.
 
 A claim belongs to an owner (``consumerName``) and to a lineage (the checkpoint of the query that has made it), and has
 a sequence number.
@@ -51,8 +52,8 @@ class Backlog:
     oldest_ms: int | None  # arrival of the first available message
     now_ms: int
     locked: int
-    timers: int
-    claim: Claim | None
+    timers: int  # of the queue, whatever they are for
+    claim: Claim | None  # of the owner; None: it has none
     alive: bool  # is the process of that claim connected?
     turns: bool  # one active message for each group (group_exclusive)
     bands: list[int]  # available messages by the first byte of their id, if asked
@@ -103,8 +104,8 @@ class Claimed:
 
     count: int
     bytes: int
-    sealed: bool
-    place: str = ""  # where the search continues
+    sealed: bool  # it takes no further message
+    place: str = ""  # where the search continues, if it is not sealed
 
 
 def claim(
@@ -116,7 +117,8 @@ def claim(
     first: bool = False,
     place: str = "",
 ) -> Call[Claimed]:
-    """Claim a page. Repeat the call until the claim is sealed. Raises ClaimLost."""
+    """Claim a page. Repeat the call until the claim is sealed. Raises ClaimLost. ``first``: the first claim of this
+    checkpoint (``lineage``), which may take over from an owner whose process is gone."""
 
     def parse(status: int, payload: Payload) -> Claimed:
         if status != Status.CONTINUE:

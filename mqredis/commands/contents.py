@@ -1,6 +1,6 @@
 """purge.lua and move.lua: remove and move messages of a queue without reading them (MS-MQDMPR 3.1.7.1.7, .16).
 
-``mqredis.operations.handle`` calls it.
+``mqredis.operations.handle`` calls it. Both need an open handle; operators move and delete with ``commands.bulk``.
 """
 
 from __future__ import annotations

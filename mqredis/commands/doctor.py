@@ -1,6 +1,7 @@
 """audit.lua and repair.lua: read the whole store, and edit it.
 
-``mqredis.operations.doctor`` calls it, and reads the rows.
+``mqredis.operations.doctor`` calls it: ``snapshot`` reads the rows, the checks make the edits, ``run`` sends them.
+``tests/contract/test_arguments.py`` compares rows and edits with the scripts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Statistics, redrive and topics: stats.lua, stats_sample.lua, redrive.lua, subscribe.lua, subscriptions.lua and
 queue_orphans.lua.
 
-``mqredis.operations`` calls it: ``statistics``, ``redrive``, ``topics`` and ``manager``.
+``mqredis.operations`` calls it: ``statistics``, ``redrive``, ``topics`` and ``manager``. A new counter in
+``QueueStatistics`` is a pair in the reply of lua/stats.lua; ``models.queue`` says where else it is shown.
 """
 
 from __future__ import annotations

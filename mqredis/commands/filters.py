@@ -1,6 +1,7 @@
 """Filters: the messages that a reader wants, as one argument of a script.
 
-``mqredis.operations.matching`` makes most of them; browsers, inspection and Spark make theirs.
+``mqredis.operations.matching`` makes most of them; ``browser``, ``cursor``, ``groups`` and ``inspection`` add options
+or make theirs, and so does ``spark.receive_reader``. ``commands.trails`` compares identifiers with ``matched``.
 ``lua/matching/filter.lua`` describes the text, and the broker keeps that of a waiting reader, so clients of two
 releases have to agree on it. ``tests/contract/test_constants.py`` compares the letters.
 """
@@ -49,8 +50,9 @@ class Filter:
     programs: Sequence[bytes] = ()
     """Compiled selectors; all must select."""
     hints: Sequence[tuple[str, Identifier]] = ()
-    """Identifiers one of which every selected message has."""
+    """Identifiers one of which every selected message has, each with the name of its field."""
     incarnation: str = ""
+    """That of the manager: a token with another one names no message."""
     grouping: Grouping = Grouping.NONE
     options: str = ""
     """Options besides those of ``grouping``."""

@@ -1,6 +1,6 @@
 """stats_history.lua: statistics of queues over time.
 
-``mqredis.operations.history`` calls it.
+``mqredis.operations.history`` calls it, whose head says what a new number needs.
 """
 
 from __future__ import annotations

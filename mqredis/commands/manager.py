@@ -1,6 +1,9 @@
 """session_*.lua, manager_*.lua, resolve.lua, maintain.lua, poll_all.lua: MS-MQDMPR 3.1.1.1.
 
-``mqredis.operations.manager`` and the drivers, which open sessions and resolve tokens, call it.
+``mqredis.operations`` calls it: ``manager``, ``queue`` (``maintain``), ``server_checks`` (``preflight``), and
+``interruption``, ``leftovers`` and ``transaction`` (``resolve``). Of the drivers, ``drivers.core`` opens sessions with
+it and ``drivers.waiting.table`` polls. ``Resolution`` is public: ``QueueManager.resolve`` of both interfaces, asyncio
+and blocking, returns it.
 """
 
 from __future__ import annotations

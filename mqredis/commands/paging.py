@@ -1,6 +1,7 @@
 """Pages of a list: how many elements they have, and where the next one begins.
 
-``commands.inspection`` and ``commands.stored_messages`` check with it what callers pass as ``after``.
+``commands.inspection`` and ``commands.stored_messages`` check with it what callers pass as ``after``;
+``operations.inspection`` checks ``limit`` with ``MAX_PAGE``.
 """
 
 from __future__ import annotations

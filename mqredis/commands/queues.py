@@ -1,6 +1,8 @@
 """queue_*.lua: MS-MQDMPR 3.1.7.1.3-6, 3.1.1.2.
 
-``mqredis.operations`` calls it: ``queue``, ``handle``, ``manager`` and ``queue_call``.
+``mqredis.operations`` calls it: ``queue``, ``handle``, ``manager`` and ``queue_call``; ``send`` and ``schedules`` ask
+for ``info``, ``inspection`` and the doctor for ``names``. The doctor also reads flags and policies with the tables and
+functions of this file.
 
 A property of queues has a row in FLAGS, FIELDS or POLICY_FLAGS; ``tests/contract/test_fields.py`` compares them with
 ``QueueProperties`` and ``lua/core/queue_config.lua``.
@@ -48,6 +50,7 @@ _NUMBER_FIELDS = frozenset({"max_message_bytes", "base_priority"})
 
 
 def _fields(properties: Mapping[str, Any]) -> list[Arg]:
+    """Name and text of each field of the hash ``q`` that these properties set; those in FLAGS set none."""
     args: list[Arg] = []
     for name, value in properties.items():
         if name in FIELDS:
@@ -232,6 +235,7 @@ def generation(manager: ManagerKeys, path: str) -> Call[str | None]:
 
 
 def _stored(row: list[bytes]) -> dict[str, str]:
+    """The fields in a row of queue_info.lua: pairs of name and value, before the four numbers at its end."""
     return {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
 
 

@@ -1,6 +1,8 @@
 """receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15).
 
-``mqredis.operations`` calls it: ``receive``, ``peek``, ``lookup``, ``browser``, ``cursor`` and ``several``.
+``mqredis.operations`` calls it: ``receive`` (also for ``several``, ``groups`` and ``cursor``), ``peek``, ``lookup`` and
+``browser``. Workers (``worker.lock_loop``) and ``mqredis.testing`` know ``BATCH``. ``drivers.waiting.handoff`` makes a
+reply that ``_parse_receive`` reads, so both change together (``tests/contract/test_constants.py``).
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ NOTHING_FOUND = frozenset((int(Status.WAITING), int(Status.CONTINUE)))
 
 @dataclass(init=False)
 class Found:
-    """What a read answers. No ``messages`` and a ``ticket``: nothing is there, ``due_ms`` tells the next timer."""
+    """What a read answers. No ``messages``: nothing was found, so far if there is a ``place``."""
 
     messages: Sequence[Raw] = ()
+    # Of the transaction, or of the locks; "" of a peek and of a read that took messages.
     fence: str = ""
     # When the lease lapses, on the server's clock in ms; as the script spells it.
     deadline: bytes | int = 0
     now_ms: int = 0
+    # What the next look of the waiting reader names (``commands.waiting.Waiter``); "" with messages.
     ticket: str = ""
+    # Ms until the next timer of the queue, which may make a message available; -1: there is none.
     due_ms: int = -1
     # Not everything was looked at yet: the search goes on behind this id.
     place: str = ""
@@ -89,6 +94,8 @@ def _messages(payload: Payload, at: int) -> Sequence[Raw]:
 
 
 def _lost(payload: Payload, at: int) -> tuple[list[Lost], int]:
+    """The settlements of lost locks: their number at place ``at``, then id and letter of each. Returns the next place,
+    too."""
     count = int(payload[at])
     if not count:
         return [], at + 1
@@ -114,6 +121,7 @@ def _parse_receive(status: int, payload: Payload) -> Found:
 
 
 def _parse_lookup(status: int, payload: Payload) -> Found:
+    """As of a receive; but a lookup never waits, so it raises MessageNotFound if it has found nothing."""
     found = _parse_receive(status, payload)
     if not found.messages and not found.place:
         raise error_for(Status.MESSAGE_NOT_FOUND)

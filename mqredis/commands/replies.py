@@ -1,4 +1,7 @@
-"""Parts of the replies of all scripts: the status, missing queues, numbers and texts. All parsers here use it."""
+"""Parts of the replies of all scripts: the status, missing queues, numbers and texts.
+
+All parsers of this package use it, operations that read a reply themselves, and ``drivers.waiting.handoff``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """schedule_list.lua, schedule_write.lua: schedules that are stored in the broker.
 
-``mqredis.operations.schedules`` calls it.
+``mqredis.operations.schedules`` calls it. ``codec.schedules`` has the texts and messages;
+``tests/contract/test_arguments.py`` compares their forms and ``MOST``.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Written:
 
     done: bool = False
     now_ms: int = 0
-    """Now in ms, and the text and the message of the schedule, "" if there is none."""
+    """Set, as the next two, if the schedule has another text than was expected."""
     text: str = ""
+    """Its present text; "" if there is no such schedule."""
     message: bytes = b""
     full: bool = False
     """The manager has as many schedules as it may have."""

@@ -1,6 +1,7 @@
 """send.lua: MS-MQDMPR 3.1.7.1.9 Enqueue Message.
 
-``mqredis.operations.send`` calls it.
+``mqredis.operations.send`` calls it. The asyncio driver joins up to ``BATCH`` sends (``drivers.coalescing``), and
+``durability`` and transactions find arguments by their places (``commands.arguments``).
 """
 
 from __future__ import annotations

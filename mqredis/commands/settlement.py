@@ -1,7 +1,9 @@
 """settle.lua: commit, abort, reject or renew locks (MS-MQDMPR 3.1.7.1.12). receive.lua takes settlements, too.
 
-``mqredis.operations.settle`` and ``transaction`` call it; workers and kombu use its actions.
-``tests/contract/test_constants.py`` compares the letters with those of the scripts.
+``mqredis.operations.settle`` calls it, and ``earlier_locks`` sends the same settlements with a read. The actions are
+those of ``LockedMessage`` (``asyncio.locked``), of operators (``operations.force``), and of workers and kombu, which
+add instructions (``operations.giveback``). ``tests/contract/test_constants.py`` compares the letters with those of the
+scripts.
 """
 
 from __future__ import annotations

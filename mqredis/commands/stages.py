@@ -1,8 +1,10 @@
 """stage*.lua: messages that a data pipeline stages, and publishes once in batches (docs/decisions/pipelines.md).
 
-``mqredis.operations.pipelines`` and ``publications`` call it, and Spark's writers. ``claims`` has the calls of readers.
+``mqredis.operations.pipelines`` and ``publications`` call it, and Spark's writers (``spark.staging``, ``spark.sink``,
+``spark.pipelines``). ``claims`` has the calls of readers.
 
 A sink is the name under which batches are published: each batch once, by its manifest, the list of its stages.
+``codec.sinks`` reads the same state from the stored texts, for a listing of all sinks.
 """
 
 from __future__ import annotations
@@ -73,9 +75,9 @@ class Published:
     """The result of one call of a publication, or what has to be done first."""
 
     messages: int = 0
-    more: bool = False
-    pending_batch: int = -1
-    pending: tuple[Stage, ...] = ()
+    more: bool = False  # call again: some messages of the batch are left
+    pending_batch: int = -1  # a batch that was begun and has to be finished first; -1: none
+    pending: tuple[Stage, ...] = ()  # its stages, as its stored manifest has them
     missing: tuple[str, ...] = ()  # queues that the call must name as well
 
 
@@ -89,7 +91,12 @@ def publish(
     stages: Sequence[Stage],
     beside: Sequence[str] = (),
 ) -> Call[Published]:
-    """Publish a batch, or continue with it. Raises QueueNotAvailable if a queue of it was deleted."""
+    """Publish a batch, or continue with it: ``limit`` messages at most. Raises QueueNotAvailable if a queue of it was
+    deleted.
+
+    ``identity``: of the query that writes; "-" for an operator, who has none. ``keep``: remember that the batch was
+    published, so that a repeated one publishes nothing.
+    """
 
     def parse(status: int, payload: Payload) -> Published:
         if status == Status.KEYS_CHANGED:

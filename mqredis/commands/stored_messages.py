@@ -1,4 +1,6 @@
-"""message_list.lua: messages of a queue in any state, for mqredis/operations/inspection.py.
+"""message_list.lua: messages of a queue in any state.
+
+``mqredis.operations.inspection`` calls it.
 
 It serves no timers, so it also shows messages that are due and were not moved yet (``overdue``).
 """

@@ -1,6 +1,7 @@
 """trail_read.lua: what has happened to one message.
 
-``mqredis.operations.inspection`` calls it.
+``mqredis.operations.inspection`` calls it; the console asks that operation for the ``Trail`` itself. A new event needs
+its word in ``models.inspection.TrailEvent`` (``tests/contract/test_constants.py``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """begin.lua, commit.lua, renew.lua, reject.lua, tx_sweep.lua: MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5.
 
-``mqredis.operations.transaction`` and ``manager`` make the calls. The driver's session notes a :class:`Doubt` for a
-call that ended without a reply, and ``operations.refusals`` takes the error texts of other scripts from here. The
-places of fences and owners in calls are in ``arguments``.
+``mqredis.operations.transaction`` and ``manager`` make the calls. ``drivers.outcomes`` notes a :class:`Doubt` for a
+call that ended without a reply, which ``operations.transaction.End`` asks for. ``operations.refusals`` takes the error
+texts of other scripts from here. The places of fences and owners in calls are in ``arguments``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Waiting readers: how a read registers, and cancel.lua and stop_waiting.lua, which remove it.
 
-``mqredis.operations.wait``, all reads that wait, and ``operations.pipelines`` use it. ``lua/waiting/waiter_text.lua``
-describes the registration, ``lua/waiting/waiters.lua`` the ticket, and the doctor checks what is stored of them
-(``operations/doctor/checks/sessions.py``). ``tests/contract/test_constants.py`` compares the texts.
+``mqredis.operations.wait``, all reads that wait, and ``operations.pipelines`` use it; ``drivers.waiting.mode`` knows
+the letters of ``NOTIFY_MODES``. ``lua/waiting/waiter_text.lua`` describes the registration, ``lua/waiting/waiters.lua``
+the ticket, and the doctor checks what is stored of them (``operations/doctor/checks/sessions.py``).
+``tests/contract/test_constants.py`` compares the texts.
 """
 
 from __future__ import annotations

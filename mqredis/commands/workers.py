@@ -1,6 +1,8 @@
 """worker_beat.lua, worker_list.lua, worker_order.lua: heartbeats of workers, and orders of operators.
 
-``mqredis.operations.workers`` calls it.
+``mqredis.operations.workers`` calls it, and ``worker.heartbeat`` sends a ``beat`` every few seconds. ``inspection`` and
+``schedules`` ask for the ``listing``. Workers of other releases read the orders, and this file reads their reports
+(``models.worker``).
 """
 
 from __future__ import annotations

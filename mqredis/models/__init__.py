@@ -1,10 +1,11 @@
 """The classes and enumerations of the public interface: messages, queues, match options, reports.
 
-Times are aware datetimes in UTC, durations are seconds as float, sizes are bytes. Field names follow the attributes
-of MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
+Times are aware datetimes in UTC, durations are seconds as float, sizes are bytes. Field names follow the attributes of
+MS-MQDMPR 3.1.1 (Message 3.1.1.12, Queue 3.1.1.2) in Python spelling.
 
 Their docstrings are the reference: ``docs/reference.md`` shows them, and ``mqredis queue create --help`` those of
-``QueueProperties``.
+``QueueProperties``. All other packages use these classes. Modules of this package that are not imported here have what
+mqredis itself needs to know of messages: fields, records, identifiers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The base class of Outgoing, Message and Sent.
 
-``header``, ``outgoing`` and ``message`` derive from it.
+``header``, ``outgoing`` and ``message`` derive from it. Pickle and ``copy`` make an object again from its fields, so a
+program of one release reads what another has pickled as long as the names of fields stay.
 
-They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace``
-makes another one.
+They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace`` makes
+another one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The fields of a message: how each is checked, written into a record, and read from it.
 
-``outgoing`` writes records with it and ``message`` reads them, as do sends in bulk and Spark.
+``outgoing`` writes records with it and ``message`` reads them; ``record_parts`` lists the letters. ``operations.send``
+asks for the bits that the fields of a message set, and ``spark.rows`` writes correlation ids of many rows with its row.
 
 A record (``lua/core/record.lua``) holds a field as the mark ``\\x03``, the letter of the field and its value. A field
 at its default is not written. :data:`FIELDS` is the only table of them. A new optional field is a row here, and an

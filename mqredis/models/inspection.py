@@ -1,10 +1,12 @@
 """Reports for operators: contents and depths of queues, holders of messages, their trails, and statistics over time.
 
-``QueueManager`` returns them; the console and the command line show them. ``commands.inspection``, ``commands.claims``,
-``commands.trails``, ``operations.inspection`` and ``operations.history`` make them.
+``QueueManager`` returns them; the console, the command line (``cli.show``) and ``spark.admin`` show them.
+``commands.inspection``, ``commands.claims``, ``commands.trails``, ``commands.stored_messages``,
+``operations.inspection`` and ``operations.history`` make them.
 
 The words of MessageState come from ``lua/message_list.lua``, those of TrailEvent from ``lua/features/trail.lua`` and
-``lua/features/retry.lua``.
+``lua/features/retry.lua`` (``tests/contract/test_arguments.py``, ``test_constants.py``). A new field of a report is
+public, and shown where a template of the console or a column of the command line names it.
 """
 
 from __future__ import annotations

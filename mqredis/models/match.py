@@ -1,6 +1,8 @@
 """Match options: which message a read takes.
 
-Callers pass a ``Match`` to reads; ``operations.matching`` turns it into a filter.
+Callers pass a ``Match`` to reads; ``operations.matching`` turns it into a filter. A new option is a field here and in
+``commands.filters.Filter._match``, and a letter in lua/matching/filter.lua; an identifier also a name in
+``cli.values.IDS``, which become options of the command line.
 """
 
 from __future__ import annotations

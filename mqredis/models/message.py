@@ -1,6 +1,7 @@
 """A message that was read. It keeps its record, and parses it at the first access to a field.
 
-Reads return it; ``codec.decode`` makes it.
+Reads return it; ``codec.decode`` makes it. A new attribute is a field of ``Message``, and of ``_COMPUTED`` if its
+record does not have it under this name; ``spark.columns`` names those that pipelines see.
 """
 
 from __future__ import annotations

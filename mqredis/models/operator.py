@@ -1,6 +1,7 @@
 """The arguments by which operators choose messages, and the results of their actions.
 
-``Operator`` takes and returns them; commands of ``mqredis.cli`` and the console make them.
+``Operator`` takes and returns them: commands of ``mqredis.cli`` and the console make a ``Choice``, and
+``commands.bulk`` a ``BulkResult``. ``operations.bulk.Chosen`` has the same fields as ``Choice``.
 """
 
 from __future__ import annotations

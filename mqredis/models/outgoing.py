@@ -1,6 +1,8 @@
 """A message before it is sent, and the result of its send.
 
-``Queue.send`` makes one of its arguments; ``send_many`` takes them.
+``operations.send`` makes one of the arguments of ``Queue.send``, and takes those that callers made; ``spark.rows``
+makes one of a row. ``codec.encode`` calls ``Outgoing._record``, which makes the text that lua/core/record.lua
+describes.
 """
 
 from __future__ import annotations

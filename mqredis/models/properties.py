@@ -1,7 +1,8 @@
-"""The properties of a message as text in its record (``lua/core/record.lua``): for each its name, a letter for the
-type of its value, and the value.
+"""The properties of a message as text in its record (``lua/core/record.lua``): for each its name, a letter for the type
+of its value, and the value.
 
-``fields`` and the codec use it.
+``fields`` uses it, and ``operations.giveback`` for the properties of a failed message. The codec exports
+``MAX_PROPERTIES``.
 
 Change together with: ``codec/decode.py`` (``_PROPERTIES``), and ``lua/selector/selector_field.lua``, which reads values
 by the same letters.

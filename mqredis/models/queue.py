@@ -1,8 +1,11 @@
 """Properties and reports of queues and queue managers, as frozen pydantic models.
 
-``create_queue``, ``update_queue`` and the reports of ``QueueManager`` use them. CONTRIBUTING.md shows how to add a
-property of queues; a field of ``RetryPolicy`` is a part of its stored text (``commands.queues.format_policy``). A new
-counter in ``QueueStatistics`` has no metric until it has a row in ``prometheus/queue_metrics.py``.
+``create_queue``, ``update_queue`` and the reports of ``QueueManager`` use them. ``cli.queues`` makes options of
+``QueueProperties`` and its docstrings; the console adds reports with ``counted_once``, and kombu knows ``MAX_LABEL``.
+
+CONTRIBUTING.md shows how to add a property of queues; a field of ``RetryPolicy`` is a part of its stored text
+(``commands.queues.format_policy``). A new counter in ``QueueStatistics`` has no metric until it has a row in
+``prometheus/queue_metrics.py``.
 """
 
 from __future__ import annotations

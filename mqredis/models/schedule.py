@@ -1,6 +1,6 @@
 """The report of a schedule for operators.
 
-``operations.schedules`` makes them; ``QueueManager`` returns them.
+``operations.schedules`` makes them; ``QueueManager`` returns them, and ``cli.schedules`` and the console show them.
 """
 
 from __future__ import annotations

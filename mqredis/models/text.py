@@ -1,7 +1,9 @@
 """Texts in records: escaped values, identifiers, durations and times.
 
-The models, the codec and the command line use it. Scripts compare escaped texts and identifiers as they are
-(``lua/matching/index.lua``), so another form needs another schema number (``keys.SCHEMA``).
+The models use it, and through ``mqredis.codec`` commands and operations; the command line and the console read with it
+what a person has typed, and both interfaces (``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped
+texts and identifiers as they are (``lua/matching/index.lua``), so another form needs another schema number
+(``keys.SCHEMA``).
 """
 
 from __future__ import annotations

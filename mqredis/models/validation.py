@@ -1,6 +1,6 @@
 """Errors of this package in place of those of pydantic.
 
-Models, ``operations.queue`` and the Django options, which check what callers pass, use it.
+Models, ``mqredis.settings``, ``operations.queue`` and ``django.options``, which check what callers pass, use it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reports of workers in their heartbeats, and pauses that operators have set.
 
-Workers send them (``worker.heartbeat``); ``QueueManager`` returns them. Workers of other releases send reports, too:
-give a new field a default.
+Workers send them (``worker.heartbeat``) as JSON that ``commands.workers`` reads; ``QueueManager`` returns them,
+operations find the handler of a lock in them, and ``cli.show`` and the console show them. Workers of other releases
+send reports, too: give a new field a default.
 """
 
 from __future__ import annotations

@@ -2,8 +2,11 @@
 
 ``parser`` makes a tree with it.
 
-Each method of :class:`Builder` is called by the parser for the rule of its name with what stood on its right
-side; a :class:`Part` is a finished piece with its place and its depth.
+lark calls each method of :class:`Builder` for the rule of its name in ``parser._GRAMMAR``, from the innermost rule on.
+``parts`` is what stood on the right side of the rule, in order: a :class:`Part` for each rule in it, a ``Lexeme`` for
+each token. Tokens whose names begin with an underscore are left out, and so are optional ones that are not there.
+
+A constant condition or operand is computed here with ``evaluate``, so it means the same as on the server.
 """
 
 from __future__ import annotations
@@ -40,11 +43,13 @@ _NOBODY = Subject({}, {}, 0)
 
 
 class Part(NamedTuple):
-    """A piece of the tree, where it begins and how deep it is."""
+    """A finished piece of the tree."""
 
     node: Node
     at: int
+    """Where it begins in the text, for errors."""
     depth: int
+    """How many nodes stand below each other in it; 1 for a leaf."""
 
 
 class Builder:
@@ -148,6 +153,7 @@ class Builder:
 
 
 def _part(node: Node, at: int, *parts: Part) -> Part:
+    """The piece of a node that stands above ``parts``: a constant in its place if all of them are constants."""
     depth = 1 + max(part.depth for part in parts)
     if depth > MAX_DEPTH:
         refuse(f"nested more than {MAX_DEPTH} deep", at)
@@ -164,6 +170,7 @@ def _part(node: Node, at: int, *parts: Part) -> Part:
 
 
 def _in_range(part: Part) -> None:
+    """Refuse 2**63, which the lexer lets through since it may stand behind a minus."""
     value = part.node.value if isinstance(part.node, Literal) else None
     if isinstance(value, int) and value == 1 << 63:
         refuse("the number is outside the range of 64-bit integers", part.at)
@@ -174,6 +181,7 @@ def _maybe_not(part: Part, negated: bool) -> Part:
 
 
 def _condition(part: Part) -> Condition:
+    """The piece as a condition: a name alone is one if its value is a boolean."""
     node = part.node
     if isinstance(node, CONDITIONS):
         return node
@@ -185,6 +193,7 @@ def _condition(part: Part) -> Condition:
 
 
 def _number(part: Part, reason: str) -> None:
+    """Refuse an operand that cannot be a number. Names may be one; what they are is known only with a message."""
     node = part.node
     number = isinstance(node, Property | Header | Sign | Chain)
     if isinstance(node, Literal):
@@ -200,6 +209,7 @@ def _name(part: Part, what: str) -> Property | Header:
 
 
 def _chain(parts: list[Any]) -> Part:
+    """Operands with operators between them, all of one precedence."""
     for part in parts[::2]:
         _number(part, "arithmetic takes numbers")
     rest = tuple((parts[n].value, parts[n + 1].node) for n in range(1, len(parts), 2))
@@ -207,6 +217,7 @@ def _chain(parts: list[Any]) -> Part:
 
 
 def _joined(kind: type[And] | type[Or], parts: list[Part], absorbing: bool) -> Part:
+    """AND or OR of several conditions, flat. ``absorbing``: the constant that decides it; the other one is left out."""
     items: list[Condition] = []
     conditions = [_condition(part) for part in parts]
     for item in conditions:

@@ -2,8 +2,8 @@
 
 ``Selector.matches`` calls it, and the builder for constants.
 
-The broker evaluates selectors in Lua; tests hold the two together. True, False and None stand for true, false
-and unknown (SQL-92).
+The broker evaluates selectors in Lua (``lua/selector/selector_condition.lua``, ``selector_operand.lua``);
+``tests/selector/test_differential.py`` compares both. True, False and None stand for true, false and unknown (SQL-92).
 """
 
 from __future__ import annotations

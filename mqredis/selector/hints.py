@@ -1,6 +1,7 @@
 """Which identifier must a matching message have? The broker's index finds it without a scan.
 
-``Selector`` calls it.
+``Selector`` calls it; ``commands.filters`` writes the hints into a filter, for which lua/matching/candidates.lua reads
+the index.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from mqredis.selector.names import View
 from mqredis.selector.nodes import And, Compare, Condition, Header, In, Literal
 
+# The name of an identifier of ``Message``, and its value.
 Hint = tuple[str, str | bytes]
 _HEX_ID = re.compile("ID:((?:[0-9a-f]{2})+)")
 # The more telling identifier first.

@@ -1,9 +1,10 @@
 """Text to tokens, in one pass, with every limit checked before the parser sees anything.
 
-``parser`` reads tokens from it.
+``parser`` reads tokens from it, by the names that its grammar declares; a new keyword or operator is declared there,
+too. All of this package raises its errors with ``refuse``.
 
-Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte
-strings ``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
+Lexical rules: Jakarta Messaging 3.8.1.1 (Java identifiers and literals) and IBM MQ (dotted names, byte strings
+``"0x.."``). Work is linear in the text, and the text is at most 8 KiB.
 """
 
 from __future__ import annotations
@@ -57,8 +58,10 @@ _TYPES = {
     "close": "_CLOSE",
     "comma": "_COMMA",
 }
+# Unicode categories of the characters that may begin a name, and that may follow.
 _START = ("L", "Nl", "Sc", "Pc")
 _PART = (*_START, "Nd", "Mn", "Mc")
+# Tokens that nest without a bracket if they follow each other.
 _PREFIXES = ("ADD", "NOT", "_OPEN")
 _DIGITS = (
     20  # no 64-bit integer has more, in any base, once leading zeros are gone; octal is checked by value

@@ -1,10 +1,12 @@
 """The tree of a selector: plain values, no behaviour.
 
-All of this package uses it.
+All of this package uses it. A new condition is added to ``Condition``, ``CONDITIONS`` and ``parts`` here, and needs a
+rule in ``parser`` and ``builder``, a row in ``evaluate`` and ``encode`` (both check that none is missing), a letter in
+lua/selector/selector_condition.lua, and docs/selectors.md.
 
-Operands have a value (``Literal``, ``Property``, ``Header``, ``Sign``, ``Chain``, or any condition),
-conditions are true, false or unknown (the rest). ``And``, ``Or`` and ``Chain`` are flat, so the depth of a
-tree is bounded by the brackets and prefix operators of its text and recursion over it is safe.
+Operands have a value (``Literal``, ``Property``, ``Header``, ``Sign``, ``Chain``, or any condition), conditions are
+true, false or unknown (the rest). ``And``, ``Or`` and ``Chain`` are flat, so the depth of a tree is bounded by the
+brackets and prefix operators of its text and recursion over it is safe.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``parse``: the text of a selector to a :class:`~mqredis.selector.selector.Selector`.
 
-``mqredis.selector`` exports it; operations parse what callers pass as ``selector``.
+``mqredis.selector`` exports it; operations parse what callers pass as ``selector``. A rule with a new name needs a
+method of ``builder.Builder``.
 
-The grammar (docs/selectors.md) is Jakarta Messaging 3.8.1 with IBM MQ's additions. lark builds the
-LALR tables and runs them; it is imported when the first selector is parsed. The parser keeps its own stack,
-so no text can exhaust Python's.
+The grammar (docs/selectors.md) is Jakarta Messaging 3.8.1 with IBM MQ's additions. lark builds the LALR tables and runs
+them; it is imported when the first selector is parsed. The parser keeps its own stack, so no text can exhaust Python's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What ``parse`` answers: one selector, ready for the Python evaluator, for the index and for the server.
 
-Callers may keep one and pass it in place of the text.
+``operations.matching`` sends ``program`` and ``index_hints`` with a read, and handles and cursors keep the selector;
+``spark.fetch`` calls ``matches``. Callers may keep one, too, and pass it in place of the text.
 """
 
 from __future__ import annotations
