@@ -166,7 +166,7 @@ elseif transaction then
 end
 if lock then position.lock_entries(q, entries, lock) end
 if transaction then tx.add(transaction, q, tx.received, ids) end
-reply = context.reply(status.OK, lock and lock.fence or "", lock and lock.deadline or "", context.now, 0)
+reply = message.found(lock and lock.fence or "", lock and lock.deadline or "", {})
 local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 message.add_entries(q, reply, entries, lock and message_state.locked_once or "")
 if mode == "take" then

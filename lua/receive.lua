@@ -48,9 +48,8 @@
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
--- Change together with: waiting/handoff and mqredis/drivers/waiting/handoff.py, which make the reply of a lock as well, and
--- handoff.is_plain, for another option of queues that matters here; lookup.lua, whose reply read.py parses with the same function;
--- peek.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py).
+-- Change together with: handoff.is_plain, for another option of queues that matters here; lookup.lua, whose reply read.py parses
+-- with the same function; peek.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py).
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
@@ -186,9 +185,7 @@ if mode == "lock" then
 elseif transaction then
   lock = tx.lock(transaction, message_state.received)
 end
-reply = { status.OK, "", 0, lock and lock.fence or "", lock and lock.deadline or "", context.now_text,
-  lost[1] and #lost or "0", nil, nil, nil } -- as of context.reply, with room for one message
-for n = 1, #lost do reply[#reply + 1] = lost[n] end
+reply = message.found(lock and lock.fence or "", lock and lock.deadline or "", lost)
 local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 if not lock then
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))

@@ -3,7 +3,7 @@
 --- require "core/position"
 --- require "core/record"
 --- used by lookup, message_list, peek, receive, waiting/handoff
--- Messages in a reply, which mqredis/commands/read.py parses. If there are any, these elements:
+-- Replies with messages, which mqredis/commands/read.py parses. If there are any messages, these elements:
 --
 --   ids      16 digits each, nothing between them
 --   states   message_state.shown of each, with "," between them; one for all, if none has a state
@@ -12,10 +12,20 @@
 -- Times in them are as users are shown them, without the lead of broker time (core/context). The elements are the last ones of a
 -- reply, behind those that the head of the script names.
 --
--- Change together with: `_messages` in mqredis/commands/read.py, which parses them; Handoff.reply in
--- mqredis/drivers/waiting/handoff.py, which makes the same elements of a lock that was handed over; mqredis/codec/decode.py, which
--- reads records and states. message_list.lua has rows of its own, and takes only message.without_lead from here.
+-- Change together with: `_parse_receive` and `_messages` in mqredis/commands/read.py, which parse them; Handoff.reply in
+-- mqredis/drivers/waiting/handoff.py, which makes the same reply of a lock that was handed over (tests/client/test_handoff.py
+-- compares); mqredis/codec/decode.py, which reads records and states. message_list.lua has rows of its own, and takes only
+-- message.without_lead from here.
 local message = {}
+
+-- Returns a reply that says that messages were found, to which message.add appends them. `fence` and `deadline` in ms of their
+-- lock, "" without one. `lost`: what settle.all tells of lost locks.
+function message.found(fence, deadline, lost)
+  local reply = { status.OK, "", 0, fence, deadline, context.now_text, lost[1] and #lost or "0",
+    nil, nil, nil } -- as of context.reply, with room for one message
+  for n = 1, #lost do reply[#reply + 1] = lost[n] end
+  return reply
+end
 
 -- Appends messages to a reply. `states_text`: the element `states`.
 function message.add(q, reply, ids, recs, states_text)

@@ -17,8 +17,9 @@
 --   "lock <slot> <sequence> <incarnation> <fence> <deadline ms> <now ms> <lookup id> <first key of the queue>" LF <record>
 --
 -- Change together with: mqredis/drivers/waiting/handoff.py reads this text, and makes of it the reply that receive.lua gives for
--- the lock of one message (its head, and core/message). What receive.lua heeds when it locks a message, handoff.is_plain must rule
--- out, or handoff.offer do as well. send.lua is the only caller of handoff.offer. tests/client/test_handoff.py runs both sides.
+-- the lock of one message (message.found and message.add in core/message). What receive.lua heeds when it locks a message,
+-- handoff.is_plain must rule out, or handoff.offer do as well. send.lua is the only caller of handoff.offer.
+-- tests/client/test_handoff.py runs both sides, and compares the replies.
 --
 -- If the publication is lost, the next call gets the kept reply, as any repeated call does (context.handover). If the reader has
 -- given up, stop_waiting gives the lock back; else it ends with its lease.
@@ -45,7 +46,7 @@ function handoff.offer(q, id, rec)
   position.lock(q, { id }, { rec }, { false }, lock)
   q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)
-  local reply = context.reply(status.OK, lock.fence, lock.deadline, context.now_text, 0) -- as that of receive.lua
+  local reply = message.found(lock.fence, lock.deadline, {})
   context.write(slot, context.format_reply(sequence, "!" .. id, reply) .. "\n" .. kept)
   return { channel = channel, key = key, slot = slot, sequence = sequence, id = id, rec = rec, lock = lock }
 end
@@ -76,7 +77,7 @@ end
 -- The reader's side, in a call whose context.handover is set --------------------------------------------------------------
 --
 -- context.handover (core/replay) has the id of the message, and the reply that handoff.offer has kept: status, incarnation,
--- history, fence, deadline, now, number of earlier locks that were lost.
+-- history, then what message.found has put into it.
 
 -- Does this queue still hold the lock that was handed over? `q` is one of queue.open, which gives the locks in its header
 -- states.
@@ -91,9 +92,9 @@ end
 -- Returns the reply for a reader that asks for the lock, with the present time. Its slot keeps the reply of this call from
 -- now on.
 function handoff.confirm(q)
-  local code, incarnation, _, fence, deadline, _, lost = unpack(context.handover.reply)
-  local reply = { code, incarnation, context.history, fence, deadline, context.now_text, lost }
-  local id = context.handover.id
+  local _, _, _, fence, deadline = unpack(context.handover.reply)
+  local id, reply = context.handover.id, message.found(fence, deadline, {})
+  reply[2], reply[3] = context.incarnation, context.history
   redis.call("HSET", KEYS[1], ARGV[1], context.format_reply(ARGV[2], id, reply))
   message.add_entries(q, reply, position.read(q, { id }), "")
   return reply

@@ -15,6 +15,8 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
+from mqredis.codec.states import LOCKED_ONCE
+from mqredis.drivers.core import Core
 from mqredis.drivers.waiting import handoff, table
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from tests.drivers.kit import aio_until, until
@@ -26,6 +28,7 @@ from tests.support.server import RedisServer
 SETTINGS = mqredis.Settings(allow_volatile=True)
 # The key in which waiting readers are registered.
 WAITERS = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
+META = ManagerKeys("default").tag + "meta"
 
 
 class Environment:
@@ -134,6 +137,41 @@ def test_lost_handoff_notification_is_found_by_the_recheck(
         with waiting.result(20) as locked:
             assert notifications_dropped.is_set()
             assert locked.message.delivery_count == 1
+
+
+@pytest.mark.parametrize("lead", [0, 60_000], ids=["", "clock set back"])
+def test_reply_of_a_handoff_is_that_of_a_lock_that_was_asked_for(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, lead: int
+) -> None:
+    config = env.raw.hget(META, "config").rpartition(b" ")[0]
+    env.raw.hset(META, mapping={"lead": lead, "config": config + b" %d" % lead})
+    replies: list[list[Any]] = []
+    accept, take = Core.accept, handoff.take_reply
+
+    def accept_and_keep(self: Core, reply: list[Any], *more: Any, **options: Any) -> Any:
+        if str(reply[-1]).endswith("\\x00body'"):
+            replies.append(reply)
+        return accept(self, reply, *more, **options)
+
+    monkeypatch.setattr(Core, "accept", accept_and_keep)
+    with mqredis.connect(env.backend.client(), settings=SETTINGS) as qm, qm.open("q") as queue:
+        env.sender.open("q").send(b"body", correlation_id="c")
+        queue.lock(0).commit()
+        for is_brought in (
+            True,
+            False,
+        ):  # by the notification, or by the call that the reader makes without it
+            monkeypatch.setattr(handoff, "take_reply", take if is_brought else lambda *_: None)
+            waiting = env.start(lambda: queue.lock(30))
+            env.sender.open("q").send(b"body", correlation_id="c")
+            waiting.result(20).commit()
+    assert len(replies) == 3
+    for status, incarnation, history, fence, deadline, now, lost, lookup_id, states, record in replies:
+        assert (status, incarnation, int(lost), states) == (0, replies[0][1], 0, LOCKED_ONCE)
+        assert int(fence) <= int(history)
+        assert int(lookup_id, 16) >> 56 == 4
+        assert (record[13:], len(record)) == (b"h\x03csc\0body", len(replies[0][-1]))
+        assert int(record[:13]) + lead <= int(deadline) - 30_000 <= int(now) <= int(record[:13]) + lead + 5000
 
 
 def test_handoff_received_after_its_lease_is_polled_instead(

@@ -5,8 +5,9 @@
 The notification on the wake channel then is the reply to the call that the reader makes next, so the reader makes no
 call at all.
 
-Change together with: ``lua/waiting/handoff.lua``, and the replies of ``lua/receive.lua`` and ``commands.read``, whose
-form :meth:`Handoff.reply` repeats. ``tests/contract/test_constants.py`` compares them.
+Change together with: ``lua/waiting/handoff.lua``, and the reply of ``lua/receive.lua`` (``message.found`` and
+``message.add`` in ``lua/core/message.lua``), whose form :meth:`Handoff.reply` repeats. ``tests/client/test_handoff.py``
+compares them.
 """
 
 from __future__ import annotations
