@@ -30,7 +30,7 @@
 --- require "features/topic"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
--- Change together with: send.lua, which has the same arguments and refuses by the same rules.
+-- Change together with: send.lua, which has the same arguments, and names all who refuse by the same rules.
 local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()

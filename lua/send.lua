@@ -33,9 +33,14 @@
 --- require lazy "features/features"
 --- require lazy "features/refusal"
 --- require lazy "transactions/tx"
--- Change together with: publish.lua, claims/publish and admin/schedules, which refuse messages by the same rules;
--- features/refusal, for a status with which a message leaves something behind; tests/contract/test_send_path.py, which counts the
--- lines that a plain send runs.
+-- Change together with: the three other places that decide whether a message may come. They are no one function, since each
+-- decides about something else; tests/contract/test_headers.py compares what they refuse, and tests/client/test_stages.py in
+-- which order.
+--   publish.lua      with features/topic: the message for the topic, and then its copies for each subscriber
+--   claims/publish   stages of several queues, from their totals; no transaction, and sizes are checked when messages are staged
+--   admin/schedules  one message, which is a transaction of its own in a transactional queue; it has no time of sending
+-- Further with: features/refusal, for a status with which a message leaves something behind; tests/contract/test_send_path.py,
+-- which counts the lines that a plain send runs.
 local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()

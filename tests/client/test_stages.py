@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -318,6 +318,30 @@ def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: Job)
         job.step(0, *over, *inhibited)
     with pytest.raises(QueueQuotaExceeded):
         job.step(0, over[0])
+
+
+def test_every_way_to_send_refuses_in_the_same_order(job: Job) -> None:
+    qm = job.qm
+    qm.create_queue("news", topic=True)
+    qm.subscribe("news", "target")
+    qm.operator("ann").create_schedule("hourly", 3600, "target", b"x")
+    staged = job.stage(0, "0-a", numbers(0, 1))
+    ways: list[Callable[[], object]] = [
+        lambda: qm.open("target").send(b"x"),
+        lambda: qm.open("news").send(b"x"),
+        lambda: job.step(0, staged),
+        lambda: qm.operator("ann").trigger_schedule("hourly"),
+    ]
+    qm.update_queue("target", quota_messages=0)
+    for error, refuse in {
+        QueueQuotaExceeded: lambda: None,
+        ManagerQuotaExceeded: lambda: qm.set_quota(messages=0),
+        PutInhibited: lambda: qm.update_queue("target", put_inhibited=True),
+    }.items():
+        refuse()  # in addition to what refuses already
+        for way in ways:
+            with pytest.raises(error):
+                way()
 
 
 def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: Job) -> None:

@@ -78,6 +78,21 @@ def test_header_names_the_statuses_that_the_script_returns(name: str) -> None:
     assert returns <= Status.__members__.keys()
 
 
+# What send.lua refuses, and the others that put messages of users into queues do not: its head says why.
+_OF_TRANSACTIONS = {"TRANSACTION_SEQUENCE", "TRANSACTION_USAGE", "TRANSACTION_TOO_LARGE"}
+NOT_REFUSED = {
+    "publish": set[str](),
+    "stage_publish": _OF_TRANSACTIONS - {"TRANSACTION_USAGE"} | {"MESSAGE_TOO_LARGE"},
+    "schedule_write": _OF_TRANSACTIONS | {"ENQUEUE_TIMED_OUT", "QUEUE_NOT_AVAILABLE"},
+}
+
+
+@pytest.mark.parametrize("name", NOT_REFUSED)
+def test_every_way_to_send_refuses_what_a_send_refuses(name: str) -> None:
+    refused = set(scripts.get("send").header.returns) - set(scripts.get(name).header.returns)
+    assert refused == NOT_REFUSED[name]
+
+
 @pytest.mark.parametrize("name", scripts.names())
 def test_every_script_has_a_command(name: str) -> None:
     text = "".join(path.read_text() for path in (scripts.root().parent / "mqredis").rglob("*.py"))
