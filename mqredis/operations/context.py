@@ -85,6 +85,8 @@ class Context:
     """``lease_ms`` as an argument of scripts."""
     opened: WeakSet[Handle] = field(default_factory=WeakSet)
     """The open handles, which the client closes at its end."""
+    subqueues: dict[str, Address] = field(default_factory=dict)
+    """The subqueues of open handles, by the numbers of these, also of handles that the application has dropped."""
     units: set[ref[UnitOfWork]] = field(default_factory=set)
     """References to the open units of work. A plain set, since adding to a WeakSet costs more for each transaction."""
     dropped: deque[Handle | UnitOfWork] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))

@@ -77,6 +77,8 @@ def open_handle(
     limit = min(opened.max_message_bytes, context.settings.max_message_bytes)
     handle = Handle(context, address, number, access, share, opened.flags, limit)
     context.opened.add(handle)
+    if ";" in address.path:
+        context.subqueues[number] = address
     handle.selector = selected
     return handle
 
@@ -125,6 +127,7 @@ def close_handle(handle: Handle) -> Steps[None]:
 
 
 def _close(handle: Handle) -> Operation[None]:
+    handle.context.subqueues.pop(handle.number, None)
     return perform(commands.close_handle(handle.context.keys, handle.address.family, handle.number))
 
 

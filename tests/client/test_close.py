@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,3 +119,32 @@ def test_queue_and_browser_can_be_closed_after_their_client(broker: Broker) -> N
     queue.close()
     with pytest.raises(mqredis.InvalidHandle, match="closed"):
         queue.peek(0)
+
+
+def names(broker: Broker) -> list[str]:
+    return [info.name for info in broker.qm.queues()]
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["handle kept", "handle dropped"])
+def test_close_removes_the_empty_subqueues_that_the_client_had_open(broker: Broker, keeps: bool) -> None:
+    client, shared = broker.client(), broker.handle("q;shared")
+    handles = [client.open(f"q;{name}") for name in ("full", "empty", "shared", "again", "again")]
+    source = client.open("q")
+    source.move(source.peek(0).lookup_id, handles[0])
+    client.open("q;closed").close()
+    if not keeps:
+        del handles
+        gc.collect()
+    client.close()
+    assert names(broker) == ["q", "q;full", "q;shared", "t"]
+    shared.close()
+    assert names(broker) == ["q", "q;full", "t"]
+    assert broker.qm.doctor().findings == ()
+
+
+def test_close_ends_a_wait_on_a_subqueue_that_it_removes(broker: Broker) -> None:
+    client = broker.client()
+    waiting = broker.beside(partial(client.open("q;sub").receive, 30), "q;sub")
+    client.close()
+    assert isinstance(waiting.error(), mqredis.OperationCancelled)
+    assert names(broker) == ["q", "t"]
