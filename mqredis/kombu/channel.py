@@ -18,8 +18,11 @@ from mqredis.client import LockedMessage
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT
 from mqredis.errors import IoTimeout, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.arguments import Declared
+from mqredis.kombu.bindings import Row
 from mqredis.kombu.envelope import pack, unpack
-from mqredis.kombu.store import Locks, Row, Store, quote
+from mqredis.kombu.locks import Locks
+from mqredis.kombu.names import quote
+from mqredis.kombu.store import Store
 from mqredis.operations import giveback
 
 log = logging.getLogger("mqredis.kombu")
@@ -92,7 +95,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:
         for queue in {row[2] for row in self.get_table(exchange)}:
             if not self._send(queue, message):
-                self.store.unbind(exchange, queue=queue)
+                self.store.bindings.remove(exchange, queue)
 
     def _send(self, queue: str, message: dict[str, Any]) -> bool:
         declared = self.store.declared(queue)
@@ -186,7 +189,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         return owner._callbacks if owner is not None else {}
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
-        self.store.bind(exchange, (routing_key or "", pattern or "", queue))
+        self.store.bindings.add(exchange, (routing_key or "", pattern or "", queue))
 
     def queue_unbind(
         self,
@@ -198,11 +201,11 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
     ) -> None:
         """Remove one binding."""
         self.state.binding_delete(queue, exchange, routing_key)
-        self.store.unbind(exchange or "amq.direct", queue=queue, routing_key=routing_key or "")
+        self.store.bindings.remove(exchange or "amq.direct", queue, routing_key or "")
 
     def get_table(self, exchange: str) -> list[Row]:
         """All bindings of an exchange, of all processes."""
-        return self.store.table(exchange)
+        return self.store.bindings.table(exchange)
 
     # ---- reading ---------------------------------------------------------------------------------
 

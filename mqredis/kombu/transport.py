@@ -22,7 +22,8 @@ from mqredis.drivers.net.urls import SSL_OPTIONS
 from mqredis.errors import InvalidArgument, MqError, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.channel import Channel
 from mqredis.kombu.fetcher import Fetcher, Requests, fetch
-from mqredis.kombu.store import Locks, Store
+from mqredis.kombu.locks import Locks
+from mqredis.kombu.store import Store
 from mqredis.operations import giveback
 from mqredis.operations.receive import Locks as Locked
 

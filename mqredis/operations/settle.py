@@ -1,6 +1,6 @@
 """The end of locks: commit, abort, reject, renew (MS-MQDMPR 3.1.7.1.12).
 
-Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``worker.prefetch`` and ``kombu.store`` make
+Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``worker.prefetch`` and ``kombu.locks`` make
 them; a closed handle and a closed client give their locks back with them, and an interrupted read what it has locked.
 ``earlier_locks`` has the commits that a read carries out on its way.
 

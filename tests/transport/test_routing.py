@@ -97,7 +97,7 @@ def test_bindings_can_be_removed(connect):
     assert get(connection, "t.1") is None
     queue.queue_bind()
     queue.delete()
-    assert connection.transport.store.table("t") == []
+    assert connection.transport.store.bindings.table("t") == []
 
 
 def test_message_without_a_queue_is_dropped(connection):
@@ -125,7 +125,7 @@ def test_expired_queue_is_deleted_with_its_bindings(connect, name):
     second.transport.store._swept = 0.0
     second.transport.store.sweep()
     assert [info.name for info in second.transport.store.manager.queues("re*")] == []
-    assert second.transport.store.table("replies") == []
+    assert second.transport.store.bindings.table("replies") == []
 
 
 @pytest.mark.parametrize("use", ["read", "consume", "declare", "send"])

@@ -10,7 +10,7 @@ import pytest
 
 import mqredis
 from mqredis.kombu import channel as channels
-from mqredis.kombu.store import Locks
+from mqredis.kombu.locks import Locks
 from tests.transport.kit import WAIT, get, info, publish
 
 

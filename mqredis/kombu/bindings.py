@@ -1,0 +1,84 @@
+"""The bindings of exchanges to queues, which all processes share: a queue of the broker for each exchange.
+
+``channel`` reads and writes them through ``Store.bindings``. A binding is a message, whose body is its row as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from kombu.utils.json import dumps, loads
+
+from mqredis.client import Queue, QueueManager
+from mqredis.errors import MessageNotFound, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.kombu.names import quote
+
+# Names of these queues begin with it; the quoted name of the exchange follows.
+PREFIX = "_kombu.bindings."
+
+# A binding: routing key, pattern, and the queue by kombu's name. kombu has bindings in this form.
+Row = tuple[str, str, str]
+
+
+class Bindings:
+    """The bindings of all exchanges."""
+
+    def __init__(self, manager: QueueManager) -> None:
+        self._manager = manager
+        # Open handles by the names of their queues, and the lock that protects them.
+        self._handles: dict[str, Queue] = {}
+        self._opening = threading.Lock()
+
+    def add(self, exchange: str, row: Row) -> None:
+        """Add a binding, unless the exchange has it."""
+        if row in self.table(exchange):
+            return
+        name = PREFIX + quote(exchange)
+        with contextlib.suppress(QueueExists):
+            self._manager.create_queue(name)
+        self._open(name).send(dumps(row))
+
+    def table(self, exchange: str) -> list[Row]:
+        """All bindings of an exchange."""
+        name = PREFIX + quote(exchange)
+        for _ in range(2):
+            try:
+                return [_row(message.body) for message in self._open(name).browse()]
+            except QueueNotAvailable:  # the handle is of a queue that was deleted
+                with self._opening:
+                    self._handles.pop(name, None)
+            except QueueNotFound:
+                break
+        return []
+
+    def remove(self, exchange: str, queue: str, routing_key: str | None = None) -> None:
+        """Remove the bindings of a queue to an exchange. ``routing_key``: only that with this key."""
+        self._remove(PREFIX + quote(exchange), queue, routing_key)
+
+    def remove_queue(self, queue: str) -> None:
+        """Remove the bindings of a queue to all exchanges."""
+        for info in self._manager.queues(PREFIX + "*"):
+            self._remove(info.name, queue, None)
+
+    def _remove(self, name: str, queue: str, routing_key: str | None) -> None:
+        with contextlib.suppress(QueueNotFound, QueueNotAvailable):
+            table = self._open(name)
+            for message in table.browse():
+                row = _row(message.body)
+                if row[2] == queue and (routing_key is None or row[0] == routing_key):
+                    with contextlib.suppress(MessageNotFound):  # another process has removed it
+                        table.receive_by_lookup_id(message.lookup_id)
+
+    def _open(self, name: str) -> Queue:
+        """The queue with this name. Raises QueueNotFound."""
+        with self._opening:
+            found = self._handles.get(name)
+            if found is None:
+                found = self._handles[name] = self._manager.open(name)
+            return found
+
+
+def _row(body: bytes) -> Row:
+    key, pattern, queue = loads(body)[:3]
+    return str(key), str(pattern or ""), str(queue)
