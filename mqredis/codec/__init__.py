@@ -1,8 +1,8 @@
 """Message <-> the text kept in Redis. ``lua/core/record.lua`` documents the format and reads the same.
 
 Commands decode replies with it, operations encode what is sent, the selectors escape their texts, and Spark decodes
-what it reads without a client's calls. The other modules of this package have the texts that are stored beside
-messages: each is imported by itself.
+what it reads without a client's calls; ``otel.patches`` asks how many properties a message may have. The other modules
+of this package have the texts that are stored beside messages: each is imported by itself.
 
 A record is text up to the first NUL, so that a script finds a field with a plain search.
 """

@@ -2,7 +2,7 @@
 
 ``receive``, ``peek``, ``lookup``, ``cursor``, ``browser``, ``groups`` and ``handle`` make the filters of their reads
 here, ``bulk`` that of an action. ``redrive`` and ``inspection`` check or parse what they were given, and Spark's
-readers parse their selectors (``selection``).
+readers parse their selectors (``selection``). ``Selection`` is what both interfaces take.
 
     filter_text      the text of a filter for a plain read
     filter_of        a filter as an object, for a read that adds to it

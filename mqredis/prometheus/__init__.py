@@ -1,4 +1,7 @@
-"""Metrics for Prometheus: of the broker, and of watched clients. Only ``Collector`` needs a package."""
+"""Metrics for Prometheus: of the broker, and of watched clients. Only ``Collector`` needs a package.
+
+Applications make an ``Exporter`` or a ``Collector``, and so do the command line (``mqredis worker``) and workers.
+"""
 
 from __future__ import annotations
 

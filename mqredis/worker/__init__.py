@@ -1,4 +1,7 @@
-"""Workers: functions that handle the messages of queues. ``docs/worker.md`` shows how."""
+"""Workers: functions that handle the messages of queues. ``docs/worker.md`` shows how.
+
+Applications make a ``Worker``; ``mqredis.django`` makes one for its tasks.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One thread of a consumer: read, run the handler, settle, and again.
 
-``lock_loop`` and ``transaction_loop`` are subclasses.
+``lock_loop`` and ``transaction_loop`` are subclasses. ``otel.patches`` wraps ``_run``, which runs the handler.
 
 What a handler did not finish is given back with a report, and the queue's retry policy decides what becomes of it.
 How messages are read and settled differs: see ``lock_loop`` and ``transaction_loop``.
