@@ -198,6 +198,8 @@ class ManagerKeys:
         self.own = tuple(self.tag + part for part in MANAGER_PARTS)
         # The workers that live, and the pauses that operators have set (lua/admin/workers.lua).
         self.workers = f"{self.tag}{WORKERS}"
+        # The sinks of data pipelines (lua/claims/sinks.lua).
+        self.sinks = f"{self.tag}{SINKS}"
         # The schedules and their messages (lua/admin/schedules.lua).
         self.schedules = (f"{self.tag}{SCHEDULES}", f"{self.tag}{SCHEDULE_MESSAGES}")
         self._calls: dict[tuple[str, ...], KeySet] = {}
@@ -225,12 +227,15 @@ class ManagerKeys:
 
     def sink(self, name: str, queues: tuple[str, ...] = (), stages: tuple[str, ...] = ()) -> KeySet:
         """KEYS of a script that stages or publishes for the sink of a data pipeline (``lua/claims/sinks.lua``)."""
-        registry = f"{self.tag}{STAGE}{name}"
         keys = self.own[:MESSAGE_SCRIPT_PARTS]
         for path in queues:
             keys += self.queue(path)
-        keys += (f"{self.tag}{SINKS}", registry, *(f"{registry}:{stage}" for stage in stages))
-        return KeySet(keys)
+        return KeySet((*keys, self.sinks, *self.stages(name, stages)))
+
+    def stages(self, sink: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The key of the registry of a sink, given by its encoded name, and those of the lists of these stages."""
+        registry = f"{self.tag}{STAGE}{sink}"
+        return (registry, *(f"{registry}:{name}" for name in names))
 
     def token(self, token: str) -> str:
         """The key that keeps the reply of an action of an operator (``lua/admin/operator.lua``)."""

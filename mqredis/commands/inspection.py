@@ -93,8 +93,7 @@ def _lock(
     path: str, row: Payload, now: int, clients: dict[str, ClientInfo], sessions_of: dict[str, str]
 ) -> LockInfo:
     """A lock from its elements in the reply. ``clients``: by session; ``sessions_of``: the sessions of transactions."""
-    lookup_id, deadline, since, kind, owner, fence = (text(item) for item in row[:6])
-    deliveries, uncounted, message_id, label = number(row[6]), number(row[7]), text(row[8]), text(row[9])
+    lookup_id, deadline, since, kind, owner, fence, deliveries, uncounted, message_id, label = map(text, row)
     locked = kind[0] == states.BY_READER
     session = owner.partition(".")[0] if locked else sessions_of.get(owner, "")
     return LockInfo(
@@ -112,8 +111,8 @@ def _lock(
         since=_time(since),
         lease_until=time_at(int(deadline)),
         overdue=int(deadline) <= now,
-        deliveries=deliveries,
-        attempts=deliveries - uncounted,
+        deliveries=int(deliveries),
+        attempts=int(deliveries) - int(uncounted),
         fence=fence,
     )
 
@@ -171,18 +170,20 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
 
     def parse(status: int, payload: Payload) -> Page[SessionInfo]:
         check(status)
-        rows = [[text(item) for item in payload[at : at + 5]] for at in range(2, len(payload), 5)]
-        items = tuple(
-            SessionInfo(
-                number=name,
-                client=client_of(told),
-                last_seen=time_at(int(used)) if used != "0" else None,
-                ttl_seconds=int(ttl) / 1000,
-                waiting={},
+        items, place = [], ""
+        for at in range(2, len(payload), 5):
+            name, score, used, ttl, told = map(text, payload[at : at + 5])
+            items.append(
+                SessionInfo(
+                    number=name,
+                    client=client_of(told),
+                    last_seen=time_at(int(used)) if used != "0" else None,
+                    ttl_seconds=int(ttl) / 1000,
+                    waiting={},
+                )
             )
-            for name, _, used, ttl, told in rows
-        )
-        return Page(items, f"{rows[-1][1]}-{rows[-1][0]}" if payload[1] == b"1" else None)
+            place = f"{score}-{name}"
+        return Page(tuple(items), place if payload[1] == b"1" else None)
 
     args: list[Arg] = [str(limit), *page_after(_SESSION_PLACE, after, "sessions")]
     return Call("session_list", manager.admin(), args, parse, changes=False)

@@ -1,7 +1,8 @@
 """Unfinished publications of data pipelines, read from the stored texts of their sinks (``codec.sinks``).
 
 Called by ``QueueManager.publications``, the console's page In flight, ``spark.sink`` and ``spark.admin``, where
-``finish`` is called ``recover``.
+``finish`` is called ``recover``. lua/stage_withdraw.lua and lua/stage_publish.lua change what is read here by plain
+commands, so a user needs the right to these (``cli/acl.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from mqredis.codec import time_at
 from mqredis.codec.sinks import SinkRecord, StageRecord
 from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
-from mqredis.keys import MESSAGE_SCRIPT_PARTS
 from mqredis.operations import pipelines
 from mqredis.operations.broker_time import broker_time
 from mqredis.operations.context import Context
@@ -54,8 +54,7 @@ class Publication:
 @procedure
 def publications(context: Context) -> Steps[list[Publication]]:
     """All open publications of a queue manager, by name. Forgets writes without a name that have expired."""
-    sinks = context.keys.sink("-").keys[MESSAGE_SCRIPT_PARTS]
-    reply: list[bytes] = yield Command(("HGETALL", sinks))
+    reply: list[bytes] = yield Command(("HGETALL", context.keys.sinks))
     now, lead = yield from broker_time(context)
     found = []
     for field, text in zip(reply[::2], reply[1::2], strict=True):
@@ -75,12 +74,13 @@ def publications(context: Context) -> Steps[list[Publication]]:
 def _publication(
     context: Context, field: str, version: int, since_ms: int, names: tuple[str, ...], now: datetime
 ) -> Steps[Publication]:
-    stage_keys = context.keys.sink(field, stages=names).keys[MESSAGE_SCRIPT_PARTS + 1 :]
-    texts: list[bytes | None] = yield Command(("HMGET", stage_keys[0], *names))
-    ttl: int = yield Command(("PTTL", stage_keys[0]))
+    """The publication of the sink ``field`` (its encoded name), from the stages with these names."""
+    registry, *lists = context.keys.stages(field, names)
+    texts: list[bytes | None] = yield Command(("HMGET", registry, *names))
+    ttl: int = yield Command(("PTTL", registry))
     messages = left = 0
     queues = []
-    for key, text in zip(stage_keys[1:], texts, strict=True):
+    for key, text in zip(lists, texts, strict=True):
         if text is None:
             continue
         stage = StageRecord.parse(text.decode())
