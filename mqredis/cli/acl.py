@@ -1,6 +1,9 @@
 """Rules of Redis's access control lists (ACLs) for each role, with the fewest rights that the role needs.
 
-``mqredis acl`` prints them (``cli.admin``).
+``mqredis acl`` prints them (``cli.admin``); docs/production.md describes the roles. ``tests/cli/test_acl.py`` runs
+clients with each of them, and compares ``SCRIPT_COMMANDS`` and ``MONITOR_COMMANDS`` with lua/ and lua/preflight.lua. A
+plain command that a driver, an operation or Spark sends is in none of these: it needs a row in ``CONNECTION``,
+``CLIENT`` or ``MONITOR_COMMANDS`` by hand, and so does a key outside of the manager's prefix.
 
 Redis checks each command inside a script against the user who called the script, so a role has the commands that its
 scripts run. The unit of separation is the queue manager: a user who may send to one of its queues may also read and
@@ -19,7 +22,7 @@ from __future__ import annotations
 import secrets
 
 from mqredis.errors import InvalidArgument
-from mqredis.keys import ManagerKeys
+from mqredis.keys import ManagerKeys, encode
 
 # What the scripts run (a test compares this with lua/).
 SCRIPT_COMMANDS = (
@@ -105,8 +108,11 @@ def _join(commands: tuple[str, ...], *patterns: str) -> str:
 
 
 def line(role: str, manager: str, database: int, **how: bool) -> str:
-    """A whole ``ACL SETUSER`` command with a new password; ``how`` as in :func:`rules`."""
-    name = "mqredis" if role == "deploy" else ManagerKeys(manager).tag[4:-2]
+    """A whole ``ACL SETUSER`` command with a new password; ``how`` as in :func:`rules`.
+
+    The user has the encoded name of the manager, since names of users have no spaces.
+    """
+    name = "mqredis" if role == "deploy" else encode(ManagerKeys(manager).manager)
     return (
         f"ACL SETUSER {name}-{role} on >{secrets.token_urlsafe(24)} {rules(role, manager, database, **how)}"
     )

@@ -76,7 +76,7 @@ class PageList:
         return found
 
     def ids_fields(self) -> list[bytes]:
-        """The fields of a queue's ``states`` that hold the ids of its pages."""
+        """The fields of a queue's ``states`` that hold the ids of its pages (lua/claims/claim_pages.lua)."""
         return [b"c%d:%d" % (self.number, page) for page in range(self.first, self.upto)]
 
     def format(self) -> str:

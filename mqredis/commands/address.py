@@ -23,8 +23,8 @@ class Address:
     manager: ManagerKeys
     path: str
     generation: str = ""
-    """A number that no other queue has had; scripts refuse a call for a queue that was deleted since. "" without a
-    handle: they take any."""
+    """A number that no other queue has had: with it a script refuses a call on a queue that was deleted since. "": not
+    known, for scripts that do not ask for it."""
     call: KeySet = field(init=False)
     """The KEYS of its calls."""
     family: tuple[str, ...] = field(init=False)

@@ -1,6 +1,11 @@
 """The entries of the log of actions as sentences: who did what, to how many messages, where.
 
-``log`` uses it.
+``console.log`` calls ``sentence`` for each entry that the page of the log shows.
+
+Change together with: ``operations.bulk``, ``force``, ``workers`` and ``schedules``, which give each action its name and
+its details (``operations.actions.entry``); ``tests/contract/test_arguments.py`` compares the names, and
+``tests/console/test_log.py`` has the sentences. The log keeps entries for 30 days, so entries of earlier releases are
+read, too. lua/admin/operator.lua adds how many messages were changed, and whether the action has finished.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from typing import Any
 from mqredis import keys
 from mqredis.console import formats
 
-# The details of an entry.
+# The details of an entry: the JSON of its body. Those that are not there are None, empty or the default.
 Details = Mapping[str, Any]
 
 # Actions on messages, by the names that mqredis/operations (bulk, redrive, workers, schedules and others) writes into
@@ -45,8 +50,10 @@ _OTHERS = {
 
 
 def sentence(operator: str, action: str, queue: str, changed: int, finished: bool, told: Details) -> str:
-    """An entry as a sentence. ``changed``: messages that the action has changed so far."""
+    """An entry as a sentence. ``changed``: messages that the action has changed so far; of an action on anything else
+    not 0 if it has changed something."""
     pattern = _ON_MESSAGES.get(action) or _OTHERS.get(action)
+    # "result", "error" and "cut" are details of ``Operator.begin`` and ``end``, whose callers choose the names.
     if pattern is None or not told.keys().isdisjoint(("result", "error", "cut")):
         return _of_other_calls(operator, action, queue, told)
     said = f"{operator} {pattern.format_map(_words(queue, changed, told))}"
@@ -74,7 +81,7 @@ def _of_other_calls(operator: str, action: str, queue: str, told: Details) -> st
 
 
 def _words(queue: str, changed: int, told: Details) -> dict[str, str]:
-    """The words that sentences are made of."""
+    """The words that sentences are made of. "value" is that of ``commands.bulk.Action``: a name, a time or a digit."""
     value = str(told.get("value") or "")
     target = keys.decode(value)
     return {
@@ -126,6 +133,7 @@ def _due(value: str) -> str:
 
 
 def _behind(name: str, told: Details) -> str:
+    """A detail in parentheses, as the end of a sentence; "" without it."""
     return f" ({told[name]})" if told.get(name) else ""
 
 

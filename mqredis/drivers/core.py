@@ -123,6 +123,8 @@ class Core:
     def adopt(self, reply: Any, run_id: str) -> bool:
         """Take over the reply of ``session_open``. False: the server does not know the session that was to be renewed.
 
+        The payload is: number of the session, the time, whether the clock may be moved, terms (lua/session_open.lua).
+
         Raises:
             ManagerNotFound: the manager has another incarnation than before.
             HistoryRolledBack: the server has forgotten changes; the session is open on the data that are left.

@@ -1,8 +1,12 @@
-"""One connection per process, broker and queue manager.
+"""One client per process, broker and queue manager.
 
-All of ``mqredis.spark`` gets its client here.
+All of ``mqredis.spark`` gets its client here, in the driver and in each Python worker of an executor, and raises errors
+through ``source_errors`` where Spark shows them. ``batch``, ``browse``, ``receive_reader`` and ``pipelines.analyse``
+ask for the ``backlog`` of a queue.
 
-Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection.
+Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection: they
+hold url and name, and call ``manager_of`` where they run. The client is shared by all threads of its process, and is
+never closed; it ends with the process.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ DOCS = "docs/spark.md"
 # The reply and retry timeouts of a job are at least this long.
 MIN_TIMEOUT_SECONDS = 60.0
 
+# By process, since a forked child must not use the parent's, and by url and name of the manager.
 _managers: dict[tuple[int, str, str], QueueManager] = {}
 
 
@@ -63,5 +68,6 @@ def _with_long_timeouts(settings: Settings) -> Settings:
 
 
 def backlog(manager: QueueManager, path: str, owner: str = "", bound: str = "", after: str = "") -> Backlog:
-    """The backlog of a queue. Raises QueueNotFound."""
+    """The backlog of a queue. Raises QueueNotFound. ``owner``: whose claim is asked for as well, "" nobody's.
+    ``bound``, ``after``: count only up to this SequentialID, and behind that one; "": all."""
     return manager.run(pipelines.look(manager.context, path, owner, bound, False, after))
