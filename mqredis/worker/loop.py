@@ -15,19 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import (
-    BrokerFull,
-    BrokerUnavailable,
-    HistoryRolledBack,
-    InvalidArgument,
-    IoTimeout,
-    ManagerNotFound,
-    MqError,
-    OperationCancelled,
-    OutcomeUnknown,
-    SessionExpired,
-    TransactionSequence,
-)
+from mqredis.errors import InvalidArgument, IoTimeout, MqError, OperationCancelled, TransactionSequence
 from mqredis.models import Message
 from mqredis.operations import giveback
 from mqredis.steps import Operation
@@ -36,6 +24,7 @@ from mqredis.worker.failure import Reporter, from_handler
 from mqredis.worker.held import Held
 from mqredis.worker.keeper import Handling
 from mqredis.worker.outcomes import (
+    BROKER_ERRORS,
     Cancelled,
     GivenUp,
     HandlerCancelled,
@@ -55,16 +44,6 @@ log = logging.getLogger("mqredis.worker")
 
 # Seconds between two reads of the messages whose lease lapsed, while the queues themselves are never empty.
 LAPSED_SECONDS = 1.0
-
-# Errors of a commit that are not the handler's: the broker cannot do anything at the moment.
-_BROKER_ERRORS = (
-    BrokerFull,
-    BrokerUnavailable,
-    HistoryRolledBack,
-    ManagerNotFound,
-    OutcomeUnknown,
-    SessionExpired,
-)
 
 
 class Loop:
@@ -203,7 +182,8 @@ class Loop:
         """Run the handler, then ``commit``. Returns the error of the attempt, which is counted, None if it succeeded.
 
         If the handler is cancelled and does not end, its messages are given back meanwhile: it returns GivenUp.
-        Raises the error of a commit that failed because the broker cannot do anything at the moment.
+        Raises the error of a commit, or of a send of the unit, that failed because the broker cannot do anything at the
+        moment.
         """
         consumer, running, begun = self.consumer, self.running, time.monotonic()
 
@@ -241,6 +221,8 @@ class Loop:
                 seconds = time.monotonic() - begun
                 log.warning("%s has ended at last, %.1f s after its start: %r", consumer.name, seconds, error)
                 return GivenUp(str(error))
+            if unit.broker_error is not None and error is unit.broker_error:
+                raise unit.broker_error
             error = error or self._commit(commit)
         finally:
             running.keeper.remove(held)
@@ -295,7 +277,7 @@ class Loop:
         """
         try:
             accept_lower_durability(commit)
-        except _BROKER_ERRORS:
+        except BROKER_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - the handler sent what cannot be sent: its failure
             return error

@@ -9,11 +9,30 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from mqredis.errors import DurabilityNotReached, InvalidArgument
+from mqredis.errors import (
+    BrokerFull,
+    BrokerUnavailable,
+    DurabilityNotReached,
+    HistoryRolledBack,
+    InvalidArgument,
+    ManagerNotFound,
+    OutcomeUnknown,
+    SessionExpired,
+)
 from mqredis.operations import checks
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
+
+# Errors of a commit, or of a send of a unit, that are not the handler's: the broker cannot do anything at the moment.
+BROKER_ERRORS = (
+    BrokerFull,
+    BrokerUnavailable,
+    HistoryRolledBack,
+    ManagerNotFound,
+    OutcomeUnknown,
+    SessionExpired,
+)
 
 
 def accept_lower_durability(work: Callable[[], R]) -> R:

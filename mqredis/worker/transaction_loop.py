@@ -77,9 +77,9 @@ class TransactionLoop(Loop):
         unit = Unit(self.manager, self.running.targets, good, transaction)
         try:
             error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit, give_back)
-        except OutcomeUnknown:
-            raise  # it may be committed; if not, it is aborted when its lease ends
-        except MqError:
+        except MqError as problem:
+            if isinstance(problem, OutcomeUnknown) and problem is not unit.broker_error:
+                raise  # it may be committed; if not, it is aborted when its lease ends
             give_back(giveback.orderly())
             raise
         if error is not None:

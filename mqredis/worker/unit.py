@@ -19,7 +19,7 @@ from mqredis.errors import InvalidHandle, QueueNotAvailable, TransactionUsage
 from mqredis.models import Message, Outgoing
 from mqredis.models.header import MessageFields
 from mqredis.operations.send import outgoing
-from mqredis.worker.outcomes import accept_lower_durability
+from mqredis.worker.outcomes import BROKER_ERRORS, accept_lower_durability
 from mqredis.worker.targets import Targets
 
 
@@ -45,6 +45,8 @@ class Unit:
         self._transaction = transaction
         self._kept: list[tuple[Queue, Outgoing]] = []
         self._lost = False
+        # The error of a send that is the broker's, not the handler's.
+        self.broker_error: Exception | None = None
 
     @property
     def transaction(self) -> Transaction:
@@ -68,7 +70,6 @@ class Unit:
         **fields: Unpack[MessageFields],
     ) -> None:
         """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""
-        handle = self._targets.open(queue)
         content: bytes | str = b""
         if isinstance(body, BaseModel):
             content = body.model_dump_json().encode()
@@ -79,10 +80,15 @@ class Unit:
         else:
             content = body
         message = outgoing(content, fields)
-        if self._transaction is not None:
-            self._send(handle, message, self._transaction)
-        else:
-            self._kept.append((handle, message))
+        try:
+            handle = self._targets.open(queue)
+            if self._transaction is not None:
+                self._send(handle, message, self._transaction)
+            else:
+                self._kept.append((handle, message))
+        except BROKER_ERRORS as error:
+            self.broker_error = error
+            raise
 
     def flush(self) -> None:
         """Send the kept messages: to transactional queues in one transaction, to others one by one."""

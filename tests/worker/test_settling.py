@@ -15,7 +15,7 @@ from mqredis.commands import read
 from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
 from mqredis.steps import Operation
 from mqredis.testing import drain
-from mqredis.worker import Reject, Retry, RetryLater, Unit, Worker
+from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
 from mqredis.worker.handled import HandledLocks
 from mqredis.worker.heartbeat import Pauses
 from mqredis.worker.lock_loop import LockLoop
@@ -301,6 +301,50 @@ def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
         assert qm.queue_info("in").ready == 0, "the transaction may be committed"
     else:
         assert bodies(qm, "in") == [b"1"]
+
+
+@pytest.mark.parametrize(
+    "error", [BrokerFull("no memory"), BrokerUnavailable("down"), OutcomeUnknown("lost")]
+)
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+def test_error_of_the_broker_at_a_send_of_the_handler_is_not_its_failure(
+    qm, worker, transactional, fail_operations, kind, error, caplog, monkeypatch
+):
+    create(qm, "in", transactional, b"1")
+    create(qm, "out", transactional)
+
+    def fail() -> None:
+        if transactional:
+            fail_operations(commits_or_sends, error)
+        else:  # only the queue is opened now: the message is sent when the handler has returned
+
+            def open_queue(name: str) -> mqredis.Queue:
+                raise error
+
+            monkeypatch.setattr(qm, "open", open_queue)
+
+    if kind == "plain":
+
+        @worker.consumer("in", retry=Retry(attempts=1))
+        def handle(body: bytes, tx: Unit) -> None:
+            fail()
+            tx.send("out", body)
+
+    else:
+
+        @worker.consumer("in", retry=Retry(attempts=1))
+        async def handle_async(body: bytes, tx: AsyncUnit) -> None:
+            fail()
+            await tx.send("out", body)
+
+    with pytest.raises(type(error)):
+        burst(worker, qm)
+    consumer = worker.consumers[0]
+    assert (consumer.failed, consumer.handled, consumer.last_error) == (0, 0, "")
+    assert "failed with message" not in caplog.text
+    assert "may be handled again" not in caplog.text
+    monkeypatch.undo()
+    assert bodies(qm, "in") == [b"1"]
 
 
 def test_send_refused_by_the_broker_is_a_failure_of_the_handler(qm, worker, transactional):
