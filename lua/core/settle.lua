@@ -194,7 +194,7 @@ function settle.apply(q, plan, lease)
   if plan.committed[1] then removal.delete_locked(q, plan.committed, plan.bytes) end
   for n = 1, #plan.extended do store.extend(q, plan.extended[n].id, context.now + lease) end
   if plan.extended[1] then
-    queue.set_timer(q, context.now + lease)
+    queue.set_arrival(q, context.now + lease) -- readers know the old end of a lease that gets shorter
     context.mark_changed()
   end
 end

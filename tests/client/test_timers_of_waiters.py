@@ -75,6 +75,15 @@ def test_a_message_that_rests_reaches_a_reader_that_waited_before_it_failed(env:
     assert waiting.result(10).text == "again"
 
 
+def test_a_reader_that_waits_for_the_end_of_a_lease_is_told_that_it_was_shortened(env: Environment) -> None:
+    queue = env.qm.open("q")
+    queue.send("held")
+    lock = queue.lock(0, lease=60)
+    waiting = env.start(lambda: queue.receive(TIMEOUT))
+    lock.extend(0.2)
+    assert waiting.result(10).text == "held"
+
+
 def test_the_poll_for_all_waits_comes_again_when_the_lease_of_another_reader_ends(env: Environment) -> None:
     queue = env.qm.open("q")
     waiting = env.start(lambda: queue.receive(TIMEOUT, selector="n = 1"))
