@@ -4,7 +4,7 @@
 -- CALLERS repair in mqredis/commands/doctor.py
 -- KEYS admin
 -- QUEUE[1+] queues to mend
--- KEYS schedules, schedules:messages (admin/schedules)
+-- KEYS schedules, schedules:messages (admin/schedules), workers (admin/workers)
 -- ARGV[3] history  number that the doctor saw
 -- ARGV[4+] edit  four each: what (hset, hdel, zadd, zrem, unlink, persist, count), number of the key, element, value
 -- RETURNS OK history after the edits

@@ -27,7 +27,7 @@
 --   T key member score      a timer of a retry policy or of a dedup key
 --   S key member score      an element of available or index whose score is not 0: reads rely on equal scores
 --   O key member value      an element of available, locked, states, timers or index that belongs to no message; of the index,
---                           to none that is available
+--                           to none that is available; or a state that is an empty text
 --
 -- Change together with: _ROWS in mqredis/operations/doctor/snapshot.py, for another row or element; mqredis/keys.py and
 -- core/queue, for another key (tests/contract/test_arguments.py compares the rows and `types`);
@@ -146,7 +146,7 @@ function audit.element(reply, q, key, member, value)
     is_valid = audit_claims.is_page(q, member)
   else
     local id = key == q.timers and string.sub(member, 2) or member
-    is_valid = redis.call("HEXISTS", q.records, id) == 1
+    is_valid = redis.call("HEXISTS", q.records, id) == 1 and value ~= ""
   end
   if not is_valid then return audit.row(reply, "O", key, member, value) end
   -- The members whose score is 0: all of available, of the index those that are made from messages.

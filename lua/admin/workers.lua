@@ -11,7 +11,8 @@
 --                   `until` is broker time
 --
 -- This module formats and parses these texts for the scripts worker_beat, worker_list and worker_order.
--- Change together with: mqredis/commands/workers.py, which parses the texts of workers and pauses; mqredis/operations/workers.py,
+-- Change together with: mqredis/commands/workers.py, which parses the texts of workers and pauses, also for the doctor
+-- (mqredis/operations/doctor/checks/workers.py, which tells the fields by their letters); mqredis/operations/workers.py,
 -- which makes orders and the fields of pauses; mqredis/worker/heartbeat.py, which carries out orders.
 --
 -- pauses: the letters of pauses, as KINDS in mqredis/commands/workers.py has them

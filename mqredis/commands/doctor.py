@@ -61,7 +61,7 @@ def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 
 
 def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequence[Edit]) -> Call[int]:
     """Carry out edits if the history number is still ``history``. Returns the new one, or -1 if it was another."""
-    keys = KeySet((*manager.admin(*paths).keys, *manager.schedules))
+    keys = KeySet((*manager.admin(*paths).keys, *manager.schedules, manager.workers))
     places = {key: place for place, key in enumerate(keys.keys, 1)}
     args: list[Arg] = [str(history)]
     for edit in edits:

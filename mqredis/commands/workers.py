@@ -1,8 +1,8 @@
 """worker_beat.lua, worker_list.lua, worker_order.lua: heartbeats of workers, and orders of operators.
 
 ``mqredis.operations.workers`` calls it, and ``worker.heartbeat`` sends a ``beat`` every few seconds. ``inspection`` and
-``schedules`` ask for the ``listing``. Workers of other releases read the orders, and this file reads their reports
-(``models.worker``).
+``schedules`` ask for the ``listing``, and the doctor reads the fields with ``parse_field``. Workers of other releases
+read the orders, and this file reads their reports (``models.worker``).
 """
 
 from __future__ import annotations
@@ -47,6 +47,18 @@ def beat(
     return Call("worker_beat", _keys(manager), args, parse)
 
 
+def parse_field(field: bytes, value: bytes, now_ms: int, lead_ms: int) -> WorkerInfo | Pause:
+    """What a field of the hash ``workers`` says of a worker or of a pause."""
+    kind, _, name = text(field).partition(":")
+    time, _, record = text(value).partition(" ")
+    said: dict[str, Any] = json.loads(record)
+    if kind == "w":
+        expires = max(int(time) - now_ms, 0) / 1000
+        last_seen = time_at(int(time) - said.pop("lease_ms") - lead_ms)
+        return WorkerInfo(id=name, last_seen=last_seen, expires_in=expires, **said)
+    return Pause(kind=KINDS[kind], name=name, since=time_at(int(time)), **said)  # type: ignore[arg-type]
+
+
 def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
     """The live workers, by name, and the pauses that are set."""
 
@@ -56,15 +68,11 @@ def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
         workers: list[WorkerInfo] = []
         pauses: list[Pause] = []
         for field, value in zip(rest[::2], rest[1::2], strict=True):
-            kind, _, name = text(field).partition(":")
-            time, _, record = text(value).partition(" ")
-            said: dict[str, Any] = json.loads(record)
-            if kind == "w":
-                expires = max(int(time) - number(now), 0) / 1000
-                last_seen = time_at(int(time) - said.pop("lease_ms") - number(lead))
-                workers.append(WorkerInfo(id=name, last_seen=last_seen, expires_in=expires, **said))
+            found = parse_field(field, value, number(now), number(lead))
+            if isinstance(found, WorkerInfo):
+                workers.append(found)
             else:
-                pauses.append(Pause(kind=KINDS[kind], name=name, since=time_at(int(time)), **said))  # type: ignore[arg-type]
+                pauses.append(found)
         workers.sort(key=lambda worker: (worker.name, worker.id))
         return workers, sorted(pauses, key=lambda pause: (pause.kind, pause.name))
 

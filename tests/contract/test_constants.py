@@ -227,7 +227,7 @@ def test_beginnings_of_the_names_of_fields() -> None:
 
 
 def test_doctor_knows_the_type_of_each_key() -> None:
-    hashes = {name.rpartition(":")[2] for name in keys.OPTIONAL} - {keys.SINKS, keys.WORKERS}
+    hashes = {name.rpartition(":")[2] for name in keys.OPTIONAL} - {keys.SINKS}
     assert set(key_checks.TYPES) == {*keys.MANAGER_PARTS, *keys.QUEUE_PARTS, *hashes}
 
 

@@ -17,7 +17,7 @@ Fault = Callable[[Store], object]
 _ENTRY = "1764000000000 sent orders 1 - - - "
 
 
-def _set(name: str, field: str, value: object) -> Fault:
+def _set(name: str, field: str | bytes, value: object) -> Fault:
     return lambda p: p.raw.hset(p.key(name), field, value)
 
 
@@ -175,6 +175,8 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
         "position.state",
         True,
     ),
+    ("empty state of a locked message", _state(b"locked", ".*", ""), "state.malformed", True),
+    ("empty state", lambda p: p.raw.hset(p.key("orders.s"), p.id("orders", b"a"), ""), "state.malformed", True),
     ("state of words", _state(b"locked", ".*", "what is this"), "state.malformed", False),
     ("state of unknown kind", _state(b"locked", " LN ", " Q "), "state.malformed", False),
     ("state with another size", _state(b"locked", r"^(\d+ \d+ \d+ \d+) \d+", r"\1 7"), "state.size", True),
@@ -318,6 +320,15 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("time to live of schedules", _expiring("schedules"), "key.ttl", True),
     ("time to live of their messages", _expiring("schedules:messages"), "key.ttl", True),
     ("schedules of words", lambda p: p.raw.set(p.key("schedules"), "x"), "key.type", False),
+    ("worker of words", _set("workers", "w:1f", "hello"), "worker.malformed", True),
+    ("worker of half a text", _set("workers", "w:1f", '9999999999999 {"name": "a"'), "worker.malformed", True),
+    ("worker of a list", _set("workers", "w:1f", "9999999999999 [1]"), "worker.malformed", True),
+    ("worker of bytes", _set("workers", "w:1f", b"9999999999999 \xff"), "worker.malformed", True),
+    ("worker without fields", _set("workers", "w:1f", '9999999999999 {"lease_ms": 1}'), "worker.malformed", True),
+    ("field of no worker", _set("workers", b"\xff", "hello"), "worker.malformed", True),
+    ("pause of words", _set("workers", "q:orders", "hello"), "pause.malformed", False),
+    ("time to live of workers", lambda p: (_set("workers", "o:1f", "stop")(p), p.raw.expire(p.key("workers"), 1000)),
+     "key.ttl", True),
     ("no manager", lambda p: p.raw.delete(p.key("meta")), "meta.missing", False),
 ]  # fmt: skip
 
@@ -433,6 +444,13 @@ def test_valid_schedules_are_no_finding_and_survive_a_repair(full: Store) -> Non
     ]
     assert full.codes() == set()
     assert [schedule.name for schedule in full.qm.schedules()] == ["daily", "nightly", "well"]
+
+
+def test_workers_and_pauses_are_no_finding(full: Store) -> None:
+    full.qm.operator("ann").pause(queue="orders", reason="why")
+    full.qm.operator("ann").pause(consumer="a:b")
+    _set("workers", "o:1f", "stop\ncancel 0400000000000001")(full)
+    assert full.codes() == set()
 
 
 def test_schedule_of_a_missing_queue_is_reported_as_advice(full: Store) -> None:

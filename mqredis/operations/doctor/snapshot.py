@@ -100,6 +100,8 @@ class Store:
     # Texts of schedules and their messages, by name.
     schedules: dict[bytes, bytes] = field(default_factory=dict)
     schedule_messages: dict[bytes, bytes] = field(default_factory=dict)
+    # What workers say of themselves, their orders, and pauses (lua/admin/workers.lua).
+    workers: dict[bytes, bytes] = field(default_factory=dict)
 
     def key(self, part: str) -> str:
         """Name of one of the manager's own keys."""
@@ -116,7 +118,7 @@ def take(manager: ManagerKeys) -> Steps[Store]:
     for _ in range(TRIES):
         names = yield from perform(queue_commands.names(manager))
         store = yield from _read_store(manager, names)
-        yield from _read_schedules(store)
+        yield from _read_schedules_and_workers(store)
         if sorted(store.hashes.get("queues", {})) != names:
             store.consistent = False
         if store.consistent:
@@ -126,10 +128,11 @@ def take(manager: ManagerKeys) -> Steps[Store]:
     return store
 
 
-def _read_schedules(store: Store) -> Steps[None]:
-    """Read the schedules and their messages; nothing of a key that is no hash, or that the user may not read."""
+def _read_schedules_and_workers(store: Store) -> Steps[None]:
+    """Read the schedules, their messages and the workers; nothing of a key that is no hash, or that the user may not
+    read."""
     definitions, messages = store.manager.schedules
-    for key in (definitions, messages):
+    for key in (definitions, messages, store.manager.workers):
         kind, ttl = (yield Command(("TYPE", key))), (yield Command(("PTTL", key)))
         if isinstance(kind, Refused) or isinstance(ttl, Refused):
             return
@@ -137,6 +140,7 @@ def _read_schedules(store: Store) -> Steps[None]:
             store.keys[key] = (name, int(ttl))
     store.schedules = yield from _hash(store, definitions)
     store.schedule_messages = yield from _hash(store, messages)
+    store.workers = yield from _hash(store, store.manager.workers)
     if (yield from _hash(store, definitions)) != store.schedules:
         store.consistent = False
 

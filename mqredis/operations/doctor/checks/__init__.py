@@ -24,6 +24,7 @@ from mqredis.operations.doctor.checks import (
     sessions,
     trails,
     transactions,
+    workers,
 )
 from mqredis.operations.doctor.fault import Faults
 from mqredis.operations.doctor.snapshot import Store
@@ -66,4 +67,5 @@ CHECKS = (
     Check(trails.trails, across_keys=True),
     Check(trails.shares),
     Check(schedules.schedules, across_keys=True),
+    Check(workers.workers),
 )

@@ -20,6 +20,7 @@ from mqredis.keys import (
     STATES,
     TIMERS,
     WAITERS,
+    WORKERS,
 )
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
@@ -27,7 +28,9 @@ from mqredis.operations.doctor.snapshot import Store
 # The type of a key by the last part of its name. lua/admin/audit.lua has those of the keys that it reads
 # (tests/contract/test_stored_texts.py).
 TYPES = {
-    **dict.fromkeys(("meta", "txs", "queues", PROPERTIES, RECORDS, STATES, "schedules", "messages"), "hash"),
+    **dict.fromkeys(
+        ("meta", "txs", "queues", PROPERTIES, RECORDS, STATES, "schedules", "messages", WORKERS), "hash"
+    ),
     **dict.fromkeys(("handles", "idle", AVAILABLE, LOCKED, TIMERS, WAITERS, INDEX), "zset"),
 }
 

@@ -25,6 +25,12 @@ def strays(store: Store) -> Faults:
     missing."""
     for view in store.queues.values():
         for (part, member), value in view.strays.items():
+            if part == STATES and not value:
+                empty = Edit("hdel", view.keys[STATES], member)
+                yield Fault(
+                    "state.malformed", f"{view.path}: {shown(member)}", "its state is empty", (empty,)
+                )
+                continue
             edit = Edit("hdel" if part == STATES else "zrem", view.keys[part], member)
             text = f"{part} holds it, but no message of this id is there or has it ({value})"
             yield Fault(f"stray.{part}", f"{view.path}: {shown(member)}", text, (edit,))
