@@ -17,6 +17,7 @@ answer, which is the value of the ``yield``; or it throws the error of the step 
     Command          what the server has answered, or a Refused
     Interrupted      the token of the interrupted call, or ""
     OutcomeKnown     None
+    TimeLimit        None
 
 Operations yield few calls themselves: ``found = yield from perform(call)`` makes a call and is its parsed result,
 ``yield from QueueCall(address, call)`` does so for a call on a queue (``operations.queue_call``), and ``yield from
@@ -152,7 +153,15 @@ class OutcomeKnown:
     token: str
 
 
-Step = Call[Any] | Durable | Listen | Wait | Command | Interrupted | OutcomeKnown
+@dataclass(slots=True)
+class TimeLimit:
+    """From now on all calls of the operation together may be tried for so many seconds, or for ``retry_seconds`` if
+    that is more. Without it each call may be tried for ``retry_seconds``."""
+
+    seconds: float
+
+
+Step = Call[Any] | Durable | Listen | Wait | Command | Interrupted | OutcomeKnown | TimeLimit
 # The part of an operation that takes several steps. The answers are of different types, which is why they are Any.
 Steps = Generator[Step, Any, R]
 

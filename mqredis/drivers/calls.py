@@ -37,6 +37,7 @@ from mqredis.steps import (
     OutcomeKnown,
     Reply,
     Steps,
+    TimeLimit,
     Wait,
 )
 
@@ -122,6 +123,9 @@ class Calls(BaseDriver):
             return run.unknown
         if type(step) is OutcomeKnown:
             return self.core.outcomes.resolved_by(run, step.token)
+        if type(step) is TimeLimit:
+            run.deadline = time.monotonic() + max(step.seconds, self.core.patience)
+            return None
         raise TypeError(f"an operation yielded {step!r}")
 
     def ask(self, operation: Operation[R]) -> R:

@@ -29,7 +29,7 @@ from mqredis.operations.handle import closing, open_handle
 from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.receive import Receive
 from mqredis.operations.send import Send, outgoing
-from mqredis.steps import Steps, procedure
+from mqredis.steps import Steps, TimeLimit, procedure
 
 
 @procedure
@@ -78,7 +78,8 @@ def request(
     timeout: float,
     fields: Mapping[str, Any],
 ) -> Steps[Message]:
-    """Send a request and wait for its reply until the deadline. The request expires at the deadline, too.
+    """Send a request and wait for its reply until the deadline. The request expires at the deadline, too. It is several
+    calls; a server that does not answer ends it after ``timeout`` or ``retry_seconds``, whichever is longer.
 
     ``session``: returns the number of the client's present session.
     """
@@ -95,6 +96,7 @@ def request(
     if message.time_to_be_received is None:
         changes["time_to_be_received"] = limit
     start = context.clock()
+    yield TimeLimit(limit)
     handle = yield from reply_queue(context, session)
     changes["response_queue"] = handle.path
     try:

@@ -14,7 +14,8 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from mqredis import BrokerUnavailable, OutcomeUnknown, Settings
+from mqredis import BrokerUnavailable, IoTimeout, OutcomeUnknown, Settings
+from mqredis.drivers.attempt import Attempt
 from tests.support.faults import BlackHole
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -138,6 +139,46 @@ async def test_asyncio_call_whose_script_gets_no_reply_fails_in_time(proxy: Prox
     async with async_holding(proxy.url()) as held:
         with greeted_only(proxy, timeout):
             await call(*held)
+
+
+@pytest.fixture
+def deadlines(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Until when each call is tried, in the order of the calls."""
+    found: list[float] = []
+    plain = Attempt.__init__
+
+    def noted(self: Attempt, *what: Any) -> None:
+        plain(self, *what)
+        found.append(self.deadline)
+
+    monkeypatch.setattr(Attempt, "__init__", noted)
+    return found
+
+
+@pytest.mark.parametrize("seconds", [0.05, 2 * RETRY])
+def test_calls_of_a_request_have_one_deadline(
+    server: RedisServer, deadlines: list[float], seconds: float
+) -> None:
+    with holding(server.url) as (queue, _):
+        deadlines.clear()
+        began = time.monotonic()
+        with pytest.raises(IoTimeout):
+            queue.manager.request(queue, b"x", timeout=seconds)
+        assert len(deadlines) > 3
+        assert {*deadlines} == {deadlines[0]}
+        assert began + max(seconds, RETRY) <= deadlines[0] <= time.monotonic() + max(seconds, RETRY) - seconds
+
+
+@pytest.mark.parametrize("seconds", [0.05, 2 * RETRY])
+async def test_calls_of_an_asyncio_request_have_one_deadline(
+    server: RedisServer, deadlines: list[float], seconds: float
+) -> None:
+    async with async_holding(server.url) as (queue, _):
+        deadlines.clear()
+        with pytest.raises(IoTimeout):
+            await queue.manager.request(queue, b"x", timeout=seconds)
+        assert len(deadlines) > 3
+        assert {*deadlines} == {deadlines[0]}
 
 
 def test_first_call_without_reply_fails_in_time(mute: str) -> None:
