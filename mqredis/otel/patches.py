@@ -248,12 +248,12 @@ def _traced_async(original: Callable[..., Any], name: str, kind: type[_Span]) ->
 
 def _handled(original: Callable[..., BaseException | None]) -> Callable[..., BaseException | None]:
     @wraps(original)
-    def traced(loop: Any, unit: Any, *args: Any) -> BaseException | None:
+    def traced(attempts: Any, unit: Any, *args: Any) -> BaseException | None:
         recorder = current()
         if recorder is None:
-            return original(loop, unit, *args)
-        with Processing(recorder, unit.messages, loop.consumer.payload.many) as processing:
-            processing.error = original(loop, unit, *args)
+            return original(attempts, unit, *args)
+        with Processing(recorder, unit.messages, attempts.consumer.payload.many) as processing:
+            processing.error = original(attempts, unit, *args)
         return processing.error
 
     return traced
@@ -264,7 +264,7 @@ def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> No
 
     Called again: with other providers.
     """
-    from mqredis.worker.loop import Loop
+    from mqredis.worker.attempts import Attempts
 
     activate(Recorder(tracer_provider, meter_provider))
     if _originals:
@@ -280,7 +280,7 @@ def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> No
                 _put(cls, method, original, opening(_traced_async(inner, method, kind)))
             else:
                 _put(cls, method, original, _traced(original, method, kind))
-    _put(Loop, "_run", vars(Loop)["_run"], _handled(vars(Loop)["_run"]))
+    _put(Attempts, "run", vars(Attempts)["run"], _handled(vars(Attempts)["run"]))
 
 
 def _put(cls: type, name: str, original: Any, wrapped: Any) -> None:

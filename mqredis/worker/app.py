@@ -253,16 +253,14 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(served(self.metrics, manager, self.consumers))
                 if signals:
-                    stack.enter_context(Signals(running))
+                    stack.enter_context(Signals(running.ending))
                 self._ready.set()
                 running.burst() if burst else running.forever()
         finally:
             self._running = None
             running.close()
-        if running.fatal is not None:
-            raise running.fatal
-        if running.first is not None:
-            raise running.first
+        if running.ending.error is not None:
+            raise running.ending.error
         return sum(consumer.handled for consumer in self.consumers) - before
 
     @contextmanager
@@ -296,7 +294,7 @@ class Worker:
     def stop(self) -> None:
         """End ``run`` as SIGTERM does: finish what is being handled. The second time: cancel it."""
         if self._running is not None:
-            self._running.stop()
+            self._running.ending.stop()
 
     def health(self) -> dict[str, Any]:
         """For each consumer: seconds since its queues were last read successfully (None: never), and its counters."""

@@ -25,14 +25,8 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 # More attempts than a message can have: the policy never ends.
-_UNLIMITED = 1_000_000_000
+UNLIMITED = 1_000_000_000
 _MOST_CONCURRENCY = 10_000
-_ENDS = {
-    "poison": "it goes to ;poison",
-    "dead_letter": "it becomes a dead letter",
-    "reject": "it is rejected",
-    "drop": "it is deleted",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class Retry:
         """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``."""
         return RetryPolicy(
             immediate=0,
-            cycles=_UNLIMITED if self.attempts is None else self.attempts - 1,
+            cycles=UNLIMITED if self.attempts is None else self.attempts - 1,
             delay=self.delay,
             factor=self.factor,
             max_delay=self.max_delay,
@@ -111,7 +105,10 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """A handler and how its messages are read."""
+    """A handler and how its messages are read.
+
+    While a worker runs, the threads of its loops and that of the keeper change the attributes from ``handled`` on.
+    """
 
     handler: Handler
     queues: tuple[str, ...]
@@ -131,7 +128,7 @@ class Consumer:
     prefetch: int = 1
     name: str = ""
     # Counters of messages since the consumer was registered. Shown by ``metrics.worker_metrics``, ``Worker.health`` and
-    # the heartbeat (``WorkerConsumer``); ``Running._count`` adds them up.
+    # the heartbeat (``WorkerConsumer``); ``Running`` adds them up.
     handled: int = 0
     failed: int = 0
     rejected: int = 0
@@ -149,27 +146,6 @@ class Consumer:
     def retry(self) -> Retry:
         """The policy that the consumer was given, or the default."""
         return self.chosen_retry or Retry()
-
-    def failure(self, message: Message) -> str:
-        """The text for the log: which attempt has failed, and what follows."""
-        policy = self.policy_of(message.queue)
-        number = f"attempt {message.attempts}"
-        if policy is None and ";" in message.queue.removesuffix(";lapsed"):
-            return f"{number}: the message stays there"
-        if policy is None:
-            return (
-                f"{number}: the queue has no retry policy, so the message is available at once; "
-                f"the consumer waits {self.retry.delay:g} s"
-            )
-        if policy.attempts < _UNLIMITED:
-            number += f" of {policy.attempts}"
-        if message.attempts >= policy.attempts:
-            return f"{number}: {_ENDS[policy.final]}"
-        rounds, begun = divmod(message.attempts, 1 + policy.immediate)
-        if begun:
-            return f"{number}: the next try is at once"
-        pause = min(policy.delay * policy.factor ** min(rounds - 1, 64), policy.max_delay)
-        return f"{number}: the next try is in {pause:g} s"
 
     def isolates(self, messages: Sequence[Message]) -> bool:
         """Is each of these messages, which failed together, tried again alone?"""

@@ -1,6 +1,6 @@
 """What a worker tells the broker about a message that it does not commit.
 
-The loops and the asyncio run of handlers call it.
+``failed_attempts`` calls it, and ``run`` names the worker with it.
 
 The queue's retry policy decides what becomes of the message; the texts are those of
 :mod:`mqredis.operations.giveback`. A new property of the report needs its name in ``failure.names`` of
@@ -27,12 +27,6 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def text_of(error: BaseException, *, sealed: bool) -> str:
-    """The type and the text of an error; of ``sealed`` bodies the type alone, since the text may quote one."""
-    kind = type(error).__name__
-    return kind if sealed else f"{kind}: {error}"[:MAX_ERROR]
-
-
 def from_handler(error: Exception, handler: Callable[..., Any]) -> Exception:
     """The error, with a traceback that begins in the handler: without the frames of the worker that called it."""
     code, frames = getattr(handler, "__code__", None), error.__traceback__
@@ -57,13 +51,15 @@ class Reporter:
         if isinstance(error, Reject):
             reason = error.kind if self._sealed and isinstance(error, NotValid) else str(error)
             return giveback.ended(reason, self._about())
-        about = self._about(error=self._text(error))
+        about = self._about(error=self.text(error))
         if not self._sealed:
             about["traceback"] = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
-        return giveback.failed(self._text(error), about)
+        return giveback.failed(self.text(error), about)
 
-    def _text(self, error: BaseException) -> str:
-        return text_of(error, sealed=self._sealed)
+    def text(self, error: BaseException) -> str:
+        """The type and the text of an error; of sealed bodies the type alone."""
+        kind = type(error).__name__
+        return kind if self._sealed else f"{kind}: {error}"[:MAX_ERROR]
 
     def _about(self, **more: str) -> dict[str, Any]:
         return {"worker": self._worker, "handler": self._handler, **more}

@@ -1,6 +1,6 @@
 """The locks of handled messages whose commit is still to be sent.
 
-``lock_loop`` has one for each thread.
+``lock_loop`` makes one for each thread.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class HandledLocks:
     """
 
     def __init__(self) -> None:
+        # Used under the mutex.
         self._locks: list[LockedMessage] = []
         self._mutex = threading.Lock()
 

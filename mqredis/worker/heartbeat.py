@@ -12,21 +12,24 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mqredis import __version__
+from mqredis.client import QueueManager
 from mqredis.commands import workers as commands
 from mqredis.errors import MqError
 from mqredis.models.lookup_ids import format_id
-from mqredis.models.worker import Pause, RunningHandler, WorkerConsumer
+from mqredis.models.worker import RunningHandler, WorkerConsumer
+from mqredis.operations.schedules import Wanted
 from mqredis.steps import Command, Steps, perform, procedure
+from mqredis.worker.consumer import Consumer
+from mqredis.worker.ending import Ending
+from mqredis.worker.keeper import Keeper
+from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import HandlerCancelled
-
-if TYPE_CHECKING:
-    from mqredis.worker.run import Running
+from mqredis.worker.waiting import Pauses, Waiting
 
 log = logging.getLogger("mqredis.worker")
 
@@ -36,47 +39,46 @@ MISSED = 4
 MOST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """What operators have paused."""
-
-    fields: frozenset[str] = frozenset()
-    """As ``commands.workers.pause_field`` names them."""
-
-    @classmethod
-    def of(cls, pauses: Iterable[Pause]) -> Pauses:
-        """What these pauses, which the broker lists, say."""
-        return cls(frozenset(commands.pause_field(pause.kind, pause.name) for pause in pauses))
-
-    def __bool__(self) -> bool:
-        return bool(self.fields)
-
-    def consumer(self, name: str) -> bool:
-        """Is this consumer paused?"""
-        return commands.pause_field("consumer", name) in self.fields
-
-    def queue(self, name: str) -> bool:
-        """Is this queue paused? The messages in ``;lapsed`` belong to their queue."""
-        return commands.pause_field("queue", name.removesuffix(";lapsed")) in self.fields
-
-
 class Heartbeat:
     """Tells the broker every ``seconds`` that a worker lives, and does what operators have asked for.
 
     It has a thread of its own, so that the end of the worker does not wait for a broker that does not answer.
+    ``chosen_name``: the one that the application gave the worker, None: none.
     """
 
-    def __init__(self, running: Running, seconds: float) -> None:
+    def __init__(
+        self,
+        manager: QueueManager,
+        seconds: float,
+        *,
+        name: str,
+        chosen_name: str | None,
+        consumers: Sequence[Consumer],
+        schedules: Sequence[Wanted],
+        keeper: Keeper,
+        waiting: Waiting,
+        ending: Ending,
+        outage: Outage,
+    ) -> None:
+        # These do not change; the parts that other threads use, too, have their own locks.
         self.id = uuid.uuid4().hex[:12]
-        self._running = running
+        self._manager = manager
         self._seconds = seconds
+        self._name = name
+        self._chosen_name = chosen_name
+        self._consumers = consumers
+        self._schedules = schedules
+        self._keeper = keeper
+        self._waiting = waiting
+        self._ending = ending
+        self._outage = outage
         self._started_at = datetime.now(UTC).isoformat()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="mqredis-heartbeat", daemon=True)
-        queues = {queue for consumer in running.consumers for queue in consumer.queues}
+        queues = {queue for consumer in consumers for queue in consumer.queues}
         self._pauses = [
             *(commands.pause_field("queue", name) for name in sorted(queues)),
-            *(commands.pause_field("consumer", consumer.name) for consumer in running.consumers),
+            *(commands.pause_field("consumer", consumer.name) for consumer in consumers),
         ]
 
     def begin(self) -> None:
@@ -86,10 +88,10 @@ class Heartbeat:
         self._thread.start()
 
     def _warn_of_namesakes(self) -> None:
-        name = self._running.chosen_name
+        name = self._chosen_name
         if name is None:
             return
-        live = self._running.manager.workers()
+        live = self._manager.workers()
         found = [f"{other.host}:{other.pid}" for other in live if other.name == name and other.id != self.id]
         if found:
             log.warning(
@@ -113,41 +115,41 @@ class Heartbeat:
         while not self._ended.wait(self._seconds):
             try:
                 # A heartbeat is tried for ``retry_seconds``; this tells at once that the broker does not answer.
-                self._running.manager.run(_ask())
+                self._manager.run(_ask())
                 self._beat()
             except MqError as error:
-                self._running.outage.failed(error)
+                self._outage.failed(error)
                 log.warning(
                     "the heartbeat of the worker failed: %s; the next one is in %g s", error, self._seconds
                 )
             else:
-                self._running.outage.over()
+                self._outage.over()
 
     def _beat(self, *, begins: bool = False) -> None:
         lease_ms = int(self._seconds * MISSED * 1000)
         record = {"lease_ms": lease_ms, **self._record()}
         orders, paused = self._tell(lease_ms, begins, json.dumps(record))
-        self._running.set_pauses(Pauses(paused))
+        self._waiting.set_pauses(Pauses(paused))
         for order in orders:
             self._obey(*order.split(" "))
 
     def _tell(self, lease_ms: int, begins: bool, record: str) -> tuple[list[str], frozenset[str]]:
-        manager = self._running.manager
-        call = commands.beat(manager.context.keys, self.id, lease_ms, begins, record, self._pauses)
-        return manager.run(perform(call))
+        keys = self._manager.context.keys
+        call = commands.beat(keys, self.id, lease_ms, begins, record, self._pauses)
+        return self._manager.run(perform(call))
 
     def _obey(self, order: str, *rest: str) -> None:
         log.info("an operator orders: %s", " ".join((order, *rest)))
         if order == commands.STOP:
-            self._running.stop()
+            self._ending.stop()
         elif order == commands.CANCEL:
-            for held, handling in self._running.keeper.handlers().items():
+            for held, handling in self._keeper.handlers().items():
                 if any(format_id(message.lookup_id) == rest[0] for message in handling.messages):
                     held.cancel(HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:
-        running, now = self._running, time.monotonic()
-        handling = list(running.keeper.handlers().values())
+        now = time.monotonic()
+        handling = list(self._keeper.handlers().values())
         busy = [each.consumer for each in handling]
         consumers = [
             WorkerConsumer(
@@ -160,7 +162,7 @@ class Heartbeat:
                 rejected=consumer.rejected,
                 last_error=consumer.last_error,
             )
-            for consumer in running.consumers
+            for consumer in self._consumers
         ]
         handlers = [
             RunningHandler(
@@ -172,12 +174,12 @@ class Heartbeat:
             for each in handling[:MOST]
         ]
         return {
-            "name": running.name,
+            "name": self._name,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": __version__,
             "started_at": self._started_at,
-            "schedules": [schedule.name for schedule in running.schedules],
+            "schedules": [schedule.name for schedule in self._schedules],
             "consumers": [each.model_dump() for each in consumers],
             "running": [each.model_dump() for each in handlers],
         }

@@ -1,7 +1,7 @@
 """Messages on which a handler works: runs the handler, and cancels it from another thread.
 
-``loop`` makes one for each run of a handler, and ``prefetch`` one for the messages that wait for their handlers. The
-thread of ``keeper`` renews their lease. It cancels the handler, as the heartbeat and the end of the worker do.
+``attempts`` makes one for each run of a handler, and ``prefetch`` one for messages that wait for their handlers. The
+thread of ``keeper`` renews their lease and cancels the handler; the heartbeat and the end of the worker cancel, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A thread that renews leases and watches time limits, beside the threads of the handlers.
 
-``run`` has one; the loops and prefetch tell it what they hold.
+``run`` has one; ``attempts`` and ``prefetch`` tell it what they hold.
 """
 
 from __future__ import annotations

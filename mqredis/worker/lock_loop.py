@@ -1,6 +1,6 @@
 """A loop over queues that are not transactional: it locks messages, runs the handler, and commits the locks.
 
-``run`` makes one for each thread of a consumer.
+``run`` makes one for each thread of a consumer, and ``threads`` calls it there.
 
 The call that reads the next messages commits the locks of those that were handled: one round trip per batch.
 """
@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mqredis.client import LockedMessage, Queue
 from mqredis.commands import read, settlement
@@ -22,14 +21,9 @@ from mqredis.operations import giveback, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from mqredis.operations.locked import mark_settled
 from mqredis.operations.settle import ends, settle
-from mqredis.worker.consumer import Consumer
 from mqredis.worker.handled import HandledLocks
-from mqredis.worker.loop import Loop
+from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outcomes import accept_lower_durability
-from mqredis.worker.unit import Unit
-
-if TYPE_CHECKING:
-    from mqredis.worker.run import Running
 
 log = logging.getLogger("mqredis.worker")
 
@@ -37,10 +31,8 @@ log = logging.getLogger("mqredis.worker")
 class LockLoop(Loop):
     """The loop for queues that are not transactional."""
 
-    def __init__(
-        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
-    ) -> None:
-        super().__init__(running, consumer, queues, lapsed)
+    def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:
+        super().__init__(shared, queues, lapsed)
         self._handled = HandledLocks()
         # The messages of the handler that runs. The thread that ends the worker reads it, too.
         self._held: list[LockedMessage] = []
@@ -87,9 +79,9 @@ class LockLoop(Loop):
             # The queues behind the regular ones are ;lapsed, from which one message is taken at a time.
             [several_at_once if n < regular else 1 for n in range(len(queues))],
             timeout,
-            self.lease,
+            self.shared.lease,
             settling=commits,
-            scopes=(self.running.scope,),
+            scopes=(self.shared.waiting.scope,),
             stop=self._interrupted,
         )
         try:
@@ -114,7 +106,7 @@ class LockLoop(Loop):
                 self._handled.restore([lock for lock in done if lock.key in pending])
 
     def _ending(self) -> bool:
-        return self.running.stopping.is_set() or self.paused
+        return self.shared.ending.stopping.is_set() or self.paused
 
     def _handle_one(self, queue: Queue, lock: LockedMessage) -> bool:
         return self._handle_locks(queue, [lock])
@@ -134,11 +126,13 @@ class LockLoop(Loop):
         for lock in locks:
             lock_of[id(lock.message)] = lock
             messages.append(lock.message)
-        good, arguments, bad = self._accepted(messages)
+        good, arguments, bad = self.shared.attempts.accept(messages)
         for message, refusal in bad:
-            self._give_back(queue, lock_of.pop(id(message)), self._return_instruction(refusal, [message]))
+            self._give_back(
+                queue, lock_of.pop(id(message)), self.shared.failed.return_instruction(refusal, [message])
+            )
         if not good:
-            self._pause_without_policy(queue, bad[0][1])
+            self.shared.failed.pause_without_policy(queue.name, bad[0][1])
             return False
         rest = list(lock_of.values())
 
@@ -146,21 +140,21 @@ class LockLoop(Loop):
             for lock in rest:
                 self._give_back(queue, lock, instruction)
 
-        unit = Unit(self.manager, self.running.targets, good, None)
+        unit = self.shared.attempts.unit(good, None)
         try:
             error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush, give_back_rest)
         except MqError:
             give_back_rest(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, good, give_back_rest)
+            self.shared.failed.give_back(queue.name, error, good, give_back_rest)
             return False
         self._handled.add(rest)
         return True
 
     def _renew(self, locks: list[LockedMessage]) -> None:
         for lock in locks:
-            lock.extend(self.lease)
+            lock.extend(self.shared.lease)
 
     def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
         self._settle(queue, [(instruction, lock.fence, lock.key)])

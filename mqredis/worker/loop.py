@@ -1,49 +1,56 @@
 """One thread of a consumer: read, run the handler, settle, and again.
 
-``lock_loop`` and ``transaction_loop`` are subclasses. ``otel.patches`` wraps ``_run``, which runs the handler.
-
-What a handler did not finish is given back with a report, and the queue's retry policy decides what becomes of it.
-How messages are read and settled differs: see ``lock_loop`` and ``transaction_loop``.
+``threads`` calls it in that thread. How messages are read and settled differs: ``lock_loop`` and ``transaction_loop``
+are subclasses.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from mqredis.client import Queue, QueueManager
-from mqredis.errors import InvalidArgument, IoTimeout, MqError, OperationCancelled, TransactionSequence
+from mqredis.client import Queue
+from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotFound
 from mqredis.models import Message
-from mqredis.operations import giveback
 from mqredis.steps import Operation
+from mqredis.worker.attempts import Attempts
 from mqredis.worker.consumer import Consumer
-from mqredis.worker.failure import Reporter, from_handler
-from mqredis.worker.held import Held
-from mqredis.worker.keeper import Handling
-from mqredis.worker.outcomes import (
-    BROKER_ERRORS,
-    Cancelled,
-    GivenUp,
-    HandlerCancelled,
-    Reject,
-    RetryLater,
-    TimeLimitExceeded,
-    accept_lower_durability,
-)
+from mqredis.worker.ending import Ending
+from mqredis.worker.failed_attempts import FailedAttempts
+from mqredis.worker.keeper import Keeper
+from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.prefetch import Prefetch
-from mqredis.worker.unit import AsyncUnit, Unit
-
-if TYPE_CHECKING:
-    from mqredis.worker.run import Running
+from mqredis.worker.unit import Unit
+from mqredis.worker.waiting import Waiting
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
 # Seconds between two reads of the messages whose lease lapsed, while the queues themselves are never empty.
 LAPSED_SECONDS = 1.0
+# Seconds that a read waits if readers cannot be notified, so that health checks see that the worker lives. If readers
+# can be notified, the driver's poll for all waits shows it. Deleted queues are looked for as often.
+POLL_READ_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared:
+    """What the loops of one consumer have in common. Each part says what protects it."""
+
+    consumer: Consumer
+    lease: float
+    attempts: Attempts
+    failed: FailedAttempts
+    reopen: Callable[[Consumer, Queue], Queue]
+    """``Queues.reopen``."""
+    waiting: Waiting
+    ending: Ending
+    keeper: Keeper
+    loops: list[Loop] = field(default_factory=list)
+    """All loops of the consumer. The list does not change after the first one has begun."""
 
 
 class Loop:
@@ -53,29 +60,25 @@ class Loop:
     time, outside of batches and prefetched messages, in turn with those of its queues.
     """
 
-    def __init__(
-        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
-    ) -> None:
-        self.running = running
-        self.consumer = consumer
-        self.queues = list(queues)
-        self.lapsed = list(lapsed)
-        # That of the present turn: another thread may give the loop the lapsed messages, or take them away.
-        self._lapsed_read = self.lapsed
-        self.manager: QueueManager = running.manager
-        self.transactional = queues[0].handle.transactional
-        self.lease = consumer.lease or running.settings.lease_seconds
-        # Is the loop reading, or waiting for a message?
-        self.reading = False
+    def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:
+        self.shared = shared
+        self.consumer = consumer = shared.consumer
+        self.manager = queues[0].manager
         # A rate counts single messages.
-        single = self.transactional or consumer.payload.many or bool(consumer.rate)
-        self.prefetch = Prefetch(1 if single else consumer.prefetch, self.lease, running.keeper)
-        self._report = Reporter(running.name, consumer.name, sealed=running.sealed)
-        # The pauses that were set when the present turn began.
-        self._pauses = running.pauses
+        single = queues[0].handle.transactional or consumer.payload.many or bool(consumer.rate)
+        self.prefetch = Prefetch(1 if single else consumer.prefetch, shared.lease, shared.keeper)
+        # Is the loop reading, or waiting for a message? Its thread sets it; the main thread and the keeper read it.
+        self.reading = False
+        # The thread of the keeper replaces the list (``_pass_lapsed``).
+        self.lapsed = list(lapsed)
+        # The attributes below are used by the thread of the loop alone.
+        self.queues = list(queues)
+        # Those of the present turn. Its read is interrupted when another thread has replaced them.
+        self._lapsed_read = self.lapsed
+        self._pauses = shared.waiting.pauses
         # Names of its queues that were deleted: they are left out while others are there, until they are opened again.
-        self.deleted: set[str] = set()
-        self.reopen_at = 0.0
+        self._deleted: set[str] = set()
+        self._reopen_at = 0.0
         # When to read lapsed messages next; not in the turn after one was handled.
         self._lapsed_next = time.monotonic() + LAPSED_SECONDS
         self._lapsed_last = False
@@ -91,24 +94,55 @@ class Loop:
         self._lapsed_last = False
         return self._turn(self.queues, timeout)
 
+    def next_turn(self, *, wait: bool) -> None:
+        """A turn that waits for messages if ``wait``, after a look for queues that were deleted. Raises MqError."""
+        if self._deleted and time.monotonic() >= self._reopen_at:
+            self.reopen({*self._deleted})
+        timeout: float | None = 0.0
+        if wait:
+            timeout = None if self.shared.waiting.unlimited() and not self._deleted else POLL_READ_SECONDS
+        self.turn(timeout)
+
+    def reopen(self, names: Collection[str] | None = None) -> None:
+        """Open queues again, of which some were deleted and created anew.
+
+        ``names``: only these; None: all, since the error of a read does not tell which.
+        """
+        self._reopen_at = time.monotonic() + POLL_READ_SECONDS
+        for handles in (self.queues, self.lapsed):
+            for n, queue in enumerate(handles):
+                if names is not None and queue.name.removesuffix(";lapsed") not in names:
+                    continue
+                try:
+                    handles[n] = self.shared.reopen(self.consumer, queue)
+                    self._deleted.discard(queue.name)
+                except QueueNotFound as error:
+                    if queue.name not in self._deleted and handles is self.queues:
+                        log.warning(
+                            "%s reads %s again when it exists: %s", self.consumer.name, queue.name, error
+                        )
+                        self._deleted.add(queue.name)
+                except MqError as error:
+                    log.debug("queue %s cannot be opened: %s", queue.name, error)
+
     @property
     def paused(self) -> bool:
         """Has an operator paused the consumer, or all queues that it reads?"""
-        return self.running.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
+        return self.shared.waiting.pauses.consumer(self.consumer.name) or not self._readable(self.queues)
 
     def _readable(self, queues: list[Queue]) -> list[Queue]:
         """The queues that no operator has paused."""
-        pauses = self.running.pauses
+        pauses = self.shared.waiting.pauses
         return [queue for queue in queues if not pauses.queue(queue.name)] if pauses else queues
 
     def _existing(self, queues: list[Queue]) -> list[Queue]:
-        return [queue for queue in queues if queue.name.removesuffix(";lapsed") not in self.deleted]
+        return [queue for queue in queues if queue.name.removesuffix(";lapsed") not in self._deleted]
 
     def _turn(self, queues: list[Queue], timeout: float | None) -> bool:
         """Read from these queues; if they are empty, from the subqueues of lapsed messages."""
-        self._pauses, self._lapsed_read = self.running.pauses, self.lapsed
+        self._pauses, self._lapsed_read = self.shared.waiting.pauses, self.lapsed
         queues, lapsed = self._readable(queues), self._readable(self._lapsed_read)
-        if self.deleted:  # if all are, the read fails
+        if self._deleted:  # if all are, the read fails
             queues, lapsed = self._existing(queues) or queues, self._existing(lapsed)
         if not queues and not lapsed:
             return False
@@ -143,8 +177,8 @@ class Loop:
     def _interrupted(self) -> bool:
         """Does the worker stop, or has it to read other queues now?"""
         return (
-            self.running.stopping.is_set()
-            or self.running.pauses is not self._pauses
+            self.shared.ending.stopping.is_set()
+            or self.shared.waiting.pauses is not self._pauses
             or self.lapsed is not self._lapsed_read
         )
 
@@ -155,22 +189,6 @@ class Loop:
         finally:
             self.reading = False
 
-    def _accepted(
-        self, messages: list[Message]
-    ) -> tuple[list[Message], list[Any], list[tuple[Message, Exception]]]:
-        """Split messages: those that can be handled, the argument for each, and the others, each with its error."""
-        good: list[Message] = []
-        arguments: list[Any] = []
-        bad: list[tuple[Message, Exception]] = []
-        for message in messages:
-            try:
-                arguments.append(self.consumer.payload.one(message))
-                good.append(message)
-            except Exception as error:  # noqa: BLE001 - the application's own type may raise anything
-                self._count(error, [message])
-                bad.append((message, error))
-        return good, arguments, bad
-
     def _run(
         self,
         unit: Unit,
@@ -179,154 +197,33 @@ class Loop:
         commit: Callable[[], None],
         give_back: Callable[[str], None],
     ) -> BaseException | None:
-        """Run the handler, then ``commit``. Returns the error of the attempt, which is counted, None if it succeeded.
-
-        If the handler is cancelled and does not end, its messages are given back meanwhile: it returns GivenUp.
-        Raises the error of a commit, or of a send of the unit, that failed because the broker cannot do anything at the
-        moment.
-        """
-        consumer, running, begun = self.consumer, self.running, time.monotonic()
+        """Run the handler, and let another loop read ;lapsed while this one is busy (see ``Attempts.run``)."""
 
         def renew_and_pass() -> None:
-            running.pass_lapsed(self, unit.messages)
+            self._pass_lapsed(unit.messages)
             renew()
 
-        def give_up(reason: Exception) -> None:
-            log.warning(
-                "%s still runs with message %s, %.1f s after its start: %s; a call that blocks, or a coroutine that "
-                "ignores its cancellation, cannot be interrupted, so the message is given back now, and the handler's "
-                "result will not count",
-                consumer.name,
-                ", ".join(f"{message.lookup_id:#018x}" for message in unit.messages),
-                time.monotonic() - begun,
-                reason,
-            )
-            self._count(from_handler(reason, consumer.handler), unit.messages)
-            give_back(self._return_instruction(reason, unit.messages))
+        def give_up(instruction: str) -> None:
+            give_back(instruction)
             self.prefetch.give_back()
-            running.pass_lapsed(self)
+            self._pass_lapsed()
 
-        held = Held(
-            renew_and_pass,
-            self.lease,
-            max_hold=consumer.max_hold,
-            time_limit=consumer.time_limit,
-            on_cancel=unit._lose,
-            on_overdue=give_up,
-        )
-        running.keeper.add(held, Handling(consumer, unit.messages, begun))
-        try:
-            error = self._call_handler(held, unit, arguments)
-            if not held.end():
-                seconds = time.monotonic() - begun
-                log.warning("%s has ended at last, %.1f s after its start: %r", consumer.name, seconds, error)
-                return GivenUp(str(error))
-            if unit.broker_error is not None and error is unit.broker_error:
-                raise unit.broker_error
-            error = error or self._commit(commit)
-        finally:
-            running.keeper.remove(held)
-        if isinstance(error, TransactionSequence):
-            log.warning("%s lost its message before the commit: %s", consumer.name, error)
-            return Cancelled(str(error))
-        if error is None:
-            consumer.handled += len(unit.messages)
-        else:
-            self._count(error, unit.messages, lapsed=time.monotonic() > held.until)
-        return error
+        return self.shared.attempts.run(unit, arguments, renew_and_pass, commit, give_up)
 
-    def _call_handler(self, held: Held, unit: Unit, arguments: list[Any]) -> BaseException | None:
-        """Run the handler. Returns what it raised, or why it was cancelled; None if it succeeded."""
-        consumer = self.consumer
-        try:
-            argument = arguments if consumer.payload.many else arguments[0]
-            if consumer.is_async:
-                tx = AsyncUnit(unit)
-                arguments = [argument, tx] if consumer.takes_tx else [argument]
-                loop, thread = self.running.loop()
-                held.run_async(tx._run(consumer.handler, *arguments), loop, thread.ident)
-            else:
-                given = (argument, unit) if consumer.takes_tx else (argument,)
-                self._run_plain(held, *given)
-            if held.reason is not None:
-                raise Cancelled(str(held.reason))
-        except Cancelled as cancelled:
-            why = held.reason or cancelled
-            if isinstance(why, TimeLimitExceeded | HandlerCancelled):
-                return why
-            log.warning("%s was cancelled: %s", consumer.name, why)
-            return cancelled
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
-            return from_handler(error, consumer.handler)
-        return None
+    def _pass_lapsed(self, messages: Sequence[Message] = ()) -> None:
+        """Let a loop of the same consumer that waits read ;lapsed in place of this one, whose handler takes long.
 
-    def _run_plain(self, held: Held, *given: Any) -> None:
-        """Run a handler that is no coroutine function. Raises InvalidArgument if it returns a coroutine."""
-        answer = held.run(self.consumer.handler, *given)
-        if inspect.iscoroutine(answer):
-            answer.close()
-            raise InvalidArgument(
-                f"{self.consumer.name} is a plain function that returned a coroutine, which was not run: "
-                "write it as `async def`, and await the coroutine there"
-            )
-
-    def _commit(self, commit: Callable[[], None]) -> Exception | None:
-        """Commit the work of a handler. Returns the error if a message that it has sent is refused.
-
-        Raises the error of a broker that cannot do anything at the moment.
+        Not while this one handles one of ;lapsed (``messages``): they are handled one at a time. Called by the thread
+        of the keeper alone, so no two loops pass them at the same time.
         """
-        try:
-            accept_lower_durability(commit)
-        except BROKER_ERRORS:
-            raise
-        except Exception as error:  # noqa: BLE001 - the handler sent what cannot be sent: its failure
-            return error
-        return None
-
-    def _after_failure(
-        self,
-        queue: Queue,
-        error: BaseException,
-        messages: Sequence[Message],
-        give_back: Callable[[str], None],
-    ) -> None:
-        """Give the messages back after a failure."""
-        if isinstance(error, GivenUp):
+        if not self.lapsed or any(message.queue.endswith(";lapsed") for message in messages):
             return
-        give_back(self._return_instruction(error, messages))
-        self._pause_without_policy(queue, error)
-
-    def _count(self, error: BaseException, messages: Sequence[Message], *, lapsed: bool = False) -> None:
-        """Count the messages that were rejected or that failed, and log them. ``lapsed``: after their lease."""
-        if isinstance(error, Reject) and not self.consumer.isolates(messages):
-            for message in messages:
-                self._rejected(message, error)
-        elif not isinstance(error, Cancelled | RetryLater):
-            self.running.failed(self.consumer, messages, error, lapsed=lapsed)
-            if self.consumer.isolates(messages):
-                self.consumer.isolated += len(messages)
-            else:
-                self.consumer.failed += len(messages)
-
-    def _pause_without_policy(self, queue: Queue, error: BaseException) -> None:
-        """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
-
-        It was given back before, so its lease does not matter.
-        """
-        if not isinstance(error, Cancelled | Reject | RetryLater) and not self.consumer.policy_of(queue.name):
-            self.running.stopping.wait(self.consumer.retry.delay)
-
-    def _return_instruction(self, error: BaseException, messages: Sequence[Message]) -> str:
-        """How messages are given back after their handler has ended with this error."""
-        if isinstance(error, Cancelled):
-            return giveback.orderly()
-        if self.consumer.isolates(messages) and not isinstance(error, RetryLater):
-            return giveback.alone()
-        return self._report.return_instruction(error, self.consumer.retry.delay)
-
-    def _rejected(self, message: Message, error: Reject) -> None:
-        self.consumer.rejected += 1
-        log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, error)
+        for loop in self.shared.loops:
+            if loop.reading:
+                loop.lapsed, self.lapsed = self.lapsed, []
+                self.shared.waiting.cancel()  # it begins its read again, with ;lapsed
+                return
 
     def _lost(self, error: MqError) -> None:
+        """Log that messages were handled whose lease was lost before they were settled."""
         log.warning("%s: %s; it may be handled again", self.consumer.name, error)

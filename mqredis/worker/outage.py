@@ -1,6 +1,6 @@
 """Since when a worker cannot reach its broker, for the log.
 
-``run`` has one; its loops and the heartbeat tell it how their calls ended.
+``run`` has one; ``threads`` and the heartbeat tell it how their calls ended.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class Outage:
     """The time from the first call of a worker that did not reach the broker to the next one that did."""
 
     def __init__(self) -> None:
+        # Changed under the lock.
         self._since: float | None = None
         self._lock = threading.Lock()
 

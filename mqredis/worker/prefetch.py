@@ -1,7 +1,7 @@
 """Prefetched messages: a thread of a worker locks several with one call and handles them one by one.
 
 ``loop`` makes one, and ``lock_loop`` runs it in the thread of the handlers. While it runs, the thread of ``keeper``
-renews the leases, and ``run`` may call ``give_back`` from the thread that ends the worker.
+renews the leases, and ``threads`` may call ``give_back`` from the thread that ends the worker.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class Prefetch:
     def __init__(self, most: int, lease: float, keeper: Keeper) -> None:
         self.most = most
         self.count = 1
-        """How many messages the next call locks."""
+        """How many messages the next call locks. Only the thread of the handlers uses it."""
         self._lease = lease
         self._keeper = keeper
+        # Those that were not begun. Used under the lock, as all threads may give them back.
         self._waiting: deque[LockedMessage] = deque()
         self._lock = threading.Lock()
 
@@ -58,7 +59,8 @@ class Prefetch:
         :param done: returns the handled messages whose commit has not been sent; ``commit`` sends it.
         """
         begun = since = time.monotonic()
-        self._waiting = deque(locks)
+        with self._lock:
+            self._waiting = deque(locks)
         held = Held(
             partial(self._renew, queue, done),
             self._lease,

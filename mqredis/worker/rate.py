@@ -1,4 +1,4 @@
-"""The rate limit of a consumer, which its loops ask before they read (``mqredis.worker.run``)."""
+"""The rate limit of a consumer, which ``threads`` asks before each read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ class Rate:
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
+        # When the next message may begin. Used under the lock.
         self._next = 0.0
         self._lock = threading.Lock()
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import signal
 import threading
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from mqredis.worker.run import Running
+from mqredis.worker.ending import Ending
 
 
 class Signals:
@@ -21,8 +20,8 @@ class Signals:
     it only leaves a note, which a thread takes up.
     """
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    def __init__(self, ending: Ending) -> None:
+        self._ending = ending
         self._old: dict[int, Any] = {}
         self._notes: SimpleQueue[bool] = SimpleQueue()
 
@@ -39,4 +38,4 @@ class Signals:
 
     def _serve(self) -> None:
         while self._notes.get():
-            self._running.stop()
+            self._ending.stop()

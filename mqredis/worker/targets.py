@@ -1,4 +1,7 @@
-"""The handles of the queues to which the handlers of a worker send. ``run`` makes one, and the units use it."""
+"""The handles of the queues to which the handlers of a worker send.
+
+``run`` makes one for the worker, and the units use it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class Targets:
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
-        self._handles: dict[str, Queue] = {}  # the one that was used least recently first
+        # The one that was used least recently first. Used under the lock.
+        self._handles: dict[str, Queue] = {}
         self._lock = threading.Lock()
 
     def open(self, name: str) -> Queue:

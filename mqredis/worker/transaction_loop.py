@@ -1,6 +1,6 @@
 """A loop over transactional queues: each run of the handler is a transaction.
 
-``run`` makes one for each thread of a consumer.
+``run`` makes one for each thread of a consumer, and ``threads`` calls it there.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mqredis.client import Queue, Transaction
 from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
@@ -16,22 +15,16 @@ from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
 from mqredis.operations.transaction import End
-from mqredis.worker.consumer import Consumer
-from mqredis.worker.loop import Loop
+from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outcomes import accept_lower_durability
-from mqredis.worker.unit import Unit
-
-if TYPE_CHECKING:
-    from mqredis.worker.run import Running
 
 
 class TransactionLoop(Loop):
     """The loop for transactional queues."""
 
-    def __init__(
-        self, running: Running, consumer: Consumer, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()
-    ) -> None:
-        super().__init__(running, consumer, queues, lapsed)
+    def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:
+        super().__init__(shared, queues, lapsed)
+        # The one of the handler that runs. The thread that ends the worker reads it, and the keeper may clear it.
         self._transaction: Transaction | None = None
 
     def _give_back_all(self) -> None:
@@ -41,13 +34,13 @@ class TransactionLoop(Loop):
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
-        transaction = self.manager.transaction(lease=self.lease)
+        transaction = self.manager.transaction(lease=self.shared.lease)
         operation = several.receive(
             [queue.handle for queue in queues],
             [consumer.batch if n < regular else 1 for n in range(len(queues))],
             timeout,
             transaction.unit,
-            (self.running.scope,),
+            (self.shared.waiting.scope,),
             self._interrupted,
         )
         at, messages = self._read(operation)
@@ -59,31 +52,33 @@ class TransactionLoop(Loop):
             self._transaction = None
 
     def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
-        good, arguments, bad = self._accepted(messages)
+        good, arguments, bad = self.shared.attempts.accept(messages)
         verdicts = {
-            format_id(message.lookup_id): self._return_instruction(refusal, [message])
+            format_id(message.lookup_id): self.shared.failed.return_instruction(refusal, [message])
             for message, refusal in bad
         }
         commit = partial(self._commit_transaction, transaction, verdicts)
         if not good:
             self._end(commit)
-            self._pause_without_policy(queue, bad[0][1])
+            self.shared.failed.pause_without_policy(queue.name, bad[0][1])
             return
 
         def give_back(instruction: str) -> None:
             self._transaction = None
             self._end(partial(self._abort, transaction, instruction, verdicts))
 
-        unit = Unit(self.manager, self.running.targets, good, transaction)
+        unit = self.shared.attempts.unit(good, transaction)
         try:
-            error = self._run(unit, arguments, lambda: transaction.extend(self.lease), commit, give_back)
+            error = self._run(
+                unit, arguments, lambda: transaction.extend(self.shared.lease), commit, give_back
+            )
         except MqError as problem:
             if isinstance(problem, OutcomeUnknown) and problem is not unit.broker_error:
                 raise  # it may be committed; if not, it is aborted when its lease ends
             give_back(giveback.orderly())
             raise
         if error is not None:
-            self._after_failure(queue, error, good, give_back)
+            self.shared.failed.give_back(queue.name, error, good, give_back)
 
     def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
         if verdicts:

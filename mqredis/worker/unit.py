@@ -1,7 +1,7 @@
 """The argument ``tx`` of handlers: messages sent with it are sent when the handled message is committed, or not at
 all.
 
-The loops make one for each run of a handler that has this argument.
+``attempts`` makes one for each run of a handler that has this argument.
 """
 
 from __future__ import annotations

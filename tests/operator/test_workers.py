@@ -16,7 +16,7 @@ from mqredis.models.worker import WorkerConsumer, WorkerInfo
 from mqredis.operations import inspection
 from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
-from mqredis.worker.heartbeat import Pauses
+from mqredis.worker.waiting import Pauses
 from tests.support.backend import Backend
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import mqredis
 from mqredis.worker import Retry, Worker
-from mqredis.worker import run as module
+from mqredis.worker import loop as module
 from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
 
 WAIT = 30

@@ -11,7 +11,8 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis.worker import Retry, RetryLater, Worker
-from mqredis.worker.consumer import _ENDS, ConsumerOptions, consumer_of, rate_of
+from mqredis.worker.consumer import ConsumerOptions, consumer_of, rate_of
+from mqredis.worker.failed_attempts import _ENDS, attempt
 
 
 def handle(message):
@@ -208,8 +209,8 @@ def test_failure_text_names_the_attempt_and_what_follows(qm, worker, policy, att
         queue.send(b"a")
         message = queue.peek(0).replace(delivery_count=attempts + 3, attempts=attempts)
     (consumer,) = worker.consumers
-    assert consumer.failure(message) == said
-    assert consumer.failure(message.replace(queue="q;lapsed")) == said
+    assert attempt(consumer, message) == said
+    assert attempt(consumer, message.replace(queue="q;lapsed")) == said
 
 
 def test_rates_are_converted_to_messages_per_second():

@@ -11,11 +11,15 @@ import pytest
 
 import mqredis
 from mqredis.worker import Cancelled, Retry, Unit, Worker
+from mqredis.worker.ending import Ending
 from mqredis.worker.held import Held
-from mqredis.worker.keeper import Handling
+from mqredis.worker.keeper import Handling, Keeper
+from mqredis.worker.liveness import Liveness
+from mqredis.worker.outage import Outage
 from mqredis.worker.outcomes import TimeLimitExceeded
 from mqredis.worker.rate import Rate
-from mqredis.worker.run import Running
+from mqredis.worker.threads import Threads
+from mqredis.worker.waiting import Waiting
 from tests.drivers.kit import until
 
 WAIT = 60.0
@@ -337,18 +341,19 @@ def test_health_file_is_not_touched_while_a_consumer_has_only_handlers_that_were
     def handle(message):
         pass
 
-    running = Running(qm, worker.consumers, shutdown_seconds=5, health_file=str(path))
+    keeper = Keeper()
+    liveness = Liveness(qm, str(path), worker.consumers, keeper)
     first, second = (Held(lambda: None, 30, max_hold=60, time_limit=None) for _ in range(2))
     for held in (first, second):
-        running.keeper.add(held, Handling(worker.consumers[0], [], 0.0))
+        keeper.add(held, Handling(worker.consumers[0], [], 0.0))
         held.cancel(TimeLimitExceeded("too long"))
         held.give_up()
-    running.touch()
+    liveness.touch()
     assert not path.exists()
-    running.keeper.remove(first)
-    running.touch()
+    keeper.remove(first)
+    liveness.touch()
     assert path.exists()
-    running.close()
+    keeper.close()
 
 
 def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch):
@@ -364,18 +369,27 @@ def test_cancelled_handlers_have_one_deadline_for_all_of_them(qm, monkeypatch):
             waited.append(timeout)
             now += timeout
 
-    running = Running(qm, [], shutdown_seconds=0)
     given_back: list[object] = []
     loops: list[Any] = []
     for _ in range(50):
         loop = SimpleNamespace(prefetch=SimpleNamespace(give_back=lambda: None))
         loop.give_back = lambda loop=loop: given_back.append(loop)
         loops.append(loop)
-    running._loops = loops
+    keeper = Keeper()
+    threads = Threads(
+        loops,
+        shutdown_seconds=10,
+        retry_seconds=10,
+        waiting=Waiting(qm),
+        ending=Ending(),
+        keeper=keeper,
+        liveness=Liveness(qm, None, [], keeper),
+        outage=Outage(),
+    )
     clock = SimpleNamespace(monotonic=lambda: now, sleep=None)
-    monkeypatch.setattr("mqredis.worker.run.time", clock)
-    threads: list[Any] = [Hanging() for _ in loops]
-    running._end(threads, 10)
+    monkeypatch.setattr("mqredis.worker.threads.time", clock)
+    hanging: list[Any] = [Hanging() for _ in loops]
+    threads._end(hanging)
     assert now - 1000 == pytest.approx(10 + 2, abs=0.1)
     assert given_back == loops
 

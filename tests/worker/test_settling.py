@@ -17,10 +17,10 @@ from mqredis.steps import Operation
 from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
 from mqredis.worker.handled import HandledLocks
-from mqredis.worker.heartbeat import Pauses
 from mqredis.worker.lock_loop import LockLoop
 from mqredis.worker.run import Running
 from mqredis.worker.transaction_loop import TransactionLoop
+from mqredis.worker.waiting import Pauses
 
 WAIT = 30
 
@@ -102,7 +102,7 @@ class SubqueueConsumer:
                 self.locked.append(len(list(self.qm.locks("q;poison"))))
                 return True
 
-        running.stopping = Stopping()
+        running.ending.stopping = Stopping()
         try:
             running._loops[0].turn(0)
         finally:
@@ -132,7 +132,7 @@ def test_reject_and_retry_later_cause_no_pause(qm, transactional, error):
 
 def handled_locks(qm: mqredis.QueueManager, running: Running, *names: str) -> list[mqredis.LockedMessage]:
     """Lock every message of these queues as the loop of ``running`` does."""
-    return [lock for name in names for lock in running.open(name).lock_many(10, 0)]
+    return [lock for name in names for lock in running._queues.open(name).lock_many(10, 0)]
 
 
 def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, monkeypatch, caplog):
@@ -186,7 +186,7 @@ def test_message_of_a_paused_queue_is_committed_before_the_next_read(qm, monkeyp
     @worker.consumer("a", "b")
     def handle(message):
         if message.body == b"1":
-            running.set_pauses(Pauses(frozenset({"q:a"})))
+            running._waiting.set_pauses(Pauses(frozenset({"q:a"})))
 
     running = Running(qm, worker.consumers, shutdown_seconds=5)
     running.prepare()
@@ -403,10 +403,10 @@ def test_recreated_queue_is_not_read_before_its_policy_is_set(qm, transactional,
     loop = running._loops[0]
     recreated(qm, transactional, b"x")
     fail_operations(lambda operation: operation.name == "update", BrokerUnavailable("down"))
-    running._reopen(loop)
+    loop.reopen()
     with pytest.raises(mqredis.QueueNotAvailable):
         loop.turn(0)
-    running._reopen(loop)
+    loop.reopen()
     assert qm.queue_info("q").retry == Retry(attempts=2).policy()
     loop._lapsed_next = 0.0
     assert loop.turn(0), "its subqueue ;lapsed is read as well"
@@ -433,7 +433,7 @@ def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transa
             waits.append(timeout or 0)
             return True
 
-    running.stopping = Stopping()
+    running.ending.stopping = Stopping()
     running._loops[0].turn(0)
     assert waits == [40]
     assert qm.queue_info("q").messages == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from mqredis.worker import processes
+from mqredis.worker.ending import Ending
 from mqredis.worker.processes import _Supervisor
-from mqredis.worker.run import Running
 from mqredis.worker.signals import Signals
 
 # Where the signal meets the supervisor of two processes: before and behind the start of each, before and in its sleep.
@@ -101,22 +100,14 @@ def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
     assert type(supervisor._wake) is SimpleQueue
 
 
-class SignalledRun:
-    """The attributes of a run that its signal handling uses."""
-
-    stop = Running.stop
-
-    def __init__(self) -> None:
-        self.stopping, self._killed = threading.Event(), threading.Event()
-
-
 @pytest.mark.timeout(120)
 def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> None:
-    run: Any = SignalledRun()
-    with Signals(run):
-        with run.stopping._cond:  # as ``wait`` does before and after it sleeps
+    ending = Ending()
+    stopping: Any = ending.stopping
+    with Signals(ending):
+        with stopping._cond:  # as ``wait`` does before and after it sleeps
             signal.raise_signal(signal.SIGTERM)
-        assert run.stopping.wait(60)
-        assert not run._killed.is_set()
+        assert ending.stopping.wait(60)
+        assert not ending.killed.is_set()
         signal.raise_signal(signal.SIGTERM)
-        assert run._killed.wait(60)
+        assert ending.killed.wait(60)

@@ -1,0 +1,43 @@
+"""Whether a run of a worker ends, and why.
+
+``run`` makes one. Signals, orders of operators and threads that fail end the run with it; all threads that read ask it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+
+class Ending:
+    """The end of one run. Every thread may call it."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        """Set: nothing more is read."""
+        self.killed = threading.Event()
+        """Set: running handlers are cancelled now, not at the deadline."""
+        # What the run raises. The first error counts; of two at the same moment either may.
+        self._fatal: BaseException | None = None
+        self._failure: Exception | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ``Worker.run`` raises: the error of a thread, or else the failure of a handler; None: nothing."""
+        return self._failure if self._fatal is None else self._fatal
+
+    def stop(self) -> None:
+        """Stop reading. Running handlers are finished, or their messages given back at the deadline; a second call
+        gives them back now."""
+        if self.stopping.is_set():
+            self.killed.set()
+        self.stopping.set()
+
+    def thread_failed(self, error: BaseException) -> None:
+        """Stop, since a thread of the worker cannot go on."""
+        self._fatal = self._fatal or error
+        self.stopping.set()
+
+    def handler_failed(self, error: Exception) -> None:
+        """Stop, since a handler has failed and the run ends with its first failure."""
+        self._failure = self._failure or error
+        self.stopping.set()

@@ -1,0 +1,139 @@
+"""What follows an attempt that did not succeed: it is counted and logged, and its messages are given back.
+
+``run`` makes one for each consumer. ``attempts`` counts with it, in the thread of a loop or of the keeper, and the
+loops ask it how they give messages back. What becomes of these is decided by the retry policy of their queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from mqredis.models import Message
+from mqredis.operations import giveback
+from mqredis.worker.consumer import UNLIMITED, Consumer
+from mqredis.worker.ending import Ending
+from mqredis.worker.failure import Reporter
+from mqredis.worker.outcomes import Cancelled, GivenUp, Reject, RetryLater
+
+log = logging.getLogger("mqredis.worker")
+
+_ENDS = {
+    "poison": "it goes to ;poison",
+    "dead_letter": "it becomes a dead letter",
+    "reject": "it is rejected",
+    "drop": "it is deleted",
+}
+
+
+class FailedAttempts:
+    """The failed attempts of one consumer. The counters are those of ``Consumer``.
+
+    ``refresh_policy`` reads the retry policy of a queue into the consumer again, and returns whether it could.
+    ``raise_errors``: the run ends with the first failure.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        reporter: Reporter,
+        ending: Ending,
+        refresh_policy: Callable[[Consumer, str], bool],
+        *,
+        raise_errors: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._reporter = reporter
+        self._ending = ending
+        self._refresh_policy = refresh_policy
+        self._raise_errors = raise_errors
+
+    def count(self, error: BaseException, messages: Sequence[Message], *, lapsed: bool = False) -> None:
+        """Count the messages that were rejected or that failed, and log them. ``lapsed``: after their lease."""
+        consumer = self._consumer
+        if isinstance(error, Reject) and not consumer.isolates(messages):
+            for message in messages:
+                consumer.rejected += 1
+                log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, error)
+        elif not isinstance(error, Cancelled | RetryLater):
+            self._failed(error, messages, lapsed)
+            if consumer.isolates(messages):
+                consumer.isolated += len(messages)
+            else:
+                consumer.failed += len(messages)
+
+    def give_back(
+        self,
+        queue: str,
+        error: BaseException,
+        messages: Sequence[Message],
+        give_back: Callable[[str], None],
+    ) -> None:
+        """Give the messages back after a failure, unless that was done, and wait if their queue has no policy."""
+        if isinstance(error, GivenUp):
+            return
+        give_back(self.return_instruction(error, messages))
+        self.pause_without_policy(queue, error)
+
+    def return_instruction(self, error: BaseException, messages: Sequence[Message]) -> str:
+        """How messages are given back after their handler has ended with this error."""
+        if isinstance(error, Cancelled):
+            return giveback.orderly()
+        if self._consumer.isolates(messages) and not isinstance(error, RetryLater):
+            return giveback.alone()
+        return self._reporter.return_instruction(error, self._consumer.retry.delay)
+
+    def pause_without_policy(self, queue: str, error: BaseException) -> None:
+        """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
+
+        It was given back before, so its lease does not matter.
+        """
+        if not isinstance(error, Cancelled | Reject | RetryLater) and not self._consumer.policy_of(queue):
+            self._ending.stopping.wait(self._consumer.retry.delay)
+
+    def _failed(self, error: BaseException, messages: Sequence[Message], lapsed: bool) -> None:
+        consumer, queue = self._consumer, messages[0].queue
+        consumer.last_error = self._reporter.text(error)
+        if self._raise_errors and isinstance(error, Exception):
+            self._ending.handler_failed(error)
+            return
+        known = self._refresh_policy(consumer, queue)
+        if consumer.isolates(messages):
+            found = ", ".join(f"{message.lookup_id:#018x}" for message in messages)
+            said = f"a batch of {len(messages)} messages of {queue}, which are tried again alone: {found}"
+        else:
+            said = "; ".join(_failed_message(consumer, message, known, lapsed) for message in messages)
+        log.error("%s failed with %s", consumer.name, said, exc_info=error)
+
+
+def _failed_message(consumer: Consumer, message: Message, known: bool, lapsed: bool) -> str:
+    """The text for the log: the message, which attempt has failed, and what follows. ``known``: its policy is."""
+    if lapsed:
+        outcome = f"attempt {message.attempts}, which had failed before, when the lease lapsed"
+    elif not known:
+        outcome = f"attempt {message.attempts}: its retry policy could not be read"
+    else:
+        outcome = attempt(consumer, message)
+    return f"message {message.lookup_id:#018x} of {message.queue} in {outcome}"
+
+
+def attempt(consumer: Consumer, message: Message) -> str:
+    """The text for the log: which attempt has failed, and what follows by the retry policy of the queue."""
+    policy = consumer.policy_of(message.queue)
+    number = f"attempt {message.attempts}"
+    if policy is None and ";" in message.queue.removesuffix(";lapsed"):
+        return f"{number}: the message stays there"
+    if policy is None:
+        return (
+            f"{number}: the queue has no retry policy, so the message is available at once; "
+            f"the consumer waits {consumer.retry.delay:g} s"
+        )
+    if policy.attempts < UNLIMITED:
+        number += f" of {policy.attempts}"
+    if message.attempts >= policy.attempts:
+        return f"{number}: {_ENDS[policy.final]}"
+    rounds, begun = divmod(message.attempts, 1 + policy.immediate)
+    if begun:
+        return f"{number}: the next try is at once"
+    pause = min(policy.delay * policy.factor ** min(rounds - 1, 64), policy.max_delay)
+    return f"{number}: the next try is in {pause:g} s"

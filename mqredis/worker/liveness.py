@@ -1,0 +1,60 @@
+"""How health checks see that a worker lives: it touches a file, and notes when it last read its queues.
+
+``run`` makes one. The threads of the loops call it after their reads, and the main thread while they wait or handle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mqredis.client import QueueManager
+from mqredis.worker.consumer import Consumer
+from mqredis.worker.keeper import Keeper
+
+
+class Liveness:
+    """The health file, if there is one, and the driver's poll for all waiting reads."""
+
+    def __init__(
+        self, manager: QueueManager, health_file: str | None, consumers: Sequence[Consumer], keeper: Keeper
+    ) -> None:
+        self._driver = manager.driver
+        self._consumers = consumers
+        self._keeper = keeper
+        self._file = Path(health_file) if health_file else None
+        # time.monotonic() of the last touch. Several threads set it, without a lock: one touch too many does no harm.
+        self._touched = 0.0
+        # That of the last poll that was noted. Only the main thread uses it.
+        self._last_poll = 0.0
+
+    def touch(self) -> None:
+        """Touch the health file, since a queue was read successfully, or a handler runs."""
+        now = time.monotonic()
+        if self._file is not None and now - self._touched >= 1.0 and not self._stuck():
+            self._touched = now
+            self._file.touch()
+
+    def _stuck(self) -> bool:
+        """Does some consumer read nothing any more, since all its handlers were given up and have not ended?"""
+        handlers = self._keeper.handlers().items()
+        given_up = Counter(handling.consumer for held, handling in handlers if held.given_up)
+        return any(given_up[consumer] >= consumer.concurrency for consumer in self._consumers)
+
+    def note(self, waiting: Iterable[Consumer]) -> None:
+        """Note a successful poll of the driver for all waits as a read of each of these consumers, which wait.
+
+        A handler that still has its messages shows life, too, since no loop reads while all handlers are busy.
+        """
+        now = time.monotonic()
+        if any(held.reason is None and now < held.until for held in self._keeper.handlers()):
+            self.touch()
+        last_poll = self._driver.last_poll
+        if last_poll <= self._last_poll:
+            return
+        self._last_poll = last_poll
+        for consumer in waiting:
+            consumer.last_read = max(consumer.last_read, last_poll)
+            self.touch()

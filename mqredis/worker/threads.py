@@ -1,0 +1,180 @@
+"""The threads of a worker in which its loops read and handle: started, repeated, and ended.
+
+``run`` makes a ``Threads`` and calls it in the main thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from mqredis.errors import ManagerNotFound, MqError, QueueNotAvailable
+from mqredis.worker.ending import Ending
+from mqredis.worker.keeper import Keeper
+from mqredis.worker.liveness import Liveness
+from mqredis.worker.loop import Loop
+from mqredis.worker.outage import Outage
+from mqredis.worker.rate import Rate
+from mqredis.worker.waiting import Waiting
+
+log = logging.getLogger("mqredis.worker")
+
+# The longest pause in seconds between two tries to read after errors of the broker; the first one lasts 0.1.
+_PAUSE_MAX = 5.0
+# Seconds between two checks whether a pause that an operator has set is over.
+_PAUSED_SECONDS = 0.2
+# Seconds between two checks whether the driver's poll for all waits succeeded.
+_POLL_CHECK_SECONDS = 1.0
+# Seconds that cancelled handlers have to end before the messages of those that go on are given back.
+_CANCELLED_SECONDS = 2.0
+
+
+class Threads:
+    """One thread for each loop.
+
+    ``shutdown_seconds``: how long handlers may go on after the end was ordered. ``retry_seconds``: how long the driver
+    repeats a call, for the log.
+    """
+
+    def __init__(
+        self,
+        loops: Sequence[Loop],
+        *,
+        shutdown_seconds: float,
+        retry_seconds: float,
+        waiting: Waiting,
+        ending: Ending,
+        keeper: Keeper,
+        liveness: Liveness,
+        outage: Outage,
+    ) -> None:
+        # These do not change; the parts have their own locks.
+        self._loops = loops
+        self._shutdown_seconds = shutdown_seconds
+        self._retry_seconds = retry_seconds
+        self._waiting = waiting
+        self._ending = ending
+        self._keeper = keeper
+        self._liveness = liveness
+        self._outage = outage
+        # The consumers of which the log says that they are paused. If two threads add one at once, it says so twice.
+        self._told_paused: set[str] = set()
+
+    def until_empty(self) -> None:
+        """Read and handle until each loop has found its queues empty, or the run ends."""
+        threads = self._start(self._until_empty)
+        for thread in threads:
+            while thread.is_alive() and not self._ending.stopping.is_set():
+                thread.join(0.1)
+        self._end(threads)
+
+    def until_stopped(self) -> None:
+        """Read and handle until the run ends."""
+        threads = self._start(self._until_stopped)
+        while not self._ending.stopping.wait(_POLL_CHECK_SECONDS):
+            self._liveness.note(loop.consumer for loop in self._loops if loop.reading)
+        self._end(threads)
+
+    def _start(self, target: Callable[[Loop, Rate | None], None]) -> list[threading.Thread]:
+        consumers = {loop.consumer for loop in self._loops}
+        rates = {consumer: Rate(consumer.rate) if consumer.rate else None for consumer in consumers}
+        threads = [
+            threading.Thread(
+                target=self._guarded,
+                args=(target, loop, rates[loop.consumer]),
+                name=f"mqredis-{loop.consumer.name}-{n}",
+                daemon=True,
+            )
+            for n, loop in enumerate(self._loops)
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _end(self, threads: list[threading.Thread]) -> None:
+        """Let the threads finish. At the deadline cancel their handlers, and give back the messages of those that go
+        on."""
+        wait = self._shutdown_seconds
+        deadline = time.monotonic() + wait
+        for loop in self._loops:
+            loop.prefetch.give_back()
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < deadline and not self._ending.killed.is_set():
+                self._waiting.cancel()  # repeatedly, since a thread may be about to wait
+                thread.join(0.05)
+        if any(thread.is_alive() for thread in threads):
+            ended = self._keeper.cancel_all(RuntimeError("the worker is told to end"))
+            log.warning("%d handler(s) did not end in time and were cancelled", ended)
+            deadline = time.monotonic() + min(_CANCELLED_SECONDS, wait)  # of all together
+            for thread in threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            for loop, thread in zip(self._loops, threads, strict=True):
+                if thread.is_alive():
+                    loop.give_back()
+
+    # ---- what the threads run --------------------------------------------------------------------
+
+    def _guarded(self, target: Callable[[Loop, Rate | None], None], loop: Loop, rate: Rate | None) -> None:
+        try:
+            target(loop, rate)
+        except BaseException as error:  # noqa: BLE001 - run() raises it in the main thread
+            self._ending.thread_failed(error)
+            loop.give_back()  # and commit what was handled, or else it would be handled again
+
+    def _until_empty(self, loop: Loop, rate: Rate | None) -> None:
+        if loop.paused:
+            if loop.consumer.name not in self._told_paused:
+                self._told_paused.add(loop.consumer.name)
+                log.warning(
+                    "%s is paused by an operator: it reads nothing until mqredis resume", loop.consumer.name
+                )
+            return
+        stopping = self._ending.stopping
+        while not stopping.is_set():
+            if rate is not None and stopping.wait(rate.pause(loop.consumer.batch)):
+                break
+            if not loop.turn(0):
+                break
+        loop.flush()
+
+    def _until_stopped(self, loop: Loop, rate: Rate | None) -> None:
+        stopping, pause = self._ending.stopping, 0.0
+        while not stopping.is_set():
+            try:
+                if loop.paused:
+                    loop.flush()
+                    loop.consumer.last_read = time.monotonic()
+                    self._liveness.touch()
+                    stopping.wait(_PAUSED_SECONDS)
+                    continue
+                if rate is not None and (rest := rate.pause(loop.consumer.batch)) > 0:
+                    loop.flush()
+                    if stopping.wait(rest):
+                        break
+                # The first read after an error does not wait, so that the log says when reads succeed again.
+                loop.next_turn(wait=not pause)
+                self._outage.over()
+                self._liveness.touch()
+                pause = 0.0
+            except ManagerNotFound:
+                raise
+            except MqError as error:
+                pause = min(max(pause * 2, 0.1), _PAUSE_MAX)
+                self._outage.failed(error)
+                log.warning(
+                    "%s cannot read or commit: %s; it tries again in %.1f s, for up to %g s at a time",
+                    loop.consumer.name,
+                    error,
+                    pause,
+                    self._retry_seconds,
+                )
+                if stopping.wait(pause):
+                    break
+                if isinstance(error, QueueNotAvailable):
+                    loop.reopen()
+        try:
+            loop.flush()
+        except MqError as error:
+            log.warning("%s could not commit what it handled: %s", loop.consumer.name, error)
