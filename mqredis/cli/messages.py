@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from io import BufferedReader
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
-from mqredis.cli.values import IDS, amount, chosen, lookup_id, match_options, wait_seconds
+from mqredis.cli.values import IDS, amount, chosen, limit_option, lookup_id, match_options, wait_seconds
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
@@ -27,6 +26,8 @@ from mqredis.models.text import identifier_of
 
 # The most characters of a body in a table.
 BODY_WIDTH = 48
+# Messages that a browse shows without --limit.
+MOST_BROWSED = 100
 # The most messages that one call sends.
 BATCH = 256
 # Bytes read from standard input at once.
@@ -69,9 +70,7 @@ def register(subparsers: Subparsers) -> None:
             )
     listing = command(subparsers, "browse", "show messages in delivery order, leaving them there", _browse)
     listing.add_argument("queue")
-    listing.add_argument(
-        "--limit", type=amount, default=100, help="most messages to show; 0: all (default: 100)"
-    )
+    limit_option(listing, MOST_BROWSED)
     match_options(listing)
 
 
@@ -296,7 +295,7 @@ def _peek_read_only(arguments: Arguments, output: Output, filters: dict[str, Any
 def _browse(arguments: Arguments, output: Output) -> Exit:
     filters = chosen(arguments)
     with open_manager(arguments) as qm:
-        messages = islice(browse(arguments, qm, **filters), arguments.limit or None)
+        messages = output.first(browse(arguments, qm, **filters), arguments.limit, MOST_BROWSED)
         if output.json_lines:
             for message in messages:
                 show(message, arguments, output)

@@ -16,11 +16,13 @@ from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output, counted
 from mqredis.cli.show import pages
-from mqredis.cli.values import chosen, lookup_id, match_options
+from mqredis.cli.values import chosen, limit_option, lookup_id, match_options
 from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models.operator import BulkResult
 
+# Entries of the log that are shown without --limit.
+MOST_ACTIONS = 100
 COLUMNS = ("time", "operator", "source", "action", "queue", "changed", "finished", "details")
 
 
@@ -98,7 +100,7 @@ def register(subparsers: Subparsers) -> None:
     )
     operator_options(stop)
     log = command(subparsers, "actions", "show what operators have done, the latest first", _actions)
-    log.add_argument("--limit", type=int, default=100, metavar="NUMBER", help="rows at most (default: 100)")
+    limit_option(log, MOST_ACTIONS)
 
 
 def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: str) -> Any:
@@ -296,7 +298,8 @@ def _stop(arguments: Arguments, output: Output) -> Exit:
 def _actions(arguments: Arguments, output: Output) -> Exit:
     rows = []
     with open_manager(arguments) as qm, suppress(QueueNotFound):  # before the first action there is no log
-        for stored in pages(partial(qm.messages, ACTIONS, reverse=True), arguments.limit):
+        entries = pages(partial(qm.messages, ACTIONS, reverse=True))
+        for stored in output.first(entries, arguments.limit, MOST_ACTIONS):
             entry = stored.message
             details: Any = json.loads(entry.body)
             row = {"time": entry.arrived_at, "action": entry.label, "source": None}

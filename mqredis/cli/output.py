@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 from typing import Any, TypeVar
 
 from mqredis.cli import terminal
@@ -111,6 +112,13 @@ class Output:
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task(about, total=total)
             yield lambda more: progress.advance(task, more)
+
+    def first(self, items: Iterable[T], limit: int | None, most: int) -> Iterator[T]:
+        """The first ``limit`` items, 0: all. Without a limit the first ``most``, and on stderr that there are more."""
+        left = iter(items)
+        yield from islice(left, most if limit is None else limit or None)
+        if limit is None and next(left, None) is not None:
+            self.warning(f"there are more than the first {most:,}: --limit 0 shows all")
 
     def notice(self, text: str) -> None:
         """Say something to a person, on stderr; machines read the results only."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import datetime
 from functools import partial
@@ -21,13 +20,15 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
-from mqredis.cli.values import chosen, lookup_id, match_options
+from mqredis.cli.values import chosen, limit_option, lookup_id, match_options
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
 from mqredis.models.text import identifier_of
 from mqredis.models.worker import WorkerInfo
 
+# Rows that are shown without --limit.
+MOST = 1000
 DEPTHS = (
     "name",
     "ready",
@@ -100,9 +101,10 @@ def register(subparsers: Subparsers) -> None:
     locks = command(inner, "locks", "show who has locked messages of a queue", _locks)
     locks.add_argument("queue")
     match_options(locks)
-    _limit(locks)
-    _limit(command(inner, "transactions", "show open transactions and what they hold", _transactions))
-    _limit(command(inner, "sessions", "show the sessions of clients", _sessions))
+    limit_option(locks, MOST)
+    transactions = command(inner, "transactions", "show open transactions and what they hold", _transactions)
+    limit_option(transactions, MOST)
+    limit_option(command(inner, "sessions", "show the sessions of clients", _sessions), MOST)
     messages = command(inner, "messages", "show available messages of a queue", _messages)
     scheduled = command(
         inner, "scheduled", "show delayed messages of a queue, by the time when they are due", _scheduled
@@ -110,7 +112,7 @@ def register(subparsers: Subparsers) -> None:
     for parser in (messages, scheduled):
         parser.add_argument("queue")
         match_options(parser)
-        _limit(parser)
+        limit_option(parser, MOST)
     messages.add_argument("--reverse", action="store_true", help="the messages that are delivered last first")
     for name, about in (("since", "first"), ("until", "last")):
         scheduled.add_argument(
@@ -130,12 +132,6 @@ def register(subparsers: Subparsers) -> None:
     )
 
 
-def _limit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--limit", type=int, default=1000, metavar="NUMBER", help="rows at most (default: 1000)"
-    )
-
-
 def _moment(text: str) -> datetime:
     """A time from an option; without an offset it is that of this machine."""
     try:
@@ -144,13 +140,12 @@ def _moment(text: str) -> datetime:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
-def pages(read: Callable[..., Page[Any]], limit: int = sys.maxsize) -> Iterator[Any]:
-    """Up to ``limit`` items of all pages."""
+def pages(read: Callable[..., Page[Any]]) -> Iterator[Any]:
+    """The items of all pages."""
     after = None
-    while limit > 0:
+    while True:
         page = read(after=after)
-        yield from page.items[:limit]
-        limit -= len(page)
+        yield from page.items
         after = page.next
         if after is None:
             return
@@ -184,7 +179,8 @@ def _overview(arguments: Arguments, output: Output) -> Exit:
 
 def _locks(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        found = list(pages(partial(qm.locks, arguments.queue, **chosen(arguments)), arguments.limit))
+        locks = pages(partial(qm.locks, arguments.queue, **chosen(arguments)))
+        found = list(output.first(locks, arguments.limit, MOST))
     # The broker knows no longer when a lock began once its reader has made other calls.
     known = any(lock.since is not None for lock in found)
     return _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))
@@ -192,12 +188,12 @@ def _locks(arguments: Arguments, output: Output) -> Exit:
 
 def _transactions(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        return _show(output, pages(qm.transactions, arguments.limit), TRANSACTIONS)
+        return _show(output, output.first(pages(qm.transactions), arguments.limit, MOST), TRANSACTIONS)
 
 
 def _sessions(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
-        return _show(output, pages(qm.sessions, arguments.limit), SESSIONS)
+        return _show(output, output.first(pages(qm.sessions), arguments.limit, MOST), SESSIONS)
 
 
 def _stored(stored: StoredMessage) -> dict[str, Any]:
@@ -215,7 +211,7 @@ def _stored(stored: StoredMessage) -> dict[str, Any]:
 def _messages(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         read = partial(qm.messages, arguments.queue, reverse=arguments.reverse, **chosen(arguments))
-        output.rows([_stored(each) for each in pages(read, arguments.limit)], MESSAGES)
+        output.rows([_stored(each) for each in output.first(pages(read), arguments.limit, MOST)], MESSAGES)
     return Exit.DONE
 
 
@@ -223,7 +219,7 @@ def _scheduled(arguments: Arguments, output: Output) -> Exit:
     with open_manager(arguments) as qm:
         span = {"since": arguments.since, "until": arguments.until}
         read = partial(qm.scheduled, arguments.queue, **span, **chosen(arguments))
-        output.rows([_stored(each) for each in pages(read, arguments.limit)], MESSAGES)
+        output.rows([_stored(each) for each in output.first(pages(read), arguments.limit, MOST)], MESSAGES)
     return Exit.DONE
 
 

@@ -57,6 +57,13 @@ def lookup_id(text: str) -> int:
     return value
 
 
+def limit_option(parser: argparse.ArgumentParser, most: int) -> None:
+    """``--limit``, for ``Output.first``; without it ``most`` rows are shown."""
+    parser.add_argument(
+        "--limit", type=amount, metavar="NUMBER", help=f"rows at most; 0: all (default: {most})"
+    )
+
+
 def amount(text: str) -> int:
     """How many, from an option: 0 or more."""
     try:

@@ -117,6 +117,25 @@ def test_browse_shows_a_table_without_control_characters(orders: Run) -> None:
     assert len(orders("browse", "orders", "--limit", "1").out.splitlines()) == 2
 
 
+@pytest.mark.parametrize("words, most", [("browse orders", 100), ("show messages orders", 1000)])
+def test_listing_says_that_it_does_not_show_all(orders: Run, words: str, most: int) -> None:
+    with mqredis.connect() as qm, qm.open("orders") as queue:
+        queue.send_many(["x"] * (most % 256))
+        for _ in range(most // 256):
+            queue.send_many(["x"] * 256)
+        assert orders(*words.split()).err == ""
+        queue.send("one more")
+    told = f"there are more than the first {most:,}: --limit 0 shows all"
+    done = orders(*words.split())
+    assert (done.out.count("\n"), done.err) == (most + 1, f"mqredis: {told}\n")
+    done = orders(*words.split(), "--json")
+    assert (done.out.count("\n"), json.loads(done.err)) == (most, {"warning": told})
+    done = orders(*words.split(), "--limit", "0")
+    assert (done.out.count("\n"), done.err) == (most + 2, "")
+    done = orders(*words.split(), "--limit", "3")
+    assert (done.out.count("\n"), done.err) == (4, "")
+
+
 def test_browse_shows_the_reason_of_dead_letters(orders: Run) -> None:
     with mqredis.connect() as qm, qm.open("orders") as queue:
         queue.send("broken", journal=mqredis.Journal.DEAD_LETTER)
@@ -236,7 +255,10 @@ def test_import_of_deeply_nested_json_names_the_line(orders: Run) -> None:
     assert done.err.startswith("mqredis: line 1: ")
 
 
-@pytest.mark.parametrize("words", ["receive orders --count", "browse orders --limit", "redrive --limit"])
+@pytest.mark.parametrize(
+    "words",
+    ["receive orders --count", "browse orders --limit", "show locks orders --limit", "redrive --limit"],
+)
 def test_negative_number_of_messages_is_refused(orders: Run, words: str) -> None:
     done = orders(*words.split(), "-3", code=2)
     assert f"argument {words.rsplit(maxsplit=1)[-1]}: '-3' is less than 0" in done.err
