@@ -1,7 +1,7 @@
 """Old names that are accepted for one release, with a warning.
 
-``mqredis.settings``, ``models.queue`` and ``operations.queue`` (properties), ``prometheus.text`` (metrics) and
-``cli.app`` (options) look old names up in it.
+``mqredis.settings``, ``models.queue`` and ``operations.queue`` (properties), ``prometheus.text`` and
+``prometheus.collector`` (metrics) and ``cli.app`` (options) look old names up in it.
 
 A change that renames a setting, a property of a queue, an option of the command line or a metric adds a line to
 :data:`RENAMED`: the old name and the new one. The line is removed in the second release after the renaming.

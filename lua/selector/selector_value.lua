@@ -22,7 +22,8 @@ function selector_value.integer(found)
   return type(found) == "number" and "i" or "I", found
 end
 
--- Returns the value of a property from its type letter (mqredis/codec) and text; a literal of a program has the same form.
+-- Returns the value of a property from its type letter (mqredis/models/properties.py) and text. A literal of a program has the
+-- same form.
 function selector_value.typed(letter, text)
   if letter == "s" or letter == "x" then return letter, text end
   if letter == "i" then return selector_value.integer(selector_number.parse(text)) end

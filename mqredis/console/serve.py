@@ -43,7 +43,10 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM. ``ready`` gets the URL. Raises OSError if the port is taken.
 
+    ``token`` None: everybody who can connect is let in, so ``cli.console`` allows it for a loopback ``host`` only.
     ``root_path``: what a proxy in front removes from the path of each request, and so stands before all links.
+    uvicorn's default ``proxy_headers`` takes the client's address from X-Forwarded-For of proxies on this machine, and
+    wrong tokens are counted by that address (docs/console.md).
     """
     application = local(managers, **options) if token is None else app(managers, token=token, **options)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,6 +1,8 @@
 """One request to the console: who makes it, and how it is answered.
 
-``application`` makes one for each request, which the pages and actions take.
+``admitted``, which ``application`` puts in front of every endpoint but ``/login`` and ``/static``, makes a ``Visit``
+for each request. ``pages.entry.login`` makes its own, and checks the form by itself. Pages take it, and the templates
+use its attributes.
 """
 
 from __future__ import annotations
@@ -128,7 +130,7 @@ Endpoint = Callable[[Visit], Awaitable[Response]]
 
 
 def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint behind the checks that every request passes: a visitor is known, and a POST comes from a form."""
+    """The endpoint behind its checks: a visitor is known, and a POST comes from a form."""
 
     async def answer(request: Request) -> Response:
         known = console.signer.read_cookie(request.cookies.get(console.signer.cookie, ""))

@@ -4,8 +4,10 @@ of its value, and the value.
 ``fields`` uses it, and ``operations.giveback`` for the properties of a failed message. The codec exports
 ``MAX_PROPERTIES``.
 
-Change together with: ``codec/decode.py`` (``_PROPERTIES``), and ``lua/selector/selector_field.lua``, which reads values
-by the same letters.
+Change together with: ``codec/decode.py`` (``_PROPERTIES``); ``selector_value.typed`` in lua/selector/selector_value.lua
+and ``_TYPES`` in ``spark/headers.py``, which have the letters, too (tests/contract/test_constants.py and
+tests/spark/test_rows.py compare); docs/key-layout.md. Lua files that write properties (features/failure,
+admin/operator, admin/schedules) have their letters as literals.
 """
 
 from __future__ import annotations

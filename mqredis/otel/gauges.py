@@ -1,6 +1,6 @@
 """Gauges of a queue manager for OpenTelemetry.
 
-``mqredis.otel.instrument`` registers them.
+Applications register them by ``mqredis.otel.observe``.
 """
 
 from __future__ import annotations

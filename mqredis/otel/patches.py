@@ -8,7 +8,9 @@ from __future__ import annotations
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from types import TracebackType
 from typing import Any, Self
@@ -36,6 +38,8 @@ from mqredis.otel.recorder import (
 
 Originals = dict[tuple[type, str], Any]
 _originals: Originals = {}
+# Is a method under way that makes a span? One that it calls makes none, such as ``receive`` in ``lock(transaction=)``.
+_under_way: ContextVar[bool] = ContextVar("mqredis.otel", default=False)
 
 
 class _Span(ABC):
@@ -220,13 +224,24 @@ _METHODS: tuple[tuple[str, str, type[_Span]], ...] = (
 )
 
 
+@contextmanager
+def _recording(span: _Span) -> Iterator[_Span]:
+    """Record one call. The methods that it calls are not recorded."""
+    token = _under_way.set(True)
+    try:
+        with span:
+            yield span
+    finally:
+        _under_way.reset(token)
+
+
 def _traced(original: Callable[..., Any], name: str, kind: type[_Span]) -> Callable[..., Any]:
     @wraps(original)
     def traced(owner: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = current()
-        if recorder is None:  # a bound method that the caller kept
+        if recorder is None or _under_way.get():  # None: a bound method that the caller kept
             return original(owner, *args, **kwargs)
-        with kind(recorder, name, owner, args, kwargs) as span:
+        with _recording(kind(recorder, name, owner, args, kwargs)) as span:
             span.result = original(owner, *span.args, **span.kwargs)
         return span.result
 
@@ -237,9 +252,9 @@ def _traced_async(original: Callable[..., Any], name: str, kind: type[_Span]) ->
     @wraps(original)
     async def traced(owner: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = current()
-        if recorder is None:
+        if recorder is None or _under_way.get():
             return await original(owner, *args, **kwargs)
-        with kind(recorder, name, owner, args, kwargs) as span:
+        with _recording(kind(recorder, name, owner, args, kwargs)) as span:
             span.result = await original(owner, *span.args, **span.kwargs)
         return span.result
 
@@ -269,9 +284,9 @@ def instrument(*, tracer_provider: Any = None, meter_provider: Any = None) -> No
     activate(Recorder(tracer_provider, meter_provider))
     if _originals:
         return
-    for face in (mqredis.client, mqredis.asyncio):
+    for interface in (mqredis.client, mqredis.asyncio):
         for cls_name, method, kind in _METHODS:
-            cls = getattr(face, cls_name)
+            cls = getattr(interface, cls_name)
             original = vars(cls)[method]
             inner = inspect.unwrap(original)
             if inspect.iscoroutinefunction(original):

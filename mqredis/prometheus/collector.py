@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from mqredis import renamed
 from mqredis.client import QueueManager
 from mqredis.errors import MissingDependency, MqError
 from mqredis.prometheus.queue_metrics import manager_metrics
@@ -45,7 +46,7 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The present metrics."""
+        """The present metrics; a renamed one also under its old name, as in ``text.render_text``."""
         found: list[Metric] = []
         for source in (self._broker, *self._sources):
             try:
@@ -53,11 +54,12 @@ class Collector:
             except MqError as error:
                 log.warning("the metrics cannot be read: %s", error)
         for metric in found:
-            # prometheus_client adds _total to the names of counters when it writes the type.
-            converted = self._metric(metric.name.removesuffix("_total"), metric.about, metric.kind)
-            for suffix, labels, value in metric.series:
-                converted.add_sample(metric.name + suffix, labels, value)
-            yield converted
+            for name in (metric.name, *renamed.former("metric", metric.name)):
+                # prometheus_client adds _total to the names of counters when it writes the type.
+                converted = self._metric(name.removesuffix("_total"), metric.about, metric.kind)
+                for suffix, labels, value in metric.series:
+                    converted.add_sample(name + suffix, labels, value)
+                yield converted
 
     def _broker(self) -> list[Metric]:
         """The metrics of the queue manager."""

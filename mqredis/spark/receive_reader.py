@@ -171,6 +171,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bool(total) and not has_open_claim(begun, seen) and self.resources.minimum.wait(total)
 
     def _next(self, begun: Offset, seen: dict[str, Backlog], limit: ReadLimit) -> Offset:
+        # Spark hands over one limit, but both options may be set: then that is the rows, and the bytes apply as well.
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         most_bytes = 0 if isinstance(limit, ReadAllAvailable) else self.options.maxBytesPerTrigger
         offset = next_offset(begun, seen, rows, most_bytes, self.bounds or {})

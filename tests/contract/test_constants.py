@@ -18,6 +18,7 @@ from mqredis.models import Acknowledge, fields
 from mqredis.models.enums import MessageClass
 from mqredis.models.inspection import TrailEvent
 from mqredis.models.lookup_ids import generated_id
+from mqredis.models.properties import PropertyValue, write_properties
 from mqredis.operations.doctor.checks import keys as key_checks
 from mqredis.operations.doctor.checks import policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
@@ -314,6 +315,24 @@ def test_reasons_of_departures() -> None:
     assert set(pairs(module("features/trail").ends)) <= told
     refused = set(re.findall('"([a-z_]+)"', code_of(LUA / "features/refusal.lua")))
     assert set(pairs(module("features/trace")["class"])) <= told | refused
+
+
+def test_selectors_know_the_letters_of_property_values() -> None:
+    lua = module("selector/selector_value", before="selector_number = { parse = tonumber }")
+    values: dict[str, PropertyValue] = {
+        "s": "a",
+        "i": 7,
+        "d": 0.5,
+        "t": True,
+        "f": False,
+        "n": None,
+        "x": b"a",
+    }
+    for letter, value in values.items():
+        text = write_properties({"p": value}).partition("\x02")[2]
+        assert text[0] == letter
+        read = value.hex() if isinstance(value, bytes) else value
+        assert (lua.typed(letter, text[1:]) or (None, None))[1] == read
 
 
 def test_properties_of_a_failure() -> None:

@@ -117,6 +117,18 @@ def test_locks_and_settlements_have_spans(queue, recorded):
     assert links(commit) == [context(recorded.span("send_many q"))]
 
 
+def test_lock_in_a_transaction_has_one_span(qm, recorded):
+    qm.create_queue("t", transactional=True)
+    with qm.open("t") as queue:
+        with qm.transaction() as tx:
+            queue.send_many([b"1", b"2"], transaction=tx)
+        with qm.transaction() as tx:
+            queue.lock(0, transaction=tx)
+            queue.cursor().lock(0, transaction=tx)
+    assert [span.name for span in recorded.spans()] == ["send_many t", "lock t", "lock t"]
+    assert recorded.metric("messaging.client.consumed.messages")[("lock", "t")].value == 2
+
+
 def test_commit_many_has_one_span(queue, recorded):
     queue.send_many([b"1", b"2"])
     queue.commit_many(queue.lock_many(2, 0))

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 from mqredis import InvalidArgument, Outgoing, codec
+from mqredis.models.properties import write_properties
 from mqredis.models.record_parts import SPECIAL_FLAGS
-from mqredis.spark import columns, schema
+from mqredis.spark import columns, headers, schema
 from mqredis.spark.rows import Encoder
 
 pytestmark = pytest.mark.spark
@@ -131,3 +132,11 @@ def test_correlation_id_is_decoded_from_its_record(share: float, special: float)
     shape = schema.arrow(StructType([schema.FIELDS[name] for name in names]))
     batch = columns.Builder(shape).build(columns.Rows(ids, records, None, {}, "m", "q", "available"))
     assert [tuple(row[name] for name in names) for row in batch.to_pylist()] == wanted
+
+
+def test_headers_know_the_letters_of_property_values() -> None:
+    values = {"a": "x", "b": 7, "c": 0.5, "d": True, "e": False, "f": None, "g": b"x"}
+    found = headers.of_properties(write_properties(values).split("\x01")[1:])
+    kinds = ["string", "bigint", "double", "boolean", "boolean", "void", "binary"]
+    assert [kind for _, kind, _ in found] == kinds
+    assert [value for _, _, value in found] == ["x", "7", "0.5", "true", "false", None, "78"]
