@@ -122,8 +122,6 @@ def update(
     to_set = "".join(flag for flag, value in given.items() if value)
     to_clear = "".join(flag for flag, value in given.items() if not value)
     args: list[Arg] = [to_set, to_clear, *_fields(changes)]
-    if len(args) == 2:
-        args += ["flags_changed", "1"]
 
     def parse(status: int, payload: Payload) -> list[str]:
         if status == Status.KEYS_CHANGED:

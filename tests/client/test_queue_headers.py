@@ -30,6 +30,14 @@ def test_messages_of_a_subqueue_are_counted_while_its_index_is_built(
             assert qm.doctor().healthy
 
 
+def test_update_of_a_flag_stores_nothing_else(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        fields = {*backend.client().hkeys("mq:{default}:q:q:q")}
+        qm.update_queue("q", put_inhibited=True)
+        assert {*backend.client().hkeys("mq:{default}:q:q:q")} == fields
+
+
 def test_publication_to_thousands_of_queues_writes_every_header(redis_server: RedisServer) -> None:
     """There are more headers than Lua's unpack can take at once."""
     many = 4100
