@@ -25,9 +25,8 @@ for n = 1, queue.count_keys() do
   local q, text = queue.read(n), ""
   if q and q.messages then
     local arrival, cost = oldest.arrival(q)
-    local came, left, failed, retried = statistics.counters(q)
     local kept, size = statistics.read(q, bucket_count)
-    text = string.format("%d %d %d %d %d %s", came, left, failed, retried, arrival, kept)
+    text = string.format("%s %d %s", statistics.join(statistics.counters(q)), arrival, kept)
     budget = budget - 2 - cost - (size + #kept) / text_bytes
   end
   budget = budget - 1

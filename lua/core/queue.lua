@@ -188,7 +188,7 @@ end
 function queue.create(key, generation, ...)
   statistics.load()
   redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
-    "index", queue.never, "statistics", statistics.format(statistics.number(), 0, 0, 0, 0, ""), ...)
+    "index", queue.never, "statistics", statistics.begin(), ...)
   redis.call("HSET", KEYS[1], key, queue_config.read(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
 end
 

@@ -19,29 +19,34 @@
 -- The text: "<bucket> <came> <left> <failed> <retried> <items>"
 --
 --   bucket   that is open: broker time in ms / 300000
---   came...  the counters when it began
+--   came...  the counters when it began, in the order of statistics.names, as in items
 --   items    of the buckets before it, without a gap, the last one at the end: "[<came>,<left>,<failed>,<retried>,<age>];".
 --            Numbers are to the base of 36, nothing stands for 0, and nothing at all for a bucket in which nothing was counted
 --            and no message was available. age: seconds + 1
 --
 -- Change together with: mqredis/codec/history.py reads the text (tests/contract/test_stored_texts.py compares both), and
--- stats_history.lua has statistics.counters in its reply. One more counter stands in statistics.counters, close, item, format,
--- parse and read, and in queue.create. queue.bucket (core/queue) is the length of a bucket.
+-- stats_history.lua has the counters in its reply, in this order. One more counter stands in statistics.names and
+-- statistics.counters. queue.bucket (core/queue) is the length of a bucket.
 --
--- items: at most so many. bytes: at most so many of all items; a day takes less unless a hundred thousand messages pass in a
--- second. Beyond that the first buckets go.
-local statistics = { items = 288, bytes = 8000, digits = "0123456789abcdefghijklmnopqrstuvwxyz" }
+-- names: of the counters, which are lists in this order. items: at most so many. bytes: at most so many of all items; a day takes
+-- less unless a hundred thousand messages pass in a second. Beyond that the first buckets go.
+local statistics = { names = { "came", "left", "failed", "retried" }, items = 288, bytes = 8000,
+  digits = "0123456789abcdefghijklmnopqrstuvwxyz" }
 
 -- Returns the number of the present bucket.
 function statistics.number()
   return math.floor(context.now / queue.bucket)
 end
 
--- Returns how many messages came, left, failed and were tried again since the queue was created.
+-- Returns the counters since the queue was created.
 function statistics.counters(q)
-  local failed = redis.call("HMGET", q.key, "n_poison", "n_receive_rejected", "n_dropped", "n_retried")
-  for n = 1, 4 do failed[n] = failed[n] or 0 end
-  return q.messages + q.gone, q.gone + 0, failed[1] + failed[2] + failed[3], failed[4] + 0
+  local poison, rejected, dropped, retried =
+    unpack(redis.call("HMGET", q.key, "n_poison", "n_receive_rejected", "n_dropped", "n_retried"))
+  local now = { came = q.messages + q.gone, left = q.gone + 0, retried = (retried or 0) + 0,
+    failed = (poison or 0) + (rejected or 0) + (dropped or 0) }
+  local counters = {}
+  for n, name in ipairs(statistics.names) do counters[n] = now[name] end
+  return counters
 end
 
 -- Ends the bucket that is open, if that is not the present one, and opens the present one.
@@ -49,26 +54,23 @@ function statistics.close(q)
   if not q.messages then return end
   local number = statistics.number()
   local text = redis.call("HGET", q.key, "statistics")
-  local open, came, left, failed, retried, items = statistics.parse(text or "")
+  local open, before, items = statistics.parse(text or "")
   if open == number then return end
-  local came_now, left_now, failed_now, retried_now = statistics.counters(q)
+  local counters = statistics.counters(q)
   if open then
     -- The item of the bucket that was open, then those of the buckets since then, in which nothing was counted.
     local arrival = oldest.arrival(q)
-    local item = statistics.item(came_now - came, left_now - left, failed_now - failed, retried_now - retried,
-      statistics.age(arrival, open))
-    local more = { items, item }
+    local more = { items, statistics.item(counters, before, statistics.age(arrival, open)) }
     if number - open > statistics.items then more[1], more[2] = "", "" end
     for bucket = math.max(open + 1, number - statistics.items), number - 1 do
-      more[#more + 1] = statistics.item(0, 0, 0, 0, statistics.age(arrival, bucket))
+      more[#more + 1] = statistics.item(counters, counters, statistics.age(arrival, bucket))
     end
     items = statistics.last(table.concat(more), statistics.items)
     -- If that is too long, the first items go.
     local over = #items - statistics.bytes
     if over > 0 then items = string.sub(items, string.find(items, ";", over, true) + 1) end
   end
-  text = statistics.format(number, came_now, left_now, failed_now, retried_now, items or "")
-  redis.call("HSET", q.key, "statistics", text)
+  redis.call("HSET", q.key, "statistics", statistics.format(number, counters, items or ""))
 end
 
 -- Returns the age in seconds, at the end of this bucket, of a message that came at `arrival`; nil if there is none (-1).
@@ -80,8 +82,8 @@ end
 -- Returns the text of a queue with its last `most` items, "" if it has none or cannot be read; and the bytes of the whole text.
 function statistics.read(q, most)
   local text = redis.call("HGET", q.key, "statistics") or ""
-  local head, at = string.match(text, "^(%d+ %d+ %d+ %d+ %d+ )()")
-  return head and head .. statistics.last(string.sub(text, at), most) or "", #text
+  local number, counters, items = statistics.parse(text)
+  return number and statistics.format(number, counters, statistics.last(items, most)) or "", #text
 end
 
 -- Returns the last `most` of these items.
@@ -94,23 +96,44 @@ function statistics.last(items, most)
   return string.sub(items, #items - at + 2)
 end
 
+-- Returns the text for a queue in which nothing was counted.
+function statistics.begin()
+  local counters = {}
+  for n = 1, #statistics.names do counters[n] = 0 end
+  return statistics.format(statistics.number(), counters, "")
+end
+
 -- Returns the text. `number`: of the bucket that is open.
-function statistics.format(number, came, left, failed, retried, items)
-  return string.format("%d %d %d %d %d %s", number, came, left, failed, retried, items)
+function statistics.format(number, counters, items)
+  return string.format("%d %s %s", number, statistics.join(counters), items)
 end
 
--- Returns the numbers and the items of a text; nil if it cannot be read.
+-- Returns counters as a text, with spaces between them.
+function statistics.join(counters)
+  local parts = {}
+  for n = 1, #counters do parts[n] = string.format("%d", counters[n]) end
+  return table.concat(parts, " ")
+end
+
+-- Returns the number of the open bucket, the counters when it began, and the items of a text; nil if it cannot be read.
 function statistics.parse(text)
-  local number, came, left, failed, retried, items = string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S*)$")
-  if number then return number + 0, came + 0, left + 0, failed + 0, retried + 0, items end
+  local number, numbers, items = string.match(text, "^(%d+) ([%d ]+) (%S*)$")
+  local counters = {}
+  for counter in string.gmatch(numbers or "", "%d+") do counters[#counters + 1] = counter + 0 end
+  if #counters == #statistics.names then return number + 0, counters, items end
 end
 
--- Returns the item of a bucket. `age`: in seconds, or nil.
-function statistics.item(came, left, failed, retried, age)
-  if came == 0 and left == 0 and failed == 0 and retried == 0 and not age then return ";" end
-  local number = statistics.format_number
-  return number(came) .. "," .. number(left) .. "," .. number(failed) .. "," .. number(retried) .. ","
-    .. number(age and age + 1 or 0) .. ";"
+-- Returns the item of a bucket that began with the counters `before` and ended with `counters`. `age`: in seconds, or nil.
+function statistics.item(counters, before, age)
+  local numbers, is_empty = {}, not age
+  for n = 1, #counters do
+    local count = counters[n] - before[n]
+    is_empty = is_empty and count == 0
+    numbers[n] = statistics.format_number(count)
+  end
+  if is_empty then return ";" end
+  numbers[#numbers + 1] = statistics.format_number(age and age + 1 or 0)
+  return table.concat(numbers, ",") .. ";"
 end
 
 -- Returns a whole number to the base of 36, "" for 0.

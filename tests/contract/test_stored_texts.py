@@ -8,6 +8,7 @@ import re
 import string
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -151,18 +152,29 @@ def test_members_of_one_score_are_ordered_by_their_bytes(rng: random.Random) -> 
 
 def test_history_is_equal_in_lua_and_python(rng: random.Random) -> None:
     lua = module("core/statistics")
+    names = [*lua.names.values()]
+    assert names == [each.name for each in fields(Counters)]
+
+    def counters() -> tuple[Counters, Any]:
+        made = Counters(*(rng.choice((0, number(rng))) for _ in names))
+        return made, lua.parse(History(0, made).format())[1]
+
     for _ in range(200):
         items = []
         for _ in range(rng.randrange(4)):
-            counted = [rng.choice((0, 0, -1, 1)) * number(rng) for _ in range(4)]
-            items.append(Item(Counters(*counted), rng.choice((None, number(rng)))))
-            assert lua.item(*counted, items[-1].age) == items[-1].format()
-        before = [number(rng) for _ in range(4)]
-        history = History(number(rng), Counters(*before), items)
+            (before, lua_before), (after, lua_after) = counters(), counters()
+            age = rng.choice((None, number(rng)))
+            if rng.random() < 0.2:
+                after, lua_after = before, lua_before
+            items.append(Item(after.since(before), age))
+            assert lua.item(lua_after, lua_before, age) == items[-1].format()
+        before, lua_before = counters()
+        history = History(number(rng), before, items)
         text = history.format()
         ends = text.rpartition(" ")[2]
-        assert lua.format(history.bucket, *before, ends) == text
-        assert [*map(int, tuple(lua.parse(text))[:5]), ends] == [history.bucket, *before, ends]
+        assert lua.format(history.bucket, lua_before, ends) == text
+        bucket, found, rest = lua.parse(text)
+        assert (int(bucket), Counters(*found.values()), rest) == (history.bucket, before, ends)
         assert lua.last(ends, 2) == "".join(item.format() for item in items[-2:])
         assert History.parse(text) == history
 
