@@ -8,7 +8,8 @@
 -- ARGV[3] subscription  text of features/subscription; "" ends it
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND which: topic | subscriber
--- RETURNS INVALID_PARAMETER which: topic, that queue is not a topic | subscriber, that queue is a topic
+-- RETURNS INVALID_PARAMETER which: topic, that queue is not a topic | subscriber, that queue is a topic | transactional, only one of
+--   the two is
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
@@ -24,6 +25,11 @@ if not q.options.topic then return refuse(status.INVALID_PARAMETER, "topic") end
 -- A subscription of a deleted queue can be ended, but not begun.
 if text ~= "" and not subscriber then return refuse(status.QUEUE_NOT_FOUND, "subscriber") end
 if text ~= "" and subscriber.options.topic then return refuse(status.INVALID_PARAMETER, "subscriber") end
+-- Both are fixed when a queue is created, so the subscriber would never get a message. One that is created anew may be of the other
+-- kind later: features/topic passes it over.
+if text ~= "" and subscriber.options.transactional ~= q.options.transactional then
+  return refuse(status.INVALID_PARAMETER, "transactional")
+end
 context.mark_changed()
 local name = queue.name_of_key(queue.nth_key(2, queue.admin_keys))
 if text == "" then subscription.remove(q, name) else subscription.save(q, name, text) end

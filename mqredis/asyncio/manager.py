@@ -190,7 +190,7 @@ class QueueManager(Inspection):
         """Subscribe a queue to the messages of a topic, or to those that the selector selects. A repeated call changes
         the selector.
 
-        Raises QueueNotFound, InvalidArgument (not a topic), SelectorSyntaxError.
+        Raises QueueNotFound, SelectorSyntaxError, and InvalidArgument: it is no topic, or only one is transactional.
         """
         return await self.run(topics.subscribe(self._context, topic, queue, selector))
 

@@ -93,6 +93,11 @@ def subscribe(manager: ManagerKeys, topic: str, queue: str, selection: bytes) ->
         if status == Status.INVALID_PARAMETER:
             if payload[0] == b"topic":
                 raise InvalidArgument(f"queue {topic!r} is not a topic")
+            if payload[0] == b"transactional":
+                raise InvalidArgument(
+                    f"only one of topic {topic!r} and queue {queue!r} is transactional, so no message of the topic "
+                    "could come to the queue: create one of them anew, as the other is"
+                )
             raise InvalidArgument(f"{queue!r} is a topic, which keeps no messages: subscribe a queue")
         check(status)
 

@@ -31,6 +31,8 @@ def subscribe(store: Store, topic: str, queue: str, selector: str | None) -> Non
         raise QueueNotFound()
     if store.queues[queue].properties.topic:
         raise InvalidArgument()
+    if store.queues[queue].properties.transactional != source.properties.transactional:
+        raise InvalidArgument()
     source.subscriptions[queue] = selector
 
 

@@ -103,8 +103,13 @@ def test_publication_in_a_transaction_is_delivered_at_commit(qm):
     make(qm, "a", transactional=True), make(qm, "b", transactional=True), make(qm, "plain")
     with qm.transaction() as tx:
         news.send(b"0", transaction=tx)
-    for name in ("a", "b", "plain"):
+    make(qm, "later", transactional=True)
+    for name in ("a", "b", "later"):
         qm.subscribe("news", name)
+    with pytest.raises(InvalidArgument, match="only one of topic 'news' and queue 'plain' is transactional"):
+        qm.subscribe("news", "plain")
+    qm.delete_queue("later")
+    make(qm, "later")
     with pytest.raises(TransactionUsage):
         news.send(b"1")
     tx = qm.transaction()
@@ -114,7 +119,10 @@ def test_publication_in_a_transaction_is_delivered_at_commit(qm):
     with qm.transaction() as tx:
         news.send(b"2", transaction=tx)
         assert qm.queue_info("a").locked == 1
-    assert [[m.body for m in drain(qm, n)] for n in ("a", "b", "plain")] == [[b"2"], [b"2"], []]
+    assert [[m.body for m in drain(qm, n)] for n in ("a", "b", "later")] == [[b"2"], [b"2"], []]
+    with pytest.raises(InvalidArgument, match="transactional"):
+        qm.subscribe("news", "later", "n = 1")
+    qm.unsubscribe("news", "later")
 
 
 def test_publication_wakes_subscribers_and_applies_features_to_copies(qm, background):

@@ -41,7 +41,6 @@ SUBSCRIPTIONS: tuple[tuple[str, str, str | None], ...] = (
     ("news", "plain", None),
     ("news", "größe/ü 日本", "n = 1"),
     ("unit news", "units", None),
-    ("unit news", "plain", None),
     ("unit news", "more units", "n = 1"),
 )
 # Subqueues that are open all the time, and queues that the broker fills by itself.
