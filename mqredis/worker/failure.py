@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from mqredis.errors import SealBroken
 from mqredis.operations import giveback
 from mqredis.worker.outcomes import NotValid, Reject, RetryLater
 
@@ -57,9 +58,10 @@ class Reporter:
         return giveback.failed(self.text(error), about)
 
     def text(self, error: BaseException) -> str:
-        """The type and the text of an error; of sealed bodies the type alone."""
+        """The type and the text of an error; of sealed bodies the type alone, unless a body could not be opened."""
         kind = type(error).__name__
-        return kind if self._sealed else f"{kind}: {error}"[:MAX_ERROR]
+        secret = self._sealed and not isinstance(error, SealBroken)
+        return kind if secret else f"{kind}: {error}"[:MAX_ERROR]
 
     def _about(self, **more: str) -> dict[str, Any]:
         return {"worker": self._worker, "handler": self._handler, **more}

@@ -15,8 +15,9 @@ from functools import partial
 from mqredis.client import LockedMessage, Queue
 from mqredis.commands import read, settlement
 from mqredis.commands.settlement import COMMIT, Lost
-from mqredis.errors import LockLost, MqError, QueueNotAvailable
+from mqredis.errors import LockLost, MqError, QueueNotAvailable, SealBroken
 from mqredis.models import Message
+from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from mqredis.operations.locked import mark_settled
@@ -86,6 +87,9 @@ class LockLoop(Loop):
         )
         try:
             at, found = self._read(operation)
+        except SealBroken as error:
+            self._not_opened(error, partial(self._give_back_unopened, queues, error.messages))
+            return
         finally:
             self._take_commits(commits, done)
         consumer.last_read = time.monotonic()
@@ -159,6 +163,14 @@ class LockLoop(Loop):
     def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
         self._settle(queue, [(instruction, lock.fence, lock.key)])
         mark_settled(lock)
+
+    def _give_back_unopened(
+        self, queues: Sequence[Queue], messages: Sequence[Message], instruction: str
+    ) -> None:
+        queue = next(queue for queue in queues if queue.handle.path == messages[0].queue)
+        locks = queue.handle.locks
+        keys = [format_id(message.lookup_id) for message in messages]
+        self._settle(queue, [(instruction, locks[key], key) for key in keys if key in locks])
 
     def _settle(self, queue: Queue, settlements: Sequence[settlement.Settlement]) -> None:
         operation = settle(queue.handle, settlements)

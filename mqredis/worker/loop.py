@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from mqredis.client import Queue
-from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotFound
+from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotFound, SealBroken
 from mqredis.models import Message
 from mqredis.steps import Operation
 from mqredis.worker.attempts import Attempts
@@ -223,6 +223,12 @@ class Loop:
                 loop.lapsed, self.lapsed = self.lapsed, []
                 self.shared.waiting.cancel()  # it begins its read again, with ;lapsed
                 return
+
+    def _not_opened(self, error: SealBroken, give_back: Callable[[str], None]) -> None:
+        """Messages were read of which one cannot be opened: a failed attempt, as if their handler had failed."""
+        failed, messages = self.shared.failed, error.messages
+        failed.count(error, messages)
+        failed.give_back(messages[0].queue, error, messages, give_back)
 
     def _lost(self, error: MqError) -> None:
         """Log that messages were handled whose lease was lost before they were settled."""

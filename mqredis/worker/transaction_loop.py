@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mqredis.client import Queue, Transaction
-from mqredis.errors import MqError, OutcomeUnknown, TransactionSequence
+from mqredis.errors import MqError, OutcomeUnknown, SealBroken, TransactionSequence
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
@@ -43,7 +43,13 @@ class TransactionLoop(Loop):
             (self.shared.waiting.scope,),
             self._interrupted,
         )
-        at, messages = self._read(operation)
+        try:
+            at, messages = self._read(operation)
+        except SealBroken as error:
+            self._not_opened(
+                error, lambda instruction: self._end(partial(self._abort, transaction, instruction))
+            )
+            return
         consumer.last_read = time.monotonic()
         self._transaction = transaction
         try:
