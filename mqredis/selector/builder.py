@@ -37,7 +37,6 @@ from mqredis.selector.nodes import (
     Property,
     Sign,
 )
-from mqredis.selector.values import is_number
 
 _NOBODY = Subject({}, {}, 0)
 
@@ -100,16 +99,15 @@ class Builder:
         """``name [NOT] IN (...)``."""
         part, *rest = parts
         item = _name(part, "IN")
-        negated = isinstance(rest[0], Lexeme) and rest[0].value == "NOT"
-        values = dict.fromkeys(token.value for token in rest[negated:])
+        negated, strings = _without_not(rest)
+        values = dict.fromkeys(token.value for token in strings)
         return _maybe_not(Part(In(item, tuple(values)), part.at, part.depth + 1), negated)
 
     def like(self, parts: list[Any]) -> Part:
         """``name [NOT] LIKE pattern [ESCAPE character]``."""
         part, *rest = parts
         item = _name(part, "LIKE")
-        negated = isinstance(rest[0], Lexeme) and rest[0].value == "NOT"
-        pattern, *escape = rest[negated:]
+        negated, (pattern, *escape) = _without_not(rest)
         if escape and len(escape[0].value) != 1:
             refuse("the escape is one character", escape[0].at)
         segments = compile_pattern(pattern.value, escape[0].value if escape else None)
@@ -117,8 +115,9 @@ class Builder:
 
     def null(self, parts: list[Any]) -> Part:
         """``name IS [NOT] NULL``."""
-        part = parts[0]
-        return _maybe_not(Part(IsNull(_name(part, "IS NULL")), part.at, part.depth + 1), len(parts) > 1)
+        part, *rest = parts
+        negated, _ = _without_not(rest)
+        return _maybe_not(Part(IsNull(_name(part, "IS NULL")), part.at, part.depth + 1), negated)
 
     def total(self, parts: list[Any]) -> Part:
         """``+`` and ``-``."""
@@ -176,6 +175,12 @@ def _in_range(part: Part) -> None:
         refuse("the number is outside the range of 64-bit integers", part.at)
 
 
+def _without_not(tokens: list[Any]) -> tuple[bool, list[Any]]:
+    """Whether they begin with an optional NOT, and the other tokens, which are strings in all rules that have some."""
+    negated = bool(tokens) and tokens[0].type == "NOT"
+    return negated, tokens[1:] if negated else tokens
+
+
 def _maybe_not(part: Part, negated: bool) -> Part:
     return _part(Not(part.node), part.at, part) if negated else part  # type: ignore[arg-type]  # a condition, as the grammar has it
 
@@ -197,7 +202,8 @@ def _number(part: Part, reason: str) -> None:
     node = part.node
     number = isinstance(node, Property | Header | Sign | Chain)
     if isinstance(node, Literal):
-        number = is_number(node.value) or not isinstance(node.value, str | bytes | bool)
+        # Arithmetic without a value (INVALID) is an operand of arithmetic all the same.
+        number = not isinstance(node.value, str | bytes | bool)
     if not number:
         refuse(reason, part.at)
 

@@ -41,6 +41,7 @@ _TEXTS = [
     "5",
     "😀a",
     "EU",
+    "NOT",
 ]
 _BYTES = [b"", b"\0", b"\x0a\xfc\x23", b"ab"]
 _NAMES = ["a", "b", "n", "x", "s", "t", "flag", "f", "été", "dotted.name", "_u", "$own"]
