@@ -1,8 +1,7 @@
 """The parts of every action of an operator: a name for the log, an entry in it, and an optional token.
 
-The operations of ``Operator`` use it.
-
-``begin`` and ``end`` write entries for actions that other calls carry out.
+``bulk``, ``force``, ``schedules`` and ``workers`` make their entries and tokens with it. ``Operator.begin`` and ``end``
+write entries for actions that other calls carry out, as the command line does (``cli/author.py``).
 
 An action is known by its name in the log: ``console/sentences.py`` has a sentence for each name that the operations use
 (``tests/contract/test_arguments.py``). The scripts read the entry's fields (``lua/admin/operator.lua``).

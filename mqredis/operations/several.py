@@ -2,7 +2,7 @@
 
 One operation waits on all of them: its slot is registered in each queue, and a notification of any of them wakes it.
 
-Workers and kombu make them.
+``worker.lock_loop``, ``worker.transaction_loop`` and ``kombu.fetcher`` make them.
 """
 
 from __future__ import annotations

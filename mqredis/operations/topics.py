@@ -1,6 +1,7 @@
 """Topics: durable publish and subscribe. A subscriber is a queue, with an optional selector.
 
-``QueueManager`` makes them.
+``QueueManager`` makes them. ``codec.subscriptions`` formats what lua/subscribe.lua stores and each publication reads
+(lua/features/topic.lua).
 """
 
 from __future__ import annotations
