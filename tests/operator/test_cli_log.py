@@ -91,8 +91,10 @@ def test_actions_limit_reads_the_latest_entries(orders: Run) -> None:
         orders("pause", "--consumer", name)
     rows = orders("actions", "--json", "--limit", "3").rows
     assert [row["details"]["consumer"] for row in rows] == ["d", "c", "b"]
-    assert len(orders("actions", "--json").rows) > 4
-    assert orders("actions", "--json", "--limit", "0").rows == []
+    shown = orders("actions", "--json").rows
+    assert len(shown) > 4
+    # 0: without a limit.
+    assert orders("actions", "--json", "--limit", "0").rows == shown
 
 
 def test_failed_command_is_logged_with_its_error(orders: Run) -> None:
