@@ -130,7 +130,7 @@ class Attempts:
             log.warning("%s lost its message before the commit: %s", consumer.name, error)
             return Cancelled(str(error))
         if error is None:
-            consumer.handled += len(unit.messages)
+            consumer.count(handled=len(unit.messages))
         else:
             self._failed.count(error, unit.messages, lapsed=time.monotonic() > held.until)
         return error

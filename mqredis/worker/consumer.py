@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -127,8 +128,8 @@ class Consumer:
     payload: Payload
     prefetch: int = 1
     name: str = ""
-    # Counters of messages since the consumer was registered. Shown by ``metrics.worker_metrics``, ``Worker.health`` and
-    # the heartbeat (``WorkerConsumer``); ``Running`` adds them up.
+    # Counters of messages since the consumer was registered. ``count`` changes them under a lock. Shown by
+    # ``metrics.worker_metrics``, ``Worker.health`` and the heartbeat (``WorkerConsumer``); ``Running`` adds them up.
     handled: int = 0
     failed: int = 0
     rejected: int = 0
@@ -141,6 +142,15 @@ class Consumer:
     policies: dict[str, RetryPolicy | None] = field(default_factory=dict)
     """The retry policies of its queues, by name, as they were when the worker started or last saw a failure; None: it
     has been taken away since."""
+    _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def count(self, *, handled: int = 0, failed: int = 0, rejected: int = 0, isolated: int = 0) -> None:
+        """Add to the counters. Several threads may do so at the same time."""
+        with self._counting:
+            self.handled += handled
+            self.failed += failed
+            self.rejected += rejected
+            self.isolated += isolated
 
     @property
     def retry(self) -> Retry:

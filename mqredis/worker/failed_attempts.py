@@ -53,14 +53,14 @@ class FailedAttempts:
         consumer = self._consumer
         if isinstance(error, Reject) and not consumer.isolates(messages):
             for message in messages:
-                consumer.rejected += 1
+                consumer.count(rejected=1)
                 log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, error)
         elif not isinstance(error, Cancelled | RetryLater):
             self._failed(error, messages, lapsed)
             if consumer.isolates(messages):
-                consumer.isolated += len(messages)
+                consumer.count(isolated=len(messages))
             else:
-                consumer.failed += len(messages)
+                consumer.count(failed=len(messages))
 
     def give_back(
         self,

@@ -272,3 +272,37 @@ def test_options_of_consumers_are_declared_alike():
 
 def test_every_end_of_a_policy_has_a_text_for_the_log():
     assert set(_ENDS) == set(get_args(mqredis.RetryPolicy.model_fields["final"].annotation))
+
+
+def test_counts_of_two_threads_at_the_same_time_are_added(monkeypatch):
+    consumer = consumer_of(lambda _: None, ("q",))
+    mutex, second_waits_or_ended = consumer._counting, threading.Event()
+
+    class Mutex:
+        def __enter__(self) -> None:
+            if threading.current_thread() is second:
+                second_waits_or_ended.set()
+            mutex.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            mutex.release()
+
+    class Interrupted(int):
+        """The other thread runs between the read of the counter and its write."""
+
+        def __add__(self, more: int) -> int:
+            if threading.current_thread() is not second:
+                second.start()
+                assert second_waits_or_ended.wait(30)
+            return int(self) + more
+
+    def count_in_second() -> None:
+        consumer.count(handled=2)
+        second_waits_or_ended.set()
+
+    monkeypatch.setattr(consumer, "_counting", Mutex())
+    consumer.handled = Interrupted(0)
+    second = threading.Thread(target=count_in_second)
+    consumer.count(handled=1)
+    second.join(30)
+    assert consumer.handled == 3
