@@ -19,8 +19,9 @@ from mqredis.models.header import MessageFields
 from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
-from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, Retry, consumer_of, queues_of
+from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, consumer_of, queues_of
 from mqredis.worker.metrics import served
+from mqredis.worker.retry import Retry
 from mqredis.worker.run import Running
 from mqredis.worker.signals import Signals
 

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import inspect
-import re
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from mqredis.errors import InvalidArgument
@@ -18,71 +16,12 @@ from mqredis.models import Message, RetryPolicy
 from mqredis.operations import checks
 from mqredis.settings import LONGEST_LEASE
 from mqredis.worker.payload import Payload, payload_of
+from mqredis.worker.rate import rate_of
+from mqredis.worker.retry import Retry
 
 Handler = Callable[..., Any]
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*([smh])")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-# More attempts than a message can have: the policy never ends.
-UNLIMITED = 1_000_000_000
 _MOST_CONCURRENCY = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """The retry policy that a consumer gives its queues when the worker starts. Times are seconds.
-
-    Raises InvalidArgument for a value that is out of range or of another type. ``deliveries`` is the former name of
-    ``attempts``.
-    """
-
-    attempts: int | None = 5
-    """How often a message is tried in all: 1 is once, None is without a limit. An attempt that killed its process
-    counts, too; one that ended because the worker shut down does not."""
-    delay: float = 1.0
-    """Pause before the second attempt, growing by ``factor`` up to ``max_delay``."""
-    factor: float = 2.0
-    """Each pause is so many times as long as the one before it."""
-    max_delay: float = 300.0
-    """Longest pause."""
-    jitter: float = 0.1
-    """Each pause is longer by up to this part of it, so that messages that fail together do not come back together."""
-    final: str = "poison"
-    """What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
-    "reject" or "drop", which deletes it."""
-    deliveries: InitVar[int | None] = None
-    """Former name of ``attempts``."""
-
-    def __post_init__(self, deliveries: int | None) -> None:
-        if deliveries is not None:
-            warnings.warn("Retry(deliveries=) is now Retry(attempts=)", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "attempts", deliveries or None)
-        if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
-            raise InvalidArgument(
-                "Retry: attempts must be an int: 1 to try once, more to try again, or None to try without a limit; "
-                f"not {self.attempts!r:.40}"
-            )
-        for what in ("delay", "factor", "max_delay", "jitter"):
-            value = getattr(self, what)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidArgument(f"Retry: {what} must be a number, not {value!r:.40}")
-        self.policy()
-
-    def policy(self, dead_letter: str | None = None) -> RetryPolicy:
-        """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``."""
-        return RetryPolicy(
-            immediate=0,
-            cycles=UNLIMITED if self.attempts is None else self.attempts - 1,
-            delay=self.delay,
-            factor=self.factor,
-            max_delay=self.max_delay,
-            jitter=self.jitter,
-            isolate=True,
-            final=self.final if dead_letter is None else "dead_letter",  # type: ignore[arg-type]
-            dead_letter_queue=dead_letter,
-        )
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -175,9 +114,6 @@ class Consumer:
         return present.model_copy(update={"isolate": True})
 
 
-Retry.__init__ = checks.options("Retry")(Retry.__init__)  # type: ignore[method-assign]  # a dataclass writes it
-
-
 def queues_of(given: Sequence[object]) -> tuple[str, ...]:
     """The queues that ``Worker.consumer`` was given. Raises InvalidArgument."""
     if not given or callable(given[0]):
@@ -258,11 +194,3 @@ def consumer_of(
         payload=payload,
         name=name or f"{handler.__module__}.{handler.__qualname__}",
     )
-
-
-def rate_of(text: str) -> float:
-    """Messages per second, from "10/s", "100/m" or "1000/h"."""
-    match = _RATE.fullmatch(text)
-    if match is None or float(match[1]) <= 0:
-        raise InvalidArgument(f"rate must look like 10/s, 100/m or 1000/h, not {text!r}")
-    return float(match[1]) / _UNITS[match[2]]

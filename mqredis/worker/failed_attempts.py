@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from mqredis.models import Message
 from mqredis.operations import giveback
-from mqredis.worker.consumer import UNLIMITED, Consumer
+from mqredis.worker.consumer import Consumer
 from mqredis.worker.ending import Ending
 from mqredis.worker.failure import Reporter
 from mqredis.worker.outcomes import Cancelled, GivenUp, Reject, RetryLater
+from mqredis.worker.retry import UNLIMITED
 
 log = logging.getLogger("mqredis.worker")
 

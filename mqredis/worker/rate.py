@@ -1,9 +1,26 @@
-"""The rate limit of a consumer, which ``threads`` asks before each read."""
+"""The rate limit of a consumer.
+
+``consumer`` reads it when a handler is registered, and ``threads`` asks it before each read.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+
+from mqredis.errors import InvalidArgument
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*([smh])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def rate_of(text: str) -> float:
+    """Messages per second, from "10/s", "100/m" or "1000/h"."""
+    match = _RATE.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise InvalidArgument(f"rate must look like 10/s, 100/m or 1000/h, not {text!r}")
+    return float(match[1]) / _UNITS[match[2]]
 
 
 class Rate:

@@ -11,8 +11,9 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis.worker import Retry, RetryLater, Worker
-from mqredis.worker.consumer import ConsumerOptions, consumer_of, rate_of
+from mqredis.worker.consumer import ConsumerOptions, consumer_of
 from mqredis.worker.failed_attempts import _ENDS, attempt
+from mqredis.worker.rate import rate_of
 
 
 def handle(message):
