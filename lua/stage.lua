@@ -7,7 +7,8 @@
 -- KEYS sinks, registry of the sink, the stage's list (claims/sinks)
 -- ARGV[3] sink  encoded
 -- ARGV[4] batch  number
--- ARGV[5] stage  name; a task that is tried again takes another one, and several calls may append to one stage
+-- ARGV[5] stage  name, without commas and spaces; a task that is tried again takes another one, and several calls may append to one
+--   stage
 -- ARGV[6] queue  encoded name, the same in all calls for one stage
 -- ARGV[7] ttl  ms until the stage expires
 -- ARGV[8] messages  number of messages in this call

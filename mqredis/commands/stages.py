@@ -9,12 +9,13 @@ A sink is the name under which batches are published: each batch once, by its ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands.replies import check, check_lost, number, text
-from mqredis.errors import error_for
+from mqredis.errors import InvalidArgument, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -33,11 +34,16 @@ _WHY = {
 }
 
 
+# A manifest joins names of stages by ",", and no text of a sink holds more spaces. ``pipelines.sweep`` reads the batch.
+_NAME = re.compile(r"\d+-[\w.-]+", re.ASCII)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Messages that one task has staged for one queue."""
 
     name: str
+    """The number of its batch, a dash, then letters, digits and ``._-``."""
     queue: str
     messages: int = 0
     bytes: int = 0
@@ -54,8 +60,13 @@ def stage(
     special: bool,
     elements: Sequence[Arg],
 ) -> Call[bool]:
-    """Stage messages. True if their batch was published already. Raises ClaimLost if the job was
-    aborted."""
+    """Stage messages. True if their batch was published already. Raises ClaimLost if the job was aborted, and
+    InvalidArgument for a name that no stage can have."""
+    if not _NAME.fullmatch(where.name):
+        raise InvalidArgument(
+            "the name of a stage is the number of its batch, a dash, then letters, digits and ._-, not "
+            f"{where.name!r:.80}"
+        )
 
     def parse(status: int, payload: Payload) -> bool:
         check_lost(status, payload, _WHY)

@@ -19,6 +19,7 @@ from mqredis.commands.stages import Published, Sink, Stage
 from mqredis.errors import (
     ClaimLost,
     DuplicateMessage,
+    InvalidArgument,
     ManagerQuotaExceeded,
     PutInhibited,
     QueueNotAvailable,
@@ -115,6 +116,13 @@ def texts(count: int, first: int = 0) -> list[bytes]:
     return [b"%d" % n for n in range(first, first + count)]
 
 
+@pytest.mark.parametrize("name", ["0-a,b", "0-a b", "0-a\n", "0-", "a", "closed", "", "-1-a", "0-é"])
+def test_name_that_no_stage_can_have_is_refused(job: Job, name: str) -> None:
+    with pytest.raises(InvalidArgument, match="the name of a stage is"):
+        job.stage(0, name, numbers(0, 3))
+    assert job.state.stages == []
+
+
 def test_staged_messages_are_not_visible(job: Job) -> None:
     job.stage(0, "0-a", numbers(0, 3))
     assert job.published_before is False
@@ -161,7 +169,7 @@ def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
 def test_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
     job.publish(3, job.stage(3, "3-a", numbers(0, 1)))
     for batch in (2, 3):
-        job.stage(batch, "late", numbers(0, 1))
+        job.stage(batch, f"{batch}-late", numbers(0, 1))
         assert job.published_before is True
     assert job.state.stages == []
     job.stage(4, "4-a", numbers(0, 1))
@@ -483,7 +491,7 @@ def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: Job) -> None
     assert job.sweep(1, TTL_MS) == 1
     for batch in (0, 1):
         with pytest.raises(ClaimLost) as refused:
-            job.stage(batch, "late", numbers(0, 1))
+            job.stage(batch, f"{batch}-late", numbers(0, 1))
         assert refused.value.details["why"] == "closed"
     job.stage(2, "2-b", numbers(0, 1))
     assert sorted(stage.name for stage in job.state.stages) == ["2-a", "2-b"]
