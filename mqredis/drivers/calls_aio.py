@@ -126,7 +126,8 @@ class AsyncCalls(BaseDriver):
         if type(step) is OutcomeKnown:
             return self.core.outcomes.resolved_by(run, step.token)
         if type(step) is TimeLimit:
-            run.deadline = time.monotonic() + max(step.seconds, self.core.patience)
+            limit = step.seconds + self.settings.reply_timeout_seconds
+            run.deadline = time.monotonic() + max(limit, self.core.patience)
             return None
         raise TypeError(f"an operation yielded {step!r}")
 

@@ -79,7 +79,8 @@ def request(
     fields: Mapping[str, Any],
 ) -> Steps[Message]:
     """Send a request and wait for its reply until the deadline. The request expires at the deadline, too. It is several
-    calls; a server that does not answer ends it after ``timeout`` or ``retry_seconds``, whichever is longer.
+    calls; a server that does not answer ends it a reply's time after ``timeout``, or after ``retry_seconds`` if that is
+    later.
 
     ``session``: returns the number of the client's present session.
     """
