@@ -183,6 +183,8 @@ def test_first_heartbeat_of_a_worker_removes_those_that_are_gone(qm: QueueManage
         qm.advance_clock(2000)
         assert beat("present", 60_000, False) == {b"w:gone", b"w:present"}
         assert beat("new", 60_000, True) == {b"w:new", b"w:present"}
+        assert beat("present", 0, False) == {b"w:new"}
+        assert beat("new", 0, False) == set()
 
 
 def test_cancel_handler_ends_one_running_handler(qm: QueueManager, operator: Operator) -> None:
