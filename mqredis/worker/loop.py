@@ -227,7 +227,7 @@ class Loop:
     def _not_opened(self, error: SealBroken, give_back: Callable[[str], None]) -> None:
         """Messages were read of which one cannot be opened: a failed attempt, as if their handler had failed."""
         failed, messages = self.shared.failed, error.messages
-        failed.count(error, messages)
+        failed.count(error.with_traceback(None), messages)  # the frames are those of the client
         failed.give_back(messages[0].queue, error, messages, give_back)
 
     def _lost(self, error: MqError) -> None:
