@@ -246,6 +246,14 @@ def notifications(backend):
         assert qm.doctor().healthy
 
 
+def test_each_message_of_a_batch_notifies_another_reader(notifications):
+    qm, reader = notifications
+    first, second = reader(RED), reader(RED)
+    qm.open("q").send_many([Outgoing(body=body, properties={"colour": "red"}) for body in (b"1", b"2")])
+    assert (first.notified, second.notified) == (True, True)
+    assert (first.poll(), second.poll()) == (["1"], ["2"])
+
+
 def test_purge_keeps_the_index_entries_of_all_waiting_readers(notifications):
     qm, reader = notifications
     wanted = reader(Filter(match=Match(correlation_id="z")).text())
