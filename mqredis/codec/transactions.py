@@ -14,8 +14,8 @@ from mqredis.codec import states
 
 _TRANSACTION = re.compile(r"(\d+) (\d+) (\d+) (\S+) (\d+)")
 # What a transaction has done with a message. REJECTED: it was received before.
-SENT, RECEIVED, REJECTED, MOVED = "SRXM"
-_OPERATION = re.compile(r"([SRXM]) (\S+) ([0-9a-f]{16})(?: (\S+)|  (.*))?", re.DOTALL)
+KINDS = SENT, RECEIVED, REJECTED, MOVED = "S", "R", "X", "M"
+_OPERATION = re.compile(rf"([{''.join(KINDS)}]) (\S+) ([0-9a-f]{{16}})(?: (\S+)|  (.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

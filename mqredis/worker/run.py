@@ -153,7 +153,10 @@ class Running:
                 self._heartbeat.end()
 
     def close(self) -> None:
-        """Close the handles and the event loop."""
+        """Close the parts, those first that use others: the keeper renews with handles, and cancels on the event loop.
+
+        A handler that did not end in time may run still. What it calls then fails, and its messages were given back.
+        """
         self._keeper.close()
         self._event_loop.close()
         self._targets.close()

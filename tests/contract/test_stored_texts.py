@@ -20,7 +20,7 @@ from mqredis.codec.sinks import NONE, SinkRecord, StageRecord
 from mqredis.codec.states import kind_of
 from mqredis.codec.subscriptions import format_subscription, parse_subscription
 from mqredis.codec.trails import EntryRecord, TrailRecord
-from mqredis.codec.transactions import OperationRecord, TransactionRecord
+from mqredis.codec.transactions import KINDS, OperationRecord, TransactionRecord
 from mqredis.commands.queues import format_policy, parse_policy
 from mqredis.models import Outgoing, RetryPolicy, record_parts
 from mqredis.operations import giveback
@@ -76,8 +76,9 @@ def test_transaction_record_is_equal_in_lua_and_python(rng: random.Random) -> No
 
 def test_transaction_operation_is_equal_in_lua_and_python(rng: random.Random) -> None:
     tx = module("transactions/tx")
+    assert set(KINDS) == {tx.sent, tx.received, tx.rejected, tx.moved}
     for _ in range(400):
-        kind = rng.choice("SRXM")
+        kind = rng.choice(KINDS)
         target = word(rng) if kind == "M" else ""
         reason = rng.choice(("", "late", " two  words\n")) if kind == "X" else ""
         record = OperationRecord(kind, word(rng), word(rng, HEX, 16), target, reason)

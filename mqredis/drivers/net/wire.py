@@ -1,6 +1,10 @@
 """The wire format: packing of script calls and commands, and classification of error replies.
 
-All modules of the drivers pack and classify with it: ``attempt`` decides what a ``Fault`` means for a call.
+``attempt`` packs script calls with it; the pools, ``net.aio``, ``net.blocking``, ``net.endpoint`` and ``durability``
+pack commands. ``attempt`` decides what a ``Fault`` means for a call; ``calls_aio``, ``greeting`` and ``deploy`` look at
+some, too.
+
+Change these together with a new ``Fault``, or a code that becomes another one (tests/drivers/test_faults.py).
 
 Nothing here does input or output; both drivers share it.
 """
@@ -87,7 +91,7 @@ class Fault(Enum):
     MOVED = "moved"  # not here, or not any more: nothing ran, find the right node
     ASK = "ask"  # the slot is on its way to another node; nothing ran
     FULL = "full"  # out of memory; nothing ran
-    REFUSED = "refused"  # credentials or permissions; nothing ran
+    REFUSED = "refused"  # credentials or permissions; nothing ran: ``preflight`` has checked what scripts run
     NOT_READY = "not ready"  # the server cannot write to its disk: nothing ran, try again later
     BUG = "bug"  # the script failed, which it never should
 

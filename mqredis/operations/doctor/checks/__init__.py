@@ -4,7 +4,8 @@ To add a check:
 
 1. Write a generator of :class:`~mqredis.operations.doctor.fault.Fault` in the file of its group. It gets the snapshot,
    and its docstring is the invariant. Give a fault the edits that repair it, if there are any that lose no data.
-2. Add it to ``CHECKS``, with ``across_keys=True`` if it compares what stands in different keys.
+2. Add it to ``CHECKS``, with ``across_keys=True`` if it compares rows of the snapshot, which were read at different
+   moments.
 3. Plant the fault in ``tests/doctor/test_planted_faults.py``.
 """
 
@@ -36,7 +37,8 @@ class Check:
 
     run: Callable[[Store], Faults]
     across_keys: bool = False
-    """Does it compare different keys? If the store has changed during the snapshot, it is left out."""
+    """Does it compare rows of the snapshot, which were read at different moments? If the store has changed meanwhile,
+    it is left out."""
 
 
 # The order of the report and of the repairs: positions of messages come before the counters of them.

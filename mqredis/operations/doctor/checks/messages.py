@@ -2,6 +2,9 @@
 
 ``operations.doctor.checks`` lists it; ``run`` calls it. What is wrong in the order, the index and the lists is found by
 lua/admin/audit.lua already; ``strays`` only reports it.
+
+A row of lua/admin/audit.lua shows all keys of one message at one moment, so checks of one message are not
+``across_keys``. ``enqueue.ids`` and ``copy.insert`` in Lua make the ids that ``records`` checks.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def records(store: Store) -> Faults:
             if not LOOKUP_ID.fullmatch(lid):
                 yield Fault("record.id", where, "is not a lookup id")
                 continue
-            if int(lid[2:], 16) > seq and store.consistent:
+            if int(lid[2:], 16) > seq and store.consistent:  # ``seq`` was read at another moment
                 yield Fault("record.id", where, f"was never given out (SequentialID {seq})")
             try:
                 message = codec.decode(view.path, "", lid.encode(), b"", record.head)
@@ -63,6 +66,7 @@ def records(store: Store) -> Faults:
                 give_up = f"HDEL {view.keys[RECORDS]} {lid} ^{lid}, and then mqredis doctor --repair"
                 yield Fault("record.malformed", where, f"cannot be read: {error}. To give it up: {give_up}")
                 continue
+            # Messages of transactions and copies are in the order of their arrival.
             copied = message.original_queue is not None or message.message_class != 0
             sent_in_transaction = message.transaction_id is not None
             if not copied and int(lid[:2], 16) != (0 if sent_in_transaction else 7 - message.priority):

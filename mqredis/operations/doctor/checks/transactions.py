@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-import re
-
 from mqredis import keys
 from mqredis.codec.states import IN_TRANSACTION, SENT
-from mqredis.codec.transactions import OperationRecord, TransactionRecord
+from mqredis.codec.transactions import KINDS, OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.operations.doctor.fault import Fault, Faults, at
 from mqredis.operations.doctor.snapshot import Store
@@ -27,7 +25,7 @@ def operations(store: Store) -> Faults:
             if record is None or 1 <= int(place) <= record.operations:
                 yield from _operation(store, owner, place, text)
                 continue
-        if colon and place.isdigit() and re.match(r"[SRXM] ", text):
+        if colon and place.isdigit() and text[:1] in KINDS and text[1:2] == " ":
             edits = (Edit("hdel", store.key("txs"), name),)
             yield Fault("tx.orphan", name, "is an operation of no transaction", edits)
             continue
