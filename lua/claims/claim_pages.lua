@@ -11,7 +11,7 @@
 -- A page is packed or loose. A packed page replaces the states of its messages, which are locked with kind C (core/message_state)
 -- and delivered once: they have no state and no element of q.locked. Its ids ascend. A script that has to change one of them
 -- makes the page loose first (claims/loosen): each message gets its state and its element of q.locked, and the page keeps only
--- their order. A claim of an older store has no pages, and all its messages are like those of loose pages.
+-- their order.
 --
 -- Only the modules of claims/ write these three texts, with the functions here that format and parse them; mqredis/codec/claims.py
 -- reads the first one for the doctor and for Spark, and the names of the fields with ids (tests/contract/test_stored_texts.py).
@@ -117,7 +117,7 @@ function claim_pages.lists(q)
   return notes.page_lists
 end
 
--- Returns the page list of the claim with this number; nil if it has no pages.
+-- Returns the page list of the claim with this number; nil if it has taken nothing.
 function claim_pages.list(q, number)
   local lists = claim_pages.lists(q)
   for n = 1, #lists do
@@ -164,11 +164,6 @@ end
 function claim_pages.held(q, number)
   local list, score = claim_pages.list(q, number), claims.score(number)
   return (list and list.packed_count or 0) + redis.call("ZCOUNT", q.locked, score, score)
-end
-
--- Does what this claim takes next go into a page? Not if it has taken something without pages, in an older store.
-function claim_pages.uses_pages(q, claim)
-  return claim.count == 0 or claim_pages.list(q, claim.number) ~= nil
 end
 
 -- Adding and reading pages ----------------------------------------------------------------------------------------------

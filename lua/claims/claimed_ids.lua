@@ -1,27 +1,16 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
 --- used by claim_read
--- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed. A claim of an
--- older store has no pages: its ids are the elements of q.locked with the claim's score.
+-- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed.
 local claimed_ids = {}
 
 -- Returns `count` ids of a claim from `offset` on, as a list of texts that hold one or more ids each, 16 digits for one; nil if a
 -- page, or a message, of the claim is missing.
 function claimed_ids.read(q, claim, offset, count)
   local list, score = claim_pages.list(q, claim.number), claims.score(claim.number)
-  local own_states = redis.call("ZCOUNT", q.locked, score, score) -- messages that are not in a packed page
-  if list then
-    local is_complete = list.packed_count + list.loose_count == claim.count and own_states == list.loose_count
-    return is_complete and claimed_ids.from_pages(q, claim, list, offset, count) or nil
-  end
-  if own_states ~= claim.count then return end
-  local first = redis.call("ZCOUNT", q.locked, "-inf", "(" .. score) + offset -- place of the first id that is wanted
-  if count == 0 then return {} end
-  return { table.concat(redis.call("ZRANGE", q.locked, first, first + count - 1)) }
-end
-
--- Does so for a claim with the page list `list`, whose counts are right.
-function claimed_ids.from_pages(q, claim, list, offset, count)
+  if not list then return claim.count == 0 and {} or nil end
+  if list.packed_count + list.loose_count ~= claim.count then return end
+  if redis.call("ZCOUNT", q.locked, score, score) ~= list.loose_count then return end
   local texts, stop = {}, offset + count
 
   -- Appends those ids of the k-th page that are wanted. `before`: how many ids the pages before it hold; `size`: how many it

@@ -215,14 +215,12 @@ end
 function fill.lock(q, claim, page)
   local ids = page.ids
   if page.groups then group_lock.move_turns(q, page.groups, ids) end
-  local own_states, may_pack = fill.own_states(q, claim, page)
+  local own_states, packed = fill.own_states(q, claim, page)
   if page.is_front then store.withdraw_first(q, #ids) else store.withdraw(q, ids) end
-  local uses_pages = claim_pages.uses_pages(q, claim)
-  local packed = may_pack and uses_pages
   if not packed then
     store.lock_without_lease(q, ids, fill.all_states(claim, page, own_states), claims.score(claim.number))
   end
-  if uses_pages then claim_pages.add(q, claim, ids, page.bytes, packed) end
+  claim_pages.add(q, claim, ids, page.bytes, packed)
 end
 
 -- Tells the features of messages that are about to be locked (position.before_lock). Returns by row the new state texts of those

@@ -9,7 +9,7 @@
 local loosen = {}
 
 -- Returns k of the packed page with the lowest ids; nil if none is packed, or if no id of one is below `below`, if that is given.
--- `list`: nil if the claim has no pages.
+-- `list`: nil if no page of the claim is left.
 function loosen.lowest(q, list, below)
   local lowest
   if list and list.packed_count > 0 then

@@ -5,6 +5,9 @@
 -- session is gone is gone, too. Access is one of Access in mqredis/models/enums.py, share "deny" or "none"
 -- (mqredis/operations/handle.py). The doctor reads the members, too (`handles` in mqredis/operations/doctor/checks/sessions.py).
 --
+-- Change together with: `_ALLOWED` in mqredis/operations/context.py, which refuses what a handle may not do; its row "receive" is
+-- handle.receives (tests/contract/test_constants.py compares).
+--
 -- key: the place of `handles` in KEYS, in scripts with "KEYS admin".
 local handle = { key = 4 }
 

@@ -39,7 +39,9 @@ function subscription.all(q)
   return names, texts
 end
 
--- Returns a function that tells of a record whether a subscription with this text selects the message.
+-- Returns a function that tells of a record whether a subscription with this text selects the message. A message to which the
+-- sender gave no id has the id "mq-" for the selector, since its copies get theirs later (topic.deliver). The time of the selector
+-- (selector.allowed) is not asked for: all subscribers get what they select, or none does.
 function subscription.open(text)
   local _, compiled = subscription.parse(text)
   if compiled == "" then return subscription.select_all end

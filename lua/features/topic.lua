@@ -27,6 +27,7 @@ function topic.plan(q, entries, transaction)
   local total, total_bytes, plans = 0, 0, {}
   queue.notes(q).plans = plans
   other_queues.load()
+  -- A manager that is full, or throttled, refuses messages without a subscriber, too.
   if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
     local to = other_queues.find(names[n])
@@ -61,7 +62,7 @@ function topic.refuses(to, count, bytes, total, total_bytes)
 end
 
 -- Returns the messages that a subscription selects, as entries of their own, whose field `of` is the published one; and their
--- bytes, nil if one is too large for the queue `to`.
+-- bytes, false if one is too large for the queue `to`.
 function topic.pick(entries, text, to)
   local wants, picked, bytes = subscription.open(text), {}, 0
   for n = 1, #entries do

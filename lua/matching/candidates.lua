@@ -76,7 +76,8 @@ function candidates.by_sequence(q, criteria, from)
 end
 
 -- As candidates.page, of the messages that have one of these identifiers (criteria.alternatives, each with its letter of the index
--- in front): merges their ranges of the index.
+-- in front): merges their ranges of the index. None is a message id made from a lookup id, which the index lacks, and there are few
+-- of them: otherwise `_hints` in mqredis/commands/filters.py sends none.
 function candidates.by_alternatives(q, alternatives, from, count)
   local seen, ids = {}, {}
   local complete_to -- the first id with which a range was cut off; ids behind it may be missing

@@ -112,6 +112,9 @@ class Filter:
         return fields
 
     def _hints(self) -> list[str]:
+        """The identifiers one of which a message must have (candidates.by_alternatives in Lua). None if one is a
+        message id made from a lookup id, which is not in the index, or if there are too many: then all messages are
+        tested."""
         found: list[str] = []
         for name, value in self.hints:
             text = matched(value, name)

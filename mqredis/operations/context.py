@@ -180,6 +180,7 @@ class Logical:
 
 
 _ALL = Access.ALL
+# As handle.receives in lua/core/handle.lua, which compares share modes.
 _RECEIVES = (Access.RECEIVE, Access.ADMIN, Access.ALL)
 _ALLOWED: dict[str, tuple[Access, ...]] = {
     "send": (Access.SEND, Access.ADMIN, Access.ALL),

@@ -14,11 +14,12 @@ from mqredis.codec import history, states
 from mqredis.codec.locks import in_header
 from mqredis.commands import filters, read, settlement, waiting
 from mqredis.drivers.waiting import handoff, mode, table
-from mqredis.models import Acknowledge, fields
+from mqredis.models import Access, Acknowledge, fields
 from mqredis.models.enums import MessageClass
 from mqredis.models.inspection import TrailEvent
 from mqredis.models.lookup_ids import generated_id
 from mqredis.models.properties import PropertyValue, write_properties
+from mqredis.operations import context
 from mqredis.operations.doctor.checks import keys as key_checks
 from mqredis.operations.doctor.checks import policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
@@ -315,6 +316,11 @@ def test_reasons_of_departures() -> None:
     assert set(pairs(module("features/trail").ends)) <= told
     refused = set(re.findall('"([a-z_]+)"', code_of(LUA / "features/refusal.lua")))
     assert set(pairs(module("features/trace")["class"])) <= told | refused
+
+
+def test_handles_that_take_messages() -> None:
+    receives = module("core/handle").receives
+    assert {access for access in Access if receives(access.value)} == set(context._ALLOWED["receive"])
 
 
 def test_selectors_know_the_letters_of_property_values() -> None:

@@ -43,33 +43,6 @@ def test_claim_of_plain_messages_is_packed(backend: Backend) -> None:
     single.client.close()
 
 
-@pytest.mark.parametrize("way", ["commit", "release"])
-def test_claim_of_an_older_store_continues_without_pages(backend: Backend, way: str) -> None:
-    single = SingleQueue(backend)
-    message = codec.encode(Outgoing(body=b"x"), "")
-    single.call(send.send(single.address, [message] * 21))
-    (other, *ids) = single.client.zrange(key("a"), 0, -1)
-    assert single.call(read.receive(single.address, "lock", 1, grant="30000"))[7] == other
-    single.claim(20)
-    found, _ = single.store.loose()
-    del found[key("q").encode()][b"pages"]
-    found[key("s").encode()] = {k: v for k, v in found[key("s").encode()].items() if k[:1] == b"0"}
-    single.store.restore(found)
-    while single.claim(20)[0] == Status.CONTINUE:
-        assert not single.client.hexists(key("q"), "pages")
-    assert [single.read(offset, 7) for offset in (0, 5, 16)] == [ids[:7], ids[5:12], ids[16:]]
-    command = (
-        claims.claim_commit(single.address, "lake", "x", 1)
-        if way == "commit"
-        else claims.claim_release(single.address, "lake", True)
-    )
-    while single.call(command)[0] == Status.CONTINUE:
-        continue
-    assert single.client.zrange(key("a"), 0, -1) == (ids if way == "release" else [])
-    assert single.client.zrange(key("l"), 0, -1) == [other]
-    single.client.close()
-
-
 @pytest.mark.parametrize("mode", ["lock", "take", "tx"])
 def test_notified_reader_does_not_receive_a_claimed_message(backend: Backend, mode: Mode) -> None:
     """A notification may name a message that is plain and has no state, but is not available."""
