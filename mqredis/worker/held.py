@@ -60,7 +60,7 @@ class Held:
         self.reason: Exception | None = None
         # When the messages are given back if the handler was cancelled and has not ended. The keeper resets it.
         self.give_up_at = math.inf
-        # Were the messages given back, although the handler has not ended?
+        # Were the messages given back, although the handler has not ended? The keeper sets it.
         self.given_up = False
         self._ended = False
         # Interrupts the handler while it runs.
