@@ -26,10 +26,9 @@ function cache.clear(results)
 end
 
 -- Keeps the table of a queue and returns it. `tables` is emptied only between two calls, by context.reset, since a call must
--- have one table of each queue.
+-- have one table of each queue. A table that replaces another one is counted as well: then they are emptied sooner.
 function cache.keep_table(key, q)
-  local tables = cache.tables
-  if not tables[key] then tables.size = tables.size + 1 end
-  tables[key] = q
+  cache.tables[key] = q
+  cache.tables.size = cache.tables.size + 1
   return q
 end

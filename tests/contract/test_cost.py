@@ -124,6 +124,29 @@ def test_timer_that_is_not_due_costs_the_next_calls_nothing(
     assert _cost(redis_server, lambda: queue.send(b"x")) == (1, 5)
 
 
+def test_purge_of_plain_messages_takes_as_many_commands_after_one_came_back(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    queue = qm.open("q")
+
+    def sent() -> None:
+        queue.send_many([b"x"] * 3)
+
+    def returned() -> None:
+        sent()
+        queue.lock(0).abort()
+
+    def purged(before: Callable[[], object]) -> float:
+        def work() -> None:
+            before()
+            queue.purge()
+
+        return _cost(redis_server, work)[1] - _cost(redis_server, before)[1]
+
+    first = purged(sent)
+    assert purged(returned) == first
+
+
 @pytest.mark.parametrize("size, commands", [(64, 7), (65, 6)])
 def test_batch_of_records_up_to_64_bytes_costs_one_command_more(
     qm: mqredis.QueueManager, redis_server: RedisServer, size: int, commands: int
