@@ -44,7 +44,7 @@ class Unit:
         self._targets = targets
         self._transaction = transaction
         self._kept: list[tuple[Queue, Outgoing]] = []
-        # The thread that cancels the handler sets it; that of the handler uses the other attributes.
+        # The thread that cancels the handler sets it, once.
         self._lost = False
         # The error of a send that is the broker's, not the handler's.
         self.broker_error: Exception | None = None
