@@ -3,8 +3,8 @@
 -- The two texts that are stored for a reader that waits. This module alone writes them. core/context reads the second one with the
 -- slot, and core/session removes it with its session; waiter_list.lua takes the slots from members.
 --
--- Change together with: kind, mode, tag and lease come from the client (_member in mqredis/operations/wait.py; the kinds from
--- mqredis/commands/waiting.py, the modes from mqredis/drivers/waiting/mode.py); the doctor checks both texts (`_WAITER` and the
+-- Change together with: kind, mode, tag and lease come from the client (register_as in mqredis/commands/waiting.py, which has
+-- the letters; mqredis/drivers/waiting/mode.py chooses the mode); the doctor checks both texts (`_WAITER` and the
 -- letters in mqredis/operations/doctor/checks/sessions.py). tests/contract/test_constants.py compares these. What is handed over is
 -- taken by receive.lua, peek.lua, claim_wait.lua and stop_waiting.lua: each heeds every name in `handed` that it may get.
 --

@@ -21,9 +21,10 @@
 --                               empty if it must search everything
 --   "leave" "leave:<arrival>"   it is the last look of a reader whose timeout has ended
 --
--- mqredis/operations/wait.py sends tickets back, and makes the last form; the heads of receive.lua and peek.lua name it as well.
--- The doctor compares scores with the number of tickets (`waiters` in mqredis/operations/doctor/checks/sessions.py). A script that
--- makes messages available ends with waiters.finish, or calls waiters.notify as its last step.
+-- mqredis/operations/wait.py sends tickets back; Waiter in mqredis/commands/waiting.py makes the last form, which the heads of
+-- receive.lua and peek.lua name as well. The doctor compares scores with the number of tickets (`waiters` in
+-- mqredis/operations/doctor/checks/sessions.py). A script that makes messages available ends with waiters.finish, or calls
+-- waiters.notify as its last step.
 local waiters = {}
 
 -- Waiting ---------------------------------------------------------------------------------------------------------------

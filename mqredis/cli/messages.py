@@ -1,6 +1,7 @@
 """``mqredis send | receive | peek | browse``.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``schedules`` takes the options and fields of a message from here
+(``message_options``, ``message_fields``), ``topics`` prints with ``show``, and ``transfer`` sends with ``send_batch``.
 """
 
 from __future__ import annotations

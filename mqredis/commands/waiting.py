@@ -1,6 +1,6 @@
 """Waiting readers: how a read registers, and cancel.lua and stop_waiting.lua, which remove it.
 
-``mqredis.operations.wait``, all reads that wait, and ``operations.pipelines`` use it; ``drivers.waiting.mode`` knows
+``operations.wait``, ``handle``, all reads that wait, and ``pipelines`` use it; ``drivers.waiting.mode`` knows
 the letters of ``NOTIFY_MODES``. ``lua/waiting/waiter_text.lua`` describes the registration, ``lua/waiting/waiters.lua``
 the ticket, and the doctor checks what is stored of them (``operations/doctor/checks/sessions.py``).
 ``tests/contract/test_constants.py`` compares the texts.
@@ -17,7 +17,8 @@ from mqredis.steps import Call
 
 # What a waiting reader does: it takes a message, takes it at a cursor, or peeks.
 TAKES, TAKES_AT_CURSOR, PEEKS = KINDS = ("D", "C", "P")
-# How it is notified (``drivers.waiting.mode``): by a keyspace notification, or by PUBLISH on the same channel.
+# How it is notified (``drivers.waiting.mode``): by a keyspace notification, or by PUBLISH on the same channel. In Lua
+# ``notify.one`` does so, and ``waiter_text.parse_lock`` reads the letter.
 KEYSPACE, PUBLISH = NOTIFY_MODES = ("k", "p")
 # The ticket of a reader that does not wait, at a cursor: the end of the queue is an error then.
 NO_WAIT = "nowait"

@@ -1,12 +1,14 @@
-"""Identities of batches that survive a lost checkpoint.
+"""Identities of batches that survive a lost checkpoint, and the names of queues in offsets.
 
-The streaming readers write the column.
+The streaming readers write the column; they, ``targets`` and ``claim_commits`` name queues in offsets. Checkpoints
+(``offsets``) and the sinks of users hold both texts, so their form stays as it is. ``options`` limits ``txnAppId`` by
+their length.
 
 Spark numbers the micro-batches of a checkpoint from 0, so a new checkpoint uses the numbers of the old one again
 for other messages. The column ``batch_id`` names the messages themselves: ``<manager>/<queue>/<reader>/<number>``.
 The reader is ``consumerName``, or the id of the checkpoint where no name is given. The number rises with each batch
 that this reader takes from this queue, and is never used again. All rows with one ``batch_id`` are always the same
-messages.
+messages, but those of a browse may lack some that were deleted meanwhile (``browse``).
 """
 
 from __future__ import annotations

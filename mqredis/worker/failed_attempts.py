@@ -77,7 +77,8 @@ class FailedAttempts:
         self.pause_without_policy(queue, error)
 
     def return_instruction(self, error: BaseException, messages: Sequence[Message]) -> str:
-        """How messages are given back after their handler has ended with this error."""
+        """How messages are given back after their handler has ended with this error. It was counted before: that has
+        read the policy again, by which a batch is isolated."""
         if isinstance(error, Cancelled):
             return giveback.orderly()
         if self._consumer.isolates(messages) and not isinstance(error, RetryLater):
@@ -119,7 +120,10 @@ def _failed_message(consumer: Consumer, message: Message, known: bool, lapsed: b
 
 
 def attempt(consumer: Consumer, message: Message) -> str:
-    """The text for the log: which attempt has failed, and what follows by the retry policy of the queue."""
+    """The text for the log: which attempt has failed, and what follows by the retry policy of the queue.
+
+    lua/features/retry_policy.lua decides what follows; tests/contract/test_stored_texts.py compares the two.
+    """
     policy = consumer.policy_of(message.queue)
     number = f"attempt {message.attempts}"
     if policy is None and ";" in message.queue.removesuffix(";lapsed"):

@@ -57,7 +57,8 @@ class Loop:
     """Reads and handles for one consumer, in one thread.
 
     ``lapsed``: the subqueues with messages whose lease lapsed, for one thread of the consumer. It takes them one at a
-    time, outside of batches and prefetched messages, in turn with those of its queues.
+    time, outside of batches and prefetched messages, in turn with those of its queues: any of them may kill its
+    process, and should not cost other messages an attempt (docs/worker.md, "Messages whose worker died").
     """
 
     def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:

@@ -9,6 +9,7 @@ import string
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from mqredis.operations.doctor.checks.policies import HELD, POLICY
 from mqredis.operations.doctor.snapshot import Record
 from mqredis.operations.doctor.stored import State, state_of, unlocked
 from mqredis.selector.names import View
+from mqredis.worker.failed_attempts import attempt
 from mqredis.worker.failure import Reporter
 
 lupa = pytest.importorskip("lupa.lua51", reason="the embedded server brings Lua 5.1 for Python")
@@ -255,6 +257,42 @@ def test_retry_policy_is_equal_in_lua_and_python(rng: random.Random) -> None:
         assert (told.delay, told.most, told.final) == (made.delay * 1000, 100_500, final)
         assert (told.factor, told.jitter, told.isolate) == (made.factor, made.jitter, made.isolate)
         assert told.dead_letter_queue == (made.dead_letter_queue and keys.encode(made.dead_letter_queue))
+
+
+def test_log_of_a_failed_attempt_says_what_the_retry_policy_decides(rng: random.Random) -> None:
+    others = """
+    queue = { notes = function(q) return q end }
+    record = { is_expired = function() return false end }
+    release = { verdicts = { returned = 1, hopeless = 2 } }
+    context = { now = 0 }
+    """
+    runtime = lupa.LuaRuntime()
+    source = (scripts.root() / "features/retry_policy.lua").read_text()
+    lua, table = runtime.execute(f"{others}\n{source}\nreturn retry_policy"), runtime.table_from
+    for _ in range(1000):
+        policy = RetryPolicy(
+            immediate=rng.randrange(3), cycles=rng.randrange(6), delay=rng.choice((0, 0.5, 3)),
+            max_delay=rng.choice((10, 100)), factor=rng.choice((1, 2.5)), jitter=0,
+            final=rng.choice(("reject", "drop")),
+        )  # fmt: skip
+        made = rng.randrange(1, 20)
+        q = table({"retry": lua.parse(format_policy(policy))})
+        state = table({"deliveries": made, "uncounted": 0})
+        entry = table({"id": "0" * 16, "rec": "", "state": state})
+        fate = lua.decide(q, entry)
+        consumer: Any = SimpleNamespace(policy_of=lambda _, policy=policy: policy)
+        message: Any = SimpleNamespace(queue="q", attempts=made)
+        said = attempt(consumer, message)
+        if fate == "retry":  # the log has six digits
+            seconds = float(said.removesuffix(" s").rpartition(": the next try is in ")[2])
+            assert seconds == pytest.approx(lua.rest(q, entry, fate) / 1000, abs=0.001)
+        else:
+            wanted = {
+                "again": "the next try is at once",
+                "reject": "it is rejected",
+                "drop": "it is deleted",
+            }[fate]
+            assert said.endswith(": " + wanted)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1 2 3", "S q 0", "R q 000000000000000g"])

@@ -1,4 +1,5 @@
-"""The overview of all queues, the page of one queue, and the events that keep both up to date.
+"""The overview of all queues, the page of one queue, and the events that keep pages up to date: all those with a
+``live`` part (templates/macros.html), which most of them have.
 
 ``console.pages`` has the routes.
 """

@@ -1,7 +1,9 @@
 """Doctor checks of the keys of a manager: their types, their times to live and their names.
 
 ``operations.doctor.checks`` lists it; ``run`` calls it. A new key needs its name in ``mqredis.keys`` and a row in
-``TYPES``; ``tests/contract/test_constants.py`` compares both.
+``TYPES``; ``tests/contract/test_constants.py`` compares both. A key that is neither of all managers nor of all queues
+is checked only if ``snapshot._read_schedules_and_workers`` reads it, and repaired only if it is among the keys of
+``commands.doctor.repair``. Those of data pipelines (sinks, stages) are not.
 """
 
 from __future__ import annotations
