@@ -1,6 +1,8 @@
 """``mqredis doctor | resolve | throttle | quota | maintain | stats | acl | broker``.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``doctor`` ends with 7 for a broken invariant and with 6 for warnings under
+``--strict``; ``acl`` prints comments on stderr, so that its stdout can be piped to the server. With ``--json``,
+``doctor`` and ``stats`` print the fields of ``reports`` and of the models, which programs read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The parser of the command line, and how it ends.
 
-``mqredis.cli.main`` is the entry point of the program ``mqredis``.
+``mqredis.cli.main`` is the entry point of the program ``mqredis`` (pyproject.toml) and of ``python -m mqredis``.
+
+Every command sets ``run(arguments, output)`` and returns an ``Exit``; what it raises becomes an exit code and a text on
+stderr here, so commands catch errors only to say more. ``renamed.words`` first replaces old names of options.
+``completion``, and tests/docs/test_docs.py, walk through ``build()``.
 """
 
 from __future__ import annotations

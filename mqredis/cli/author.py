@@ -1,6 +1,9 @@
 """The operator of a command, and the entries that commands write to the log of actions.
 
-The modules of commands that change something use it.
+``logged`` is for calls of ``QueueManager`` (``admin``, ``queues``, ``topics``, ``transfer``): it writes one entry
+before and one behind them. ``operator_of`` is for methods of ``Operator`` (``operator``, ``schedules``), whose scripts
+write their entry themselves: with ``logged`` around them the action would be logged twice. ``console.sentences`` shows
+the result as the block told it. ``Operator.end`` refuses an outcome of more than 3,000 bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """What the modules of the commands share: common options, the parser, and the connection.
 
-All modules of commands use it.
+All modules of commands use it, and so do ``author`` and ``reading``; ``app`` takes the parser from here.
+
+The common options stand in no namespace unless they were given (``argparse.SUPPRESS``), else a default behind the
+command's name would replace what was given before it. So they are read with ``getattr(arguments, name, None)``, also in
+other modules.
 """
 
 from __future__ import annotations

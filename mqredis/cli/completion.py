@@ -1,6 +1,8 @@
 """``mqredis completion bash | zsh | fish``: a script for the shell, made from the parser itself.
 
-``cli.app`` adds the command.
+``cli.app`` adds the command, and gives it the parser as ``arguments.parser``. It walks through private attributes of
+argparse, so new commands and options need no change here. The common options are not part of this command, but
+``--json`` may stand before its name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """``mqredis console``: the web console.
 
-``cli.app`` adds the command.
+``cli.app`` adds the command. ``console.serve`` runs the console; it lets everybody in when there is no token, so the
+check of ``is_loopback`` is the only one. Names of managers become parts of addresses: ``console.managers`` refuses
+other characters, ``settings.manager`` included. docs/console.md and docs/cli.md name the options and the port.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Figures for people: numbers with separators, durations with their unit, several values in a row.
 
-The commands that print tables use it.
+``admin``, ``queues``, ``show`` and ``watch`` print tables with it; JSON lines have the values as they are. The unit
+follows from the field's name ("..._seconds", "rate_..."), so a field of a model or a column gets its unit by its name.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
 are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers. Users keep exported files: what
-an earlier release has written must remain readable.
+an earlier release has written must remain readable. A new field of ``models.Message`` is written by itself, and read
+back if ``models.Outgoing`` has a field of this name.
 """
 
 from __future__ import annotations

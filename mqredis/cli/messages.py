@@ -2,6 +2,10 @@
 
 ``cli.app`` adds these commands. ``schedules`` takes the options and fields of a message from here
 (``message_options``, ``message_fields``), ``topics`` prints with ``show``, and ``transfer`` sends with ``send_batch``.
+
+Programs read the JSON lines of ``--json`` (``cli.form``; ``send`` has its own fields) and the exit code 3 of
+``receive`` and ``peek`` when there is no message (IoTimeout, MessageNotFound). A new option also changes docs/cli.md,
+of which a test compares the names of commands only. ``transfer`` has a ``BATCH`` of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """How commands show results: tables for people, JSON lines for machines.
 
-All modules of commands print with it.
+All modules of commands print with it, and ``common`` and ``figures`` use it. Programs read what ``--json`` prints: one
+object in each line of stdout, and errors ({"error", "text", "status"}) and warnings ({"warning"}) on stderr. Without
+``--json``, stderr has what is not a result, since stdout may be a pipe. rich is optional (the extra ``cli``), so every
+view has a plain form.
 """
 
 from __future__ import annotations

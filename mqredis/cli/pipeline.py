@@ -1,6 +1,8 @@
 """``mqredis pipeline ...``: data pipelines on Spark, for which the extra ``mqredis[spark]`` must be installed.
 
-``cli.app`` adds the command. The commands and their arguments: mqredis/pipeline_arguments.py.
+``cli.app`` adds the command. The commands and their arguments: mqredis/pipeline_arguments.py, apart from
+``mqredis.spark`` because the help has to work without PySpark. Pipelines get the URL and the name of the manager and no
+other setting of the options; ``cli.app`` refuses ``--read-only``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """``mqredis queue ...``: create, list, info, set, delete, purge.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands, and ``admin`` shows its queues with ``COLUMNS``. The options of ``create`` and ``set``
+are made from the fields of ``models.QueueProperties``, and their help from the docstrings there: a new property of a
+type that ``_options`` knows needs no change here. ``retry``, an object, has an option of its own. An option that is not
+given leaves a property as it is, so None is written "none". ``purge`` takes delayed messages, too; the one of the
+console does not (docs/console.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads of messages that stay in their queue, also by clients that may change nothing.
 
-``messages`` and ``transfer`` use it.
+``messages`` and ``transfer`` use it. Here ``read_only`` decides between ``Queue.browse`` and pages of
+``QueueManager.messages``; both have to give whole bodies, hence ``complete=True``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """``mqredis schedules list | create | pause | resume | trigger | remove``.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``create`` takes the options of ``send`` (``messages.message_options``), so an option
+there is one here. JSON rows have "cron" and "interval", of which one is null; only tables have "times", made from
+these.
 """
 
 from __future__ import annotations

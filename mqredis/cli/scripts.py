@@ -1,6 +1,8 @@
 """``mqredis scripts load | check | clean``: the deploy step for users who may not load scripts.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands; ``admin`` takes ``functions_option`` from here, since users of ``acl`` have to call
+what ``load`` has loaded. The commands use ``drivers.deploy`` and open no queue manager, because the role ``deploy`` may
+touch no key. ``check`` ends with 1 if something is missing; deploy steps rely on it (docs/production.md).
 """
 
 from __future__ import annotations

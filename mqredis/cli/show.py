@@ -1,8 +1,10 @@
 """``mqredis show ...`` and ``mqredis trail``: who holds messages, what is in each queue, what happened to a message.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``operator``, ``reading`` and ``transfer`` read all pages with ``pages``.
 
-These commands change nothing.
+These commands change nothing, so they have to work with ``--read-only`` (docs/cli.md). ``--json`` prints every field of
+a model, also those without a column: who renames a field in ``models`` changes what programs read, and has to rename
+the column here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Text from messages, made safe for a terminal.
 
-``cli.output`` and ``cli.app`` use it.
+``cli.output``, ``cli.app`` and ``cli.work`` (``Formatter``) use it. The console has a set of its own for pages
+(``console.formats.visible``).
 
 A body, label, name or error text may hold escape sequences, which a terminal would obey: they can clear the screen,
 rewrite earlier lines, set the clipboard or answer a prompt. Everything that the command line prints, except the bytes

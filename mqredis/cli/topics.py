@@ -1,6 +1,8 @@
 """``mqredis topic ... | request``: subscriptions, and a request with its reply.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``request`` prints the reply as ``receive`` does (``messages.show``), ends with 3
+without one in time, and is not logged (docs/cli.md). ``subscribe`` logs the queue as the place of the action, and the
+topic as a detail.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """``mqredis export | import | redrive``: a queue as JSON lines, and dead letters back into their queues.
 
-``cli.app`` adds these commands.
+``cli.app`` adds these commands. ``cli.form`` makes and reads the lines, and docs/cli.md ("Export and import") says what
+is left out. ``redrive`` ends with 3 if nothing was moved. It is ``QueueManager.redrive``, which takes a rate and no
+token; the console uses ``Operator.redrive``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Types of options that several commands have, and the options that choose messages.
 
-The modules of commands use it.
+``messages``, ``operator``, ``show``, ``queues``, ``transfer``, ``admin``, ``topics``, ``console`` and ``work`` use it.
+``match_options``, ``chosen`` and ``asked`` belong together: an option that only one of them knows is accepted and does
+nothing, or is missing in the log of actions. docs/cli.md lists the commands that have the match options.
 """
 
 from __future__ import annotations

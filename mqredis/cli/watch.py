@@ -1,6 +1,7 @@
 """``mqredis top``: a live view of the queues.
 
-``cli.app`` adds the command.
+``cli.app`` adds the command. Columns and the head are the fields of ``--json``, too; docs/cli.md shows an example. Each
+view takes a call for every queue.
 """
 
 from __future__ import annotations

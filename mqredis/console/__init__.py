@@ -1,4 +1,7 @@
-"""The web console: shows queue managers in a browser, and acts on them. ``docs/console.md`` is its manual."""
+"""The web console: shows queue managers in a browser, and acts on them. ``docs/console.md`` is its manual.
+
+Applications import from here; ``cli.console`` imports ``serve``. It needs the extra ``console``.
+"""
 
 from __future__ import annotations
 

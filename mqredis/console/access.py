@@ -1,6 +1,8 @@
 """Who may see the console, and which actions each visitor may carry out.
 
-Applications that mount the console choose from it; ``visit`` asks it.
+Applications that mount the console choose from it (``mqredis.console`` exports it), ``shared`` makes the visitors of a
+token, and ``visit`` asks them. ``serve`` lets everybody in without a token. A name of an action, and "bodies", is what
+applications grant, so it stays; an unknown name grants nothing and is no error. ``name`` is the operator in the log.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """The ASGI application.
 
-``mqredis.console`` exports it for mounting, and ``serve`` runs it.
+``mqredis.console`` exports it for mounting, and ``serve`` runs it. ``failure`` and tests find the ``Console`` at
+``state.console``.
+
+``visit`` repeats the form of the addresses (``/m/NAME/...``), which users have in bookmarks. Every route but /login and
+/static is ``admitted``. A mounted application gets no lifespan event: then nothing is checked at the start, and only
+the owner closes connections (docs/console.md). docs/console.md has the 12 hours and the 16 characters, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """How often an address may give a wrong token.
 
-``shared`` has one for all requests.
+``shared`` has one for all requests, and ``pages.entry`` asks it. It forgets everything at a restart, and each process
+has its own. The address is the one that the server sees: behind a proxy all clients have the same, unless
+X-Forwarded-For is trusted (``serve``). docs/console.md has ``WRONG`` and ``PAUSE``.
 """
 
 from __future__ import annotations

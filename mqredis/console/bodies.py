@@ -1,6 +1,8 @@
 """The body of a message as a page shows it.
 
-The page of a message uses it.
+``pages.messages`` uses it for the page of a message, and templates/messages.html calls ``preview`` for rows.
+message.html has the words for ``kinds``, which are the argument ``view`` of addresses, and says "64 KiB", as
+docs/console.md does. A ``kind`` that a body does not have is ignored. No view is HTML (docs/console.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Charts of statistics over time: the numbers as points of an SVG, and the labels of the axes.
 
-The overview and the page of a queue use it.
+``pages.overview`` uses it for the overview and the page of a queue, and ``shared`` for the span of the overview's
+charts.
+
+The macro ``drawing`` (templates/macros.html) repeats ``WIDTH`` and ``HEIGHT``. Names of ``SPANS`` are the argument
+``span`` of addresses; a step has to be a multiple of the broker's 300 seconds (``operations.history``). A value of
+None, such as the age in a period without messages, interrupts a line.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The columns of a list of messages, which a visitor may choose: fields of messages, and properties.
 
-The page of the messages of a queue uses it. Values of some fields have a look of their own: templates/messages.html.
+``pages.messages`` uses it. A new field of ``models.Message`` is a column by itself; names of columns are in bookmarks,
+and docs/console.md shows some. tests/console/test_columns.py shows every field. Values of some fields have a look of
+their own: templates/messages.html.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """Errors as pages that say what to do.
 
-``application`` answers with them.
+``application`` answers with them. ``pages.action`` shows an MqError above the form instead.
+
+A new class of error that should have a status of its own goes into ``ADVICE`` in front of its base class; without it,
+it is "The broker refused". error.html does not extend base.html, since there may be no visit and no broker. console.js
+takes the status of a failed update as the end of a search.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """How values look on a page: numbers, sizes, times, and text from outside.
 
-The pages, the actions, the charts, the sentences of the log and the templates use it.
+The pages, the actions, the charts, the sentences of the log, ``failure`` and the templates use it: ``rendering`` gives
+them ``FILTERS``, and ``visible`` for every value. ``cli.terminal`` does the same for terminals, with a set of its own.
+``hex_id`` has to print what ``pages.find`` and ``actions.base.lookup_id`` read. tests/console/test_wording.py has the
+words of times.
 """
 
 from __future__ import annotations

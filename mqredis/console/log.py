@@ -1,6 +1,8 @@
 """The log of actions of operators, as the page shows it: the queue ``system$;actions``.
 
-The page of the log uses it.
+``pages.log`` uses it. operations/actions.py and lua/admin/operator.lua write the entries: the properties "operator",
+"queue", "changed", "finished" and "call", and a body of JSON. ``mqredis actions`` reads them by itself
+(``cli.operator``).
 """
 
 from __future__ import annotations

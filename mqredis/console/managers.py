@@ -1,6 +1,9 @@
 """The queue managers that one console shows.
 
-``application`` and ``serve`` make them from settings; requests look a manager up there.
+``application`` makes it from what it is given (``Where``, which ``serve`` passes on); ``visit``, ``shared`` and
+``failure`` look managers up there. Names are parts of addresses and so of bookmarks; the first one is that of "/".
+Connections are made in the event loop that asks first, and ``close`` ends only those: an open manager belongs to who
+gave it.
 """
 
 from __future__ import annotations

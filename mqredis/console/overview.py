@@ -1,6 +1,8 @@
 """The state of all queues of a queue manager, of one moment.
 
-The page of the overview and its events use it.
+``shared`` reads it for all viewers, ``pages.overview`` shows it, and ``pages.failures``, ``holders``, ``scheduled`` and
+``topics`` take the queues from it. Applications' queues have no ";" in their names, those of the system begin with
+``SYSTEM``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Reads the state of a queue manager for all viewers at once.
 
-``shared`` has one for each queue manager.
+``shared`` has one for the queues, the workers and the histories of each queue manager, and one for each page with
+shared readings. Only those of queues and workers are followed (``pages.overview``). All callers are tasks of one event
+loop. An error of a reading leaves the state before, and every caller of ``state`` gets its own error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Makes pages from the templates of the package, and knows the colours that a visitor has chosen.
 
-``visit``, ``failure`` and ``pages.entry``, which stores the choice, use it.
+``visit``, ``failure`` and ``pages.entry``, which stores the choice, use it. The cookie of the colours has one name in
+all consoles, unlike the signed one (``security``).
 """
 
 from __future__ import annotations

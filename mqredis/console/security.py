@@ -1,6 +1,11 @@
 """Signed cookies, tokens in forms, the check of the origin, and the headers of every response.
 
-``application`` and the pages that have forms use it.
+``application``, ``shared``, ``visit``, ``pages.entry``, ``pages.action`` and ``pages.messages`` use it; ``failure``
+shows ``Forbidden``.
+
+``POLICY`` forbids scripts and styles in templates, and base.html switches off those that htmx would add (htmx-config).
+The times and sizes are in docs/console.md. A cookie is not stored anywhere: another key, as after a restart without
+token and secret, makes all cookies and forms invalid. ``SecurityHeaders`` replaces no header that a response has.
 """
 
 from __future__ import annotations

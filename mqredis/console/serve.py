@@ -1,6 +1,6 @@
 """Serves the console by itself.
 
-``mqredis console`` calls it.
+``mqredis console`` calls it (``cli.console``). tests/console/test_security.py uses ``local``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 ``admitted``, which ``application`` puts in front of every endpoint but ``/login`` and ``/static``, makes a ``Visit``
 for each request. ``pages.entry.login`` makes its own, and checks the form by itself. Pages take it, and the templates
-use its attributes.
+use its attributes. A reading belongs to an address (``here``) and is shared by all visitors, so ``Read`` gets no
+``Visit``. An empty argument is left out of addresses, so "" and a missing one have to mean the same.
 """
 
 from __future__ import annotations

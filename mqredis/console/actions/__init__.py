@@ -1,4 +1,4 @@
-"""The actions of the console, by name.
+"""The actions of the console, by name. ``pages.action`` and ``visit`` look them up in ``REGISTRY``.
 
 A new action is an ``Action`` in ``ACTIONS`` of one of these modules, a case in tests/console/test_every_action.py, a
 button (the macro ``act``) in a template, and its name in docs/console.md. If it is one of ``Operator``, the log gets a

@@ -1,6 +1,13 @@
 """What an action of the console is.
 
-The modules of actions make them, and ``pages.action`` runs them.
+The modules of actions make them, and ``pages.action`` runs them. ``pages.messages``, ``find`` and ``trails`` read
+arguments of addresses with ``needed``, ``whole`` and ``lookup_id``. templates/action.html and progress.html show the
+form.
+
+``Action.name`` is a part of addresses, the right of ``Visitor.actions`` that applications grant, and a row of
+docs/console.md, so it stays. No ``Field`` may be called csrf, token, check, confirm, cursor, total or operator: the
+forms and ``pages.action`` use these names. The arguments of a form's address are values of its fields, too. A browser
+does not send a box that is not checked: a form that is shown again has it as in ``Preview.values``.
 """
 
 from __future__ import annotations

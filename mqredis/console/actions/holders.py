@@ -1,6 +1,10 @@
 """Actions on those who hold messages: end a lock, reject a message, abort a transaction.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+``pages.messages`` uses ``lock_of``, too. None of it does not mean that the message is free: the broker decides again
+when the action runs. Locks of a transaction and claims of pipelines cannot be released alone; message.html and
+in_flight.html show other buttons for them.
 """
 
 from __future__ import annotations

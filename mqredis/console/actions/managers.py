@@ -1,6 +1,10 @@
 """Actions on the whole queue manager: flow control, quota, repair.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+``throttle`` and ``quota`` write all their fields: an empty field, or a box that is not checked, ends what it names, so
+the form shows the present values. Buttons are in server.html and doctor.html; ``repair`` looks at every message, in one
+request.
 """
 
 from __future__ import annotations

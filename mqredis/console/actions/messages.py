@@ -1,6 +1,11 @@
 """Actions on messages that wait: delete, restore, move, put back, reschedule.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+They run in parts of about a second: an ``Unfinished`` makes progress.html, whose form console.js sends again by itself
+with the cursor, and with the token of the first form. Each calls a method of ``Operator``, so the log has the names of
+those: a purge is "delete" or "trash" there. ``scheduled=`` of the count has to be that of the action. ``purge`` takes
+only available messages, unlike ``mqredis queue purge``. Tests set ``ACTING`` and ``STEPS``.
 """
 
 from __future__ import annotations

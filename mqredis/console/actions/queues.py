@@ -1,6 +1,11 @@
 """Actions on queues and topics: create, limit, stop, delete, subscribe.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+These are calls of ``QueueManager`` and not of ``Operator``, so ``pages.action`` logs their beginning and their end, by
+the name of the action. ``_LIMITS`` are names of ``models.QueueProperties`` and of fields of the form. An empty field
+means no limit (None), but ``max_message_bytes`` and ``trail`` cannot be None and stay as they are. ``delete-queue``
+counts what is lost as ``cli.queues`` does (``counted_once``).
 """
 
 from __future__ import annotations

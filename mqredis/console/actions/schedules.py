@@ -1,6 +1,10 @@
 """Actions on schedules: create, pause, resume, trigger, remove.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+The fields of the message, and how they are read, are those of ``sending`` (``MESSAGE``, ``outgoing_of``). The actions
+``pause`` and ``resume`` are those of workers. ``Operator`` writes the log with its own names ("pause_schedule"), which
+``console.sentences`` knows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Actions that send a message: a new one, or a failed one that was edited.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+``schedules`` uses ``MESSAGE`` and ``outgoing_of``. ``send-again`` sends first and deletes then, so that an error
+between both leaves two messages and not none; the deduplication key keeps a second operator from sending within an
+hour. The log has it as "send_again", and the deletion as "delete". The form leaves out the report of the failure: every
+property whose name begins with ``REPORT``.
 """
 
 from __future__ import annotations

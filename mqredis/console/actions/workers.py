@@ -1,6 +1,10 @@
 """Actions on workers: pause, resume, stop, cancel a handler.
 
 ``console.actions`` lists them; ``pages.action`` runs them.
+
+"pause" and "resume" have either the field ``queue`` or ``consumer``; templates/queue.html and workers.html give one of
+them. A worker reads its orders at a heartbeat, so the results say what was asked for and not what has happened. A
+handler is named by any of the messages that it has.
 """
 
 from __future__ import annotations

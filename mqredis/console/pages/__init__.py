@@ -1,7 +1,9 @@
 """The pages of the console, and the navigation between them.
 
 A new page is a function that takes a ``Visit``, a template in console/templates, a path in ``PAGES``, and a row in
-docs/console.md; a page with a link on every page also has a line in ``NAVIGATION``.
+docs/console.md; a page with a link on every page also has a line in ``NAVIGATION``. A page that calls the macro
+``live`` is updated, and docs/console.md says how often. ``application`` makes the routes; tests/console/test_cluster.py
+opens every page.
 """
 
 from __future__ import annotations

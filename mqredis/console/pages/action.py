@@ -1,6 +1,12 @@
 """The form of an action, and what happens when it is sent.
 
-``console.pages`` has the route.
+``console.pages`` has the routes. tests/console/test_every_action.py goes through all actions.
+
+Once for each form: the token of a form is that of the broker's call. An action ``by_operator`` gives it to its method
+of ``Operator``, which also writes the log; for the others ``begin`` asks whether the token is new, and ``end`` keeps
+the result for a second sending. The form after an error has a new token. "body" and "properties" are not logged. The
+notice is signed for the cookie of the browser and travels in the address as ``done``, which also has pages read anew
+(``pages.overview``, ``workers``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Giving the token, leaving, and the choice of colours: the pages outside a queue manager.
 
-``application`` has routes to it.
+``application`` has routes to it. POST /login does not pass ``visit.admitted``: there is no cookie yet, and no form
+token; it checks the origin and the token of the console by itself. A console with ``access=`` has no token, and /login
+refuses all. ``logout`` deletes the cookie of this browser; a copy of it stays valid until its time ends, since nothing
+is stored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """Dead letters and poison messages, grouped by why they failed.
 
-``console.pages`` has the routes.
+``console.pages`` has the route, and templates/failures.html puts ``Group.selector`` into the addresses of redrive and
+purge.
+
+So a selector must choose the messages of its group and no others (tests/console/test_failures.py). Its names are those
+of selectors ("$reason", "$original_queue") and of the property ``ERROR``, which workers write; what ``_VARYING`` leaves
+out is "%" in LIKE. A queue is read again when its counts have changed; the number that ever came is one of them, since
+a message may leave while another comes.
 """
 
 from __future__ import annotations

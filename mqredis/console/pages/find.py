@@ -1,6 +1,10 @@
 """A message by its id, whatever its queue is.
 
-``console.pages`` has the route.
+``console.pages`` has the route, the form above the navigation (templates/base.html) leads here, and ``trails`` uses
+``LOOKUP_ID``, which also reads the message ids that the broker makes ("mq-" and the lookup id).
+
+The parts are searched one after the other, so a message that changes its state during a search may be found twice, or
+not at all. docs/console.md has the number of calls.
 """
 
 from __future__ import annotations

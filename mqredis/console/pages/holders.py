@@ -1,6 +1,8 @@
 """Who holds messages, and which clients are connected.
 
-``console.pages`` has the routes.
+``console.pages`` has the routes. What ``_in_flight`` reads is shown to all visitors with the same address, so it may
+not depend on the visitor (``Visit.reading``). ``locked`` of a queue counts claims of pipelines, too, which are shown
+apart. The workers are passed on, since locks are shown with the consumer that has them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log of actions.
 
-``console.pages`` has the route.
+``console.pages`` has the route. The page is not live; ``before`` in the address is a place of the broker.
 """
 
 from __future__ import annotations

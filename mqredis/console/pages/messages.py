@@ -1,6 +1,12 @@
 """The messages of a queue, one message, and its body.
 
-``console.pages`` has the routes.
+``console.pages`` has the routes. ``holders`` and ``scheduled`` use ``match_of``, and so have the same arguments of
+addresses.
+
+The arguments are kept in bookmarks (docs/console.md). ``after`` and ``trail`` have places that the broker gave; "0" in
+``trail`` is the first page. The right "bodies" is asked for here in ``message`` and ``body``, in message.html, and in
+``Visit.may`` for forms that show a body. Lists never show hidden bodies. A change of ``had``, ``start`` or ``rest``
+also concerns the macro ``more`` and ``find``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The overview of all queues, the page of one queue, and the events that keep pages up to date: all those with a
 ``live`` part (templates/macros.html), which most of them have.
 
-``console.pages`` has the routes.
+``console.pages`` has the routes. The events of the overview (``/events``) keep all live pages up to date but Workers,
+which asks for ``of=workers``. console.js knows the names of the events. The arguments ``q``, ``sort``, ``order`` and
+``span`` stand in addresses that users keep. ``done`` in the address means that an action led here.
 """
 
 from __future__ import annotations

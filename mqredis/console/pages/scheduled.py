@@ -1,6 +1,8 @@
 """Messages that wait for their time.
 
-``console.pages`` has the route.
+``console.pages`` has the route. Readings are shared by all visitors (``Visit.reading``). With a queue in the address
+the page goes on with ``after``; without one it has the first messages of 40 queues and no next page, and a selector is
+ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Schedules, by name.
 
-``console.pages`` has the route.
+``console.pages`` has the route. The list is not cut: each reading has all schedules, for all visitors
+(``Visit.reading``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """What the doctor finds, and the server behind the queue manager.
 
-``console.pages`` has the routes.
+``console.pages`` has the routes; it refuses ``doctor`` in a console that only reads, because the doctor writes.
+
+``operations.server_facts`` reads INFO and CONFIG GET; without the right it has none, and server.html says so by the
+missing tables "Memory" and "Settings": keep these titles. A field of INFO that a server does not know is left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Topics and the queues that subscribed to them.
 
-``console.pages`` has the route.
+``console.pages`` has the route. Readings are shared by all visitors (``Visit.reading``); each takes a call for every
+topic.
 """
 
 from __future__ import annotations

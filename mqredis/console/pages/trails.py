@@ -1,6 +1,8 @@
 """What happened to a message that is not in its queue any more.
 
-``console.pages`` has the route, and ``pages.messages`` shows ``left`` for a message that has gone.
+``console.pages`` has the route, and ``pages.messages`` shows ``left`` for a message that has gone, and leads here for a
+message id that names a place. An id without a trail is redirected to /messages, which must not redirect it back: it
+does so only for ids that the broker made (``lookup_id_of``), and these never come there from here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Workers, what they do, and what operators have paused.
 
-``console.pages`` has the route.
+``console.pages`` has the route. The page follows the events of the workers (``of=workers``, ``pages.overview``), not
+those of the queues. ``paused`` has pairs of kind and name, because a queue and a consumer may have the same name.
 """
 
 from __future__ import annotations
