@@ -1,7 +1,7 @@
 """Queues as sources and sinks of Spark, batch and streaming, through PySpark's Data Source API.
 
 ``spark.read.format("mqredis")`` finds this package by itself; :func:`register` does it explicitly. Needs the
-extra ``mqredis[spark]``; nothing else of mqredis imports pyspark.
+extra ``mqredis[spark]``; nothing else of mqredis imports pyspark. docs/spark.md describes the functions for users.
 """
 
 from __future__ import annotations

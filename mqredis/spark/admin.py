@@ -1,6 +1,7 @@
 """What an operator sees and does of pipelines: claims that are open, and a way to end them.
 
-Users call it as ``mqredis.spark``, and ``mqredis pipeline`` does.
+Users call it as ``mqredis.spark``, and ``mqredis pipeline`` does for publications. docs/spark.md describes it
+(Exactly once, Operating). The functions need no Spark session, but importing them needs PySpark.
 """
 
 from __future__ import annotations

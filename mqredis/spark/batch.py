@@ -1,6 +1,10 @@
 """``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Removes nothing.
 
-``source`` makes the reader; ``browse`` and ``receive_reader`` use its partitions.
+``source`` makes the reader. ``browse`` and ``receive_reader`` take ``pieces`` and ``NOTHING`` from it, and
+``claim_slice`` takes ``address_of``.
+
+Locked and delayed messages are listed by their ids when the read is planned. ``Range.without`` leaves them out of the
+ranges, which are read later, so that one that becomes available meanwhile is not shown twice.
 """
 
 from __future__ import annotations
@@ -189,7 +193,7 @@ def reader(options: Options, schema: StructType) -> BatchReader:
     return PushingReader(options, schema) if on else BatchReader(options, schema)
 
 
-# Spark wants at least one partition.
+# Spark wants at least one partition. A task has a copy of it, so tasks know it by its type.
 NOTHING = InputPartition(None)
 
 

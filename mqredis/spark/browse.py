@@ -4,7 +4,11 @@
 
 A message that becomes available after one with a later id was shown is not shown: its transaction was committed late,
 its delay ended, or a reader released it. If a batch is read twice, messages that other readers have received meanwhile
-are missing the second time.
+are missing the second time. docs/spark.md says so (Limits).
+
+Its offsets are in the checkpoints of users (``offsets``). Of the limits of a micro-batch only maxMessagesPerTrigger
+counts: maxBytesPerTrigger is accepted and has no effect. Ids are read by plain commands from the list of available
+messages, in which each band has its own order by SequentialID (``lookup_ids``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a streaming query receives its finished claims: one call receives a whole claim, and its messages are removed a
 page at a time afterwards.
 
-``receive_reader`` uses it.
+``receive_reader`` uses it in Spark's thread. ``start`` runs its two parts in another thread (``threads``). What is kept
+here is lost with the process: a restarted query receives a claim again that was received before, which does no harm.
 """
 
 from __future__ import annotations

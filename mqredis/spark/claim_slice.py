@@ -1,6 +1,7 @@
 """A part of a claim, which one task reads. A task that runs again reads the same messages.
 
-``receive_reader`` plans them, and Spark's tasks read them.
+``receive_reader`` plans them on the driver, and Spark's tasks read them in the executors, with copies. The order of the
+messages in a claim does not change, so ``offset`` and ``count`` name the same ones each time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts stored messages to Arrow columns, many at once and only the wanted columns.
 
-``fetch`` fills the columns of all readers with it.
+``fetch`` fills the columns of all readers with it, and ``batch`` takes ``numbers`` from it.
 
 ``mqredis.codec.decode`` creates a Python object for each message, which would halve the rate. tests/spark/test_rows.py
 and test_batch.py compare both. The form of a record is described in lua/core/record.lua.
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
     """The value of a message without the field."""
 
 
-# A new column needs a row here and in schema.SCHEMA. The defaults are those of mqredis/models/header.py.
+# What else a new column needs: mqredis/spark/schema.py. The defaults are those of mqredis/models/header.py.
 _SHOWN = {
     "message_id": Shown("message_id", _identifier),
     "correlation_id": Shown("correlation_id", _identifier),

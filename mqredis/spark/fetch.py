@@ -1,6 +1,7 @@
 """Reads messages by their ids, a few thousand for each round trip, with plain read-only commands.
 
-The tasks of readers use it; planning on the driver uses ``Place``, ``part`` and ``fields``.
+The tasks of readers use it (``batch``, ``browse`` and ``claim_slice``); planning on the driver uses ``Place``, ``part``
+and ``fields`` (``starting`` and ``unavailable``, too).
 
 A script would copy every body once more. Without a script the read is not atomic, which does no harm: the messages of a
 claim do not change, and in a snapshot a message that was received meanwhile is missing.

@@ -1,6 +1,8 @@
 """Filters that Spark pushes down (``spark.sql.python.filterPushdown.enabled``), and so does not evaluate itself.
 
-The batch reader uses it.
+The batch reader uses it; streams have no pushdown. Spark trusts a filter that ``push`` keeps, so ``apply`` must select
+exactly the rows that Spark would (tests/spark/test_batch.py). docs/spark.md names the filters that reduce what is read
+(``states`` and ``ids``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The columns ``headers`` and ``system_headers``: values with their types, so that a frame can be written back.
 
-``columns`` and ``rows`` use it.
+``columns`` and ``rows`` use it. Tables and archives of users hold the names and types, so their form stays.
+tests/spark/test_documentation.py compares ``SYSTEM`` and ``rows.COLUMNS`` with the fields of a message.
 
 Both are maps from a name to a struct of ``type`` and ``value``, two texts. ``headers`` holds the properties of a
 message; the column ``properties`` has the same values as texts alone. ``system_headers`` holds the fields of a message

@@ -1,6 +1,7 @@
 """Columns from bodies that hold JSON, by Spark's own ``from_json``.
 
-Users call it as ``mqredis.spark.json_columns``.
+Users call it as ``mqredis.spark.json_columns`` (docs/spark.md, Columns). It knows nothing of the broker: any frame with
+a column ``body`` will do.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
 """Options of the data source: parsed once, on the driver, before a job starts. Every complaint names the
 option.
 
-The data source and everything that it makes use it.
+The data source and everything that it makes use it, and so do the pipelines ``archive`` and ``replay``, which make
+options of their own.
 
 A new option is a field of :class:`Options`, from whose type and default its text is checked, and a row in the table of
 docs/spark.md (a test compares). It is a bool, a whole number or a text; ``check_source``, ``check_stream`` and
-``check_sink`` say where it is refused.
+``check_sink`` say where it is refused. Programs of users hold the names, so an old name stays (``_SPELLINGS``). A text
+that is "" was not given. Spark hands over names in lower case, and copies the options to the tasks in readers and
+writers.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from mqredis.errors import InvalidArgument, InvalidName
 from mqredis.keys import subqueue_parts
 
 STATES = ("available", "locked", "delayed")
-# claim_read.lua may return each id as a text of its own, and Lua's unpack returns 7,999 values at most.
+# claim_read.lua, which names this limit, may return each id as a text of its own, and Lua's unpack returns 7,999 values
+# at most.
 MAX_FETCH_SIZE = 7_000
 
 

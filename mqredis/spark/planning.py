@@ -1,6 +1,8 @@
 """How many messages the next micro-batch of a receiving query claims from each queue.
 
-``receive_reader`` asks it for each micro-batch; ``browse`` uses its limits.
+``receive_reader`` asks it for each micro-batch; ``browse`` takes ``share`` from it. Spark logs the result before
+anything is claimed, so a plan must hold all that the claim needs (but the selector, which the options give): a
+restarted driver claims by the log.
 """
 
 from __future__ import annotations

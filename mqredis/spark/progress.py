@@ -1,6 +1,7 @@
 """What a streaming query reports of its queues in its progress.
 
-The streaming readers write it, and ``mqredis.spark.metrics`` reads it.
+The streaming readers write it, and ``metrics`` reads it, which users call as ``mqredis.spark.metrics``. Spark shows the
+value to listeners and logs of users as well, so its keys stay.
 """
 
 from __future__ import annotations

@@ -6,7 +6,10 @@ Nothing is locked before Spark has logged the offset: ``latestOffset`` only coun
 messages that the logged offset names under (reader, sequence), and claims the same messages again after a crash. Spark
 may never call ``commit``. So a claim, with all earlier ones, is received by the first of these calls: ``commit``, the
 next ``latestOffset``, or the next claim, whose start is in Spark's commit log. Its messages are removed in a thread,
-while Spark goes on. docs/spark.md has a diagram.
+while Spark goes on. docs/spark.md has a diagram; ``make reliability-full`` ends the driver at each kill point.
+
+Spark calls the methods of a reader one after another in one thread. ``claimed``, ``group_exclusive`` and the resources
+are only for speed or for this process: a restarted driver begins without them, with the offsets that Spark has logged.
 """
 
 from __future__ import annotations

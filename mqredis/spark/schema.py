@@ -1,8 +1,10 @@
 """The columns of a queue, as documented in docs/spark.md. All are nullable: Spark is strict about the
 rest.
 
-The readers, the data source and the conversions of rows use it. ``columns`` makes the values of each column. A column
-that can be written back is in ``rows.COLUMNS``, too.
+The readers, the data source, ``filters``, the conversions of rows and the pipeline ``replay`` use it. A new column also
+needs its values in ``columns``, a row in docs/spark.md (tests/spark/test_documentation.py compares), and, if it can be
+written back, ``rows.COLUMNS``. Queries, tables and archives of users hold the names and types, so these stay:
+``replay`` makes messages again from archives of earlier releases.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """``df.write`` and ``df.writeStream``: tasks stage messages (mqredis/spark/staging.py), and the driver publishes them
 as one unit of work.
 
-``source`` makes the writers.
+``source`` makes the writers, and the pipeline ``replay`` calls ``publish_part``.
 
 The manifest lists the stages to publish: those that Spark reports as done, in the order of partitions. A batch that is
-published in part is finished by its stored manifest; a published batch is never published again.
+published in part is finished by its stored manifest; a published batch is never published again. The broker stores the
+names of sinks (``app-``, ``query-`` and ``job-``), so their forms stay: a restarted query or job is known by its own.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from mqredis.spark.staging import NO_IDENTITY, Staged, Stager, named_sink, targe
 from mqredis.steps import perform
 
 _LOG = logging.getLogger("mqredis.spark")
-# Prefix of the names of writes without ``txnAppId``.
+# Prefix of the names of writes without ``txnAppId``. ``_keeps`` in mqredis/operations/publications.py knows it, too:
+# the last version of such a write is not kept.
 UNNAMED = "job-"
 
 

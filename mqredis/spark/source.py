@@ -1,4 +1,5 @@
-"""The data source ``mqredis``: what Spark asks first. Checks options on the driver; connects to nothing.
+"""The data source ``mqredis``: what Spark asks first. Checks options on the driver. Readers connect when they plan; a
+writer with the option ``queue`` connects at once, to refuse a wrong queue before a job starts.
 
 Spark makes one for each read or write, once ``mqredis.spark`` or ``pyspark_mqredis`` has registered it.
 """

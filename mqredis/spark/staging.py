@@ -1,6 +1,7 @@
 """What a task of a write does: it encodes its rows and stages them in the broker, where no reader sees them.
 
-``sink`` uses it in Spark's tasks.
+``sink`` uses it in Spark's tasks, and for checks on the driver. The pipeline ``migrate`` fills a ``Portion`` by itself;
+it and ``replay`` take ``named_sink``.
 
 A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with a new
 driver.
@@ -31,7 +32,8 @@ from mqredis.spark.kill_points import kill_point
 from mqredis.spark.options import Options
 from mqredis.steps import Call, perform
 
-# Messages that one call stages at most (stage.lua), and bytes from which on a call is made.
+# Messages that one call stages at most (stage.lua; tests/contract/test_arguments.py compares), and bytes from which on
+# a call is made.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
 # Messages that are added, and measured, at once.
@@ -56,7 +58,10 @@ class Staged(WriterCommitMessage):
 
 
 def named_sink(name: str) -> str:
-    """The sink of a write with the name ``name``: the option txnAppId, or the name of a pipeline."""
+    """The sink of a write with the name ``name``: the option txnAppId, or the name of a pipeline.
+
+    The broker remembers the last version by this name, so its form stays.
+    """
     return f"app-{name}"
 
 

@@ -1,6 +1,8 @@
 """The SequentialIDs at which a query without a checkpoint begins, and a batch read begins and ends.
 
-The readers and ``planning`` call it.
+The readers and ``planning`` call it. A query with a checkpoint asks for ``sequence`` alone, for queues that were
+added: it takes these from their first message on, whatever startingPosition says. ``claim_release.lua`` relies on
+``sequence``: a reader that was forgotten begins at a new one.
 """
 
 from __future__ import annotations

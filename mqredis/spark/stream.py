@@ -1,6 +1,7 @@
 """``spark.readStream.format("mqredis")``: which reader serves a query.
 
-``source`` calls it.
+``source`` calls it. A checkpoint belongs to one mode (``offsets``), so the option cannot be changed for a query that
+has one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-# Messages that one call claims or receives at most (lua/claims/claims: page_without_records).
+# Messages that one call claims or receives at most (page_without_records in lua/claims/claims.lua;
+# tests/contract/test_arguments.py compares).
 ONE_CALL = 1_000
 
 

@@ -1,6 +1,8 @@
 """Lookup ids of the messages of a queue that are locked or delayed, read with plain commands.
 
-The batch reader lists them (``batch``).
+The batch reader lists them (``batch``). Where locks and claims are stored is said in lua/core/locks.lua and
+lua/claims/claims.lua; tests/spark/test_batch.py checks both. Messages may change state between two commands, so an
+id may be listed that is available by now.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How a streaming query waits in the driver's Python process, for messages and for enough of them; and the subscription
 that shows that the query runs.
 
-The streaming readers use it.
+The streaming readers use it. The channel of a subscription is what the broker looks at to tell whether a query runs
+(``Backlog.alive``, by which ``planning`` refuses a second one).
 """
 
 from __future__ import annotations

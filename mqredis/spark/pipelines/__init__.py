@@ -1,4 +1,7 @@
-"""Ready pipelines: archive, analyse, replay, migrate. As functions, and as commands (``command.py``)."""
+"""Ready pipelines: archive, analyse, replay, migrate. As functions, and as commands (``command.py``).
+
+Users import the functions (docs/pipelines.md), and demo/pipelines.py runs all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Tables of what is in the queues and has passed through them, and a report as one HTML page. Removes nothing.
 
-``mqredis pipeline analyse`` and ``mqredis.spark.pipelines`` call it.
+``mqredis pipeline analyse`` and ``mqredis.spark.pipelines`` call it. The names of the tables are returned to users
+(docs/pipelines.md). One persisted read serves all queries, so the tables agree with each other.
 """
 
 from __future__ import annotations

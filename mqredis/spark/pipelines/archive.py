@@ -1,6 +1,8 @@
 """Moves journals and dead letters into Parquet files by day and queue, each message once.
 
-``mqredis pipeline archive`` and ``mqredis.spark.pipelines`` call it.
+``mqredis pipeline archive`` and ``mqredis.spark.pipelines`` call it. The archives and checkpoints of users hold the
+folders, the columns and the default name ``archive``, which is the reader of the claims, so they stay; ``replay`` reads
+the archives. docs/pipelines.md describes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A Redis list that is copied while its consumers continue to pop from it.
 
-``migrate`` uses it.
+``migrate`` uses it. The broker keeps the versions of migrations that are continued, so WINDOW, _MARK_BITS and ``_mark``
+stay as they are.
 
 Positions count from the end at which consumers pop, so pushes do not change them, but pops do. The items that were
 copied last are therefore recognised by a hash, which is stored with their number. Each page is read together with

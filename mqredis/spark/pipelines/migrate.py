@@ -3,7 +3,9 @@
 ``mqredis pipeline migrate`` and ``mqredis.spark.pipelines`` call it.
 
 The version of a publication says how far the source was copied, so a later call continues after the committed version.
-No Spark session is needed.
+The broker keeps it under the name of the migration, so neither the names made here nor the numbers in versions
+(``_number``, ``ListSource``) may change. docs/pipelines.md describes what becomes of an item. No Spark session is
+needed.
 """
 
 from __future__ import annotations

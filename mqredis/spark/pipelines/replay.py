@@ -1,6 +1,10 @@
 """Sends archived messages back into queues: filtered, at a rate, and resumable without duplicates.
 
-``mqredis pipeline replay``, ``mqredis.spark.pipelines`` and ``migrate`` call it.
+``mqredis pipeline replay`` and ``mqredis.spark.pipelines`` call it; ``migrate`` takes ``published_rows``.
+
+The version of a publication is the number of the last row that was sent, in the order of SORT_COLUMNS. The broker keeps
+it under the name of the replay, so another order would repeat and skip rows of a replay that is continued.
+docs/pipelines.md lists what a message keeps (MESSAGE_COLUMNS).
 """
 
 from __future__ import annotations

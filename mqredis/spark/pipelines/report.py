@@ -1,6 +1,8 @@
 """The report of ``analyse``: one HTML page without scripts, readable on a phone, in light and dark.
 
-``analyse`` writes it.
+``analyse`` writes it, and docs/pipelines.md says what it shows. Names of queues and reasons come from users, so each
+text is escaped. A column whose name ends with ``_seconds`` is shown as a span of time; ``table`` needs the column
+``messages`` in each table to count what is left out.
 """
 
 from __future__ import annotations
