@@ -1,6 +1,7 @@
 """Django's tasks under one name each: ``django.tasks`` where Django has it (6.0), else the package ``django-tasks``.
 
-The backend, the runner and the management command import from it.
+The backend, the runner and the management command import from it. Both packages must have what is named here;
+docs/django.md says with which versions the tests run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Django application, for its management command.
 
-Projects name ``mqredis.django`` in ``INSTALLED_APPS``.
+Projects name ``mqredis.django`` in ``INSTALLED_APPS``; without that, Django does not find ``mqredis_worker``.
 """
 
 from __future__ import annotations

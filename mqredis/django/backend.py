@@ -1,6 +1,7 @@
 """The backend: a task is a message, and the states of its result are messages in a queue of their own.
 
-Projects name it in ``TASKS`` (docs/django.md); ``runner`` writes the states of results by it.
+Projects name it in ``TASKS`` (docs/django.md), and Django calls it; ``runner`` writes the states of results by it, and
+reads tasks. The names of queues, of RESULTS among them, are in the brokers of users (docs/django.md, QUEUE_PREFIX).
 
 Task queues are not transactional, because Django's priorities count there, so a task is run at least once: its worker
 holds a lock, and another begins the task again when that lapses.

@@ -1,6 +1,8 @@
 """The worker of ``manage.py mqredis_worker``: its handler runs Django's tasks.
 
-``manage.py mqredis_worker`` starts it.
+``manage.py mqredis_worker`` starts it, and gives it options of ``Worker``. ``handle`` runs in the threads of the
+worker, each with database connections of its own. An error of a task is a result and no failed attempt, so only lost
+workers and errors of the broker count as attempts (docs/django.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """kombu and Celery on mqredis: ``import mqredis.kombu``, then ``broker_url = "mqredis://localhost:6379/0"``.
 
-The import adds the transport to kombu's table under the name ``mqredis``; ``docs/celery.md`` tells the rest.
+The import adds the transport to kombu's table under the name ``mqredis``, unless another has that name already;
+``docs/celery.md`` tells the rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """AMQP arguments of queues: which of them the broker supports, and where they are stored.
 
-``store`` and ``channel`` check and write arguments with it.
+``store`` checks and writes arguments with it, and ``channel`` reads them. docs/celery.md has a table of them (Queue
+arguments).
 """
 
 from __future__ import annotations

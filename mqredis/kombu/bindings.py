@@ -1,6 +1,8 @@
 """The bindings of exchanges to queues, which all processes share: a queue of the broker for each exchange.
 
 ``channel`` reads and writes them through ``Store.bindings``. A binding is a message, whose body is its row as JSON.
+Brokers of users hold these queues and rows, and processes of several releases share them, so PREFIX and the rows keep
+their form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
 """Channels: AMQP's methods on queues of the broker. ``transport`` makes one for each channel that kombu opens.
 
 Methods with an underscore override those of kombu's virtual channel, which calls them. Consumers get their messages
-from the transport and not from ``_get``.
+from the transport and not from ``_get``. ``transport`` reads ``qos``, ``_consumers`` and ``_active_queues``, and calls
+``received`` and ``needs_ack``.
+
+docs/celery.md lists the transport options (those of the channel: ``from_transport_options``; the others are read by
+``transport``) and the arguments of queues. kombu's own tests run against this (tests/transport/test_kombu_suite.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Converts kombu's message dictionaries to messages of the broker, and back.
 
-``channel`` uses it. What a message has no fields for is in a property: mqredis/codec/kombu_envelope.py.
+``channel`` uses it. What a message has no fields for is in a property: mqredis/codec/kombu_envelope.py. The pipeline
+``migrate`` makes such messages, too, and has priorities of its own, since those of Celery's Redis transport run the
+other way. docs/celery.md tells users of priorities, ``eta``, ``expires`` and the headers of dead letters.
 """
 
 from __future__ import annotations

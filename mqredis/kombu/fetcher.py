@@ -1,6 +1,8 @@
 """Fetches messages for kombu: directly, or in a thread that notifies kombu's event loop through a socket.
 
-``transport`` has one for each connection.
+``transport`` has one ``Fetcher`` for each connection with an event loop, and calls ``fetch`` itself without one.
+Callbacks of consumers and all of kombu run in the thread of the event loop; the other thread only locks messages, and
+gives them back if it was closed meanwhile.
 """
 
 from __future__ import annotations

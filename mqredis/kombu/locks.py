@@ -1,6 +1,7 @@
 """Messages that were delivered to kombu and not yet acknowledged: their locks, and the renewal of their leases.
 
-``transport`` has one ``Locks`` for each connection. Its channels settle the locks; a thread renews them.
+``transport`` has one ``Locks`` for each connection. Its channels settle the locks; a thread renews them. A tag is made
+in ``Channel.received`` and is new for each delivery. docs/celery.md tells users what becomes of rejected messages.
 """
 
 from __future__ import annotations

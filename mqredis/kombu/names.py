@@ -1,6 +1,6 @@
 """Names of queues and exchanges: kombu allows characters that the broker does not.
 
-``store``, ``bindings`` and ``channel`` translate them.
+``store``, ``bindings`` and ``channel`` translate them. The broker has queues under these names, so the form stays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The queues of the broker by kombu's names: open handles, declared arguments, expiry.
 
 ``transport`` makes a ``Store`` for each connection; its channels and the fetcher share it, and call it from several
-threads.
+threads. Queues that kombu did not declare have no arguments and no expiry here. Only ``declare`` looks for expired
+queues (docs/celery.md, x-expires).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ log = logging.getLogger("mqredis.kombu")
 
 # Seconds between two searches for queues that have expired.
 _SWEEP_SECONDS = 60.0
+# Of the queues that are made here. ``_settings`` of the transport raises the limit of the client to the same number.
 _MAX_BODY = 67_108_864
 
 

@@ -1,4 +1,9 @@
-"""The transport, which kombu and Celery load for ``mqredis://``: connections, and the delivery to consumers."""
+"""The transport, which kombu and Celery load for ``mqredis://``: connections, and the delivery to consumers.
+
+kombu calls its methods, ``channel`` calls ``credit_changed``, and ``fetcher`` calls ``requests``, ``deliver`` and
+``recreate_deleted`` in the thread of the event loop. A consumer without an event loop calls ``drain_events``, which
+does without the fetcher. docs/celery.md lists the addresses, and the options that are read here and in ``channel``.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     """kombu transport over a queue manager of mqredis."""
 
     Channel = Channel
-    driver_type = "redis"  # Celery allows mingle and gossip only for drivers that it knows
+    # Celery allows mingle, gossip and worker_disable_prefetch only for drivers that it knows.
+    driver_type = "redis"
     driver_name = "mqredis"
     default_port = 6379
     connection_errors = (

@@ -1,6 +1,7 @@
 """Gauges of a queue manager for OpenTelemetry.
 
-Applications register them by ``mqredis.otel.observe``.
+Applications register them by ``mqredis.otel.observe``. Dashboards of users hold the names, which docs/metrics.md lists;
+the same figures for Prometheus are in ``prometheus.queue_metrics``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Wraps the methods of both interfaces and the worker's handlers, so that they make spans, until ``uninstrument``.
 
-``mqredis.otel.instrument`` applies them.
+Applications call ``instrument`` and ``uninstrument`` as functions of ``mqredis.otel`` (docs/metrics.md). The wrappers
+rely on the names and order of arguments of the methods (``body``, ``items``, ``properties``, ``locks``, ``queue``,
+``message``) and of ``Attempts.run``. The worker is imported by ``instrument`` alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Spans and metrics of one call or one handler, by the semantic conventions for messaging.
 
-``patches`` has the calls of clients and the handlers of workers recorded; ``process`` is for readers of their own.
+``patches`` has the calls of clients and the handlers of workers recorded; ``process`` and ``context_of`` are for
+readers of their own. Dashboards of users hold the names of spans, attributes and metrics: those of the conventions, and
+those that begin with ``messaging.mqredis.``. docs/metrics.md lists them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Metrics for ``prometheus_client``, beside those of an application.
 
-Applications register it with ``prometheus_client`` (docs/metrics.md).
+Applications register it with ``prometheus_client`` (docs/metrics.md), which calls ``collect`` for each scrape. It must
+give what ``text.render_text`` gives: tests/prometheus/test_collector.py compares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A small HTTP server for Prometheus.
 
 ``mqredis exporter``, ``worker.metrics`` and applications start it (docs/metrics.md). If the broker cannot be reached it
-answers 503 without the sources: an answer without queues would look as if there were none.
+answers 503 without the sources: an answer without queues would look as if there were none. Each request has a thread,
+so sources are called by several threads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Metrics that only a client can measure: durations of calls, and how soon a waiting reader gets a message.
 
-Applications make a ``Meter`` for their client and name it as a source of ``Exporter`` or ``Collector``.
+Applications make a ``Meter`` for their client and name it as a source of ``Exporter`` or ``Collector``; so does
+``worker.metrics``. A new metric needs a row in docs/metrics.md and a panel in deploy/grafana.json
+(tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in mqredis/renamed.py.
 """
 
 from __future__ import annotations

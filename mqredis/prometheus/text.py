@@ -1,6 +1,7 @@
 """Metrics, and Prometheus' text format.
 
-All of ``mqredis.prometheus``, and the metrics of workers, use it.
+All of ``mqredis.prometheus``, and the metrics of workers, use it. ``collector`` converts a ``Metric`` for
+``prometheus_client`` by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Helpers of tests: the broker's clock, and functions that read or check an open queue.
 
 The fixtures of ``pytest_mqredis`` return the clock; tests of applications import the functions from
-``mqredis.testing``. ``docs/testing.md`` describes them.
+``mqredis.testing``. ``docs/testing.md`` describes them. The clock can be moved only with the setting ``test_clock``,
+which these fixtures set.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The worker of an application: handlers are registered with it, and it runs them.
 
-Applications make a ``Worker`` (docs/worker.md).
+Applications make a ``Worker`` (docs/worker.md), and so does ``django.runner``. ``command`` sets its broker, time,
+health file and metrics before ``run``. ``run`` and ``background`` call ``Running``, whose threads read ``consumers``.
+
+Options of ``consumer``: ``ConsumerOptions`` and ``consumer_of`` have the same (tests/worker/test_register.py compares).
+The queue of a ``cron`` keeps its messages between two runs of a worker, so its name stays.
 """
 
 from __future__ import annotations

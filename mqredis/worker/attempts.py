@@ -1,7 +1,8 @@
 """Runs the handler of a consumer, with its lease and its time limit.
 
 ``run`` makes one for each consumer, and the loops of that consumer call it in their threads. ``otel.patches`` wraps
-``Attempts.run``.
+``Attempts.run``, reads ``consumer``, and passes positional arguments only. Each attempt that ends changes a counter of
+its consumer, unless its messages were given back without a failure: by these, a burst knows when it is over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``mqredis worker module:attribute``: finds the worker and runs it, in this process or in several.
 
 The command line calls it (``mqredis.cli.work``). Its options have to reach the child processes: by ``run``, or by its
-argument ``options``. A test in tests/worker/test_command.py goes through all of them.
+argument ``options``. A test in tests/worker/test_command.py goes through all of them; docs/worker.md and docs/cli.md
+describe them. ``mqredis health`` calls ``health_file_age``. None of an argument: the application's own value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What a worker knows about one of its handlers.
 
-``Worker`` makes one for each handler; the loops, logs and metrics use it.
+``Worker`` makes one for each handler, which users see in ``Worker.consumers``; nearly all of the package uses it, and
+``otel.patches`` reads ``payload.many``. docs/worker.md describes the options. The name of a consumer is the label of
+its metrics, and operators pause it by that name (``commands.workers.pause_field``).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 ``run`` makes one for each consumer. ``attempts`` counts with it, in the thread of a loop or of the keeper, and the
 loops ask it how they give messages back. What becomes of these is decided by the retry policy of their queue.
+docs/worker.md has a table of all events. ``_ENDS`` has a text for each ``final`` of a policy
+(tests/worker/test_register.py compares).
 """
 
 from __future__ import annotations

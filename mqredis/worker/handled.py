@@ -1,6 +1,6 @@
 """The locks of handled messages whose commit is still to be sent.
 
-``lock_loop`` makes one for each thread.
+``lock_loop`` makes one for each thread. The order of the locks is that in which their messages were handled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Heartbeats: a worker reports its state to the broker, and gets the orders of operators in the reply.
 
-``run`` starts it, unless heartbeats are off. Clients read the report as a ``WorkerInfo`` (mqredis/models/worker.py).
+``run`` starts it, unless heartbeats are off. Clients of this and other releases read the report as a ``WorkerInfo``
+(mqredis/models/worker.py), so a new field needs a default there. lua/admin/workers.lua lists who else knows it.
+docs/operating.md tells users of MISSED, and the model of MOST.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 ``attempts`` makes one for each run of a handler, and ``prefetch`` one for messages that wait for their handlers. The
 thread of ``keeper`` renews their lease and cancels the handler; the heartbeat and the end of the worker cancel, too.
+docs/worker.md tells users of _RENEW_AT and _GRACE.
 """
 
 from __future__ import annotations

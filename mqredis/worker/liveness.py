@@ -1,6 +1,8 @@
 """How health checks see that a worker lives: it touches a file, and notes when it last read its queues.
 
-``run`` makes one. The threads of the loops call it after their reads, and the main thread while they wait or handle.
+``run`` makes one. The threads of the loops call it after their reads, and the thread of ``Worker.run`` while they wait
+or handle. ``mqredis health --consumer`` looks at the time of the file's last change (``command.health_file_age``);
+docs/worker.md (Health) says what users may conclude.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 ``run`` makes one for each thread of a consumer, and ``threads`` calls it there.
 
-The call that reads the next messages commits the locks of those that were handled: one round trip per batch.
+The call that reads the next messages commits the locks of those that were handled: one round trip per batch. So a
+handler that has ended well may run again if the process dies before that call, and what it sent with ``tx`` has been
+sent (``unit``). tests/contract/test_cost.py counts the calls.
 """
 
 from __future__ import annotations

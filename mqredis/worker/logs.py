@@ -1,6 +1,7 @@
 """What ``mqredis worker`` logs, and how. An application that configures logging itself is left alone.
 
-``mqredis worker`` and ``run`` call it.
+``mqredis worker`` (``cli.work``) and ``run`` call it. Programs of users read the fields of ``JsonFormatter``, so these
+stay; docs/worker.md (Log) describes the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """One thread of a consumer: read, run the handler, settle, and again.
 
-``threads`` calls it in that thread. How messages are read and settled differs: ``lock_loop`` and ``transaction_loop``
-are subclasses.
+``threads`` calls it in that thread, ``run`` makes it. How messages are read and settled differs: ``lock_loop`` and
+``transaction_loop`` are subclasses. docs/worker.md says what becomes of messages. The subqueues
+;lapsed are read behind the regular queues, and now and then alone (``turn``), since those may never be empty.
+lua/features/retry.lua says which messages are in them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Prometheus metrics of a worker: counters of its consumers, wake latencies, durations of calls.
 
-``Worker.run`` serves them, and ``mqredis worker`` sets their address.
+``Worker.run`` serves them, and ``mqredis worker`` sets their address. A new metric needs a row in docs/metrics.md and a
+panel in deploy/grafana.json (tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in
+mqredis/renamed.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 ``consumer`` chooses the conversion when a handler is registered.
 
-Only the annotation of a registered function chooses what a body becomes: nothing in a message does.
+Only the annotation of a registered function chooses what a body becomes: nothing in a message does. docs/worker.md
+lists the annotations. An error of a conversion other than Reject counts as a failed attempt (``Attempts.accept``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Prefetched messages: a thread of a worker locks several with one call and handles them one by one.
 
 ``loop`` makes one, and ``lock_loop`` runs it in the thread of the handlers. While it runs, the thread of ``keeper``
-renews the leases, and ``threads`` may call ``give_back`` from the thread that ends the worker.
+renews the leases, and ``threads`` may call ``give_back`` from the thread that ends the worker. docs/worker.md
+(Prefetch) tells users of the numbers and effects, and tests/contract/test_cost.py counts the calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Runs several processes of one worker, and restarts them when their code changes.
 
-``command`` uses it for ``--processes`` and ``--reload``.
+``command`` uses it for ``--processes`` and ``--reload``, and calls ``end_with_supervisor`` in each process. A process
+is started by its command line and shares nothing with this one but the pipe. docs/worker.md (Running) and docs/cli.md
+(Exit codes) tell users what they can rely on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The rate limit of a consumer.
 
-``consumer`` reads it when a handler is registered, and ``threads`` asks it before each read.
+``consumer`` reads it when a handler is registered, and ``threads`` asks it before each read. docs/worker.md describes
+the text. A pause counts ``Consumer.batch`` messages, whether the read brings as many or none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The retry policy that a consumer gives its queues.
 
-Applications make a ``Retry`` for ``Worker.consumer``; ``consumer`` turns it into the policy of its queues.
+Applications make a ``Retry`` for ``Worker.consumer``, and so does ``django.runner``; ``consumer`` turns it into the
+policy of its queues, which is stored in the broker (``queues``). docs/worker.md describes the defaults.
 """
 
 from __future__ import annotations

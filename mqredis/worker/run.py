@@ -12,6 +12,8 @@ mqredis-heartbeat    reports to the broker, and sets pauses, cancels and stops f
 mqredis-schedules    sends the messages of schedules (``schedule``)
 mqredis-signals      stops the run for SIGTERM and SIGINT (``signals``)
 ==================== ==========================================================================================
+
+Others begin and end beside a run: mqredis-exporter (``metrics.served``) and mqredis-supervisor (``processes``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Serving schedules: a worker asks which are due, and sends their messages (:mod:`mqredis.operations.schedules`).
 
-``run`` starts it.
+``run`` starts it, and serves schedules itself in a burst. Of several workers that serve one, the broker accepts the
+first (lua/schedule_write.lua). docs/worker.md (Schedules) tells users what follows.
 """
 
 from __future__ import annotations

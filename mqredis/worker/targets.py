@@ -1,6 +1,7 @@
 """The handles of the queues to which the handlers of a worker send.
 
-``run`` makes one for the worker, and the units use it.
+``run`` makes one for the worker, and the units use it; ``queues`` takes ``close_handle`` from it. A handle that is
+closed here may be in use in another thread: ``Unit`` opens it again then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The threads of a worker in which its loops read and handle: started, repeated, and ended.
 
-``run`` makes a ``Threads`` and calls it in the main thread.
+``run`` makes a ``Threads`` and calls it in the thread of ``Worker.run``. docs/worker.md (Running, and its table of
+events) tells users of the times at the end and of the pause after errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 """The argument ``tx`` of handlers: messages sent with it are sent when the handled message is committed, or not at
 all.
 
-``attempts`` makes one for each run of a handler that has this argument.
+``attempts`` makes one for each run of a handler and reads its ``broker_error``, as ``transaction_loop`` does; ``loop``
+reads its messages. Users have it as ``mqredis.worker.Unit`` and ``AsyncUnit`` (docs/worker.md), whose ``send`` have the
+same arguments. Sends of a unit whose messages are locked are made just before the commit, in calls of their own: if the
+process dies in between, the handler runs again, and they are made twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Which reads operators have paused, and how a read that waits is made to begin again.
 
-``run`` makes a ``Waiting``. The loops read with it, and the heartbeat tells it the pauses.
+``run`` makes a ``Waiting``. The loops read with it, the heartbeat tells it the pauses, and ``threads`` cancels waits at
+the end. The loops compare ``pauses`` by identity, so it is replaced and never changed.
 """
 
 from __future__ import annotations
