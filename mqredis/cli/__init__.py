@@ -1,4 +1,4 @@
-"""The command line ``mqredis``."""
+"""The command line ``mqredis``: pyproject.toml and ``mqredis.__main__`` run ``main``."""
 
 from __future__ import annotations
 

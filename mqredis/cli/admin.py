@@ -198,6 +198,7 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
 
 
 def _acl(arguments: Arguments, output: Output) -> Exit:
+    """Print the rules; this connects to no server."""
     settings = Settings.from_env()
     manager = getattr(arguments, "manager", None) or settings.manager
     database = arguments.database

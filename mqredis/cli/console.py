@@ -2,7 +2,9 @@
 
 ``cli.app`` adds the command. ``console.serve`` runs the console; it lets everybody in when there is no token, so the
 check of ``is_loopback`` is the only one. Names of managers become parts of addresses: ``console.managers`` refuses
-other characters, ``settings.manager`` included. docs/console.md and docs/cli.md name the options and the port.
+other characters, ``settings.manager`` included. A manager of ``--also`` is a URL: its other settings, its name in the
+broker among them, come from the environment, and ``--manager`` is not for it. docs/console.md and docs/cli.md name the
+options and the port.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from mqredis.client import Queue, QueueManager
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
 from mqredis.models.text import identifier_of
+from mqredis.operations.send import outgoing
 
 # The most characters of a body in a table.
 BODY_WIDTH = 48
@@ -167,7 +168,7 @@ def message_fields(arguments: Arguments) -> dict[str, Any]:
 
 
 def _batches(arguments: Arguments) -> Iterator[Sequence[str | bytes]]:
-    """The bodies to send, in batches of up to ``BATCH``."""
+    """The bodies to send: one, or those of the lines in batches of up to ``BATCH``."""
     if arguments.lines:
         yield from _lines()
     elif arguments.file is not None:
@@ -199,8 +200,6 @@ def _line(line: bytes) -> str | bytes:
 
 
 def _send(arguments: Arguments, output: Output) -> Exit:
-    from mqredis.operations.send import outgoing
-
     if (arguments.body is not None) + (arguments.file is not None) + arguments.lines > 1:
         raise InvalidArgument("give the body as an argument, by --file or by --lines: only one of them")
     fields = message_fields(arguments)
@@ -213,7 +212,7 @@ def _send(arguments: Arguments, output: Output) -> Exit:
 
 
 def send_batch(qm: QueueManager, queue: Queue, batch: list[Outgoing]) -> list[Any]:
-    """Send a batch; in a transaction of its own if the queue is transactional."""
+    """Send a batch as a whole; in a transaction of its own if the queue is transactional."""
     transaction = qm.transaction() if qm.queue_info(queue.name.partition(";")[0]).transactional else None
     with transaction or nullcontext():
         return list(queue.send_many(batch, transaction=transaction))

@@ -5,7 +5,7 @@ It also has ``pause``, ``resume`` and ``stop-worker``. ``cli.app`` adds these co
 ``_SCHEDULED`` has to name the messages that the methods of ``Operator`` take, else ``--count`` counts others. Programs
 read the JSON fields: the number is "messages", but "moved" for ``move``. ``actions`` reads the log that ``console.log``
 shows as a page (operations/actions.py and lua/admin/operator.lua write it), and prints properties of its entries as
-they are stored.
+they are stored. A new action needs a method of ``Operator`` first (``operations.bulk``), and a row in docs/cli.md.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: st
 
 
 def _time(text: str) -> datetime:
+    """A time from an option; without an offset it is that of this machine."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo is not None else found.astimezone()
 
@@ -276,6 +277,7 @@ def _resume(arguments: Arguments, output: Output) -> Exit:
 
 
 def _stop(arguments: Arguments, output: Output) -> Exit:
+    """A worker that does not run is no wrong argument: REFUSED in place of the USAGE of InvalidArgument."""
     with open_manager(arguments) as qm:
         operator = operator_of(arguments, qm)
         try:

@@ -201,7 +201,7 @@ def _sessions(arguments: Arguments, output: Output) -> Exit:
 def _stored(stored: StoredMessage) -> dict[str, Any]:
     """A message with what is known of its state."""
     row = to_json(stored.message)
-    if not stored.complete:
+    if not stored.complete:  # the body was left out of the list, since it is large
         del row["body"]
     known = {name: getattr(stored, name) for name in ("state", "due_at", "bytes", "complete", "overdue")}
     shown_always = {

@@ -1,9 +1,9 @@
 """``mqredis worker | exporter | health``.
 
 ``cli.app`` adds these commands. An option of ``worker`` has to reach the child processes, which are started from the
-command line again: ``worker.command`` does that, and tests/worker/test_command.py goes through all options. A worker
-has its own logging (``worker.logs``), so ``app`` sets up none for it. ``health`` ends with 1 if a worker does not
-consume.
+command line again: ``worker.command`` does that, and tests/worker/test_command.py goes through all options. Of the
+common options only ``--url`` and ``--manager`` reach a worker. A worker has its own logging (``worker.logs``), so
+``app`` sets up none for it. ``health`` ends with 1 if a worker does not consume.
 """
 
 from __future__ import annotations

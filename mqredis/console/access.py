@@ -2,7 +2,8 @@
 
 Applications that mount the console choose from it (``mqredis.console`` exports it), ``shared`` makes the visitors of a
 token, and ``visit`` asks them. ``serve`` lets everybody in without a token. A name of an action, and "bodies", is what
-applications grant, so it stays; an unknown name grants nothing and is no error. ``name`` is the operator in the log.
+applications grant, so it stays; an unknown name grants nothing and is no error. ``name`` is the operator in the log;
+templates/base.html shows it, and "reads only" without ``actions``.
 """
 
 from __future__ import annotations

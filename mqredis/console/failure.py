@@ -3,8 +3,9 @@
 ``application`` answers with them. ``pages.action`` shows an MqError above the form instead.
 
 A new class of error that should have a status of its own goes into ``ADVICE`` in front of its base class; without it,
-it is "The broker refused". error.html does not extend base.html, since there may be no visit and no broker. console.js
-takes the status of a failed update as the end of a search.
+it is "The broker refused". error.html does not extend base.html, since there may be no visit and no broker. Other
+exceptions are faults of the console: they have no page, and Starlette answers 500. console.js takes the status of a
+failed update as the end of a search.
 """
 
 from __future__ import annotations
@@ -164,7 +165,10 @@ async def forbidden(request: Request, error: Exception) -> Response:
 
 
 async def other(request: Request, error: Exception) -> Response:
-    """The page for an address that does not exist, or a wrong method."""
+    """The page for an address that does not exist, or a wrong method.
+
+    The text of a 404 that a page raises is shown; that of Starlette's own 404 is not.
+    """
     status = error.status_code if isinstance(error, HTTPException) else 500
     title, text = str(status), "The request cannot be answered."
     if status == 404:

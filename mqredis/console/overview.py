@@ -1,8 +1,8 @@
 """The state of all queues of a queue manager, of one moment.
 
 ``shared`` reads it for all viewers, ``pages.overview`` shows it, and ``pages.failures``, ``holders``, ``scheduled`` and
-``topics`` take the queues from it. Applications' queues have no ";" in their names, those of the system begin with
-``SYSTEM``.
+``topics`` take the queues from it; templates/overview.html shows the fields of ``Row`` and of its ``QueueDepth``.
+Applications' queues have no ";" in their names, those of the system begin with ``SYSTEM``.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 shows ``Forbidden``.
 
 ``POLICY`` forbids scripts and styles in templates, and base.html switches off those that htmx would add (htmx-config).
-The times and sizes are in docs/console.md. A cookie is not stored anywhere: another key, as after a restart without
-token and secret, makes all cookies and forms invalid. ``SecurityHeaders`` replaces no header that a response has.
+The times and sizes are in docs/console.md. A cookie is not stored anywhere, and not renewed by use. Another key, as
+after a restart without token and secret, makes all cookies and forms invalid. ``SecurityHeaders`` replaces no header
+that a response has.
 """
 
 from __future__ import annotations

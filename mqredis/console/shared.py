@@ -1,7 +1,8 @@
 """What all requests to one console share: its managers, its keys, and the latest readings of the broker.
 
-``application`` makes one; each visit has it. All of it belongs to one event loop, and to one process: several processes
-behind one address share only ``secret``, and each counts wrong tokens and reads the broker for itself.
+``application`` makes one; each visit has it, and templates/base.html reads its ``managers`` and ``token``. All of it
+belongs to one event loop, and to one process: several processes behind one address share only ``secret``, and each
+counts wrong tokens and reads the broker for itself.
 
 ``overviews`` and ``worker_pollers`` are followed by events (``pages.overview``); the others are read only when a page
 asks, so ``pages`` may forget one at any time. ``find`` takes all actions from a visitor of a console that only reads.

@@ -7,7 +7,8 @@ form.
 ``Action.name`` is a part of addresses, the right of ``Visitor.actions`` that applications grant, and a row of
 docs/console.md, so it stays. No ``Field`` may be called csrf, token, check, confirm, cursor, total or operator: the
 forms and ``pages.action`` use these names. The arguments of a form's address are values of its fields, too. A browser
-does not send a box that is not checked: a form that is shown again has it as in ``Preview.values``.
+does not send a box that is not checked: a form that is shown again has it as in ``Preview.values``, whose other values
+are used for fields that were not sent.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ from mqredis.models.operator import BulkResult, Choice
 # Calls of the broker for one count. Seconds after which an action on many messages shows how far it is, and the calls
 # between two looks at the clock.
 COUNTING, ACTING, STEPS = 100, 1.0, 10
-# Seconds that deleted messages stay in ``;trash``, from where they can be restored.
+# Seconds that deleted messages stay in ``;trash``, from where they can be restored: the day of ``_TRASH`` below and of
+# docs/console.md.
 TRASH = 86_400.0
 
 _QUEUE = Field("queue", "Queue", "hidden")

@@ -4,8 +4,9 @@
 
 These are calls of ``QueueManager`` and not of ``Operator``, so ``pages.action`` logs their beginning and their end, by
 the name of the action. ``_LIMITS`` are names of ``models.QueueProperties`` and of fields of the form. An empty field
-means no limit (None), but ``max_message_bytes`` and ``trail`` cannot be None and stay as they are. ``delete-queue``
-counts what is lost as ``cli.queues`` does (``counted_once``).
+means no limit (None), but ``max_message_bytes`` and ``trail`` cannot be None and stay as they are. ``limits`` and
+``inhibit`` write all their fields, so they undo what somebody else has changed since the form was opened.
+``delete-queue`` counts what is lost as ``cli.queues`` does (``counted_once``).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
 from mqredis.errors import MqError
 
-# Characters of a text in the log and in an address.
+# Characters of a text in the log and in an address. ``Operator.end`` refuses an outcome of more than 3,000 bytes.
 _TEXT = 400
 
 

@@ -5,8 +5,9 @@ addresses.
 
 The arguments are kept in bookmarks (docs/console.md). ``after`` and ``trail`` have places that the broker gave; "0" in
 ``trail`` is the first page. The right "bodies" is asked for here in ``message`` and ``body``, in message.html, and in
-``Visit.may`` for forms that show a body. Lists never show hidden bodies. A change of ``had``, ``start`` or ``rest``
-also concerns the macro ``more`` and ``find``.
+``Visit.may`` for forms that show a body. Lists never show hidden bodies. The page of a message shows a new field of
+``models.Message`` by itself (``_fields``). A change of ``had``, ``start`` or ``rest`` also concerns the macro ``more``
+and ``find``.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ async def _page(
 
 
 def match_of(query: dict[str, str]) -> Match | None:
-    """The identifiers in the arguments of an address."""
+    """The identifiers in the arguments of an address; None without any. The macro ``chosen_ids`` names them, too."""
     ids: dict[str, Any] = {name: identifier_of(query[name]) for name in _IDS if query.get(name)}
     return Match(**ids) if ids else None
 
