@@ -1,6 +1,7 @@
 """``OPTIONS`` of the backend, checked; and the clients that the backends of all threads share.
 
-``backend`` uses it.
+``backend`` uses it. Settings of projects hold the names of ``Options``, in capitals. Backends with the same url,
+manager and settings share one client, whatever their other options.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ from mqredis.operations.receive import Locks as Locked
 
 log = logging.getLogger("mqredis.kombu")
 
-# The lease of delivered messages in seconds. Live workers renew it; after a crash the messages return.
+# The lease of delivered messages in seconds (docs/celery.md: lease, visibility_timeout). Live workers renew it; after a
+# crash the messages return.
 LEASE_SECONDS = 30.0
 # How long a consumer that may not receive sleeps before it looks at its limits again.
 _NO_CREDIT_SECONDS = 1.0

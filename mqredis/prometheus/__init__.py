@@ -1,6 +1,7 @@
 """Metrics for Prometheus: of the broker, and of watched clients. Only ``Collector`` needs a package.
 
-Applications make an ``Exporter`` or a ``Collector``, and so do the command line (``mqredis worker``) and workers.
+Applications make an ``Exporter`` or a ``Collector`` (docs/metrics.md). ``mqredis exporter`` (``cli.work``) and
+``worker.metrics`` make an ``Exporter``.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Listed(InputPartition):
 
 
 def pieces(options: Options, count: int) -> int:
-    """Into how many partitions ``count`` messages are cut."""
+    """Into how many partitions ``count`` messages are cut. docs/spark.md has the defaults (Options, Speed)."""
     if count == 0:
         return 0
     fitting = -(-count // options.maxMessagesPerPartition)

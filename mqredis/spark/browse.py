@@ -68,7 +68,8 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = columns.selected(schema)
         self.initial: BrowseOffset | None = None
-        self.bounds: dict[str, int] | None = None  # SequentialIDs at which AvailableNow ends
+        # SequentialIDs at which AvailableNow ends; None: another trigger.
+        self.bounds: dict[str, int] | None = None
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
         self._waiter: MessageWaiter | None = None

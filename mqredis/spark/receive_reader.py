@@ -72,7 +72,8 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = columns.selected(schema)
         self.initial: Offset | None = None
-        self.bounds: dict[str, str] | None = None  # SequentialIDs at which AvailableNow ends
+        # SequentialIDs at which AvailableNow ends; None: another trigger. A queue that was created since has none.
+        self.bounds: dict[str, str] | None = None
         self.report: dict[str, Any] | None = None
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()

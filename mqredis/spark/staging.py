@@ -92,6 +92,8 @@ class Stager:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         self.staged = Staged(sink, batch, identity, partition)
+        # The names of stages begin with the number of the batch, by which ``operations.pipelines.sweep`` selects
+        # them. A manifest joins names with commas.
         self.unique = f"{batch}-{uuid.uuid4().hex}"
         self.manager = manager_of(options.address, options.managers[0])
         self.encoder = rows.Encoder(options.queue, self.transaction)

@@ -1,6 +1,7 @@
 """The event loop on which all handlers of a worker run that are coroutines; it has a thread of its own.
 
-``run`` makes and closes it, and ``attempts`` runs handlers on it.
+``run`` makes and closes it, and ``attempts`` runs handlers on it. ``AsyncUnit.send`` runs in threads of its default
+executor, which ends with it.
 """
 
 from __future__ import annotations

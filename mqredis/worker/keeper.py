@@ -1,6 +1,8 @@
 """A thread that renews leases and watches time limits, beside the threads of the handlers.
 
-``run`` has one; ``attempts`` and ``prefetch`` tell it what they hold.
+``run`` has one; ``attempts`` and ``prefetch`` tell it what they hold. ``heartbeat`` and ``liveness`` ask it for the
+handlers that run, and ``threads`` lets it cancel all of them. Its thread calls ``Held.renew`` and what else a ``Held``
+was given, so none of these may wait for long: other leases would lapse.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The queues that a worker reads: creates them, gives them their retry policies, and opens them.
 
 ``run`` prepares each consumer with it. The loops open queues again that were deleted, and ``failed_attempts`` reads the
-policy after a failure.
+policy after a failure. docs/worker.md says when a queue is created and when its policy is set. All loops of a worker
+share the handles, so one that is reopened stays in use in the others until their reads fail, too.
 """
 
 from __future__ import annotations

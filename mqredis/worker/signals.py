@@ -1,6 +1,7 @@
 """The end of a worker by SIGTERM and SIGINT.
 
-``Worker.run`` uses it in the main thread.
+``Worker.run`` uses it. In a thread other than the main one it does nothing, since Python allows no handlers there. A
+supervisor has handlers of its own (``processes``).
 """
 
 from __future__ import annotations

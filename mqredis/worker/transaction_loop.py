@@ -1,6 +1,8 @@
 """A loop over transactional queues: each run of the handler is a transaction.
 
-``run`` makes one for each thread of a consumer, and ``threads`` calls it there.
+``run`` makes one for each thread of a consumer, and ``threads`` calls it there. Messages of a batch that cannot be
+handled get verdicts of their own in the call that ends the transaction (``operations.transaction.End``), whether it
+commits the others or aborts them.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
 
 def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Outgoing]) -> int:
     """Send messages as one unit of work, unless this version was published before."""
-    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", queue))
+    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", queue))  # the form of the name: ``Stager``
     encoded = [codec.encode(message) for message in messages]
     large = {n: body for n, (_, body) in enumerate(encoded) if body is not None}
     portion.add([line[1:] for line, _ in encoded], large)  # without the digit of the priority

@@ -1,4 +1,8 @@
-"""``manage.py mqredis_worker``: runs the tasks of this project."""
+"""``manage.py mqredis_worker``: runs the tasks of this project.
+
+Django finds it by its file name, and docs/django.md describes its options. ``Runner`` passes those
+of a ``Worker`` on; their defaults are the same.
+"""
 
 from __future__ import annotations
 
