@@ -20,7 +20,8 @@ Sample = tuple[Labels, float]
 
 @dataclass(slots=True)
 class Metric:
-    """A metric with its samples. ``kind``: gauge, counter, histogram or summary."""
+    """A metric with its samples. ``kind``: gauge, counter, histogram or summary. The name of a counter ends with
+    ``_total``, which ``collector`` takes off."""
 
     name: str
     kind: str
@@ -62,7 +63,7 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, seconds: float, **labels: str) -> None:
-        """Count one duration."""
+        """Count one duration. Callers give the labels in the same order each time: another order is another series."""
         key = tuple(labels.items())
         with self._lock:
             # One cell for each bucket, one for larger values, and the sum.

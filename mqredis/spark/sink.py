@@ -5,7 +5,8 @@ as one unit of work.
 
 The manifest lists the stages to publish: those that Spark reports as done, in the order of partitions. A batch that is
 published in part is finished by its stored manifest; a published batch is never published again. The broker stores the
-names of sinks (``app-``, ``query-`` and ``job-``), so their forms stay: a restarted query or job is known by its own.
+names of sinks (``app-``, ``query-`` and ``job-``), so their forms stay: a restarted query, and a job with
+txnAppId, is known by its name.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``run`` makes one for each consumer, and the loops of that consumer call it in their threads. ``otel.patches`` wraps
 ``Attempts.run``, reads ``consumer``, and passes positional arguments only. Each attempt that ends changes a counter of
-its consumer, unless its messages were given back without a failure: by these, a burst knows when it is over.
+its consumer, unless its messages were lost, or given back without a failure: by these, a burst knows when it is over.
 """
 
 from __future__ import annotations

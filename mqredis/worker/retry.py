@@ -13,7 +13,8 @@ from mqredis.errors import InvalidArgument
 from mqredis.models import RetryPolicy
 from mqredis.operations import checks
 
-# More attempts than a message can have: the policy never ends.
+# More attempts than a message can have: the policy never ends. It is the most that RetryPolicy.cycles may be
+# (mqredis/models/queue.py). Queues store it, so it stays; ``failed_attempts`` does not show it.
 UNLIMITED = 1_000_000_000
 
 
