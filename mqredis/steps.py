@@ -156,8 +156,8 @@ class OutcomeKnown:
 @dataclass(slots=True)
 class TimeLimit:
     """From now on all calls of the operation together may be tried for so many seconds and the time of one reply, in
-    which it ends its wait, or for ``retry_seconds`` if that is more. Without it each call may be tried for
-    ``retry_seconds``."""
+    which it ends its wait, or for ``retry_seconds`` if that is more. Each call may be tried for ``retry_seconds``, with
+    or without it."""
 
     seconds: float
 

@@ -100,7 +100,9 @@ class Attempt:
         self.run = run
         # The wait for durability that follows the script on the same connection.
         self.wait = wait
-        self.deadline = now + core.patience if run is None or run.deadline is None else run.deadline
+        self.deadline = now + core.patience
+        if run is not None and run.deadline is not None:
+            self.deadline = min(self.deadline, run.deadline)
 
     def packed(self) -> bytes:
         """Pack the request with the next token of the run's slot. Empty for a call without a session (:meth:`bare`).

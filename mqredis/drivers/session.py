@@ -93,7 +93,8 @@ class Run:
 
     def __init__(self, slot: Slot, deadline: float | None = None) -> None:
         self.slot = slot
-        # Deadline of the operation's calls, on the monotonic clock; None: ``retry_seconds`` after each call began.
+        # Deadline of the operation's calls, on the monotonic clock, if it has one. Each call ends at the latest
+        # ``retry_seconds`` after it began.
         self.deadline = deadline
         # Has the operation subscribed to the wake channel of its slot?
         self.listening = False
