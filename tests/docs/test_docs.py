@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import codeop
+import itertools
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import types
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -155,6 +159,60 @@ def test_command_line_page_names_every_command() -> None:
     actions = [action for action in build()._actions if isinstance(action.choices, dict)]
     for name in actions[0].choices or ():
         assert f"`{name}" in text, name
+
+
+def test_page_of_the_command_line_names_existing_options() -> None:
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    parser, checked = build(), 0
+    for commands, text in rows:
+        known = set().union(
+            *(_options(parser, command.split()) for command in re.findall(r"`([^`]+)`", commands))
+        )
+        for span in [commands, *re.findall(r"`(--[^`]+)`", text)]:
+            for option in re.findall(r"--[a-z-]+", span):
+                assert option in known, (commands, option)
+                checked += 1
+    assert checked > 40
+
+
+def _options(parser: argparse.ArgumentParser, words: list[str]) -> set[str]:
+    """The options of the command that these words name."""
+    for word in words:
+        choices = next((a.choices for a in parser._actions if isinstance(a.choices, dict)), {})
+        parser = choices.get(word, parser)
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+def test_commands_of_the_pages_are_accepted_by_the_parser(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that lacks its arguments is only mentioned; one with "..." or in capital letters stands for several."""
+    found = [command for page in [ROOT / "README.md", *PAGES] for command in _commands(page.read_text())]
+    assert len(found) > 100
+    parser = build()
+    for command in found:
+        with suppress(SystemExit):
+            parser.parse_args(command[1:])
+        error = capsys.readouterr().err
+        assert not error or re.search("arguments are required|expected one argument", error), (command, error)
+
+
+def _commands(text: str) -> list[list[str]]:
+    """The calls of ``mqredis`` in code spans and in blocks of code, as words."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    calls = re.findall(r"`(mqredis [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    calls += [
+        found[1] for line in lines if (found := re.match(r"\s*(?:\$ )?(?:\w+=\S+ )*(mqredis .*)", line))
+    ]
+    commands = []
+    for call in calls:
+        lexer = shlex.shlex(
+            call, posix=True, punctuation_chars=True
+        )  # the shell's operators are words of their own
+        lexer.whitespace_split = True
+        words = list(itertools.takewhile(lambda word: word not in {"|", ">", "&", "&&", ";", "||"}, lexer))
+        if not {"...", "COMMAND"} & set(words):
+            commands.append(words)
+    return commands
 
 
 def test_pages_contain_no_local_paths() -> None:
