@@ -209,13 +209,17 @@ def _act(
     details: Mapping[str, Any] | None = None,
     wanted: Wanted | None = None,
 ) -> Steps[bool]:
-    """An action of an operator on a schedule; it is logged."""
+    """An action of an operator on a schedule; it is logged with ``details``.
+
+    A token stands for the action with these arguments: an argument that is in neither ``details`` nor ``wanted`` would let a
+    second, different call with the token change nothing.
+    """
     title = keys.check_name(name, "schedule")
     if token is not None:
         actions.check_token(token)
     queue = wanted.queue if wanted else ""
     entry = actions.entry(operator, action, queue, {"schedule": title, **(details or {})})
-    extra = actions.token_key(context.keys, token, action, title, wanted)
+    extra = actions.token_key(context.keys, token, action, title, details, wanted)
     return (yield from _change(context, title, decide, extra, entry))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -158,6 +159,25 @@ def test_counters_of_a_store_that_changes_during_the_audit_are_not_compared(
     assert {finding.code for finding in report.findings} == {
         "stray.a"
     }  # a finding of its own; counters are not compared
+
+
+def test_dedup_keys_of_a_store_that_changes_during_the_audit_are_not_compared(
+    full: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys are read before the records: a message that is sent and one that is received are in one of them only."""
+    plain, orders = commands.audit, full.qm.open("orders")
+    numbers = itertools.count()
+
+    def busy(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 5) -> object:
+        for _ in range(2):
+            orders.send(b"more", dedup_key=f"key-{next(numbers)}")
+        orders.receive(0)
+        return plain(manager, paths, place, budget)
+
+    monkeypatch.setattr(commands, "audit", busy)
+    report = full.qm.doctor()
+    assert not report.consistent
+    assert not report.findings
 
 
 def locked(store: Store) -> list[mqredis.LockedMessage]:

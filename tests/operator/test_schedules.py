@@ -184,6 +184,8 @@ def test_schedule_actions_are_logged_with_their_operator(qm: QueueManager, opera
 def test_schedule_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) -> None:
     for _ in range(2):
         operator.create_schedule("hourly", 3600, "orders", token="1")
+    with pytest.raises(mqredis.ScheduleExists):  # not the same call
+        operator.create_schedule("hourly", 3600, "orders", paused=True, token="1")
     for _ in range(3):
         operator.trigger_schedule("hourly", token="1")
     assert len(bodies(qm)) == 1

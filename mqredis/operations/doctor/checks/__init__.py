@@ -51,7 +51,7 @@ CHECKS = (
     Check(messages.records),
     Check(messages.positions),
     Check(messages.timers),
-    Check(policies.dedup_keys),
+    Check(policies.dedup_keys, across_keys=True),
     Check(policies.retry_policies),
     Check(policies.subscriptions),
     Check(messages.strays),
