@@ -211,8 +211,8 @@ def _act(
 ) -> Steps[bool]:
     """An action of an operator on a schedule; it is logged with ``details``.
 
-    A token stands for the action with these arguments: an argument that is in neither ``details`` nor ``wanted`` would let a
-    second, different call with the token change nothing.
+    A token stands for the action with these arguments: an argument that is in neither ``details`` nor ``wanted`` would
+    let a second, different call with the token change nothing.
     """
     title = keys.check_name(name, "schedule")
     if token is not None:

@@ -48,7 +48,7 @@ def check(options: Options, schema: StructType, overwrite: bool) -> None:
         raise InvalidArgument("mqredis only appends: use mode('append') or outputMode('append')")
     rows.check(schema, options.queue)
     if options.queue:
-        targets(options, {options.queue})
+        targets(manager_of(options.address, options.managers[0]), {options.queue})
 
 
 def refuse_abandoned(options: Options, queues: set[str]) -> None:

@@ -1,7 +1,7 @@
 """What a task of a write does: it encodes its rows and stages them in the broker, where no reader sees them.
 
-``sink`` uses it in Spark's tasks, and for checks on the driver. The pipeline ``migrate`` fills a ``Portion`` by itself;
-it and ``replay`` take ``named_sink``.
+``sink`` uses it in Spark's tasks, and for checks on the driver. The pipeline ``migrate`` fills a ``Portion`` by itself
+and checks its queue with ``targets``; it and ``replay`` take ``named_sink``.
 
 A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with a new
 driver.
@@ -9,7 +9,6 @@ driver.
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from mqredis import keys
+from mqredis.client import QueueManager
 from mqredis.commands import stages as commands
 from mqredis.commands.stages import Stage
 from mqredis.errors import MessageTooLarge, QueueNotFound, TransactionUsage
@@ -65,9 +65,8 @@ def named_sink(name: str) -> str:
     return f"app-{name}"
 
 
-def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
-    """The queues to write to. Raises QueueNotFound, TransactionUsage."""
-    manager = manager_of(options.address, options.managers[0])
+def targets(manager: QueueManager, wanted: set[str]) -> dict[str, QueueInfo]:
+    """The queues to write to. Raises QueueNotFound, TransactionUsage, UnsafeServer."""
     if manager.context.server_state.volatile:
         raise refuse_volatile(f"nothing is written to {', '.join(sorted(wanted))}")
     found = {}
@@ -76,7 +75,7 @@ def targets(options: Options, wanted: set[str]) -> dict[str, QueueInfo]:
         try:
             found[name] = manager.queue_info(name)
         except QueueNotFound:
-            raise QueueNotFound(f"queue manager {options.managers[0]!r} has no queue {name!r}") from None
+            raise QueueNotFound(f"queue manager {manager.name!r} has no queue {name!r}") from None
         if found[name].topic:
             raise TransactionUsage(
                 f"{name!r} is a topic: a unit of work is published to queues, not to topics"
@@ -125,7 +124,7 @@ class Stager:
     def transaction(self, queue: str) -> str:
         """The name of the unit of work, for messages of a transactional queue."""
         if queue not in self.targets:
-            self.targets.update(targets(self.options, {queue}))
+            self.targets.update(targets(self.manager, {queue}))
         return f"{self.staged.sink}.{self.staged.batch}" if self.targets[queue].transactional else ""
 
     def _new(self, queue: str) -> Portion:
@@ -148,7 +147,7 @@ class Stager:
 class Portion:
     """Messages for one stage that are not sent yet."""
 
-    def __init__(self, stage: Stage, most_bytes: float = math.inf) -> None:
+    def __init__(self, stage: Stage, most_bytes: int) -> None:
         self.stage = stage
         self.most_bytes = most_bytes  # that one message may take
         self.clear()

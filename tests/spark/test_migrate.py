@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MessageTooLarge, TransactionUsage
 from mqredis.spark.pipelines import migrate
 from mqredis.spark.pipelines.command import main
 from mqredis.spark.pipelines.list_source import ListSource
@@ -105,6 +106,48 @@ def test_pops_between_two_runs_skip_nothing(qm, where, source, newest_left):
     with pytest.raises(InvalidArgument, match=r"the last 16 of these are no longer there.*another name"):
         migrate("list", "work", "target", **where)
     assert migrate("list", "work", "target", name="again", **where) == 15
+
+
+def test_item_that_is_too_large_for_the_queue_is_refused_until_the_limit_is_raised(qm, where, source):
+    source.lpush("work", "small", b"x" * 100_000, "last")
+    qm.update_queue("target", max_message_bytes=50_000)
+    with pytest.raises(MessageTooLarge, match="'target' allows 50000"):
+        migrate("list", "work", "target", **where)
+    assert qm.queue_info("target").messages == 0
+    qm.update_queue("target", max_message_bytes=200_000)
+    assert migrate("list", "work", "target", **where) == 3
+    assert [len(m.body) for m in qm.open("target").browse()] == [5, 100_000, 4]
+
+
+def test_large_items_are_staged_in_several_calls(qm, where, source, monkeypatch):
+    module = importlib.import_module("mqredis.spark.pipelines.migrate")
+    monkeypatch.setattr(module, "CALL_BYTES", 1_000)
+    source.lpush("work", *[f"{n:0200}" for n in range(50)])
+    before = source.info("commandstats").get("cmdstat_fcall", {}).get("calls", 0)
+    assert migrate("list", "work", "target", **where) == 50
+    assert source.info("commandstats")["cmdstat_fcall"]["calls"] - before > 10
+    assert [int(m.text) for m in qm.open("target").browse()] == [*range(50)]
+
+
+def test_messages_of_a_transactional_queue_name_their_unit(qm, where, source):
+    qm.create_queue("units", transactional=True)
+    source.lpush("work", "a", "b", "c")
+    assert migrate("list", "work", "units", name="move", **where) == 3
+    found = list(qm.open("units").browse())
+    assert len({message.transaction_id for message in found}) == 1
+    assert found[0].transaction_id.startswith("app-move.")
+    assert [(m.first_in_transaction, m.last_in_transaction) for m in found] == [
+        (True, False),
+        (False, False),
+        (False, True),
+    ]
+
+
+def test_topic_is_refused_before_anything_is_copied(qm, where, source):
+    qm.create_queue("news", topic=True)
+    source.lpush("work", "a")
+    with pytest.raises(TransactionUsage, match="is a topic"):
+        migrate("list", "work", "news", **where)
 
 
 def test_list_of_equal_items_is_refused(where, source):

@@ -20,15 +20,16 @@ from typing import Any
 import redis
 
 from mqredis import codec, keys
+from mqredis.client import QueueManager
 from mqredis.codec.kombu_envelope import PROPERTY, Envelope
 from mqredis.commands.stages import Stage
 from mqredis.errors import InvalidArgument
-from mqredis.models import Outgoing, PropertyValue
+from mqredis.models import Outgoing, PropertyValue, QueueInfo
 from mqredis.operations import pipelines
 from mqredis.spark.connection import manager_of
 from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import published_rows
-from mqredis.spark.staging import CALL_MESSAGES, Portion, named_sink
+from mqredis.spark.staging import CALL_BYTES, CALL_MESSAGES, NO_IDENTITY, Portion, named_sink, targets
 from mqredis.steps import perform
 
 # Items that one publication takes; stage.lua takes no more.
@@ -62,14 +63,16 @@ def migrate(
     :param newest_left: for lists: producers push on the left and consumers pop on the right, as Celery does.
     :raises InvalidArgument: the key does not exist or holds something else; or the source has changed since the last
         call so that it cannot be said what was copied. Nothing is skipped.
-    :raises QueueNotFound: there is no such queue.
+    :raises QueueNotFound: there is no such queue. TransactionUsage: it is a topic.
+    :raises MessageTooLarge: an item is larger than the queue's ``max_message_bytes``. Call again with a larger limit.
+    :raises UnsafeServer: the server would lose the messages (``server_checks``).
     :raises ConnectionError: the source cannot be reached; what was copied until then is remembered.
     """
     kinds = {"list": "list", "celery": "list", "stream": "stream"}
     if source not in kinds:
         raise InvalidArgument(f"source must be list, stream or celery, not {source!r}")
     client = manager_of(url, manager)
-    client.queue_info(queue)  # refuses before anything is read
+    target = targets(client, {queue})[queue]  # refuses before anything is read
     name = (
         name
         or f"migrate-{source}-{key}".translate(str.maketrans(keys.RESERVED, "_" * len(keys.RESERVED)))[:100]
@@ -83,7 +86,7 @@ def migrate(
         else:
             chunks = _list(ListSource(server, key, newest_left, CHUNK), begin, source == "celery")
         for version, messages in chunks:
-            sent += _publish(client, named_sink(name), version, queue, messages)
+            sent += _publish(client, named_sink(name), version, target, messages)
     return sent
 
 
@@ -118,17 +121,32 @@ def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
     raise InvalidArgument(f"key {key!r} of the source holds a {found}, not a {kind}{fitting}")
 
 
-def _publish(client: Any, sink: str, version: int, queue: str, messages: list[Outgoing]) -> int:
-    """Send messages as one unit of work, unless this version was published before."""
-    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", queue))  # the form of the name: ``Stager``
-    encoded = [codec.encode(message) for message in messages]
-    large = {n: body for n, (_, body) in enumerate(encoded) if body is not None}
-    portion.add([line[1:] for line, _ in encoded], large)  # without the digit of the priority
+def _publish(
+    client: QueueManager, sink: str, version: int, target: QueueInfo, messages: list[Outgoing]
+) -> int:
+    """Send messages as one unit of work, unless this version was published before. Raises MessageTooLarge.
+
+    This does without Spark what ``Stager`` and the driver's commit do: the names of the stage and of the unit have the
+    same form.
+    """
     context = client.context
-    client.run(perform(portion.call(context.keys, sink, version, _TTL_MS)))
-    sent: int = client.run(pipelines.publish(context, sink, version, "-", CHUNK, True, [portion.stage]))
+    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", target.name), target.max_message_bytes)
+    unit = f"{sink}.{version}" if target.transactional else ""
+    for message in messages:
+        line, body = codec.encode(message, unit)
+        portion.add([line[1:]], {} if body is None else {0: body})  # without the digit of the priority
+        if portion.bytes >= CALL_BYTES:
+            _stage(client, sink, version, portion)
+    if portion.messages:
+        _stage(client, sink, version, portion)
+    sent = client.run(pipelines.publish(context, sink, version, NO_IDENTITY, CHUNK, True, [portion.stage]))
     client.run(pipelines.sweep(context, sink, version))
     return sent
+
+
+def _stage(client: QueueManager, sink: str, version: int, portion: Portion) -> None:
+    client.run(perform(portion.call(client.context.keys, sink, version, _TTL_MS)))
+    portion.clear()
 
 
 def _list(source: ListSource, begin: int, celery: bool) -> Chunks:
