@@ -33,6 +33,7 @@ local more_timers = timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
 
 local member = waiter_text.member(registration, "") -- of q.waiters
+-- Pipelines register as peeks, without a tag or a lease (`wait` in mqredis/operations/pipelines.py), so only a copy is handed over.
 local was_notified = registers and waiter_text.take() ~= nil
 -- Where groups take turns, a waiter may be notified of a message that only a peek may have. So the ready groups are counted (nil
 -- for other queues), unless a message has to be newer than `after`, which they do not tell.

@@ -146,14 +146,17 @@ if mode == "take" and not removal.plan(q, entries, "receive") then return finish
 local ids = { nil }
 for n = 1, #entries do ids[n] = entries[n].id end
 
--- Adds to the deliveries of the messages that this call takes over from a lock of the caller.
+-- Adds to the deliveries of the messages that this call takes over from a lock of the caller. A browser sends its fence (`_under`
+-- in mqredis/operations/browser.py) with the modes peek, take and tx; after a peek its lock stays. A lock in a transaction
+-- overwrites state and deadline of the old lock; its index entry, if it was visible, stays until the new lock ends.
 local function add_deliveries(count)
   for n = 1, #entries do
     local state = entries[n].state
     if entries[n].taken_over then state.deliveries = state.deliveries + count end
   end
 end
--- The delivery that began with the lock goes on: what follows, or the client, counts it anew.
+-- The delivery that began with the lock goes on: a lock in a transaction counts it anew (position.lock_states), of a message that is
+-- taken the client does (`taken` of Context.messages).
 if mode ~= "peek" then add_deliveries(-1) end
 local flag = allow_peek and message_state.visible or ""
 local lock

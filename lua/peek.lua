@@ -8,7 +8,7 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] count  messages at most
 -- ARGV[5] cursor  as in receive.lua; of the kind seek.cursors.after: continue behind its id, whatever the step is
--- ARGV[6] step  current | next
+-- ARGV[6] step  current | next, of a cursor; after: without one, the first message behind the id in ARGV[5], "" of all
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)

@@ -1,5 +1,5 @@
 -- For all queues on which a process waits: is a message available or a timer due? And for all slots that wait: was a lock
--- handed to the reader? Changes nothing but the form of packed locks (core/locks).
+-- handed to the reader? Changes nothing.
 -- MS-MQDMPR 3.1.7.3.1 Wait For New Message
 --
 -- CALLERS poll_all in mqredis/commands/manager.py
@@ -32,7 +32,7 @@ local function ms_to_timer(q)
 end
 
 for n = 1, queues do
-  local q = queue.open(n, nil, meta[values_before + n])
+  local q = queue.read(n, nil, meta[values_before + n])
   local ms = q and ms_to_timer(q) or 0 -- of a queue that was deleted: its readers are to find that out
   local poll_now = not q or ms == 0 or redis.call("ZCARD", q.available) > 0
   reply[#reply + 1] = poll_now and "1" or "0"

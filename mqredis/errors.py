@@ -1,7 +1,8 @@
 """The exception tree: one class per outcome a caller can act on.
 
 All packages of mqredis raise these; callers import them from ``mqredis``. ``commands.replies`` makes the error of a
-status (``error_for``); ``cli.exits`` and the console have exit codes and pages for classes of errors.
+status (``error_for``), and so do ``drivers.core`` and some operations; ``cli.exits`` and the console have exit codes
+and pages for classes of errors. ``worker.outcomes.BROKER_ERRORS`` has those that are no failed attempt of a message.
 
 Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that fits, so that
 code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``. The docstring of a class is its

@@ -3,6 +3,10 @@
 ``connect`` of both interfaces reads them; drivers, operations, workers and Spark use them. The command line, the
 console, ``django.options`` and the pytest plugin make them. ``docs/settings.md`` is made from the docstrings of the
 fields (``make format``). A field that is renamed needs a line in ``renamed``.
+
+Change together with: the length of ``client_name`` is ``codec.clients.MAX_NAME``, too; ``models.queue`` has the
+default of ``max_message_bytes`` for queues. Guides and decision pages repeat some defaults (docs/guarantees.md,
+production.md).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mqredis import renamed
 from mqredis.errors import InvalidArgument
 from mqredis.models import Durability
+from mqredis.models.queue import LARGEST_MESSAGE
 from mqredis.models.validation import translated
 
 ENV_PREFIX = "MQREDIS_"
@@ -67,7 +72,7 @@ class Settings(BaseModel):
     """Call the scripts as server functions where the server has them (Redis 7, Valkey); "off": by EVALSHA."""
     max_connections: int = Field(default=50, ge=1, le=10_000)
     """Largest number of connections of one client."""
-    max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864)
+    max_message_bytes: int = Field(default=4_194_304, ge=1, le=LARGEST_MESSAGE)
     """Largest message in bytes, headers included. A queue may allow less."""
     failed_messages_warning: int = Field(default=100, ge=0, le=1_000_000_000)
     """Messages in a ``;poison`` or dead-letter queue above which doctor, statistics and metrics warn."""

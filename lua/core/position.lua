@@ -213,7 +213,8 @@ function position.lock(q, ids, recs, states, lock)
   end
 end
 
--- Locks entries of available messages. `lock`: of position.lock.
+-- Locks entries of available messages, or of those that the caller has locked and now takes over (lookup.lua). `lock`: of
+-- position.lock.
 function position.lock_entries(q, entries, lock)
   local ids, recs, states = position.columns_of(entries)
   position.lock(q, ids, recs, states, lock)

@@ -5,9 +5,9 @@
 -- Quotas: every message in a queue counts, whatever its state. A subqueue counts for itself and in its parent (q.parent),
 -- unless it stands apart (queue.set_parent). core/store counts.
 --
--- Change together with: three places apply quotas in their own way. has_room of features/retry_policy heeds no quota of the
--- manager; topic.refuses (features/topic) adds up what all subscribers get; send.lua asks only if the manager or the queue has a
--- limit.
+-- Change together with: these apply quotas in their own way. has_room of features/retry_policy heeds no quota of the manager;
+-- features/topic adds up what all subscribers get (topic.refuses), and refuses as the manager does (topic.plan); send.lua asks only
+-- if the manager or the queue has a limit; claims/publish adds up the stages of each queue, and chooses the statuses itself.
 local quota = {}
 
 -- Returns the status that refuses `count` more messages of `bytes` bytes in all: since a quota would be exceeded, or the manager is

@@ -138,7 +138,7 @@ def poll_all(
         size = 2 * len(queues)
         if len(payload) != size + len(slots):
             raise InvariantBroken(
-                f"a glance at {len(queues)} queues and {len(slots)} slots was answered with {len(payload)} elements"
+                f"poll_all returned {len(payload)} elements for {len(queues)} queues and {len(slots)} slots"
             )
         timers = [ms for ms in map(int, payload[1:size:2]) if ms > 0]
         found, handed_over = payload[:size:2], payload[size:]

@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
     at: datetime
     queue: str
-    # "started", "done" or "failed"
+    # "started", "done" or "failed": also a class of static/console.css
     state: str
     # Who did what, to how many messages.
     text: str
@@ -45,7 +45,8 @@ class Latest(NamedTuple):
 async def latest(manager: QueueManager, most: int, before: str | None = None) -> Latest:
     """The newest entries, or those behind ``before``, which is ``older`` of another page. Raises InvalidArgument.
 
-    An action that other calls carried out (``Operator.begin``) has two entries: the last of them is shown.
+    An action that other calls carried out (``Operator.begin``) has two entries: the last of them is shown, and on the
+    next page also the first, if it stands there.
     """
     found: list[Entry] = []
     seen: set[object] = set()

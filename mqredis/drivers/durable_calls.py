@@ -64,7 +64,12 @@ def renew_wait_command(driver: Calls, attempt: Attempt, wait: DurabilityWait) ->
 
 def wait_for_durability(connection: Connection, attempt: Attempt, wait: DurabilityWait, reply: Any) -> None:
     """Wait for durability on the connection of a script that has run. If that fails, a repeated call gets the stored
-    reply of the script."""
+    reply of the script.
+
+    The caller has sent the first request behind the script, so both replies may be read together. Nothing may be
+    awaited before the first exchange here, which waits for the second: a ``PipelinedConnection`` fails on a reply
+    that nobody waits for.
+    """
     attempt.may_have_run = attempt.may_have_run or wait.changed(reply)
     # The generator yields requests and is sent their replies. It is shared with the other interface, so it cannot
     # exchange them itself, and a `for` loop could not send it anything.

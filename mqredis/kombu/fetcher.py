@@ -1,8 +1,8 @@
 """Fetches messages for kombu: directly, or in a thread that notifies kombu's event loop through a socket.
 
 ``transport`` has one ``Fetcher`` for each connection with an event loop, and calls ``fetch`` itself without one.
-Callbacks of consumers and all of kombu run in the thread of the event loop; the other thread only locks messages, and
-gives them back if it was closed meanwhile.
+Callbacks of consumers run in the thread of the event loop; the other thread only locks messages, and gives them back if
+it was closed meanwhile. Other threads of the application may acknowledge messages, and so change limits (``update``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,12 @@ class Fetcher:
         self._thread.start()
 
     def update(self) -> None:
-        """Update the queues and limits. The event loop's thread calls this in every turn."""
+        """Update the queues and limits. The event loop's thread calls this in every turn, and
+        ``Transport.credit_changed`` in the thread that changed them: ``_changed`` guards what is written here.
+
+        A wait ends only if the queues are others now. One with the limits of before may lock more messages than may be
+        delivered, and ``Transport.deliver`` gives these back.
+        """
         if self._closed or self._inbox:
             return
         requests = self._transport.requests()

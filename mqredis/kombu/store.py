@@ -20,14 +20,13 @@ from mqredis.kombu.arguments import Declared, read_label, retry_policy, split
 from mqredis.kombu.bindings import Bindings
 from mqredis.kombu.names import quote, unquote
 from mqredis.models import Outgoing
+from mqredis.models.queue import LARGEST_MESSAGE
 from mqredis.operations.broker_time import broker_time
 
 log = logging.getLogger("mqredis.kombu")
 
 # Seconds between two searches for queues that have expired.
 _SWEEP_SECONDS = 60.0
-# Of the queues that are made here. ``_settings`` of the transport raises the limit of the client to the same number.
-_MAX_BODY = 67_108_864
 
 
 class Store:
@@ -82,7 +81,9 @@ class Store:
             self.sweep(name)
         try:
             created = {"retry": retry_policy(own.dead_exchange is not None), **properties}
-            self.manager.create_queue(quote(name), label=own.label(), max_message_bytes=_MAX_BODY, **created)
+            self.manager.create_queue(
+                quote(name), label=own.label(), max_message_bytes=LARGEST_MESSAGE, **created
+            )
         except QueueExists:
             self._change(name, own, properties)
 

@@ -29,6 +29,7 @@ from mqredis.kombu.channel import Channel
 from mqredis.kombu.fetcher import Fetcher, Requests, fetch
 from mqredis.kombu.locks import Locks
 from mqredis.kombu.store import Store
+from mqredis.models.queue import LARGEST_MESSAGE
 from mqredis.operations import giveback
 from mqredis.operations.receive import Locks as Locked
 
@@ -122,7 +123,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     def _settings(self) -> mqredis.Settings:
         options = dict(self.client.transport_options.get("settings") or {})
         options.setdefault("connect_timeout_seconds", float(self.client.connect_timeout or 5))
-        options.setdefault("max_message_bytes", 67_108_864)
+        options.setdefault("max_message_bytes", LARGEST_MESSAGE)
         return mqredis.Settings.from_env(**options)
 
     def url(self) -> str:

@@ -88,6 +88,8 @@ class RetryPolicy(Model):
 
 # Characters of a queue's label.
 MAX_LABEL = 124
+# Bytes of a message that a queue can allow at most. ``settings`` and kombu's queues have this limit, too.
+LARGEST_MESSAGE = 67_108_864
 
 
 class QueueProperties(Model):
@@ -101,7 +103,7 @@ class QueueProperties(Model):
     """Bytes that the messages of the queue may take together; None: no limit."""
     quota_messages: int | None = Field(default=None, ge=0, strict=True)
     """Messages that the queue may hold; None: no limit."""
-    max_message_bytes: int = Field(default=4_194_304, ge=1, le=67_108_864, strict=True)
+    max_message_bytes: int = Field(default=4_194_304, ge=1, le=LARGEST_MESSAGE, strict=True)
     """Bytes that one message may take."""
     journaling: bool = Field(default=False, strict=True)
     """A copy of each received message goes to the subqueue ``;journal``."""

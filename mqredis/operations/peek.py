@@ -34,8 +34,9 @@ def peeking(
 ) -> Fetch:
     """Return what makes the call of each fetch of a peek (``wait``).
 
-    ``match``: the filter. ``step``: ``current`` or ``next``, seen from the cursor. ``cursor_at``: returns the cursor
-    for the id behind which a search goes on, "" at first. ``marks``: the peek sets browse marks.
+    ``match``: the filter. ``step``: ``current`` or ``next``, seen from the cursor; ``after``: without a cursor, the
+    first message behind the id that ``cursor_at`` is given. ``cursor_at``: returns the cursor for the id behind which
+    a search goes on, "" at first. ``marks``: the peek sets browse marks.
     """
 
     def fetch(waiter: Waiter | None, place: str = "") -> Call[Found]:

@@ -70,7 +70,8 @@ class Consumer:
     prefetch: int = 1
     name: str = ""
     # Counters of messages since the consumer was registered. ``count`` changes them under a lock. Shown by
-    # ``metrics.worker_metrics``, ``Worker.health`` and the heartbeat (``WorkerConsumer``); ``Running`` adds them up.
+    # ``metrics.worker_metrics``, ``Worker.health`` and the heartbeat (``WorkerConsumer``), but for ``isolated``;
+    # ``Running`` adds them up: a burst ends when they stay the same.
     handled: int = 0
     failed: int = 0
     rejected: int = 0

@@ -25,7 +25,7 @@ def rate_of(text: str) -> float:
 
 
 class Rate:
-    """A token bucket: so many messages per second, for all threads of a consumer."""
+    """Spaces the messages of all threads of a consumer: so many per second, and no burst after a pause."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second

@@ -41,7 +41,7 @@ class AsyncOwner:
 
     on_move: Callable[[], Awaitable[object]] | None = None
     """Called when the manager has moved to another node, to replace a connection that is not in the pool. It must
-    not wait for a reply."""
+    not wait for a reply. The registry of ``waiting`` sets it, for its subscription."""
     _closed: bool
     """Set by :meth:`after_fork`, and by :meth:`close`."""
 
@@ -115,7 +115,12 @@ class AsyncOwner:
         return BrokerUnavailable(f"all {self._limit} connections are busy; raise max_connections")
 
     async def _locate(self) -> tuple[str, int]:
-        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more."""
+        """Look up the node that owns the manager. If it is another one, nothing is sent to the earlier one any more.
+
+        Several tasks or threads may search at the same time, and the last one to end sets ``plan.node``. An answer
+        that is out of date by then does no harm: a Sentinel is asked again before each connection, and a node of a
+        cluster that does not own the manager says so, and the call looks again (``rediscover``).
+        """
         plan, search = self.plan, Search(self.plan, time.monotonic())
         for node in search.nodes():
             try:

@@ -59,7 +59,11 @@ def trails(store: Store) -> Faults:
 
 
 def shares(store: Store) -> Faults:
-    """A queue that keeps trails has a counter of them."""
+    """The share of messages that get a trail can be read, and is above 0 if the queue's flag says that it has trails.
+
+    ``commands.queues`` writes it as the text of a float; ``trail.share`` in lua/features/trail.lua reads it, and only
+    if there is the flag, so a share without it does no harm.
+    """
     for view in store.queues.values():
         if ";" in view.path:  # it has the flags of its queue, and takes no message that is sent
             continue
