@@ -38,7 +38,8 @@ class Status(IntEnum):
     STATUS_INVALID_PARAMETER = 0xC000000D
     STATUS_NOT_FOUND = 0xC0000225
     XACT_E_NOTSUPPORTED = 0x8004D00F
-    # ---- ours, band 0xA0010000 ------------------------------------------------------------------
+    # ---- ours, band 0xA0010000: 1. calls and sessions, 2. the server, 3. what matches, 4. damage, 5. schedules. No
+    # number is retired so far; one that is stays here as a comment.
     ENQUEUE_QUEUE_QUOTA = 0xA0010001  # Enqueue Message status 1
     ENQUEUE_MANAGER_QUOTA = 0xA0010002  # Enqueue Message status 2
     ENQUEUE_TIMED_OUT = 0xA0010003  # Enqueue Message status 3

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 
 _CLAIM = re.compile(r"\S+ \d+ \d+ \d+ \d+ \d+ \d+ [012] \d+(?: \d+)?", re.ASCII)
-# Values of Claim.sealed: it is being filled, it is complete, an operator has released it.
+# Values of Claim.sealed: it is being filled, it is complete, an operator has released it. ``_CLAIM`` and
+# ``commands.claims`` know them, too.
 FILLING, COMPLETE, RELEASED = 0, 1, 2
 _PAGE_LISTS = re.compile(r"(?:\d+ \d+ \d+ \d+ \d+ \d+ [^\s;]+ \d+;)*", re.ASCII)
 

@@ -1,7 +1,8 @@
 """Encodes messages as arguments of scripts.
 
-``operations.send``, ``schedules`` and ``actions`` use it through ``mqredis.codec``. ``models.outgoing`` makes the
-record itself.
+``operations.send``, ``schedules`` and ``actions`` use it through ``mqredis.codec``, and so do ``spark.rows`` and
+``spark.pipelines.migrate``. All of them but the first take off the digit of the priority, and ``rows`` the correlation
+id at the end, by their places. ``models.outgoing`` makes the record itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 ``operations.schedules``, ``worker.schedule`` and the doctor use it. ``lua/admin/schedules.lua`` reads the time alone;
 ``lua/schedule_write.lua`` compares the whole text with the one that a client has read. A field needs a row in
-``_TYPES``, and a default, since stored texts do not have it.
+``_TYPES``, and a default, since stored texts do not have it; CHANGELOG.md says under **Stored data** that clients of
+earlier releases refuse a text with it, as their doctor does. ``operations.schedules.declare`` says which fields outlive
+the start of a worker.
 """
 
 from __future__ import annotations

@@ -54,4 +54,6 @@ def _network(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address[:60]
-    return str(ipaddress.ip_network((int(found), 64), strict=False)) if found.version == 6 else address
+    if found.version == 6 and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(found), 64), strict=False))
+    return address  # an IPv4 address that is mapped into IPv6 is one host, and all of them are in one network

@@ -5,7 +5,8 @@ shows ``Forbidden``.
 
 ``POLICY`` forbids scripts and styles in templates, and base.html switches off those that htmx would add (htmx-config).
 The times and sizes are in docs/console.md. A cookie is not stored anywhere, and not renewed by use. Another key, as
-after a restart without token and secret, makes all cookies and forms invalid. ``SecurityHeaders`` replaces no header
+after a restart without token and secret, makes all cookies and forms invalid. With the same key, cookies of the release
+before are valid: a text of another form needs another purpose in ``_sign``. ``SecurityHeaders`` replaces no header
 that a response has.
 """
 

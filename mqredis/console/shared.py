@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 # Pages of different addresses whose readings are kept; of more the oldest goes.
 PAGES = 32
-# A page may take many calls, so it is read once in so many intervals.
+# A page may take many calls, so it is read once in so many intervals: docs/console.md says every six seconds.
 SLOWER = 3
 
 

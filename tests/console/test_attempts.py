@@ -73,6 +73,14 @@ def test_wrong_tokens_are_reset_by_a_correct_one_and_by_the_pause() -> None:
     assert attempts.wait("192.0.2.1") == 0
 
 
+def test_ipv4_addresses_that_are_mapped_into_ipv6_are_counted_apart() -> None:
+    attempts = Attempts()
+    for _ in range(WRONG):
+        attempts.wrong("::ffff:192.0.2.1")
+    assert attempts.wait("::ffff:192.0.2.1") > 0
+    assert attempts.wait("::ffff:192.0.2.2") == 0
+
+
 def test_one_network_of_ipv6_counts_as_one_address() -> None:
     attempts = Attempts(Clock())
     for number in range(WRONG):

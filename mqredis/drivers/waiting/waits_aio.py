@@ -177,11 +177,13 @@ class AsyncWaits(BaseRegistry[F]):
         raise NotImplementedError
 
     async def _subscribe(self, channel: str) -> None:
-        """Subscribe to a channel that was added to the table."""
+        """Subscribe to a channel that was added to the table. Called without the lock, which the registry of threads
+        takes here."""
         raise NotImplementedError
 
     async def _send(self, *command: str) -> None:
-        """Send a command over the subscription. If it is lost, the next one subscribes to all channels of the table."""
+        """Send a command over the subscription. If it is lost, the next one subscribes to all channels of the table.
+        Called without the lock, as ``_subscribe``."""
         raise NotImplementedError
 
     # ---- polling for all waits -------------------------------------------------------------------
