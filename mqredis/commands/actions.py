@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.commands.replies import Missing, check, missing_of, text
-from mqredis.keys import KeySet, ManagerKeys
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, text
 from mqredis.steps import Call, Payload
 
 
@@ -24,22 +23,13 @@ class Recorded:
     """The outcome with which it has ended, as JSON; "" if it has not."""
 
 
-def record(
-    manager: ManagerKeys,
-    paths: Sequence[str],
-    extra: tuple[str, ...],
-    entry: bytes,
-    outcome: str,
-    changed: int,
-) -> Call[Recorded | Missing]:
-    """Begin an action, or end it with an outcome. ``extra``: the key of its token; ``entry``: for the log; ``changed``:
-    how many messages it has changed."""
+def record(log: Address, entry: bytes, outcome: str, changed: int) -> Call[Recorded]:
+    """Begin an action, or end it with an outcome. ``log``: the log of actions, with the key of the action's token;
+    ``entry``: for the log; ``changed``: how many messages it has changed."""
 
-    def parse(status: int, payload: Payload) -> Recorded | Missing:
-        if (missing := missing_of(status, payload)) is not None:
-            return missing
+    def parse(status: int, payload: Payload) -> Recorded:
         check(status)
         return Recorded(text(payload[0]) == "1", text(payload[1]))
 
     args: list[str | bytes] = ["1", entry, outcome, str(changed)]
-    return Call("operator_record", KeySet((*manager.call(*paths).keys, *extra)), args, parse)
+    return Call("operator_record", log.call, args, parse)

@@ -22,6 +22,7 @@ class Address:
 
     manager: ManagerKeys
     path: str
+    """Its name; "" if the script says which queues it needs."""
     generation: str = ""
     """A number that no other queue has had: with it a script refuses a call on a queue that was deleted since. "": not
     known, for scripts that do not ask for it."""
@@ -44,10 +45,10 @@ class Address:
         named = self.manager.call(*self.family, *self.beside)
         self.call = KeySet(named.keys + self.extra) if self.extra else named
 
-    def bring(self, paths: Sequence[str]) -> None:
-        """Name these queues, too, from now on. Occasional ones are forgotten again."""
+    def bring(self, paths: Sequence[str], forget: bool = True) -> None:
+        """Name these queues, too, from now on. ``forget``: no more the occasional ones that it had, if many."""
         beside = self.beside
-        if len(beside) > MAX_BESIDE:
+        if forget and len(beside) > MAX_BESIDE:
             beside = tuple(path for path in beside if keys.kept_by_broker(path))
         self.beside = beside + tuple(p for p in paths if p not in beside and p not in self.family)
         self._name_keys()

@@ -6,13 +6,12 @@ names of actions are those of ``lua/admin/bulk_actions.lua`` (``tests/contract/t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
 from mqredis.commands.address import Address
-from mqredis.commands.replies import Missing, check, check_queue, missing_of, number, text
-from mqredis.keys import KeySet, ManagerKeys
+from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.models.operator import BulkResult
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -71,18 +70,12 @@ def unlock(address: Address, entry: bytes, given: str, lookup_ids: Sequence[str]
     return Call("unlock", address.call, args, parse)
 
 
-def abort(
-    manager: ManagerKeys, transaction: str, entry: bytes, paths: Iterable[str], extra: tuple[str, ...]
-) -> Call[Missing | None]:
-    """Abort an open transaction. ``entry``: for the log; ``extra``: the key of a token."""
+def abort(queues: Address, entry: bytes, transaction: str) -> Call[None]:
+    """Abort an open transaction. ``queues``: those that it has touched, as far as they are known."""
 
-    def parse(status: int, payload: Payload) -> Missing | None:
-        if (missing := missing_of(status, payload)) is not None:
-            return missing
+    def parse(status: int, _payload: Payload) -> None:
         refused = status == Status.TRANSACTION_SEQUENCE
         check(status, f"no transaction {transaction!r} is open" if refused else "")
-        return None
 
-    named = manager.call(*paths)
-    args: list[Arg] = ["1" if extra else "", entry, transaction]
-    return Call("tx_abort", KeySet(named.keys + extra), args, parse)
+    args: list[Arg] = ["1" if queues.extra else "", entry, transaction]
+    return Call("tx_abort", queues.call, args, parse)

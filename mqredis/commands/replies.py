@@ -1,4 +1,4 @@
-"""Parts of the replies of all scripts: the status, missing queues, numbers and texts.
+"""Parts of the replies of all scripts: the status, numbers and texts.
 
 All parsers of this package use it, operations that read a reply themselves, and ``drivers.waiting.handoff``.
 """
@@ -7,27 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqredis import keys
 from mqredis.errors import ClaimLost, error_for
 from mqredis.status import Status
 from mqredis.steps import Payload
 
 # A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
-
-
-class Missing(list[str]):
-    """Queues that a call has to name as well. Nothing was done, and the call is repeated (``operations.queue_call``).
-
-    It is empty if more timers were due than one call serves: then the same call goes on.
-    """
-
-
-def missing_of(status: int, payload: Payload) -> Missing | None:
-    """The queues that a reply asks for; None if it asks for none."""
-    if status != Status.KEYS_CHANGED:
-        return None
-    return Missing(keys.decode(text(item)) for item in payload)
 
 
 def check(status: int, message: str = "") -> None:

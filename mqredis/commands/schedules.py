@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.replies import Missing, check, missing_of, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
@@ -75,19 +76,14 @@ def listing(manager: ManagerKeys, due: bool) -> Call[Listed]:
 
 
 def write(
-    manager: ManagerKeys,
-    paths: Sequence[str],
-    extra: tuple[str, ...],
-    entry: bytes,
-    name: str,
-    expected: str,
-    change: Change,
-) -> Call[Written | Missing]:
-    """Change a schedule whose text is ``expected``. ``extra``: the key of a token; ``entry``: for the log, or b""."""
+    queues: Address, with_token: bool, entry: bytes, name: str, expected: str, change: Change
+) -> Call[Written]:
+    """Change a schedule whose text is ``expected``. ``entry``: for the log, or b"".
 
-    def parse(status: int, payload: Payload) -> Written | Missing:
-        if (missing := missing_of(status, payload)) is not None:
-            return missing
+    ``queues``: that of the change, and the log of actions; the keys of schedules, and that of a token, follow theirs.
+    """
+
+    def parse(status: int, payload: Payload) -> Written:
         check(status, _refusals(change.queue).get(status, ""))
         outcome, *rest = payload
         if outcome != b"0":
@@ -95,10 +91,9 @@ def write(
         now_ms, current, message = rest
         return Written(now_ms=number(now_ms), text=text(current), message=message)
 
-    named = KeySet((*manager.call(*paths).keys, *manager.schedules, *extra))
-    args: list[Arg] = ["1" if extra else "", entry, name, expected, change.text, change.message]
+    args: list[Arg] = ["1" if with_token else "", entry, name, expected, change.text, change.message]
     args += [keys.encode(change.queue), repr(change.slot_ms / 1000)]
-    return Call("schedule_write", named, args, parse)
+    return Call("schedule_write", queues.call, args, parse)
 
 
 def _refusals(queue: str) -> dict[int, str]:

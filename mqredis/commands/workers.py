@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mqredis.codec import time_at
-from mqredis.commands.replies import Missing, check, missing_of, number, text
+from mqredis.commands.address import Address
+from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
 from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.steps import Arg, Call, Payload
@@ -28,8 +29,8 @@ def pause_field(kind: str, name: str) -> str:
     return f"{kind[0]}:{name}"
 
 
-def _keys(manager: ManagerKeys, paths: Sequence[str] = (), extra: tuple[str, ...] = ()) -> KeySet:
-    return KeySet((*manager.call(*paths).keys, manager.workers, *extra))
+def _keys(manager: ManagerKeys) -> KeySet:
+    return KeySet((*manager.call().keys, manager.workers))
 
 
 def beat(
@@ -79,25 +80,16 @@ def listing(manager: ManagerKeys) -> Call[tuple[list[WorkerInfo], list[Pause]]]:
     return Call("worker_list", _keys(manager), [], parse, changes=False)
 
 
-def order(
-    manager: ManagerKeys,
-    paths: Sequence[str],
-    extra: tuple[str, ...],
-    entry: bytes,
-    field: str,
-    value: str,
-) -> Call[bool | Missing]:
+def order(log: Address, with_token: bool, entry: bytes, field: str, value: str) -> Call[bool]:
     """Write or remove a pause, or write an order. Returns whether it changed anything.
 
-    ``extra``: the key of a token; ``entry``: for the log. ``field``: a letter of lua/admin/workers.lua, a colon and a
-    name; ``value``: "" to remove it.
+    ``log``: the log of actions; the key of the workers, and that of a token, follow its keys. ``entry``: for the log.
+    ``field``: a letter of lua/admin/workers.lua, a colon and a name; ``value``: "" to remove it.
     """
 
-    def parse(status: int, payload: Payload) -> bool | Missing:
-        if (missing := missing_of(status, payload)) is not None:
-            return missing
+    def parse(status: int, payload: Payload) -> bool:
         check(status)
         return text(payload[0]) == "1"
 
-    args: list[Arg] = ["1" if extra else "", entry, field, value]
-    return Call("worker_order", _keys(manager, paths, extra), args, parse)
+    args: list[Arg] = ["1" if with_token else "", entry, field, value]
+    return Call("worker_order", log.call, args, parse)

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from mqredis import codec, keys
 from mqredis.commands import actions as commands
 from mqredis.commands.actions import Recorded
+from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys, path_of
 from mqredis.models import Outgoing
 from mqredis.operations import checks
 from mqredis.operations.context import Context
-from mqredis.operations.queue_call import until_named
+from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, procedure
 
 Details = Mapping[str, Any]
@@ -143,13 +144,8 @@ def _record(
     _json(details)
     extra = token_key(context.keys, token, "record", name, path)
     written = entry(operator, name, path, details, call=extra[0][-12:])
-    return (
-        yield from until_named(
-            context.keys,
-            [keys.ACTIONS],
-            lambda paths: commands.record(context.keys, paths, extra, written, outcome, changed),
-        )
-    )
+    log = Address(context.keys, keys.ACTIONS, extra=extra)
+    return (yield from QueueCall(log, commands.record(log, written, outcome, changed)))
 
 
 def _json(details: object) -> str:

@@ -17,7 +17,7 @@ from mqredis.models.operator import BulkResult
 from mqredis.operations import actions, checks
 from mqredis.operations.bulk import Chosen
 from mqredis.operations.context import Context
-from mqredis.operations.queue_call import QueueCall, until_named
+from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, procedure
 
 
@@ -51,7 +51,6 @@ def abort(context: Context, operator: actions.Author, transaction: object, token
     if token is not None:
         actions.check_token(token)
     entry = actions.entry(operator, "abort", "", {"transaction": transaction})
-    extra = actions.token_key(context.keys, token, "abort", transaction)
-    yield from until_named(
-        context.keys, [], lambda paths: commands.abort(context.keys, transaction, entry, paths, extra)
-    )
+    # The script names the queues of the transaction.
+    queues = Address(context.keys, "", extra=actions.token_key(context.keys, token, "abort", transaction))
+    yield from QueueCall(queues, commands.abort(queues, entry, transaction))

@@ -1,8 +1,8 @@
 """Calls that may need more queues than they name: journals, dead letters, administration queues, subscribers.
 
-Most operations on messages are a ``QueueCall``. ``send``, ``receive`` and ``settle`` call ``complete`` themselves;
-``actions``, ``force``, ``schedules`` and ``workers`` have no handle and use ``until_named``; ``transaction``,
-``pipelines`` and the deletion of a queue repeat their calls by themselves and use ``provide``.
+Most operations on messages and most actions of operators are a ``QueueCall``. ``send``, ``receive`` and ``settle`` call
+``complete`` themselves; ``transaction``, ``pipelines`` and the deletion of a queue repeat their calls by themselves and
+use ``provide``.
 
 Such a script answers KEYS_CHANGED and names these queues before it has changed anything (``context.require`` in
 lua/core/context.lua). Those that the broker keeps by itself are created then, all are added to what the handle names,
@@ -12,13 +12,13 @@ timers due than it serves at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mqredis import keys
 from mqredis.commands import queues
 from mqredis.commands.address import Address
-from mqredis.commands.replies import OK, Missing, text
+from mqredis.commands.replies import OK, text
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import refusals
@@ -39,22 +39,6 @@ def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
         yield from perform(queues.ensure(manager, paths))
 
 
-def until_named(
-    manager: ManagerKeys, paths: Sequence[str], call: Callable[[Sequence[str]], Call[R | Missing]]
-) -> Steps[R]:
-    """Repeat a call until it names all queues that its script needs. ``call``: makes the call that names these queues.
-
-    For calls that are made once, so that no handle keeps the names; others are a :class:`QueueCall`.
-    """
-    named = list(paths)
-    while True:
-        answer = yield from perform(call(named))
-        if not isinstance(answer, Missing):
-            return answer
-        yield from provide(manager, answer)
-        named += [path for path in answer if path not in named]
-
-
 def complete(
     operation: Operation[Any], address: Address, call: Call[R], reply: Reply, key: str | None = None
 ) -> Steps[R]:
@@ -69,7 +53,7 @@ def complete(
         if paths:
             rounds += 1
             yield from provide(address.manager, paths)
-            address.bring(paths)
+            address.bring(paths, forget=rounds == 1)
         if rounds == ROUNDS:
             raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")
         call.keys = address.call

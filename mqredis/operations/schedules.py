@@ -25,6 +25,7 @@ from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands import queues
 from mqredis.commands import schedules as commands
 from mqredis.commands import workers as worker_commands
+from mqredis.commands.address import Address
 from mqredis.commands.schedules import Change, Listed, Written
 from mqredis.errors import (
     InvalidArgument,
@@ -42,7 +43,7 @@ from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
 from mqredis.operations.cron import times_of, zone_name
-from mqredis.operations.queue_call import until_named
+from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.send import outgoing
 from mqredis.operations.server_checks import refuse_volatile
 from mqredis.steps import Steps, perform, procedure
@@ -168,28 +169,29 @@ def _decoded(context: Context, queue: str, stored: bytes) -> Message:
 
 
 def _attempt(
-    context: Context, extra: tuple[str, ...], entry: bytes, name: str, expected: str, change: Change
+    context: Context, token_key: tuple[str, ...], entry: bytes, name: str, expected: str, change: Change
 ) -> Steps[Written]:
     """Change a schedule if its text is ``expected``."""
-    paths: list[str] = [change.queue] if change.queue else []
-    paths += [keys.ACTIONS] if entry else []
-    written = yield from until_named(
+    queues = Address(
         context.keys,
-        paths,
-        lambda named: commands.write(context.keys, named, extra, entry, name, expected, change),
+        change.queue,
+        beside=(keys.ACTIONS,) if entry else (),
+        extra=(*context.keys.schedules, *token_key),
     )
+    call = commands.write(queues, bool(token_key), entry, name, expected, change)
+    written = yield from QueueCall(queues, call)
     if written.full:
         raise InvalidArgument(f"a queue manager has at most {commands.MOST} schedules: remove one first")
     return written
 
 
 def _change(
-    context: Context, name: str, decide: Decide, extra: tuple[str, ...] = (), entry: bytes = b""
+    context: Context, name: str, decide: Decide, token_key: tuple[str, ...] = (), entry: bytes = b""
 ) -> Steps[bool]:
     """Change a schedule as ``decide`` wants for the stored one. False if it wants no change."""
     expected, change = _UNREAD, Change()
     while True:
-        written = yield from _attempt(context, extra, entry, name, expected, change)
+        written = yield from _attempt(context, token_key, entry, name, expected, change)
         if written.done:
             return True
         found = Definition.parse(written.text) if written.text else None
@@ -219,8 +221,8 @@ def _act(
         actions.check_token(token)
     queue = wanted.queue if wanted else ""
     entry = actions.entry(operator, action, queue, {"schedule": title, **(details or {})})
-    extra = actions.token_key(context.keys, token, action, title, details, wanted)
-    return (yield from _change(context, title, decide, extra, entry))
+    token_key = actions.token_key(context.keys, token, action, title, details, wanted)
+    return (yield from _change(context, title, decide, token_key, entry))
 
 
 def _there(found: Definition | None, name: object) -> Definition:

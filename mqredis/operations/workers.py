@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from mqredis import keys
 from mqredis.commands import workers as commands
+from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument
 from mqredis.keys import path_of
 from mqredis.models.worker import Pause, WorkerInfo
@@ -20,7 +21,7 @@ from mqredis.operations import actions
 from mqredis.operations.context import Context
 from mqredis.operations.lookup import hex_id
 from mqredis.operations.queue import info
-from mqredis.operations.queue_call import until_named
+from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import Steps, perform, procedure
 
 
@@ -130,11 +131,6 @@ def _tell(
     if kind == "c":
         details = {"consumer": name, **details}
     entry = actions.entry(operator, action, name if kind == "q" else "", details)
-    extra = actions.token_key(context.keys, token, field, value)
-    return (
-        yield from until_named(
-            context.keys,
-            [keys.ACTIONS],
-            lambda paths: commands.order(context.keys, paths, extra, entry, field, value),
-        )
-    )
+    token_key = actions.token_key(context.keys, token, field, value)
+    log = Address(context.keys, keys.ACTIONS, extra=(context.keys.workers, *token_key))
+    return (yield from QueueCall(log, commands.order(log, bool(token_key), entry, field, value)))

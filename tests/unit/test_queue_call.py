@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqredis.commands.address import Address
+from mqredis.commands.address import MAX_BESIDE, Address
 from mqredis.errors import QueueNotAvailable
 from mqredis.keys import ManagerKeys
 from mqredis.operations.queue_call import ROUNDS, QueueCall
@@ -34,6 +34,13 @@ def run(answers: Iterator[tuple[int, list[bytes]]]) -> tuple[Any, list[int]]:
 def test_keys_changed_without_a_new_queue_is_retried_without_limit() -> None:
     retries: list[tuple[int, list[bytes]]] = [(int(Status.KEYS_CHANGED), [])] * (3 * ROUNDS)
     assert run(iter([*retries, (0, [])])) == ("0 0", [10] * (3 * ROUNDS + 1))
+
+
+def test_a_call_that_needs_many_queues_in_turn_names_all_of_them_in_the_end() -> None:
+    """Were those of the round before forgotten, each of the two groups would be asked for again and again."""
+    groups = [[b"%c%d" % (letter, n) for n in range(MAX_BESIDE + 1)] for letter in b"ab"]
+    asked = [(int(Status.KEYS_CHANGED), group) for group in groups]
+    assert run(iter([*asked, (0, [])]))[1] == [2 + 8 * (1 + n * (MAX_BESIDE + 1)) for n in range(3)]
 
 
 def test_ever_new_queues_raise_queue_not_available() -> None:
