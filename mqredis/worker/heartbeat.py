@@ -147,7 +147,7 @@ class Heartbeat:
         elif order == commands.CANCEL:
             for held, handling in self._keeper.handlers().items():
                 if any(format_id(message.lookup_id) == rest[0] for message in handling.messages):
-                    held.cancel(HandlerCancelled("an operator has cancelled the handler"))
+                    self._keeper.cancel(held, HandlerCancelled("an operator has cancelled the handler"))
 
     def _record(self) -> dict[str, Any]:
         now = time.monotonic()

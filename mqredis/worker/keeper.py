@@ -54,9 +54,13 @@ class Keeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="mqredis-leases", daemon=True)
                 self._thread.start()
-            if held.due() < self._looks:
-                self._looks = held.due()
-                self._changed.notify()
+            self._look_at(held.due())
+
+    def _look_at(self, due: float) -> None:
+        """Let the thread check at this time, unless it does so earlier. Called under the lock."""
+        if due < self._looks:
+            self._looks = due
+            self._changed.notify()
 
     def remove(self, held: Held) -> None:
         """Stop renewing these messages: they were settled."""
@@ -68,11 +72,17 @@ class Keeper:
         with self._lock:
             return {held: handling for held, handling in self._held.items() if handling is not None}
 
+    def cancel(self, held: Held, reason: Exception) -> None:
+        """Cancel a handler. If it does not end, its messages are given back at ``Held.give_up_at``."""
+        held.cancel(reason)
+        with self._lock:
+            self._look_at(held.due())
+
     def cancel_all(self, reason: Exception) -> int:
         """Cancel every running handler, and return how many."""
         every = self.handlers()
         for held in every:
-            held.cancel(reason)
+            self.cancel(held, reason)
         return len(every)
 
     def close(self) -> None:

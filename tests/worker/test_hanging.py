@@ -13,7 +13,7 @@ import pytest
 import mqredis
 from mqredis import Message
 from mqredis.testing import drain
-from mqredis.worker import Retry, Worker
+from mqredis.worker import Retry, Worker, held
 from tests.drivers.kit import until
 
 WAIT = 30.0
@@ -70,6 +70,31 @@ def test_message_of_a_handler_that_hangs_past_its_time_limit_fails_while_it_hang
     assert worker.consumers[0].handled == 0
     with qm.open("q;poison") as poison:
         assert [message.body for message in drain(poison)] == [b"slow"]
+
+
+def test_message_of_a_handler_that_hangs_after_an_operator_cancelled_it_fails_before_the_next_renewal(
+    qm: mqredis.QueueManager, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "_GRACE", 0.1)
+    qm.create_queue("q")
+    barrier = threading.Lock()
+    barrier.acquire()
+    worker = Worker(heartbeat_seconds=0.1, shutdown_seconds=5)
+
+    @worker.consumer("q", lease=600, retry=Retry(attempts=1))
+    def handle(message: Message) -> None:
+        barrier.acquire()
+
+    started(worker)
+    send(qm, False, b"slow")
+    try:
+        until(lambda: any(each.running for each in qm.workers()))
+        (running,) = qm.workers()
+        qm.operator("ann").cancel_handler(running.id, running.running[0].lookup_ids[0])
+        with qm.open("q;poison") as poison:
+            assert "an operator has cancelled the handler" in (poison.peek(WAIT).reason or "")
+    finally:
+        barrier.release()
 
 
 def test_message_of_a_coroutine_that_ignores_its_cancellation_fails_while_it_runs(
