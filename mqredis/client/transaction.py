@@ -45,7 +45,7 @@ class Transaction:
 
     def prepare(self) -> None:
         """Check that it is open (3.1.4.3); the commit marks first and last. Raises TransactionSequence."""
-        self._end(operations.End(self._unit, "prepare"))
+        self.end(operations.End(self._unit, "prepare"))
 
     def commit(self, *, durability: Durability | str | None = None, retaining: bool = False) -> None:
         """Commit (3.1.4.4). Raises TransactionSequence if the transaction is finished or unknown, or its lease is over.
@@ -61,11 +61,11 @@ class Transaction:
         operation: Operation[None] = operations.commit(self._unit, retaining)
         if durability is not None:
             operation = durably(operation, durability)
-        self._end(operation)
+        self.end(operation)
 
     def abort(self) -> None:
         """Undo everything: each message returns to its old place (3.1.4.5). Raises TransactionSequence."""
-        self._end(operations.End(self._unit, "abort"))
+        self.end(operations.End(self._unit, "abort"))
 
     def extend(self, lease: float | None = None) -> float:
         """Renew the lease to ``lease`` seconds from now (default: those that it began with), unless it is longer now.
@@ -86,8 +86,11 @@ class Transaction:
         """The unit of work that operations take (docs/extending.md)."""
         return self._unit
 
-    def _end(self, operation: Operation[None]) -> None:
-        """End it, or prepare it. After a lost reply it counts as ended, since nothing more may be done in it."""
+    def end(self, operation: Operation[None]) -> None:
+        """End it, or prepare it, with an ``End`` of ``operations.transaction``, for integrations (docs/extending.md).
+
+        After a lost reply it counts as ended, since nothing more may be done in it.
+        """
         self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:
             self._manager.run(operation)

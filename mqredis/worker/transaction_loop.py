@@ -8,7 +8,7 @@ commits the others or aborts them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from mqredis.client import Queue, Transaction
@@ -26,13 +26,13 @@ class TransactionLoop(Loop):
 
     def __init__(self, shared: Shared, queues: Sequence[Queue], lapsed: Sequence[Queue] = ()) -> None:
         super().__init__(shared, queues, lapsed)
-        # The one of the handler that runs. The thread that ends the worker reads it, and the keeper may clear it.
-        self._transaction: Transaction | None = None
+        # That of the handler that runs. The keeper removes the one that it gives back, perhaps when the next one has
+        # begun, and the thread that ends the worker reads them.
+        self._transactions: set[Transaction] = set()
 
     def _give_back_all(self) -> None:
-        transaction = self._transaction  # read once, since its own thread may end it meanwhile
-        if transaction is not None:
-            self._end(partial(self._abort, transaction, giveback.orderly()))
+        for transaction in list(self._transactions):
+            self._abort(transaction, giveback.orderly())
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
@@ -48,16 +48,14 @@ class TransactionLoop(Loop):
         try:
             at, messages = self._read(operation)
         except SealBroken as error:
-            self._not_opened(
-                error, lambda instruction: self._end(partial(self._abort, transaction, instruction))
-            )
+            self._not_opened(error, partial(self._abort, transaction))
             return
         consumer.last_read = time.monotonic()
-        self._transaction = transaction
+        self._transactions.add(transaction)
         try:
             self._handle_received(queues[at], messages, transaction)
         finally:
-            self._transaction = None
+            self._transactions.discard(transaction)
 
     def _handle_received(self, queue: Queue, messages: list[Message], transaction: Transaction) -> None:
         good, arguments, bad = self.shared.attempts.accept(messages)
@@ -65,20 +63,24 @@ class TransactionLoop(Loop):
             format_id(message.lookup_id): self.shared.failed.return_instruction(refusal, [message])
             for message, refusal in bad
         }
-        commit = partial(self._commit_transaction, transaction, verdicts)
+        commit = End(transaction.unit, "commit", verdicts=verdicts)
         if not good:
-            self._end(commit)
+            self._end(transaction, commit)
             self.shared.failed.pause_without_policy(queue.name, bad[0][1])
             return
 
         def give_back(instruction: str) -> None:
-            self._transaction = None
-            self._end(partial(self._abort, transaction, instruction, verdicts))
+            self._transactions.discard(transaction)
+            self._abort(transaction, instruction, verdicts)
 
         unit = self.shared.attempts.unit(good, transaction)
         try:
             error = self._run(
-                unit, arguments, lambda: transaction.extend(self.shared.lease), commit, give_back
+                unit,
+                arguments,
+                lambda: transaction.extend(self.shared.lease),
+                lambda: transaction.end(commit),
+                give_back,
             )
         except MqError as problem:
             if isinstance(problem, OutcomeUnknown) and problem is not unit.broker_error:
@@ -88,19 +90,13 @@ class TransactionLoop(Loop):
         if error is not None:
             self.shared.failed.give_back(queue.name, error, good, give_back)
 
-    def _commit_transaction(self, transaction: Transaction, verdicts: dict[str, str]) -> None:
-        if verdicts:
-            self.manager.run(End(transaction.unit, "commit", verdicts=verdicts))
-        else:
-            transaction.commit()
-
     def _abort(
         self, transaction: Transaction, instruction: str, verdicts: dict[str, str] | None = None
     ) -> None:
-        self.manager.run(End(transaction.unit, "abort", given=instruction, verdicts=verdicts))
+        self._end(transaction, End(transaction.unit, "abort", given=instruction, verdicts=verdicts))
 
-    def _end(self, action: Callable[[], object]) -> None:
+    def _end(self, transaction: Transaction, operation: End) -> None:
         try:
-            accept_lower_durability(action)
+            accept_lower_durability(lambda: transaction.end(operation))
         except TransactionSequence as error:
             self._lost(error)

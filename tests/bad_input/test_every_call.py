@@ -345,7 +345,7 @@ CALLS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "Operator.abort": ({"transaction": "t"}, {"transaction": "transaction_id", "token": "action_token"}),
 }  # fmt: skip
 # Methods for integrations (docs/extending.md), which take objects that mqredis has made and no values of users.
-FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages"}
+FOR_INTEGRATIONS = {"QueueManager.run", "QueueManager.wrap", "Queue.locked_messages", "Transaction.end"}
 # Arguments for which None is valid.
 OPTIONAL = {
     "Operator.begin.queue",

@@ -13,14 +13,18 @@ import pytest
 import mqredis
 from mqredis.commands import read
 from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
+from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
 from mqredis.worker.handled import HandledLocks
 from mqredis.worker.lock_loop import LockLoop
+from mqredis.worker.outcomes import GivenUp
 from mqredis.worker.run import Running
-from mqredis.worker.transaction_loop import TransactionLoop
 from mqredis.worker.waiting import Pauses
+from tests.support.faults import CutReply
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
 
 WAIT = 30
 
@@ -226,18 +230,30 @@ def test_failed_counts_the_messages_of_a_batch(qm, worker, transactional):
     assert worker.consumers[0].failed == 3
 
 
-def test_release_reads_the_current_transaction_once(qm, worker, monkeypatch):
-    create(qm, "q", True)
+def test_message_of_a_running_handler_is_given_back_after_that_of_an_earlier_one_was(
+    qm: mqredis.QueueManager, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keeper gives up a handler, which ends then, and goes on when the next handler has begun."""
+    create(qm, "q", True, b"1", b"2")
     worker.consumer("q")(ignore)
     running = Running(qm, worker.consumers, shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
-    assert isinstance(loop, TransactionLoop)
-    with qm.transaction() as transaction:
-        values = iter([transaction, None, None])
-        monkeypatch.setattr(TransactionLoop, "_transaction", property(lambda _: next(values)), raising=False)
-        loop.give_back()
-    assert next(values) is None, "the property was read once"
+    give_ups: list[Callable[[str], None]] = []
+
+    def run(*arguments: Any) -> GivenUp:
+        give_ups.append(arguments[-1])
+        if len(give_ups) == 2:
+            give_ups[0](giveback.orderly())
+            assert (qm.queue_info("q").ready, qm.queue_info("q").locked) == (1, 1)
+            loop.give_back()
+            assert (qm.queue_info("q").ready, qm.queue_info("q").locked) == (2, 0)
+        return GivenUp("its time is over")
+
+    monkeypatch.setattr(loop.shared.attempts, "run", run)
+    assert loop.turn(0)
+    assert loop.turn(0)
+    assert len(give_ups) == 2
     running.close()
 
 
@@ -345,6 +361,35 @@ def test_error_of_the_broker_at_a_send_of_the_handler_is_not_its_failure(
     assert "may be handled again" not in caplog.text
     monkeypatch.undo()
     assert bodies(qm, "in") == [b"1"]
+
+
+@pytest.mark.parametrize("invalid", [False, True], ids=["all valid", "one not valid"])
+def test_batch_is_not_committed_after_a_send_of_unknown_outcome(
+    redis_server: RedisServer, worker: Worker, invalid: bool
+) -> None:
+    """The handler does not know that its message was sent. So the transaction is undone, and the batch comes again."""
+    settings = mqredis.Settings(allow_volatile=True, retry_seconds=0.2)
+    calls: list[list[int]] = []
+    with (
+        Proxy(redis_server.socket_path) as proxy,
+        mqredis.connect(proxy.url(), manager="w", settings=settings) as qm,
+    ):
+        create(qm, "in", True, b"1", b"2", *([b"not a number"] if invalid else []))
+        create(qm, "out", True)
+
+        @worker.consumer("in", retry=Retry(delay=0.0, jitter=0.0))
+        def handle(numbers: list[int], tx: Unit) -> None:
+            calls.append(numbers)
+            if len(calls) == 1:
+                proxy.add(CutReply(), where=lambda request: b"unseen" in b"".join(request.args), times=None)
+                with pytest.raises(OutcomeUnknown):
+                    tx.send("out", b"unseen")
+                proxy.clear()
+
+        burst(worker, qm)
+        assert calls == [[1, 2], [1, 2]]
+        assert (bodies(qm, "in"), bodies(qm, "out")) == ([], [])
+        assert qm.statistics("in").poison_messages == int(invalid)
 
 
 def test_send_refused_by_the_broker_is_a_failure_of_the_handler(qm, worker, transactional):
