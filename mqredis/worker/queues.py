@@ -14,8 +14,16 @@ from functools import partial
 from typing import TypeVar
 
 from mqredis.client import Queue, QueueManager
-from mqredis.errors import InvalidArgument, MqError, QueueExists, QueueNotFound
+from mqredis.errors import (
+    InvalidArgument,
+    InvalidHandle,
+    MqError,
+    QueueExists,
+    QueueNotAvailable,
+    QueueNotFound,
+)
 from mqredis.models import RetryPolicy
+from mqredis.operations.handle import still_there
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.outcomes import accept_lower_durability
 from mqredis.worker.targets import close_handle
@@ -59,9 +67,16 @@ class Queues:
             return found
 
     def reopen(self, consumer: Consumer, queue: Queue) -> Queue:
-        """The handle in place of one whose queue may have been deleted. A queue that was created anew gets its retry
-        policy as at the start. Raises QueueNotFound."""
-        with self._lock:
+        """The handle in place of one whose queue may have been deleted; the same if it was not. A queue that was
+        created anew gets its retry policy as at the start. Raises QueueNotFound."""
+        try:
+            self._manager.run(still_there(queue.handle))
+            return queue
+        except (QueueNotAvailable, InvalidHandle):
+            pass
+        with (
+            self._lock
+        ):  # other loops may use the handle still, so it is not closed; the broker has forgotten it
             if self._handles.get(queue.name) is queue:
                 del self._handles[queue.name]
         found = self.open(queue.name)

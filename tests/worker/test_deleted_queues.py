@@ -11,9 +11,38 @@ import pytest
 import mqredis
 from mqredis.worker import Retry, Worker
 from mqredis.worker import loop as module
+from mqredis.worker.run import Running
 from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
 
 WAIT = 30
+
+
+def test_queues_that_still_exist_are_not_opened_again_when_one_is_deleted(
+    qm: mqredis.QueueManager,
+    transactional: bool,  # noqa: F811
+) -> None:
+    for name in ("deleted", "kept"):
+        create(qm, name, transactional)
+    worker = Worker()
+    worker.consumer("deleted", "kept", concurrency=2)(lambda _: None)
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+
+    def handles() -> list[bytes]:
+        """Return what the broker knows of open handles."""
+        stored: list[bytes] = qm.driver.command("ZRANGE", f"{qm.context.keys.tag}handles", 0, -1)
+        return stored
+
+    before = [stored for stored in handles() if stored.startswith(b"kept")]
+    assert len(before) == 2
+    qm.delete_queue("deleted")
+    for loop in running._loops:
+        with pytest.raises(mqredis.QueueNotAvailable):
+            loop.turn(0)
+        loop.reopen()
+    assert handles() == before
+    running.close()
+    assert handles() == []
 
 
 def test_consumer_reads_the_others_of_its_queues_and_a_deleted_one_when_it_is_created_again(
