@@ -10,8 +10,9 @@ process dies in between, the handler runs again, and they are made twice.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -116,43 +117,13 @@ class Unit:
             self._targets.reopen(handle).send(message, transaction=transaction)
 
 
-class Sending(Coroutine[Any, Any, None]):
-    """What ``AsyncUnit.send`` returns: it sends when it is awaited, or run as a task."""
-
-    def __init__(self, queue: str, work: Callable[[], None], unfinished: list[Sending]) -> None:
-        self.queue = queue
-        self._unfinished = unfinished
-        self._steps = self._run(work)
-        unfinished.append(self)
-
-    def _run(self, work: Callable[[], None]) -> Generator[Any, Any, None]:
-        try:
-            yield from asyncio.to_thread(work).__await__()
-        finally:
-            self._unfinished.remove(self)
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._steps
-
-    def send(self, value: Any) -> Any:
-        """Continue, as a task does."""
-        return self._steps.send(value)
-
-    def throw(self, *raised: Any) -> Any:
-        """Raise an exception at the present ``await``, as the cancellation of a task does."""
-        return self._steps.throw(*raised)
-
-    def close(self) -> None:
-        """Close without sending."""
-        self._steps.close()
-
-
 class AsyncUnit:
     """The unit of work around one run of a handler that is a coroutine (see :class:`Unit`)."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._unfinished: list[Sending] = []
+        # Each send, with the name of its queue.
+        self._sends: list[tuple[str, Coroutine[Any, Any, None]]] = []
 
     @property
     def messages(self) -> list[Message]:
@@ -172,11 +143,19 @@ class AsyncUnit:
     ) -> Coroutine[Any, Any, None]:
         """As ``Unit.send``, to be awaited. A handler that ends before it has awaited this fails with
         TransactionUsage."""
-        return Sending(queue, partial(self._unit.send, queue, body, **fields), self._unfinished)
+        sending = asyncio.to_thread(self._unit.send, queue, body, **fields)
+        self._sends.append((queue, sending))
+        return sending
 
     async def _run(self, handler: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> None:
         """Run a handler. Raises TransactionUsage if it ends without having awaited its sends."""
-        await handler(*given)
-        if self._unfinished:
-            call = f"tx.send({self._unfinished[0].queue!r}, ...)"
-            raise TransactionUsage(f"{call} was not awaited, so nothing was sent: write await {call}")
+        try:
+            await handler(*given)
+            for queue, sending in self._sends:
+                if inspect.getcoroutinestate(sending) != inspect.CORO_CLOSED:
+                    call = f"tx.send({queue!r}, ...)"
+                    raise TransactionUsage(f"{call} was not awaited, so nothing was sent: write await {call}")
+        finally:
+            for _, sending in self._sends:
+                if inspect.getcoroutinestate(sending) == inspect.CORO_CREATED:
+                    sending.close()  # or else Python warns that it was never awaited
