@@ -3,8 +3,8 @@
 Applications make a ``Worker`` (docs/worker.md), and so does ``django.runner``. ``command`` sets its broker, time,
 health file and metrics before ``run``. ``run`` and ``background`` call ``Running``, whose threads read ``consumers``.
 
-Options of ``consumer``: ``ConsumerOptions`` and ``consumer_of`` have the same (tests/worker/test_register.py compares).
-The queue of a ``cron`` keeps its messages between two runs of a worker, so its name stays.
+Options of ``consumer``: ``ConsumerOptions`` has the same (tests/worker/test_register.py compares), and ``Consumer``
+checks them. The queue of a ``cron`` keeps its messages between two runs of a worker, so its name stays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from mqredis.models.header import MessageFields
 from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
-from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, consumer_of, queues_of
+from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, queues_of
 from mqredis.worker.metrics import served
+from mqredis.worker.rate import rate_of
 from mqredis.worker.retry import Retry
 from mqredis.worker.run import Running
 from mqredis.worker.signals import Signals
@@ -124,20 +125,20 @@ class Worker:
 
         def register(handler: H) -> H:
             self._add(
-                consumer_of(
+                Consumer(
                     handler,
                     names,
                     concurrency=concurrency,
                     lease=lease,
-                    retry=retry,
+                    chosen_retry=retry,
                     batch=batch,
                     prefetch=prefetch,
                     time_limit=time_limit,
                     max_hold=max_hold,
-                    rate=rate,
+                    rate=None if rate is None else rate_of(rate),
                     dead_letter=dead_letter,
                     create=create,
-                    name=name,
+                    name="" if name is None else name,
                 )
             )
             return handler

@@ -18,7 +18,6 @@ from mqredis.models import Message, RetryPolicy
 from mqredis.operations import checks
 from mqredis.settings import LONGEST_LEASE
 from mqredis.worker.payload import Payload, payload_of
-from mqredis.worker.rate import rate_of
 from mqredis.worker.retry import Retry
 
 Handler = Callable[..., Any]
@@ -27,11 +26,8 @@ _MOST_CONCURRENCY = 10_000
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """Keyword arguments of ``Worker.consumer`` but for its name, which ``Worker.cron`` takes, too.
-
-    Change together with: ``Worker.consumer``, which documents them, and ``consumer_of``, which checks them; a test in
-    tests/worker/test_register.py compares the three.
-    """
+    """Keyword arguments of ``Worker.consumer`` but for its name, which ``Worker.cron`` takes, too. A test in
+    tests/worker/test_register.py compares both."""
 
     concurrency: int
     lease: float | None
@@ -47,9 +43,10 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """A handler and how its messages are read.
+    """A handler and how its messages are read: the options of ``Worker.consumer``, which describes them.
 
     While a worker runs, the threads of its loops and that of the keeper change the attributes from ``handled`` on.
+    Raises InvalidArgument.
     """
 
     handler: Handler
@@ -59,16 +56,18 @@ class Consumer:
     chosen_retry: Retry | None
     """The queue's policy counts if None."""
     batch: int
+    prefetch: int
     time_limit: float | None
     max_hold: float
     rate: float | None
+    """Messages per second."""
     dead_letter: str | None
     create: Mapping[str, Any] | None
-    takes_tx: bool
-    is_async: bool
-    payload: Payload
-    prefetch: int = 1
-    name: str = ""
+    name: str
+    # What the signature of the handler tells.
+    takes_tx: bool = field(init=False)
+    is_async: bool = field(init=False)
+    payload: Payload = field(init=False)
     # Counters of messages since the consumer was registered. ``count`` changes them under a lock. Shown by
     # ``metrics.worker_metrics``, ``Worker.health`` and the heartbeat (``WorkerConsumer``), but for ``isolated``;
     # ``Running`` adds them up: a burst ends when they stay the same.
@@ -86,6 +85,53 @@ class Consumer:
     has been taken away since."""
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        checks.count(self.concurrency, "concurrency", _MOST_CONCURRENCY)
+        if self.batch != 0:
+            checks.count(self.batch, "batch", 256)
+        checks.count(self.prefetch, "prefetch", 256)
+        if not isinstance(self.chosen_retry, Retry | None):
+            raise InvalidArgument(
+                f"retry must be a Retry, such as Retry(attempts=3), not {self.chosen_retry!r:.40}"
+            )
+        if not isinstance(self.create, Mapping | None):
+            raise InvalidArgument(
+                "create must be a dict of the properties of new queues ({} for the defaults), "
+                f"not {self.create!r:.40}"
+            )
+        for what in ("dead_letter", "name"):
+            text = getattr(self, what)
+            if not isinstance(text, str | None):
+                raise InvalidArgument(f"{what} must be a str, not {text!r:.40}")
+        for what, most in (
+            ("lease", LONGEST_LEASE),
+            ("time_limit", checks.LONGEST),
+            ("max_hold", checks.LONGEST),
+        ):
+            if (seconds := getattr(self, what)) is not None:
+                checks.seconds(seconds, what, positive=True, most=most)
+        self._read_signature()
+
+    def _read_signature(self) -> None:
+        handler = self.handler
+        if not callable(handler):
+            raise InvalidArgument(f"a handler must be a function, not {handler!r:.40}")
+        positional = [
+            parameter
+            for parameter in inspect.signature(handler).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        required = [parameter for parameter in positional[2:] if parameter.default is parameter.empty]
+        if not positional or required:
+            raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
+        self.takes_tx = len(positional) > 1
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.payload = payload_of(handler, positional[0].name)
+        if self.batch > 1 and not self.payload.many:
+            raise InvalidArgument("a batch handler takes a list: annotate its first argument as list[...]")
+        self.batch = self.batch or (64 if self.payload.many else 1)
+        self.name = self.name or f"{handler.__module__}.{handler.__qualname__}"
+
     def count(self, *, handled: int = 0, failed: int = 0, rejected: int = 0, isolated: int = 0) -> None:
         """Add to the counters. Several threads may do so at the same time."""
         with self._counting:
@@ -101,8 +147,10 @@ class Consumer:
 
     def isolates(self, messages: Sequence[Message]) -> bool:
         """Is each of these messages, which failed together, tried again alone?"""
+        if len(messages) < 2:
+            return False
         policy = self.policy_of(messages[0].queue)
-        return len(messages) > 1 and policy is not None and policy.isolate
+        return policy is not None and policy.isolate
 
     def policy_of(self, queue: str) -> RetryPolicy | None:
         """The retry policy for messages of this queue or subqueue; None if it has none."""
@@ -127,73 +175,3 @@ def queues_of(given: Sequence[object]) -> tuple[str, ...]:
             raise InvalidArgument(f'write several queues as consumer("a", "b"), each a str, not {name!r:.40}')
         names.append(name)
     return tuple(names)
-
-
-def consumer_of(
-    handler: Handler,
-    queues: tuple[str, ...],
-    *,
-    concurrency: int = 1,
-    lease: float | None = None,
-    retry: Retry | None = None,
-    batch: int = 0,
-    prefetch: int = 1,
-    time_limit: float | None = None,
-    max_hold: float = 3600.0,
-    rate: str | None = None,
-    dead_letter: str | None = None,
-    create: Mapping[str, Any] | None = None,
-    name: str | None = None,
-) -> Consumer:
-    """Check what was given to a decorator, and read the handler's signature. Raises InvalidArgument."""
-    checks.count(concurrency, "concurrency", _MOST_CONCURRENCY)
-    if batch != 0:
-        checks.count(batch, "batch", 256)
-    checks.count(prefetch, "prefetch", 256)
-    if not isinstance(retry, Retry | None):
-        raise InvalidArgument(f"retry must be a Retry, such as Retry(attempts=3), not {retry!r:.40}")
-    if not isinstance(create, Mapping | None):
-        raise InvalidArgument(
-            f"create must be a dict of the properties of new queues ({{}} for the defaults), not {create!r:.40}"
-        )
-    for what, text in (("rate", rate), ("dead_letter", dead_letter), ("name", name)):
-        if not isinstance(text, str | None):
-            raise InvalidArgument(f"{what} must be a str, not {text!r:.40}")
-    if not callable(handler):
-        raise InvalidArgument(f"a handler must be a function, not {handler!r:.40}")
-    for what, value, most in (
-        ("lease", lease, LONGEST_LEASE),
-        ("time_limit", time_limit, checks.LONGEST),
-        ("max_hold", max_hold, checks.LONGEST),
-    ):
-        if value is not None:
-            checks.seconds(value, what, positive=True, most=most)
-    positional = [
-        parameter
-        for parameter in inspect.signature(handler).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [parameter for parameter in positional[2:] if parameter.default is parameter.empty]
-    if not positional or required:
-        raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
-    payload = payload_of(handler, positional[0].name)
-    if batch > 1 and not payload.many:
-        raise InvalidArgument("a batch handler takes a list: annotate its first argument as list[...]")
-    return Consumer(
-        handler=handler,
-        queues=queues,
-        concurrency=concurrency,
-        lease=lease,
-        chosen_retry=retry,
-        batch=batch or (64 if payload.many else 1),
-        time_limit=time_limit,
-        max_hold=max_hold,
-        rate=None if rate is None else rate_of(rate),
-        dead_letter=dead_letter,
-        create=create,
-        prefetch=prefetch,
-        takes_tx=len(positional) > 1,
-        is_async=inspect.iscoroutinefunction(handler),
-        payload=payload,
-        name=name or f"{handler.__module__}.{handler.__qualname__}",
-    )

@@ -1,7 +1,7 @@
 """The rate limit of a consumer.
 
-``consumer`` reads it when a handler is registered, and ``threads`` asks it before each read. docs/worker.md describes
-the text. A pause counts ``Consumer.batch`` messages, whether the read brings as many or none.
+``Worker.consumer`` reads it when a handler is registered, and ``threads`` asks it before each read. docs/worker.md
+describes the text. A pause counts ``Consumer.batch`` messages, whether the read brings as many or none.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*([smh])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def rate_of(text: str) -> float:
+def rate_of(text: object) -> float:
     """Messages per second, from "10/s", "100/m" or "1000/h"."""
-    match = _RATE.fullmatch(text)
+    match = _RATE.fullmatch(text) if isinstance(text, str) else None
     if match is None or float(match[1]) <= 0:
-        raise InvalidArgument(f"rate must look like 10/s, 100/m or 1000/h, not {text!r}")
+        raise InvalidArgument(f"rate must look like 10/s, 100/m or 1000/h, not {text!r:.40}")
     return float(match[1]) / _UNITS[match[2]]
 
 

@@ -11,7 +11,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis.worker import Retry, RetryLater, Worker
-from mqredis.worker.consumer import ConsumerOptions, consumer_of
+from mqredis.worker.consumer import ConsumerOptions
 from mqredis.worker.failed_attempts import _ENDS, attempt
 from mqredis.worker.rate import rate_of
 
@@ -263,20 +263,18 @@ def test_signatures_show_the_options(function):
 
 
 def test_options_of_consumers_are_declared_alike():
-    def options(function):
-        given = inspect.signature(function).parameters.values()
-        return {each.name: each.default for each in given if each.kind is each.KEYWORD_ONLY}
-
-    assert options(Worker.consumer) == options(consumer_of)
-    assert options(consumer_of).keys() == {*ConsumerOptions.__annotations__, "name"}
+    given = inspect.signature(Worker.consumer).parameters.values()
+    options = {each.name for each in given if each.kind is each.KEYWORD_ONLY}
+    assert options == {*ConsumerOptions.__annotations__, "name"}
 
 
 def test_every_end_of_a_policy_has_a_text_for_the_log():
     assert set(_ENDS) == set(get_args(mqredis.RetryPolicy.model_fields["final"].annotation))
 
 
-def test_counts_of_two_threads_at_the_same_time_are_added(monkeypatch):
-    consumer = consumer_of(lambda _: None, ("q",))
+def test_counts_of_two_threads_at_the_same_time_are_added(worker, monkeypatch):
+    worker.consumer("q")(handle)
+    (consumer,) = worker.consumers
     mutex, second_waits_or_ended = consumer._counting, threading.Event()
 
     class Mutex:
