@@ -28,7 +28,6 @@ from mqredis.worker.metrics import served
 from mqredis.worker.rate import rate_of
 from mqredis.worker.retry import Retry
 from mqredis.worker.run import Running
-from mqredis.worker.signals import Signals
 
 H = TypeVar("H", bound=Handler)
 
@@ -259,7 +258,7 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(served(self.metrics, manager, self.consumers))
                 if signals:
-                    stack.enter_context(Signals(running.ending))
+                    stack.enter_context(running.ending.on_signals())
                 self._ready.set()
                 running.burst() if burst else running.forever()
         finally:

@@ -17,10 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mqredis.errors import InvalidArgument, MissingDependency
-from mqredis.settings import Settings
 from mqredis.worker.app import Worker
 from mqredis.worker.metrics import with_port_offset
-from mqredis.worker.processes import end_with_supervisor, supervise
+from mqredis.worker.processes import Supervisor, end_with_supervisor
 
 # Environment variable that gives child processes the broker's URL.
 _URL = "MQREDIS_WORKER_URL"
@@ -95,7 +94,7 @@ def run(
         environment = {**os.environ, **({_URL: url} if url is not None else {})}
         own = functools.partial(_child_options, processes > 1, health_file, metrics)
         command = [sys.executable, "-m", "mqredis", "worker", target, *options]
-        return supervise(command, environment, processes, reload=reload, once=burst, own=own)
+        return Supervisor(command, environment, processes, own, reload=reload, once=burst).run()
     end_with_supervisor()
     worker = find(target)
     configure_logs()
@@ -111,15 +110,13 @@ def run(
 
 
 def _connect_to(worker: Worker, url: str | None, manager: str | None) -> None:
-    """Set the broker and the queue manager of a worker; None: the application's own, else those of the environment."""
+    """Set the broker and the queue manager of a worker; None: its own."""
     if url is not None:
         worker._url = url
         if worker._settings is not None:
             worker._settings = worker._settings.model_copy(update={"url": url})
     if manager is not None:
         worker._manager = manager
-    if worker._url is None and worker._settings is None:
-        worker._settings = Settings.from_env()
 
 
 def _child_options(several: bool, health_file: str | None, metrics: str | None, n: int) -> list[str]:

@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
 
 
 class Ending:
@@ -32,6 +36,33 @@ class Ending:
         if self.stopping.is_set():
             self.killed.set()
         self.stopping.set()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Stop at SIGTERM and SIGINT while the block lasts; then their old handlers come back.
+
+        In a thread other than the main one this does nothing, since Python allows no handlers there. A handler
+        interrupts the main thread wherever it is, perhaps with the lock of the very event that ``stop`` sets: so it
+        only leaves a note, which a thread takes up. A supervisor has handlers of its own (``processes``).
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        notes: SimpleQueue[bool] = SimpleQueue()
+
+        def serve() -> None:
+            while notes.get():
+                self.stop()
+
+        threading.Thread(target=serve, name="mqredis-signals", daemon=True).start()
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        old = {number: signal.signal(number, lambda *_: notes.put(True)) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            notes.put(False)
 
     def thread_failed(self, error: BaseException) -> None:
         """Stop, since a thread of the worker cannot go on."""

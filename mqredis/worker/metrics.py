@@ -37,11 +37,6 @@ def with_port_offset(text: str, offset: int) -> str:
     return "{}:{}".format(*address(f"{host}:{port + offset}"))
 
 
-def render_metrics(consumers: Sequence[Consumer]) -> str:
-    """The metrics of the consumers in the text format of Prometheus."""
-    return render_text(worker_metrics(consumers))
-
-
 def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:
     """The counters since the consumers were registered, whose names differ in a worker (``Worker.consumer``)."""
     every = [({"consumer": consumer.name}, consumer) for consumer in consumers]
@@ -69,7 +64,9 @@ def served(where: str | None, manager: QueueManager, consumers: Sequence[Consume
     meter = Meter()
     meter.watch(manager)
     try:
-        with Exporter(host=host, port=port, sources=[lambda: render_metrics(consumers), meter.render]):
+        with Exporter(
+            host=host, port=port, sources=[lambda: render_text(worker_metrics(consumers)), meter.render]
+        ):
             yield
     finally:
         meter.unwatch(manager)

@@ -31,31 +31,8 @@ _USAGE = 2
 _LOOK_SECONDS = 0.5
 
 
-def supervise(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    processes: int,
-    *,
-    reload: bool = False,
-    once: bool = False,
-    own: Callable[[int], Sequence[str]] | None = None,
-    folder: Path | None = None,
-) -> int:
-    """Run ``processes`` copies of ``command`` until SIGTERM or SIGINT. Each signal is passed on to them as SIGTERM; at
-    the second one a worker gives its messages back without waiting for its handlers.
-
-    A process that dies is started again. With ``once`` none is started again, and the run is over when all have ended.
-    Without it, if one ends with exit code 2 (wrong arguments, a missing package), all end, except with ``reload``,
-    since a change of the code may help. ``own``: further arguments by number of process.
-
-    Returns the exit code: with ``once`` that of the first process, by number, which failed (1 if a signal ended it); 2
-    if a process cannot run; else 0.
-    """
-    return _Supervisor(command, environment, processes, reload, once, own, folder or Path.cwd()).run()
-
-
 def end_with_supervisor() -> None:
-    """In a process that :func:`supervise` started: end as on SIGTERM when the supervisor is gone, however it ended.
+    """In a process that a supervisor started: end as on SIGTERM when the supervisor is gone, however it ended.
 
     The kernel closes the supervisor's end of a pipe then, which a thread here waits for.
     """
@@ -71,16 +48,24 @@ def end_with_supervisor() -> None:
     threading.Thread(target=wait, name="mqredis-supervisor", daemon=True).start()
 
 
-class _Supervisor:
+class Supervisor:
+    """Runs ``processes`` copies of ``command`` until SIGTERM or SIGINT. Each signal is passed on to them as SIGTERM; at
+    the second one a worker gives its messages back without waiting for its handlers.
+
+    A process that dies is started again. With ``once`` none is started again, and the run is over when all have ended.
+    Without it, if one ends with exit code 2 (wrong arguments, a missing package), all end, except with ``reload``,
+    since a change of the code may help. ``own``: further arguments by number of process.
+    """
+
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
         processes: int,
-        reload: bool,
-        once: bool,
-        own: Callable[[int], Sequence[str]] | None,
-        folder: Path,
+        own: Callable[[int], Sequence[str]],
+        *,
+        reload: bool = False,
+        once: bool = False,
     ) -> None:
         self._command = list(command)
         # A pipe that stays open as long as this process lives. Child processes inherit the first end only.
@@ -89,7 +74,6 @@ class _Supervisor:
         self._reload = reload
         self._once = once
         self._own = own
-        self._folder = folder
         # Filled by the signal handler. An event would not do: the main thread may hold its lock at that moment.
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stops = 0
@@ -101,6 +85,8 @@ class _Supervisor:
         self._code = 0
 
     def run(self) -> int:
+        """Return the exit code: with ``once`` that of the first process, by number, which failed (1 if a signal ended
+        it); 2 if a process cannot run; else 0."""
         old = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             seen = self._times() if self._reload else {}
@@ -149,12 +135,10 @@ class _Supervisor:
                 if now < self._due[n]:
                     continue
             self._due[n] = 0.0
-            options = self._own(n) if self._own else ()
             # A process group of their own, so that Ctrl-C in a terminal reaches them once, through this process.
             self._children[n] = subprocess.Popen(  # noqa: S603 - our own interpreter with our own arguments
-                [*self._command, *options],
+                [*self._command, *self._own(n)],
                 env=self._environment,
-                cwd=self._folder,
                 process_group=0,
                 pass_fds=self._pipe[:1],
             )
@@ -181,8 +165,9 @@ class _Supervisor:
     def _times(self) -> dict[str, int]:
         """Every source file of the application, with the time of its last change."""
         found: dict[str, int] = {}
-        for path in self._folder.rglob("*.py"):
-            if any(part.startswith(".") for part in path.relative_to(self._folder).parts):
+        folder = Path.cwd()
+        for path in folder.rglob("*.py"):
+            if any(part.startswith(".") for part in path.relative_to(folder).parts):
                 continue
             try:
                 found[str(path)] = path.stat().st_mtime_ns

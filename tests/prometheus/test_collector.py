@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import mqredis
 from mqredis.prometheus import Collector, Meter, render
+from mqredis.prometheus.text import render_text
 from mqredis.worker import Worker
-from mqredis.worker.metrics import render_metrics, worker_metrics
+from mqredis.worker.metrics import worker_metrics
 
 
 def handle(message: Any) -> None:
@@ -50,7 +51,7 @@ def meter(qm):
 
 
 def everything(qm: Any, meter: Meter, worker: Worker) -> str:
-    return render(qm) + meter.render() + render_metrics(worker.consumers)
+    return render(qm) + meter.render() + render_text(worker_metrics(worker.consumers))
 
 
 def series(text: str) -> list[tuple[str, str]]:
@@ -105,7 +106,7 @@ def test_unreachable_broker_does_not_affect_registration_and_other_metrics(qm, c
 def test_series_are_unique(qm, meter, worker):
     found = series(everything(qm, meter, worker))
     assert len(found) == len(set(found))
-    consumers = set(re.findall(r'consumer="([^"]*)"', render_metrics(worker.consumers)))
+    consumers = set(re.findall(r'consumer="([^"]*)"', render_text(worker_metrics(worker.consumers))))
     own = f"{__name__}.handle"
     assert consumers == {own, f"{own} 2", f"{own} 3", "mine", "mine 2"}
     assert worker.health().keys() == consumers

@@ -12,8 +12,9 @@ import yaml
 
 import mqredis
 from mqredis.prometheus import Meter, render
+from mqredis.prometheus.text import render_text
 from mqredis.renamed import RENAMED
-from mqredis.worker.metrics import render_metrics
+from mqredis.worker.metrics import worker_metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 FILES = sorted(DEPLOY.iterdir())
@@ -24,7 +25,7 @@ def names() -> dict[str, str]:
     """Present names and types of all exported metrics. The files use no former names."""
     settings = mqredis.Settings(allow_volatile=True)
     with mqredis.connect("memory://deploy", settings=settings) as qm:
-        text = render(qm) + Meter().render() + render_metrics([])
+        text = render(qm) + Meter().render() + render_text(worker_metrics([]))
     found = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     return {name: kind for name, kind in found.items() if name not in RENAMED["metric"]}
 

@@ -211,12 +211,15 @@ def test_every_option_reaches_the_child_processes(monkeypatch):
     started: list[str] = []
     environments: list[dict[str, str]] = []
 
-    def supervise(command, environment, processes, *, own, **_):
-        started.extend((*command, *own(0)))
-        environments.append(environment)
-        return 0
+    class Supervised:
+        def __init__(self, command, environment, _processes, own, **_):
+            started.extend((*command, *own(0)))
+            environments.append(environment)
 
-    monkeypatch.setattr("mqredis.worker.command.supervise", supervise)
+        def run(self):
+            return 0
+
+    monkeypatch.setattr("mqredis.worker.command.Supervisor", Supervised)
     monkeypatch.setattr("mqredis.worker.logs.configure", lambda *_, **__: None)
     words = [
         "--url redis://elsewhere --manager m --burst --shutdown 3 --health-file alive --metrics 9465 --quiet",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -13,11 +12,15 @@ import pytest
 
 from mqredis.worker import processes
 from mqredis.worker.ending import Ending
-from mqredis.worker.processes import _Supervisor
-from mqredis.worker.signals import Signals
+from mqredis.worker.processes import Supervisor
 
 # Where the signal meets the supervisor of two processes: before and behind the start of each, before and in its sleep.
 MOMENTS = ("before 1", "behind 1", "before 2", "behind 2", "asleep 1", "asleep 2", "asleep 3")
+
+
+def no_options(_number: int) -> tuple[str, ...]:
+    """Return the options of a process, which has none of its own."""
+    return ()
 
 
 class Moments:
@@ -64,7 +67,7 @@ def test_sigterm_ends_the_supervisor_at_any_moment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(processes, "_LOOK_SECONDS", 0.001)
     moments, popen = Moments(moment), subprocess.Popen
     before = signal.getsignal(signal.SIGTERM)
-    supervisor = _Supervisor(["sleep", "30"], {}, 2, False, False, None, Path.cwd())
+    supervisor = Supervisor(["sleep", "30"], {}, 2, no_options)
     monkeypatch.setattr(supervisor, "_wake", Wake(moments))
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **o: moments.start(popen, *a, **o))
     assert supervisor.run() == 0
@@ -80,7 +83,7 @@ def test_sigterm_ends_the_supervisor_at_any_moment(monkeypatch: pytest.MonkeyPat
 def test_supervisor_of_one_run_returns_the_code_of_a_process_that_ended_at_once(
     monkeypatch: pytest.MonkeyPatch, script: str, code: int
 ) -> None:
-    supervisor = _Supervisor(["sh", "-c", script], {}, 1, False, True, None, Path.cwd())
+    supervisor = Supervisor(["sh", "-c", script], {}, 1, no_options, once=True)
     start = supervisor._start
 
     def start_and_wait() -> None:
@@ -95,7 +98,7 @@ def test_supervisor_of_one_run_returns_the_code_of_a_process_that_ended_at_once(
 
 @pytest.mark.timeout(60)
 def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
-    supervisor = _Supervisor(["true"], {}, 1, False, False, None, Path.cwd())
+    supervisor = Supervisor(["true"], {}, 1, no_options)
     # Its ``put`` may interrupt a ``get`` of the same thread (documented), unlike that of an event or another queue.
     assert type(supervisor._wake) is SimpleQueue
 
@@ -104,7 +107,7 @@ def test_supervisor_is_woken_through_a_reentrant_queue() -> None:
 def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> None:
     ending = Ending()
     stopping: Any = ending.stopping
-    with Signals(ending):
+    with ending.on_signals():
         with stopping._cond:  # as ``wait`` does before and after it sleeps
             signal.raise_signal(signal.SIGTERM)
         assert ending.stopping.wait(60)
