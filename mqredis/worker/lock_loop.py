@@ -10,12 +10,13 @@ sent (``unit``). tests/contract/test_cost.py counts the calls.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 from mqredis.client import LockedMessage, Queue
-from mqredis.commands import read, settlement
+from mqredis.commands import settlement
 from mqredis.commands.settlement import COMMIT, Lost
 from mqredis.errors import LockLost, MqError, QueueNotAvailable, SealBroken
 from mqredis.models import Message
@@ -24,11 +25,44 @@ from mqredis.operations import giveback, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from mqredis.operations.locked import mark_settled
 from mqredis.operations.settle import ends, settle
-from mqredis.worker.handled import HandledLocks
 from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outcomes import accept_lower_durability
 
 log = logging.getLogger("mqredis.worker")
+
+
+class HandledLocks:
+    """The locks of handled messages whose commit is still to be sent, in the order in which these were handled.
+
+    The thread of a loop adds them, and another thread may take them when the worker ends. A lock is in one place at a
+    time: here, or with the caller of ``take``. So no lock is committed twice.
+    """
+
+    def __init__(self) -> None:
+        # Used under the mutex.
+        self._locks: list[LockedMessage] = []
+        self._mutex = threading.Lock()
+
+    def add(self, locks: Iterable[LockedMessage]) -> None:
+        """Add locks of messages that were handled."""
+        with self._mutex:
+            self._locks.extend(locks)
+
+    def take(self) -> list[LockedMessage]:
+        """Remove and return all, in order to commit them."""
+        with self._mutex:
+            taken, self._locks = self._locks, []
+        return taken
+
+    def restore(self, locks: list[LockedMessage]) -> None:
+        """Put locks that could not be committed back in front."""
+        with self._mutex:
+            self._locks = [*locks, *self._locks]
+
+    def copy(self) -> list[LockedMessage]:
+        """The locks that were not taken yet."""
+        with self._mutex:
+            return [*self._locks]
 
 
 class LockLoop(Loop):
@@ -42,22 +76,23 @@ class LockLoop(Loop):
 
     def flush(self) -> None:
         """Commit the handled messages without a read. If that fails, they are kept for the next commit."""
-        left = self._handled.take()
+        # At most 256, as one call takes: these come from one read, which has committed the earlier ones.
+        left: dict[Queue, list[LockedMessage]] = {}
+        for lock in self._handled.take():
+            left.setdefault(lock.queue, []).append(lock)
         try:
-            while left:
-                queue = left[0].grant.queue
-                batch = [lock for lock in left if lock.grant.queue is queue][: read.BATCH]
+            for queue, locks in list(left.items()):
                 try:
-                    self._settle(queue, ends(COMMIT, batch, queue))
-                    for lock in batch:
+                    self._settle(queue, ends(COMMIT, locks, queue))
+                    for lock in locks:
                         mark_settled(lock)
                 except QueueNotAvailable as error:  # the queue was deleted with its messages
                     log.warning(
-                        "%s: %d handled message(s) are gone: %s", self.consumer.name, len(batch), error
+                        "%s: %d handled message(s) are gone: %s", self.consumer.name, len(locks), error
                     )
-                left = [lock for lock in left if lock not in batch]
+                del left[queue]
         finally:
-            self._handled.restore(left)
+            self._handled.restore([lock for locks in left.values() for lock in locks])
 
     def _give_back_all(self) -> None:
         """Called by the thread that ends the worker, while the handler of this loop may still run, or end."""
@@ -69,12 +104,11 @@ class LockLoop(Loop):
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         consumer = self.consumer
-        if any(lock.grant.queue not in queues for lock in self._handled.copy()):
+        if any(lock.queue not in queues for lock in self._handled.copy()):
             self.flush()  # commit now, not when a message arrives in another queue
         done = self._handled.take()
         commits = [
-            earlier_locks(queue.handle, [lock for lock in done if lock.grant.queue is queue])
-            for queue in queues
+            earlier_locks(queue.handle, [lock for lock in done if lock.queue is queue]) for queue in queues
         ]
         several_at_once = consumer.batch if consumer.payload.many else self.prefetch.count
         operation = several.lock(

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis.commands import read
 from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
 from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
-from mqredis.worker.handled import HandledLocks
-from mqredis.worker.lock_loop import LockLoop
+from mqredis.worker.lock_loop import HandledLocks, LockLoop
 from mqredis.worker.outcomes import GivenUp
 from mqredis.worker.run import Running
 from mqredis.worker.waiting import Pauses
@@ -139,7 +137,7 @@ def handled_locks(qm: mqredis.QueueManager, running: Running, *names: str) -> li
     return [lock for name in names for lock in running._queues.open(name).lock_many(10, 0)]
 
 
-def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, monkeypatch, caplog):
+def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, caplog):
     for name in ("a", "b"):
         create(qm, name, False, b"1", b"2", b"3")
     worker = Worker()
@@ -149,8 +147,7 @@ def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, monkeyp
     loop = running._loops[0]
     assert isinstance(loop, LockLoop)
     loop._handled.add(handled_locks(qm, running, "a", "b"))
-    monkeypatch.setattr(read, "BATCH", 2)
-    fail_operations(lambda operation: operation.name == "settle", None, None, BrokerUnavailable("down"))
+    fail_operations(lambda operation: operation.name == "settle", None, BrokerUnavailable("down"))
     with pytest.raises(BrokerUnavailable):
         loop.flush()
     assert [lock.message.body for lock in loop._handled.copy()] == [b"1", b"2", b"3"], (
