@@ -5,8 +5,8 @@
 -- the field `reason`, which Message.reason shows. It stands in front of everything else in the head.
 --
 -- Change together with: a new property is one of `names`, else it stays when the message begins anew. Workers write some of them
--- (mqredis/worker/failure.py; tests/contract/test_constants.py compares), in the form of mqredis/models/properties.py. The console
--- shows them (mqredis/console/pages/failures.py).
+-- (mqredis/worker/failed_attempts.py; tests/contract/test_stored_texts.py compares), in the form of mqredis/models/properties.py. The
+-- console shows them (mqredis/console/pages/failures.py).
 --
 -- names: the properties, without failure_, that failure.report writes, or the message's reader.
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }

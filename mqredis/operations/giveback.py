@@ -1,7 +1,7 @@
 """Instructions with which a reader gives a message back: does the delivery count as an attempt, and why did it fail?
 
-Workers (their loops and ``worker.failure``) and kombu use it. The console finds the properties of failed messages by
-``REPORT``.
+Workers (their loops and ``worker.failed_attempts``) and kombu use it. The console finds the properties of failed
+messages by ``REPORT``.
 
 The texts are settlement actions (``settle``, lua/core/settle) and verdicts of a transaction's end
 (``transaction.End``); lua/core/release reads them. Plain readers know only ABORT: ``LockedMessage.abort`` and the abort

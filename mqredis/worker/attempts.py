@@ -19,7 +19,6 @@ from mqredis.models import Message
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.event_loop import EventLoop
 from mqredis.worker.failed_attempts import FailedAttempts
-from mqredis.worker.failure import from_handler
 from mqredis.worker.held import Held
 from mqredis.worker.keeper import Handling, Keeper
 from mqredis.worker.outcomes import (
@@ -71,7 +70,7 @@ class Attempts:
         bad: list[tuple[Message, Exception]] = []
         for message in messages:
             try:
-                arguments.append(self.consumer.payload.one(message))
+                arguments.append(self.consumer.payload.convert(message))
                 good.append(message)
             except Exception as error:  # noqa: BLE001 - the application's own type may raise anything
                 self._failed.count(error, [message])
@@ -104,7 +103,7 @@ class Attempts:
                 time.monotonic() - begun,
                 reason,
             )
-            self._failed.count(from_handler(reason, consumer.handler), unit.messages)
+            self._failed.count(_from_handler(reason, consumer.handler), unit.messages)
             give_up(self._failed.return_instruction(reason, unit.messages))
 
         held = Held(
@@ -158,7 +157,7 @@ class Attempts:
             log.warning("%s was cancelled: %s", consumer.name, why)
             return cancelled
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
-            return from_handler(error, consumer.handler)
+            return _from_handler(error, consumer.handler)
         return None
 
     def _run_plain(self, held: Held, *given: Any) -> None:
@@ -184,3 +183,11 @@ def _commit(commit: Callable[[], None]) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - the handler sent what cannot be sent: its failure
         return error
     return None
+
+
+def _from_handler(error: Exception, handler: Callable[..., Any]) -> Exception:
+    """The error, with a traceback that begins in the handler: without the frames of the worker that called it."""
+    code, frames = getattr(handler, "__code__", None), error.__traceback__
+    while frames is not None and frames.tb_frame.f_code is not code:
+        frames = frames.tb_next
+    return error if frames is None else error.with_traceback(frames)

@@ -1,26 +1,32 @@
 """What follows an attempt that did not succeed: it is counted and logged, and its messages are given back.
 
 ``run`` makes one for each consumer. ``attempts`` counts with it, in the thread of a loop or of the keeper, and the
-loops ask it how they give messages back. What becomes of these is decided by the retry policy of their queue.
-docs/worker.md has a table of all events. ``_ENDS`` has a text for each ``final`` of a policy
-(tests/worker/test_register.py compares).
+loops ask it how they give messages back, with the texts of :mod:`mqredis.operations.giveback`. What becomes of these is
+decided by the retry policy of their queue. docs/worker.md has a table of all events.
+
+``_ENDS`` has a text for each ``final`` of a policy (tests/worker/test_register.py compares). A new property of the
+report needs its name in ``failure.names`` of lua/features/failure.lua, so that it is removed when the message is put
+back (tests/contract/test_stored_texts.py compares).
 """
 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Sequence
 
+from mqredis.errors import SealBroken
 from mqredis.models import Message
 from mqredis.operations import giveback
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.ending import Ending
-from mqredis.worker.failure import Reporter
-from mqredis.worker.outcomes import Cancelled, GivenUp, Reject, RetryLater
+from mqredis.worker.outcomes import Cancelled, GivenUp, NotValid, Reject, RetryLater
 from mqredis.worker.retry import UNLIMITED
 
 log = logging.getLogger("mqredis.worker")
 
+# The longest text of an error, and of the end of a traceback, in characters.
+MAX_ERROR, MAX_TRACEBACK = 1000, 4000
 _ENDS = {
     "poison": "it goes to ;poison",
     "dead_letter": "it becomes a dead letter",
@@ -32,21 +38,24 @@ _ENDS = {
 class FailedAttempts:
     """The failed attempts of one consumer. The counters are those of ``Consumer``.
 
-    ``refresh_policy`` reads the retry policy of a queue into the consumer again, and returns whether it could.
+    ``worker``: its name in reports. ``refresh_policy`` reads the retry policy of a queue into the consumer again, and
+    returns whether it could. ``sealed``: bodies are secret, so texts that may quote one are left out.
     ``raise_errors``: the run ends with the first failure.
     """
 
     def __init__(
         self,
         consumer: Consumer,
-        reporter: Reporter,
+        worker: str,
         ending: Ending,
         refresh_policy: Callable[[Consumer, str], bool],
         *,
+        sealed: bool,
         raise_errors: bool,
     ) -> None:
         self._consumer = consumer
-        self._reporter = reporter
+        self._about = {"worker": worker, "handler": consumer.name}
+        self._sealed = sealed
         self._ending = ending
         self._refresh_policy = refresh_policy
         self._raise_errors = raise_errors
@@ -83,9 +92,17 @@ class FailedAttempts:
         read the policy again, by which a batch is isolated."""
         if isinstance(error, Cancelled):
             return giveback.orderly()
-        if self._consumer.isolates(messages) and not isinstance(error, RetryLater):
+        if isinstance(error, RetryLater):
+            return giveback.orderly(self._consumer.retry.delay if error.seconds is None else error.seconds)
+        if self._consumer.isolates(messages):
             return giveback.alone()
-        return self._reporter.return_instruction(error, self._consumer.retry.delay)
+        if isinstance(error, Reject):
+            reason = error.kind if self._sealed and isinstance(error, NotValid) else str(error)
+            return giveback.ended(reason, self._about)
+        about = {**self._about, "error": self._text(error)}
+        if not self._sealed:
+            about["traceback"] = "".join(traceback.format_exception(error))[-MAX_TRACEBACK:]
+        return giveback.failed(self._text(error), about)
 
     def pause_without_policy(self, queue: str, error: BaseException) -> None:
         """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
@@ -95,9 +112,15 @@ class FailedAttempts:
         if not isinstance(error, Cancelled | Reject | RetryLater) and not self._consumer.policy_of(queue):
             self._ending.stopping.wait(self._consumer.retry.delay)
 
+    def _text(self, error: BaseException) -> str:
+        """The type and the text of an error; of sealed bodies the type alone, unless a body could not be opened."""
+        kind = type(error).__name__
+        secret = self._sealed and not isinstance(error, SealBroken)
+        return kind if secret else f"{kind}: {error}"[:MAX_ERROR]
+
     def _failed(self, error: BaseException, messages: Sequence[Message], lapsed: bool) -> None:
         consumer, queue = self._consumer, messages[0].queue
-        consumer.last_error = self._reporter.text(error)
+        consumer.last_error = self._text(error)
         if self._raise_errors and isinstance(error, Exception):
             self._ending.handler_failed(error)
             return

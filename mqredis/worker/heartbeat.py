@@ -41,11 +41,15 @@ MISSED = 4
 MOST = 100
 
 
+def default_name() -> str:
+    """Host and process id of this process: the name of a worker that was given none."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 class Heartbeat:
     """Tells the broker every ``seconds`` that a worker lives, and does what operators have asked for.
 
     It has a thread of its own, so that the end of the worker does not wait for a broker that does not answer.
-    ``chosen_name``: the one that the application gave the worker, None: none.
     """
 
     def __init__(
@@ -54,7 +58,6 @@ class Heartbeat:
         seconds: float,
         *,
         name: str,
-        chosen_name: str | None,
         consumers: Sequence[Consumer],
         schedules: Sequence[Wanted],
         keeper: Keeper,
@@ -67,7 +70,6 @@ class Heartbeat:
         self._manager = manager
         self._seconds = seconds
         self._name = name
-        self._chosen_name = chosen_name
         self._consumers = consumers
         self._schedules = schedules
         self._keeper = keeper
@@ -90,9 +92,9 @@ class Heartbeat:
         self._thread.start()
 
     def _warn_of_namesakes(self) -> None:
-        name = self._chosen_name
-        if name is None:
-            return
+        name = self._name
+        if name == default_name():
+            return  # several workers of one process have it
         live = self._manager.workers()
         found = [f"{other.host}:{other.pid}" for other in live if other.name == name and other.id != self.id]
         if found:

@@ -1,7 +1,7 @@
 """How a handler can end besides returning.
 
-Handlers raise some of them (``mqredis.worker`` exports these; docs/worker.md); ``failed_attempts`` and ``failure`` say
-how their messages are settled, and the loops do it. A new error of mqredis/errors.py that says that the broker can do
+Handlers raise some of them (``mqredis.worker`` exports these; docs/worker.md); ``failed_attempts`` says how
+their messages are settled, and the loops do it. A new error of mqredis/errors.py that says that the broker can do
 nothing at the moment belongs in BROKER_ERRORS: any other counts as a failed attempt.
 """
 

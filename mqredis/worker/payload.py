@@ -22,14 +22,12 @@ from mqredis.worker.outcomes import NotValid
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """How messages become arguments; ``many``: the handler takes a list."""
+    """How messages become arguments of a handler."""
 
     convert: Callable[[Message], Any]
+    """The argument for a message. Raises Reject with the reason if it is not valid."""
     many: bool = False
-
-    def one(self, message: Message) -> Any:
-        """The argument for a message. Raises Reject with the reason if it is not valid."""
-        return self.convert(message)
+    """Does the handler take a list of them?"""
 
 
 def payload_of(handler: Callable[..., Any], argument: str) -> Payload:

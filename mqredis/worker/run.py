@@ -10,7 +10,7 @@ mqredis-leases       renews leases, cancels handlers, gives back the messages of
 mqredis-asyncio      runs the handlers that are coroutines, while the thread of their loop waits (``event_loop``)
 mqredis-heartbeat    reports to the broker, and sets pauses, cancels and stops for operators (``heartbeat``)
 mqredis-schedules    sends the messages of schedules (``schedule``)
-mqredis-signals      stops the run for SIGTERM and SIGINT (``signals``)
+mqredis-signals      stops the run for SIGTERM and SIGINT (``ending``)
 ==================== ==========================================================================================
 
 Others begin and end beside a run: mqredis-exporter (``metrics.served``) and mqredis-supervisor (``processes``).
@@ -27,8 +27,7 @@ from mqredis.worker.consumer import Consumer
 from mqredis.worker.ending import Ending
 from mqredis.worker.event_loop import EventLoop
 from mqredis.worker.failed_attempts import FailedAttempts
-from mqredis.worker.failure import Reporter, worker_name
-from mqredis.worker.heartbeat import Heartbeat
+from mqredis.worker.heartbeat import Heartbeat, default_name
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.liveness import Liveness
 from mqredis.worker.lock_loop import LockLoop
@@ -60,7 +59,7 @@ class Running:
     ) -> None:
         self._manager = manager
         self._settings = manager.context.settings
-        self._name = name or worker_name()
+        self._name = name or default_name()
         self._consumers = list(consumers)
         self._schedules = list(schedules)
         self._raise_errors = raise_errors
@@ -89,7 +88,6 @@ class Running:
                 manager,
                 heartbeat_seconds,
                 name=self._name,
-                chosen_name=name,
                 consumers=self._consumers,
                 schedules=self._schedules,
                 keeper=self._keeper,
@@ -113,9 +111,10 @@ class Running:
         lease = consumer.lease or self._settings.lease_seconds
         failed = FailedAttempts(
             consumer,
-            Reporter(self._name, consumer.name, sealed=self._manager.context.sealer is not None),
+            self._name,
             self.ending,
             self._queues.refresh_policy,
+            sealed=self._manager.context.sealer is not None,
             raise_errors=self._raise_errors,
         )
         attempts = Attempts(

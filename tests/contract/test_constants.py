@@ -23,7 +23,6 @@ from mqredis.operations import context
 from mqredis.operations.doctor.checks import keys as key_checks
 from mqredis.operations.doctor.checks import policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
-from mqredis.worker.failure import Reporter
 from tests.contract.test_stored_texts import module, word
 
 lupa = pytest.importorskip("lupa.lua51")
@@ -339,12 +338,6 @@ def test_selectors_know_the_letters_of_property_values() -> None:
         assert text[0] == letter
         read = value.hex() if isinstance(value, bytes) else value
         assert (lua.typed(letter, text[1:]) or (None, None))[1] == read
-
-
-def test_properties_of_a_failure() -> None:
-    names = set(module("features/failure").names.values())
-    told = Reporter("w", "h").return_instruction(ValueError("x"), 0)
-    assert set(re.findall("\x01failure_(\\w+)\x02", told)) <= names
 
 
 def test_retry_policy_without_one_can_be_read() -> None:

@@ -27,7 +27,7 @@ from mqredis.operations.giveback import REPORT
 
 # The subqueue of messages that could not be handled.
 POISON = ";poison"
-# The property with the error of the last attempt (mqredis/worker/failure.py).
+# The property with the error of the last attempt (mqredis/worker/failed_attempts.py).
 ERROR = f"{REPORT}error"
 # Messages of one queue that are grouped; of more the first are.
 LOOKED_AT = 1000
