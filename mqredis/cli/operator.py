@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from mqredis.cli.common import Arguments, Subparsers, command, open_manager
 from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output, counted
 from mqredis.cli.show import pages
-from mqredis.cli.values import chosen, limit_option, lookup_id, match_options
+from mqredis.cli.values import chosen, limit_option, lookup_id, match_options, moment
 from mqredis.errors import InvalidArgument, MessageLocked, MessageNotFound, QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models.operator import BulkResult
@@ -56,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
     later = _command(subparsers, "reschedule", "give delayed messages another time", _reschedule)
     later.add_argument("--delay", type=float, metavar="SECONDS", help="available so many seconds from now")
     later.add_argument(
-        "--at", type=_time, metavar="TIME", help="available at this time: 2026-12-24T18:00+01:00"
+        "--at", type=moment, metavar="TIME", help="available at this time: 2026-12-24T18:00+01:00"
     )
     _command(subparsers, "run-now", "make delayed messages available at once", _run_now)
     priority = _command(subparsers, "priority", "give messages that wait another priority", _priority)
@@ -123,12 +122,6 @@ def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: st
     operator_options(parser)
     match_options(parser)
     return parser
-
-
-def _time(text: str) -> datetime:
-    """A time from an option; without an offset it is that of this machine."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo is not None else found.astimezone()
 
 
 def _act(

@@ -9,11 +9,9 @@ the column here.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -22,7 +20,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.form import hex_id, to_json
 from mqredis.cli.output import Output
-from mqredis.cli.values import chosen, limit_option, lookup_id, match_options
+from mqredis.cli.values import chosen, limit_option, lookup_id, match_options, moment
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
@@ -118,7 +116,7 @@ def register(subparsers: Subparsers) -> None:
     messages.add_argument("--reverse", action="store_true", help="the messages that are delivered last first")
     for name, about in (("since", "first"), ("until", "last")):
         scheduled.add_argument(
-            f"--{name}", type=_moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
+            f"--{name}", type=moment, metavar="TIME", help=f"{about} time: 2026-12-01T08:00:00+01:00"
         )
     message = command(inner, "message", "show a message in any state", _message)
     message.add_argument("queue")
@@ -132,14 +130,6 @@ def register(subparsers: Subparsers) -> None:
     trail.add_argument(
         "message", metavar="ID", help="its lookup id (0x and up to 16 hex digits) or message id"
     )
-
-
-def _moment(text: str) -> datetime:
-    """A time from an option; without an offset it is that of this machine."""
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
 def pages(read: Callable[..., Page[Any]]) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from datetime import datetime
 from typing import Any
 
 from mqredis.models import Match
@@ -94,6 +95,14 @@ def wait_seconds(text: str) -> float:
     if not value >= 0:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time of 0 or more seconds")
     return value
+
+
+def moment(text: str) -> datetime:
+    """A time from an option; without an offset it is that of this machine."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a time such as 2026-12-01T08:00:00") from None
 
 
 def number(text: str) -> int | float | str:

@@ -22,6 +22,9 @@ from mqredis.models import QueueStatistics
 
 COLUMNS = ("queue", "ready", "delayed", "locked", "bytes", "in_per_s", "out_per_s", "waiters", "oldest_s")
 
+# Seconds between two views at most; time.sleep refuses "inf".
+_LONGEST = 86_400.0
+
 
 def register(subparsers: Subparsers) -> None:
     """Add the command."""
@@ -32,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _top(arguments: Arguments, output: Output) -> Exit:
-    interval = max(0.05, arguments.interval)
+    interval = min(max(0.05, arguments.interval), _LONGEST)
     live = sys.stdout.isatty() and not output.json_lines
     with open_manager(arguments) as qm:
         views = _views(qm, arguments.pattern, time.monotonic)

@@ -73,7 +73,7 @@ def app(
         )
     if token is not None and len(token) < MIN_TOKEN:
         raise InvalidArgument(f"the token has {len(token)} characters; at least {MIN_TOKEN} are needed")
-    if interval < 0.1:
+    if not interval >= 0.1:  # nan, too
         raise InvalidArgument("interval must be at least 0.1 seconds")
     if secret is None:
         secret = (

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mqredis.asyncio import QueueManager
-from mqredis.console.sentences import messages_of, sentence
+from mqredis.console.sentences import messages_of, of_other_calls, sentence
 from mqredis.errors import QueueNotFound
 from mqredis.keys import ACTIONS
 from mqredis.models import Message
@@ -78,10 +78,14 @@ def _entry(message: Message) -> Entry:
         bool(told.get("finished")),
     )
     changed = int(str(told.get("changed", 0)))
+    if "call" in told:
+        text = of_other_calls(name, message.label, queue, details)
+    else:
+        text = sentence(name, message.label, queue, changed, finished, details)
     return Entry(
         at=message.arrived_at,
         queue=queue,
         state="failed" if "error" in details else "done" if finished else "started",
-        text=sentence(name, message.label, queue, changed, finished, details),
+        text=text,
         messages=messages_of(details),
     )

@@ -63,9 +63,10 @@ class Poller(Generic[S]):
         finally:
             self.viewers -= 1
             if self.viewers == 0 and self._task is not None:
-                self._task.cancel()
+                ending, self._task = self._task, None  # a viewer who comes before it has ended starts another
+                ending.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await self._task
+                    await ending
 
     async def _poll(self) -> None:
         while True:

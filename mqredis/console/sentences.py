@@ -1,6 +1,7 @@
 """The entries of the log of actions as sentences: who did what, to how many messages, where.
 
-``console.log`` calls ``sentence`` for each entry that the page of the log shows.
+``console.log`` calls ``sentence`` for each entry that the page of the log shows, or ``of_other_calls`` if
+``Operator.begin`` and ``end`` have written it, whose callers choose names and details.
 
 Change together with: ``operations.bulk``, ``force``, ``workers`` and ``schedules``, which give each action its name and
 its details (``operations.actions.entry``); ``tests/contract/test_arguments.py`` compares the names, and
@@ -11,11 +12,12 @@ read, too. lua/admin/operator.lua adds how many messages were changed, and wheth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from mqredis import keys
 from mqredis.console import formats
+from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.models.text import time_at
 
 # The details of an entry: the JSON of its body. Those that are not there are None, empty or the default.
 Details = Mapping[str, Any]
@@ -53,9 +55,8 @@ def sentence(operator: str, action: str, queue: str, changed: int, finished: boo
     """An entry as a sentence. ``changed``: messages that the action has changed so far; of an action on anything else
     not 0 if it has changed something."""
     pattern = _ON_MESSAGES.get(action) or _OTHERS.get(action)
-    # "result", "error" and "cut" are details of ``Operator.begin`` and ``end``, whose callers choose the names.
-    if pattern is None or not told.keys().isdisjoint(("result", "error", "cut")):
-        return _of_other_calls(operator, action, queue, told)
+    if pattern is None or "cut" in told:
+        return of_other_calls(operator, action, queue, told)
     said = f"{operator} {pattern.format_map(_words(queue, changed, told))}"
     if action in _OTHERS:
         return said + ("." if changed else ", which changed nothing.")
@@ -63,13 +64,14 @@ def sentence(operator: str, action: str, queue: str, changed: int, finished: boo
 
 
 def messages_of(told: Details) -> list[int]:
-    """Lookup ids of the messages that an entry names."""
+    """Lookup ids of the messages that an entry names. Callers of ``Operator.begin`` give any details."""
     ids = told.get("lookup_ids") or [told.get("lookup_id")]
-    return [int(each, 16) for each in ids if isinstance(each, str) and each]
+    known = (each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
+    return [int(each, 16) for each in known if LOOKUP_ID.fullmatch(each)]
 
 
-def _of_other_calls(operator: str, action: str, queue: str, told: Details) -> str:
-    """The sentence for an action that other calls carry out (``Operator.begin``)."""
+def of_other_calls(operator: str, action: str, queue: str, told: Details) -> str:
+    """The sentence for an action that other calls carry out, as its caller told it."""
     what = action.replace("_", " ")
     if "result" in told:
         return f"{operator}, {what}: {told['result']}"
@@ -125,11 +127,8 @@ def _due(value: str) -> str:
     """The time to which messages were rescheduled: a number of ms, behind "+" counted from then."""
     if value.startswith("+") and value[1:].isdigit():
         return f"{formats.exact(int(value) / 1000)} later"
-    return (
-        f"{datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        if value.isdigit()
-        else value
-    )
+    # The value of another action may be the name of a queue of any number of digits, too.
+    return f"{time_at(int(value)):%Y-%m-%d %H:%M:%S} UTC" if value.isdigit() else value
 
 
 def _behind(name: str, told: Details) -> str:

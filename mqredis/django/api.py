@@ -20,7 +20,10 @@ TaskContext: Any = _base.TaskContext
 TaskError: Any = _base.TaskError
 TaskResult: Any = _base.TaskResult
 TaskResultStatus: Any = _base.TaskResultStatus
-TaskResultDoesNotExist: Any = import_module(f"{ROOT}.exceptions").TaskResultDoesNotExist
+_exceptions: Any = import_module(f"{ROOT}.exceptions")
+# The base class of what a task is refused with; the name of the class itself differs.
+TaskException: Any = _exceptions.TaskException
+TaskResultDoesNotExist: Any = _exceptions.TaskResultDoesNotExist
 normalize_json: Any = _base.normalize_json
 signals: Any = import_module(f"{ROOT}.signals")
 task_backends: Any = import_module(ROOT).task_backends

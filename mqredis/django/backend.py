@@ -27,6 +27,7 @@ from mqredis.django.api import (
     BaseTaskBackend,
     Task,
     TaskError,
+    TaskException,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -171,7 +172,10 @@ class MqredisBackend(BaseTaskBackend):
         }
 
     def read(self, body: bytes) -> Any:
-        """Parse a result that was stored or sent. Raises InvalidArgument if it is damaged or names an unknown task."""
+        """Parse a result that was stored or sent.
+
+        Raises InvalidArgument if it is damaged, or names an unknown task or a queue that is not in ``QUEUES``.
+        """
         try:
             row = json.loads(body)
             task = self.resolve(row["task"]).using(
@@ -191,7 +195,7 @@ class MqredisBackend(BaseTaskBackend):
                 worker_ids=[str(worker) for worker in row["worker_ids"]],
                 **{name: _time(row[name]) for name in _TIMES},
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, TaskException) as error:
             raise InvalidArgument(f"not a task of this backend: {type(error).__name__}: {error}") from None
         change(result, _return_value=normalize_json(row.get("return")))
         return result

@@ -36,6 +36,13 @@ def test_invalid_port_is_a_usage_error(run: Run, name: str, port: str) -> None:
     assert "--port" in run(name, "--port", port, code=Exit.USAGE).err
 
 
+@pytest.mark.parametrize("text", ["soon", "0001-01-01"])
+@pytest.mark.parametrize("words", ["reschedule orders --all --at", "show scheduled orders --since"])
+def test_invalid_time_is_a_usage_error(run: Run, words: str, text: str) -> None:
+    told = run(*words.split(), text, code=Exit.USAGE).err
+    assert f"{text!r} is not a time such as 2026-12-01T08:00:00" in told
+
+
 def test_private_server_is_named_at_first_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -318,6 +318,16 @@ def test_top(orders: Run) -> None:
     assert "oldest" in orders("top", "--count", "1").out
 
 
+@pytest.mark.parametrize("interval, pause", [("inf", 86_400.0), ("nan", 0.05), ("-1", 0.05)])
+def test_top_pauses_for_a_time_that_can_be_waited_for(
+    orders: Run, monkeypatch: pytest.MonkeyPatch, interval: str, pause: float
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("mqredis.cli.watch.time.sleep", pauses.append)
+    orders("top", "--count", "2", "--interval", interval)
+    assert pauses == [pause]
+
+
 def test_resolve_errors_name_the_reason(orders: Run) -> None:
     assert "is over" in orders("resolve", "77.1:5", code=Exit.REFUSED).err
     assert "not an operation token" in orders("resolve", "hello", code=Exit.USAGE).err

@@ -51,6 +51,7 @@ async def test_send_form_sends_to_a_transactional_queue(browser: Browser, manage
         ({"properties": "[1]"}, "a JSON object is expected"),
         ({"properties": "{"}, "this is not JSON"),
         ({"delay": "soon"}, "is not a number of seconds"),
+        ({"delay": "nan"}, "is not a number of seconds"),
     ],
 )
 async def test_invalid_message_is_refused_and_the_form_kept(
@@ -126,9 +127,13 @@ async def test_delayed_messages_are_run_rescheduled_and_cancelled(
     assert "2 messages of orders cancelled" in page.text
     info = await manager.queue_info("orders")
     assert (info.ready, info.delayed) == (1, 1)
-    assert (
-        "delay is missing" in (await browser.act("reschedule", 400, queue="orders", id=hex_id(ids[1]))).text
-    )
+    for delay, wrong in (
+        ("", "delay is missing"),
+        ("nan", "is not a number of seconds"),
+        ("inf", "is not a number"),
+    ):
+        page = await browser.act("reschedule", 400, queue="orders", id=hex_id(ids[1]), delay=delay)
+        assert wrong in page.text
 
 
 async def test_released_lock_is_lost_for_its_reader(browser: Browser, manager: QueueManager) -> None:

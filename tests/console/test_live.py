@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.console import app, everyone, shared
 from mqredis.console.pages import failures
@@ -40,6 +41,27 @@ async def test_opened_page_is_read_now_and_updates_share_a_reading(manager: Queu
     assert "news" in (await update(browser, "/topics")).text
     await browser.close()
     await other.client.aclose()
+
+
+async def test_pages_of_all_queues_leave_out_one_that_was_deleted(manager: QueueManager) -> None:
+    """An update uses the overview of at most an interval ago, in which the queue still stands."""
+    application = app({"main": manager}, access=everyone)
+    application.state.console.interval = 0.0  # each update reads
+    browser = Browser(application)
+    await manager.create_queue("gone")
+    await fill(manager, [Outgoing("x", delay=60.0), Outgoing("y")], "gone")
+    await fill(manager, [Outgoing("x", delay=60.0, label="stays")])
+    async with await manager.open("gone") as queue:
+        await queue.lock(timeout=0)
+    for path in ("/scheduled", "/in-flight"):
+        await browser.get("/m/main" + path)
+    application.state.console.overview("main").interval = 3600.0
+    await manager.delete_queue("gone")
+    for path in ("/scheduled", "/in-flight"):
+        page = await update(browser, path)
+        assert page.status == 200, page.text
+    assert "stays" in (await update(browser, "/scheduled")).text
+    await browser.close()
 
 
 async def test_readings_of_few_pages_are_kept(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.console import log
 from mqredis.console.formats import hex_id
-from mqredis.console.sentences import sentence
+from mqredis.console.sentences import messages_of, of_other_calls, sentence
 from mqredis.models.match import Match
 from tests.console.browser import Browser
 from tests.console.test_pages import fill
@@ -28,6 +28,8 @@ LOG = "/m/main/actions"
         ("restore", {"value": "q"}, "restored 1,200 messages from q."),
         ("move", {"value": "q%3Bodd", "scheduled": False}, "moved 1,200 available messages of q to q;odd."),
         ("redrive", {"limit": 5000}, "put back 1,200 messages of q, at most 5,000."),
+        # A queue whose name is a number, of which no other word of a sentence is made.
+        ("redrive", {"value": "1234567890123456"}, "put back 1,200 messages of q into 1234567890123456."),
         ("redrive", {"value": "p", "selector": "n > 1"}, "put back 1,200 messages of q into p: those with n > 1."),
         ("reschedule", {"value": "+60000"}, "rescheduled 1,200 messages of q to 1 min later."),
         ("reschedule", {"value": "1000"}, "rescheduled 1,200 messages of q to 1970-01-01 00:00:01 UTC."),
@@ -60,15 +62,26 @@ def test_log_entry_is_a_sentence(action: str, told: dict[str, Any], text: str) -
 
 
 def test_sentence_names_result_failure_or_unfinished_state() -> None:
-    assert (
-        sentence("ann", "delete_queue", "q", 0, True, {"result": "It is gone."})
-        == "ann, delete queue: It is gone."
-    )
-    assert sentence("ann", "limits", "q", 0, True, {"error": "E: no"}) == "ann, limits on q, failed: E: no"
+    said = of_other_calls("ann", "delete_queue", "q", {"result": "It is gone."})
+    assert said == "ann, delete queue: It is gone."
+    assert of_other_calls("ann", "limits", "q", {"error": "E: no"}) == "ann, limits on q, failed: E: no"
     assert (
         sentence("ann", "delete", "q", 3, False, {}) == "ann deleted 3 messages of q, and has not finished."
     )
     assert sentence("ann", "resume", "q", 0, True, {}) == "ann resumed q for workers, which changed nothing."
+
+
+@pytest.mark.parametrize("ids", ["abc-x", ["0400000000000001", "?"], 5, "0400000000000001"])
+def test_only_lookup_ids_of_entries_are_links(ids: object) -> None:
+    assert messages_of({"lookup_ids": ids}) == ([0x0400000000000001] if isinstance(ids, list) else [])
+    assert messages_of({"lookup_id": ids}) == ([0x0400000000000001] if ids == "0400000000000001" else [])
+
+
+async def test_entry_of_a_program_may_have_any_details(browser: Browser, manager: QueueManager) -> None:
+    details = {"value": "100%", "lookup_ids": "none", "when": None}
+    await manager.operator("ann").begin("move", "orders", token="t", details=details)
+    page = await browser.get(LOG)
+    assert "ann began move on orders (value 100%, lookup ids none). started" in page.text
 
 
 async def test_action_of_many_calls_is_one_entry(browser: Browser, manager: QueueManager) -> None:

@@ -49,6 +49,15 @@ async def test_nothing_is_read_without_viewers() -> None:
         assert await anext(viewer) == "tick"
 
 
+async def test_viewer_who_comes_while_the_last_one_leaves_is_notified() -> None:
+    poller = Poller(Reading(), 3600.0)
+    leaving = poller.follow()
+    await anext(leaving)
+    async with aclosing(poller.follow()) as viewer:
+        _, event = await asyncio.wait_for(asyncio.gather(leaving.aclose(), anext(viewer)), 5)
+    assert event == "tick"
+
+
 async def test_viewers_are_notified_of_a_lost_and_recovered_broker() -> None:
     reading = Reading()
     poller = Poller(reading, 0.01)

@@ -220,6 +220,7 @@ async def test_console_without_a_token_accepts_only_loopback_host_names(
         ({"access": everyone, "token": TOKEN}, "say who may use the console"),
         ({"token": "short"}, "at least 16 are needed"),
         ({"access": everyone, "interval": 0}, "interval"),
+        ({"access": everyone, "interval": float("nan")}, "interval"),
         ({"access": everyone, "managers": {}}, "at least one queue manager"),
         ({"access": everyone, "managers": {"a/b": "redis://"}}, "letters, digits"),
     ],

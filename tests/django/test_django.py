@@ -24,6 +24,7 @@ from mqredis.errors import MessageTooLarge
 from mqredis.models import Message
 from mqredis.operations import giveback, settle
 from mqredis.testing import drain
+from mqredis.worker import Reject
 
 
 def work(**options: Any) -> str:
@@ -248,6 +249,16 @@ def test_message_cannot_select_code_to_run(tasks, path):
     import sys
 
     assert "antigravity" not in sys.modules
+
+
+def test_task_of_a_queue_that_was_removed_is_rejected(tasks, options):
+    tasks.mail.enqueue("ann")
+    message = queue_of("mail").peek(0)
+    with (
+        override_settings(TASKS={"default": {**_backend(options), "QUEUES": ["default"]}}),
+        pytest.raises(Reject, match="Queue 'mail' is not valid"),
+    ):
+        Runner(task_backends["default"], ["mail"]).handle(message)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ are used for fields that were not sent.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -134,9 +135,12 @@ def seconds(values: Values, name: str) -> float | None:
     if not text:
         return None
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
-        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number of seconds") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise InvalidArgument(f"{name.replace('_', ' ')}: {text!r:.40} is not a number of seconds")
+    return found
 
 
 def lookup_id(values: Values, name: str = "id") -> int:

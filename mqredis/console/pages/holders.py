@@ -7,6 +7,7 @@ apart. The workers are passed on, since locks are shown with the consumer that h
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from mqredis.console.pages.messages import match_of
 from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
+from mqredis.errors import QueueNotFound
 from mqredis.models import LockInfo
 from mqredis.models.inspection import ClaimInfo, Page, SessionInfo, TransactionInfo
 from mqredis.operations import inspection
@@ -71,12 +73,16 @@ async def _in_flight(console: Console, manager_name: str, query: dict[str, str],
         holding = [row.depth.name for row in state.queues.values() if row.depth.locked > row.depth.claimed]
         for each in holding[:QUEUES]:
             most = max(1, ROWS // len(holding))
-            locks += await manager.run(inspection.locks(manager.context, each, None, most, workers=workers))
+            with suppress(QueueNotFound):  # deleted meanwhile
+                locks += await manager.run(
+                    inspection.locks(manager.context, each, None, most, workers=workers)
+                )
         locks.sort(key=lambda lock: lock.lease_until)
     claims: list[ClaimInfo] = []
     for row in state.queues.values():
         if row.depth.claimed and name in ("", row.depth.name) and len(claims) < ROWS:
-            claims += await manager.claims(row.depth.name)
+            with suppress(QueueNotFound):
+                claims += await manager.claims(row.depth.name)
     return InFlight(
         locks,
         following,

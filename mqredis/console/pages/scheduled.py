@@ -7,6 +7,7 @@ ignored.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from starlette.responses import Response
 from mqredis.console.pages.messages import match_of
 from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
+from mqredis.errors import QueueNotFound
 from mqredis.models import StoredMessage
 
 # Rows on one page; queues whose delayed messages one page shows.
@@ -59,6 +61,7 @@ async def _scheduled(console: Console, manager_name: str, query: dict[str, str],
     else:
         waiting = [row.depth.name for row in state.queues.values() if row.depth.delayed]
         for each in waiting[:QUEUES]:
-            found += await manager.scheduled(each, limit=max(1, ROWS // len(waiting)))
+            with suppress(QueueNotFound):  # deleted meanwhile
+                found += await manager.scheduled(each, limit=max(1, ROWS // len(waiting)))
         found.sort(key=lambda stored: stored.due_at or _LATE)
     return Scheduled(found, following, sum(row.depth.delayed for row in state.queues.values()))
