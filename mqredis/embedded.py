@@ -349,14 +349,18 @@ def run_foreground(
     before = {
         number: signal.signal(number, lambda *_: stop.put(None)) for number in (signal.SIGINT, signal.SIGTERM)
     }
-    server = join(directory)
     try:
-        if server.kind == "memory":
-            raise BrokerUnavailable("no redis-server or valkey-server found: nothing that others could use")
-        if ready is not None:
-            ready(server)
-        stop.get()
+        server = join(directory)
+        try:
+            if server.kind == "memory":
+                raise BrokerUnavailable(
+                    "no redis-server or valkey-server found: nothing that others could use"
+                )
+            if ready is not None:
+                ready(server)
+            stop.get()
+        finally:
+            server.leave()
     finally:
-        server.leave()
         for number, handler in before.items():
             signal.signal(number, handler)

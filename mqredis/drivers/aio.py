@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 
 from mqredis.drivers.calls_aio import AsyncCalls
 from mqredis.drivers.coalescing import Batcher
+from mqredis.drivers.net.pool_aio import AsyncBackend
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
+from mqredis.keys import ManagerKeys
+from mqredis.settings import Settings
 from mqredis.steps import Operation
 
 R = TypeVar("R")
@@ -21,17 +24,19 @@ R = TypeVar("R")
 class AsyncDriver(AsyncCalls):
     """Runs operations against one queue manager, in one event loop."""
 
-    _loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, settings: Settings, keys: ManagerKeys, backend: AsyncBackend) -> None:
+        """Make the driver in the event loop in which it connects."""
+        super().__init__(settings, keys, backend)
+        self._loop = asyncio.get_running_loop()
 
     def _setup(self) -> None:
         self._opening = asyncio.Lock()
         self._waiters = AsyncWaiterRegistry(self)
 
     def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Note the loop. If it is another one than before, connections and tasks of the old one are of no use."""
-        if self._loop is not None:
-            self.backend.after_fork()
-            self._setup()
+        """Go on in another loop than before: connections and tasks of the old one are of no use."""
+        self.backend.after_fork()
+        self._setup()
         self._loop = loop
 
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:

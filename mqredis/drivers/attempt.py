@@ -154,7 +154,7 @@ class Attempt:
     def _count_renewal(self) -> None:
         self.renewals += 1
         if self.renewals > MAX_RENEWALS:
-            raise self.unavailable("the session does not last: do two servers answer under this address?")
+            raise self.unavailable("the session does not last, as if two servers answered under this address")
 
     def renew(self) -> Slot | None:
         """Continue with a slot of the present session. Returns the old slot if the operation listens to its channel."""

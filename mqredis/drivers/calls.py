@@ -159,12 +159,14 @@ class Calls(BaseDriver):
         if self.core.closed:
             return
         self.core.closed = True
-        self._waiters.close()
-        attempt = closing_call(self.core, time.monotonic())
-        if attempt is not None:
-            with suppress(MqError):  # the session expires by itself
-                self._attempts(attempt, patient=False)
-        self.backend.close()
+        try:
+            self._waiters.close()
+            attempt = closing_call(self.core, time.monotonic())
+            if attempt is not None:
+                with suppress(MqError):  # the session expires by itself
+                    self._attempts(attempt, patient=False)
+        finally:
+            self.backend.close()
 
     # ---- plain commands --------------------------------------------------------------------------
 
@@ -244,6 +246,8 @@ class Calls(BaseDriver):
                 except REDIS_ERRORS as error:
                     if connection is not None:
                         self._put_away(connection, error, attempt.wait is not None)
+                    if isinstance(error, MqError):  # BrokerUnavailable is an OSError, too
+                        raise
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
                     if connection is not None:

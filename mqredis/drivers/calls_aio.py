@@ -161,12 +161,14 @@ class AsyncCalls(BaseDriver):
         if self.core.closed:
             return
         self.core.closed = True
-        await self._waiters.close()
-        attempt = closing_call(self.core, time.monotonic())
-        if attempt is not None:
-            with suppress(MqError):  # the session expires by itself
-                await self._attempts(attempt, patient=False)
-        await self.backend.close()
+        try:
+            await self._waiters.close()
+            attempt = closing_call(self.core, time.monotonic())
+            if attempt is not None:
+                with suppress(MqError):  # the session expires by itself
+                    await self._attempts(attempt, patient=False)
+        finally:
+            await self.backend.close()
 
     # ---- plain commands --------------------------------------------------------------------------
 
@@ -250,6 +252,8 @@ class AsyncCalls(BaseDriver):
                 except REDIS_ERRORS as error:
                     if connection is not None:
                         await self._put_away(connection, error, attempt.wait is not None)
+                    if isinstance(error, MqError):  # BrokerUnavailable is an OSError, too
+                        raise
                     step = attempt.failed(error, time.monotonic())
                 except BaseException:
                     if connection is not None:

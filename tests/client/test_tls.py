@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mqredis
 import mqredis.asyncio
+from mqredis.drivers.net.blocking import SocketConnection
 from tests.support.server import RedisServer
 from tests.support.tls import serve_tls
 
@@ -36,6 +38,27 @@ def test_message_is_sent_and_received_over_tls(serve: Serve):
             assert queue.receive(5).body == b"secret"
             with pytest.raises(mqredis.IoTimeout):
                 queue.receive(0.05)  # opens the subscription, over TLS as well
+
+
+def test_subscription_over_tls_is_read_while_no_other_thread_sends(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+):
+    address, authority = serve("127.0.0.1")
+    locked: list[bool] = []
+    read = SocketConnection.read_response
+    with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
+        lock = qm.driver._waiters._lock
+
+        def read_response(conn: SocketConnection) -> Any:
+            locked.append(lock.locked())
+            return read(conn)
+
+        monkeypatch.setattr(SocketConnection, "read_response", read_response)
+        qm.create_queue("q")
+        with qm.open("q") as queue, pytest.raises(mqredis.IoTimeout):
+            queue.receive(0.05)
+    assert locked
+    assert all(locked)
 
 
 def test_asyncio_message_is_sent_and_received_over_tls(serve: Serve):

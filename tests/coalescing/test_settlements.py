@@ -152,6 +152,23 @@ async def test_durability_shortfall_is_raised_and_the_locks_are_settled(redis_se
         assert all(one.settled for one in held)
 
 
+async def test_lost_lock_among_batched_commits_that_fall_short_is_lost(redis_server):
+    short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
+    with mqredis.connect(redis_server.url) as plain:
+        plain.create_queue("q")
+        with plain.open("q") as filled:
+            filled.send_many([b"x"] * 4)
+        async with mqredis.asyncio.connect(redis_server.url, settings=short) as qm:
+            queue = await qm.open("q")
+            held = [await queue.lock(0) for _ in range(4)]
+            plain.operator("tests").release("q", [held[2].lookup_id])
+            found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
+            expected = ["DurabilityNotReached", "DurabilityNotReached", "LockLost", "DurabilityNotReached"]
+            assert names(found) == expected
+            assert [one.settled for one in held] == [True, True, False, True]
+            assert (await qm.queue_info("q")).messages == 1
+
+
 @pytest.mark.parametrize("how", ["commit", "abort"])
 async def test_settlement_of_a_segmented_message_is_not_batched(queue, gate, how):
     await queue.send_group([b"abcdef"], segment_bytes=2)

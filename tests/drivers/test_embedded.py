@@ -130,6 +130,14 @@ def test_killed_guard_is_replaced_by_the_next_process(tmp_path: Path, user: Call
     until(lambda: gone(replaced))
 
 
+def test_failed_start_in_the_foreground_leaves_the_signal_handlers(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(InvalidArgument):
+        embedded.run_foreground(tmp_path / "file")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
 def test_second_server_does_not_start_beside_one_that_does_not_end(
     tmp_path: Path, user: Callable[[], User], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, perform
 from tests.drivers.kit import FAST, add, read, take
@@ -131,6 +132,8 @@ def test_driver_waits_again_and_closes_after_an_interrupt_while_its_threads_star
         with pytest.raises(Interrupt):
             driver.run(take(driver.core.keys))
     assert driver.run(take(driver.core.keys, 0.001)) == "timed out"
+    assert all(thread.is_alive() for thread in driver._waiters._threads)
+    assert driver.wake_mode == "keyspace"
     driver.close()
 
 
@@ -177,3 +180,63 @@ def test_call_after_a_signal_during_the_wait_for_a_reply_gets_its_own_reply(
         redis_server, connect, 20, lambda driver: driver.run(add(driver.core.keys))
     ):
         assert echo(driver, f"w{n}") == f"w{n}"
+
+
+def test_interrupted_close_closes_the_connections(url: str, connect: Callable[..., Driver]) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver._waiters, "close", interrupt)
+        with pytest.raises(Interrupt):
+            driver.close()
+    assert driver.backend._count == 0
+    driver._waiters.close()
+
+
+async def test_async_cancelled_close_closes_the_connections(
+    url: str, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(url)
+    await driver.run(add(driver.core.keys))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver._waiters, "close", interrupt)
+        with pytest.raises(Interrupt):
+            await driver.close()
+    assert driver.backend._count == 0
+    await driver._waiters.close()
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupt
+
+
+def test_channel_is_subscribed_after_an_interrupt_before_its_subscription(
+    url: str, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(url)
+    driver.run(take(driver.core.keys, 0.001))  # finds out the wake mode
+    assert driver.core.session is not None
+    driver.core.session.take()  # the next slot has no channel
+    waiters = driver._waiters
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiters, "_subscribe", interrupt)
+        with pytest.raises(Interrupt):
+            driver.run(take(driver.core.keys))
+    assert driver.run(take(driver.core.keys, 0.001)) == "timed out"
+    assert all(wake.confirmed.is_set() for wake in waiters.table.by_slot.values())
+
+
+async def test_async_channel_is_subscribed_after_a_cancellation_before_its_subscription(
+    url: str, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(url)
+    await driver.run(take(driver.core.keys, 0.001))
+    assert driver.core.session is not None
+    driver.core.session.take()
+    waiters = driver._waiters
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiters, "_subscribe", interrupt)
+        with pytest.raises(Interrupt):
+            await driver.run(take(driver.core.keys))
+    assert await driver.run(take(driver.core.keys, 0.001)) == "timed out"
+    assert all(wake.confirmed.is_set() for wake in waiters.table.by_slot.values())

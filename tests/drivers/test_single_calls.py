@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.attempt import MAX_RENEWALS
 from mqredis.drivers.session import Slot
 from mqredis.drivers.sync import Driver
-from mqredis.errors import HistoryRolledBack, InvalidHandle, ManagerNotFound, OutcomeUnknown
-from tests.drivers.kit import FAST, add
+from mqredis.errors import (
+    BrokerUnavailable,
+    HistoryRolledBack,
+    InvalidHandle,
+    ManagerNotFound,
+    OutcomeUnknown,
+)
+from tests.drivers.kit import FAST, add, adding
 from tests.drivers.proxy import Proxy
 from tests.drivers.test_interrupts import echo, interrupted_by_signal
 from tests.support.faults import Hold
@@ -217,3 +225,66 @@ def test_threads_share_a_driver_and_its_slots(url: str, connect: Callable[..., D
     assert sorted(map(int, found)) == [*range(2, 1602)]
     names = [slot.name for slot in free_slots(driver)]
     assert len(set(names)) == len(names) <= 8
+
+
+CLOSED = r"^the connection was closed by this process$"
+
+
+def test_call_on_a_pool_that_another_thread_has_closed_is_not_repeated(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = connect(url)
+    driver.run(add(driver.core.keys))
+    run = driver.begin()
+    driver.backend.close()
+    monkeypatch.setattr(driver, "_prepare", None)  # nothing is prepared for another try
+    with pytest.raises(BrokerUnavailable, match=CLOSED):
+        driver.call(adding(driver.core.keys), run)
+
+
+async def test_async_call_on_a_pool_that_another_task_has_closed_is_not_repeated(
+    url: str, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = aconnect(url)
+    await driver.run(add(driver.core.keys))
+    run = await driver.begin()
+    await driver.backend.close()
+    monkeypatch.setattr(driver, "_prepare", None)
+    with pytest.raises(BrokerUnavailable, match=CLOSED):
+        await driver.call(adding(driver.core.keys), run)
+
+
+def restless(driver: Driver | AsyncDriver, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """After each opening let another server be the one with the session. Returns the servers where it was opened."""
+    opened: list[str] = []
+    adopt = driver.core.adopt
+
+    def adopt_elsewhere(reply: Any, run_id: str) -> bool:
+        opened.append(run_id)
+        return adopt(reply, "another")
+
+    monkeypatch.setattr(driver.core, "adopt", adopt_elsewhere)
+    return opened
+
+
+NOT_LASTING = r"^\S+ cannot be used: the session does not last"
+
+
+def test_session_that_does_not_last_is_given_up(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = connect(url, SHORT_RETRY)
+    opened = restless(driver, monkeypatch)
+    with pytest.raises(BrokerUnavailable, match=NOT_LASTING):
+        driver.run(add(driver.core.keys))
+    assert len(opened) == 1 + MAX_RENEWALS
+
+
+async def test_async_session_that_does_not_last_is_given_up(
+    url: str, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = aconnect(url, SHORT_RETRY)
+    opened = restless(driver, monkeypatch)
+    with pytest.raises(BrokerUnavailable, match=NOT_LASTING):
+        await driver.run(add(driver.core.keys))
+    assert len(opened) == 1 + MAX_RENEWALS

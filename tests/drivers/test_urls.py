@@ -20,7 +20,7 @@ from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.redaction import mask_passwords, redact
 from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
-from mqredis.errors import InvalidArgument
+from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
 from tests.drivers.kit import FAST, add, read
 from tests.support.server import RedisServer
@@ -251,8 +251,9 @@ def test_exhausted_pool_error_names_max_connections(
     driver = connect(redis_server.url, FAST.model_copy(update={"max_connections": 1, "retry_seconds": 0.1}))
     assert driver.run(add(driver.core.keys)) == "1"  # one connection suffices to open, probe and call
     link = driver.backend.acquire(1e12)
-    with pytest.raises(Exception, match="max_connections"):
+    with pytest.raises(BrokerUnavailable, match=r"^all 1 connections are busy; raise max_connections$"):
         driver.run(add(driver.core.keys))
+    assert not driver.core.unreachable, "close() may still close the session"
     driver.backend.release(link)
     assert driver.run(add(driver.core.keys)) == "2"
 

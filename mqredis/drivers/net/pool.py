@@ -124,6 +124,9 @@ class Backend(Owner):
                         return False
                     if not self._cond.wait(deadline - monotonic()):
                         raise self._busy()
+            except BaseException:
+                self._cond.notify()  # perhaps it was notified: then the free place goes to the next one that waits
+                raise
             finally:
                 self._waiting -= 1
             self._count += 1

@@ -142,11 +142,11 @@ class AsyncBackend(AsyncOwner):
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     await waiter
-            except TimeoutError:
-                raise self._busy() from None
-            except BaseException:
+            except BaseException as error:
                 if waiter.done() and not waiter.cancelled():
                     self._wake()  # the free place goes to the next one that waits
+                if isinstance(error, TimeoutError):
+                    raise self._busy() from None
                 raise
 
     def take(self) -> AsyncConnection | None:

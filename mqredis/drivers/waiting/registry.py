@@ -39,7 +39,10 @@ class WaiterRegistry(Waits[WakeFlag]):
         self._reader.received = self.table.received
         self._probing = threading.Lock()
         self._closed = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads = [
+            threading.Thread(target=self._keep_forever, name="mqredis-subscription", daemon=True),
+            threading.Thread(target=self._recheck_forever, name="mqredis-recheck", daemon=True),
+        ]
         self._conn: Any = None
         driver.backend.on_move = self._lost.set
 
@@ -54,7 +57,6 @@ class WaiterRegistry(Waits[WakeFlag]):
         self._send("PING")  # its reply lets a thread that reads notice the end
         self._lost.set()
         for thread in self._threads:
-            # KeyboardInterrupt may have left start() before the thread ran, which join() refuses.
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
         self._reader.close()
@@ -72,15 +74,13 @@ class WaiterRegistry(Waits[WakeFlag]):
     # ---- the subscription ------------------------------------------------------------------------
 
     def _subscribe(self, channel: str) -> None:
-        targets = (("subscription", self._keep_forever), ("recheck", self._recheck_forever))
-        if len(self._threads) < len(targets):
+        if not all(
+            thread.ident for thread in self._threads
+        ):  # an earlier call may have failed to start one, too
             with self._lock:
-                # KeyboardInterrupt may have ended an earlier call between the two.
-                missing = () if self._closed.is_set() else targets[len(self._threads) :]
-                for name, target in missing:
-                    thread = threading.Thread(target=target, name=f"mqredis-{name}", daemon=True)
-                    self._threads.append(thread)
-                    thread.start()
+                for thread in self._threads:
+                    if thread.ident is None and not self._closed.is_set():
+                        thread.start()
         self._send("SUBSCRIBE", channel)
 
     def _send(self, *command: str) -> None:
@@ -124,8 +124,10 @@ class WaiterRegistry(Waits[WakeFlag]):
         """Read a connection that threads cannot share (TLS, or one of redis-py). Has anything arrived?"""
         if not conn.can_read(timeout=HEALTH_SECONDS):
             return False
-        try:
-            self.table.received(conn.read_response())
-        except rx.ResponseError as error:
-            self.table.received(error)
+        with self._lock:  # under TLS no other thread may send meanwhile
+            try:
+                message = conn.read_response()
+            except rx.ResponseError as error:
+                message = error
+        self.table.received(message)
         return True

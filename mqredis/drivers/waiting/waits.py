@@ -138,7 +138,7 @@ class Waits(BaseRegistry[F]):
 
     def _wake_channel(self, slot: Slot) -> WakeChannel[F]:
         found = self.table.by_slot.get(slot.name)
-        if found is not None:
+        if found is not None and found.confirmed.is_set():
             return found
         session, channel = slot.session.number, self._channel_name(slot.name)
         with self._lock:
@@ -146,7 +146,7 @@ class Waits(BaseRegistry[F]):
             stale = self.table.remove_stale(session) if new else []
         if stale:
             self._send("UNSUBSCRIBE", *stale)
-        if new:
+        if not wake.confirmed.is_set():  # it is new, or an interrupt came before it was subscribed
             self._subscribe(channel)
         return wake
 
