@@ -27,7 +27,7 @@ from typing import Any
 
 import mqredis
 from demo import flights, work
-from mqredis.embedded import find_server
+from mqredis.embedded import find_servers
 
 QUOTA = 20_000  # messages that may wait in the queue of departures
 DIRECTORY = Path(__file__).resolve().parents[1] / "build" / "demo"  # of the private server
@@ -208,7 +208,7 @@ def main() -> int:
     except flights.DataMissing as error:
         print(error, file=sys.stderr)
         return 2
-    if not options.url and find_server() is None:
+    if not (options.url or find_servers()):
         print(
             "the processes of the demo need a server: install redis-server, or name one with --url",
             file=sys.stderr,

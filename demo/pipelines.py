@@ -26,7 +26,7 @@ import redis
 
 import mqredis
 from demo import flights
-from mqredis.embedded import find_server, join
+from mqredis.embedded import find_servers, join
 
 QUEUE, JOURNAL, DEAD, AGAIN = "departures", "departures;journal", "system$;deadletter", "again"
 FLIGHTS = 50_000
@@ -45,7 +45,7 @@ def missing() -> str:
         return f"they need Java {JAVA} or newer; `java -version` says: {said.splitlines()[0] if said else 'nothing'}"
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         return "PySpark is not installed: pip install 'mqredis[spark]'"
-    if find_server() is None:
+    if not find_servers():
         return "there is no redis-server"
     return ""
 

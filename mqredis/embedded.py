@@ -179,11 +179,6 @@ def _join(path: Path) -> Embedded:
     return Embedded(str(path), kind, f"unix://{quote(address)}", address, users)
 
 
-def find_server() -> tuple[str, str] | None:
-    """Kind and path of the server that a new directory gets."""
-    return next(iter(find_servers()), None)
-
-
 def find_servers() -> list[tuple[str, str]]:
     """Kind and path of each server that can be run, the best first."""
     found = [(name.partition("-")[0], shutil.which(name)) for name in ("valkey-server", "redis-server")]

@@ -18,9 +18,8 @@ Each script handles one event in one atomic step. This page is generated from th
 they return and the keys that they touch.
 
 - `CALLERS` are the functions of mqredis that call the script.
-- `KEYS` is `message` (`meta txs`, then eight keys for each queue), `admin` (`meta txs queues handles idle`, then eight
-  keys for each queue) or `plain` (`meta`, then `m q a` of one queue, of which `q` is only a name).
-  [Keys](key-layout.md) describes the keys. `QUEUE[n]` are the queues.
+- `KEYS` is `message` (`meta txs`, then eight keys for each queue) or `admin` (`meta txs queues handles idle`, then
+  eight keys for each queue). [Keys](key-layout.md) describes the keys. `QUEUE[n]` are the queues.
 - `ARGV[1]` and `ARGV[2]` are the operation token: slot and sequence. The sequence is empty if the call changes nothing.
   Arguments from one with `?` on may be missing.
 - `RETURNS`: each reply begins with status, incarnation and history number, which the rows do not repeat. Each script

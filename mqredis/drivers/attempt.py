@@ -100,7 +100,7 @@ class Attempt:
         self.run = run
         # The wait for durability that follows the script on the same connection.
         self.wait = wait
-        self.deadline = now + core.patience
+        self.deadline = now + core.settings.retry_seconds
         if run is not None and run.deadline is not None:
             self.deadline = min(self.deadline, run.deadline)
 
@@ -328,7 +328,7 @@ def opening_call(core: Core, now: float, deadline: float) -> Attempt:
     A read-only client has no session; it calls ``manager_info`` instead.
     """
     script = "manager_info" if core.settings.read_only else "session_open"
-    call: Call[Payload] = Call(script, core.admin, (), _raw, False)
+    call: Call[Payload] = Call(script, core.keys.admin(), (), _raw, False)
     attempt = Attempt(core, call, None, now)
     attempt.deadline = deadline
     return attempt
@@ -342,7 +342,7 @@ def closing_call(core: Core, now: float) -> Attempt | None:
     session, core.session = core.session, None
     if session is None or core.unreachable or core.settings.read_only:
         return None
-    call: Call[Payload] = Call("session_close", core.admin, (session.number,), _raw, False)
+    call: Call[Payload] = Call("session_close", core.keys.admin(), (session.number,), _raw, False)
     attempt = Attempt(core, call, None, now)
     attempt.deadline = now + 1.0  # the session expires anyway, so one second is enough
     return attempt

@@ -74,11 +74,6 @@ class BaseDriver:
         return found
 
     @property
-    def history(self) -> int:
-        """The highest history number seen."""
-        return self.core.history
-
-    @property
     def unknown(self) -> list[str]:
         """Tokens of calls whose outcome is unknown."""
         return list(self.core.outcomes.tokens)

@@ -125,7 +125,7 @@ class Calls(BaseDriver):
             return self.core.outcomes.resolved_by(run, step.token)
         if type(step) is TimeLimit:
             limit = step.seconds + self.settings.reply_timeout_seconds
-            run.deadline = time.monotonic() + max(limit, self.core.patience)
+            run.deadline = time.monotonic() + max(limit, self.settings.retry_seconds)
             return None
         raise TypeError(f"an operation yielded {step!r}")
 
@@ -188,10 +188,7 @@ class Calls(BaseDriver):
         try:
             reply = connection.exchange(request)
         except BaseException as error:
-            if fault_of(error) is Fault.LOST:
-                self.backend.discard(connection)
-            else:
-                self.backend.release(connection)
+            self._put_away(connection, error)
             raise
         self.backend.release(connection)
         return reply
@@ -243,16 +240,12 @@ class Calls(BaseDriver):
                         reply = connection.exchange(request)
                         if attempt.wait is not None:
                             durable_calls.wait_for_durability(connection, attempt, attempt.wait, reply)
-                except REDIS_ERRORS as error:
+                except BaseException as error:
                     if connection is not None:
                         self._put_away(connection, error, attempt.wait is not None)
-                    if isinstance(error, MqError):  # BrokerUnavailable is an OSError, too
-                        raise
+                    if isinstance(error, MqError) or not isinstance(error, REDIS_ERRORS):
+                        raise  # BrokerUnavailable is an OSError, too
                     step = attempt.failed(error, time.monotonic())
-                except BaseException:
-                    if connection is not None:
-                        backend.abandon(connection)
-                    raise
                 else:
                     if not backend.give(connection):
                         backend.discard(connection)
@@ -287,7 +280,9 @@ class Calls(BaseDriver):
 
     def _put_away(self, connection: Connection, error: BaseException, waiting: bool = False) -> None:
         """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+        if not isinstance(error, REDIS_ERRORS):  # the caller was cancelled or interrupted
+            self.backend.abandon(connection)
+        elif fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
             self.backend.discard(connection)
         else:
             self.backend.release(connection)

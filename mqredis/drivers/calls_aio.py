@@ -127,7 +127,7 @@ class AsyncCalls(BaseDriver):
             return self.core.outcomes.resolved_by(run, step.token)
         if type(step) is TimeLimit:
             limit = step.seconds + self.settings.reply_timeout_seconds
-            run.deadline = time.monotonic() + max(limit, self.core.patience)
+            run.deadline = time.monotonic() + max(limit, self.settings.retry_seconds)
             return None
         raise TypeError(f"an operation yielded {step!r}")
 
@@ -190,10 +190,7 @@ class AsyncCalls(BaseDriver):
         try:
             reply = await connection.exchange(request)
         except BaseException as error:
-            if fault_of(error) is Fault.LOST:
-                await self.backend.discard(connection)
-            else:
-                await self.backend.release(connection)
+            await self._put_away(connection, error)
             raise
         await self.backend.release(connection)
         return reply
@@ -249,16 +246,12 @@ class AsyncCalls(BaseDriver):
                             await durable_calls_aio.wait_for_durability(
                                 connection, attempt, attempt.wait, reply
                             )
-                except REDIS_ERRORS as error:
+                except BaseException as error:
                     if connection is not None:
                         await self._put_away(connection, error, attempt.wait is not None)
-                    if isinstance(error, MqError):  # BrokerUnavailable is an OSError, too
-                        raise
+                    if isinstance(error, MqError) or not isinstance(error, REDIS_ERRORS):
+                        raise  # BrokerUnavailable is an OSError, too
                     step = attempt.failed(error, time.monotonic())
-                except BaseException:
-                    if connection is not None:
-                        await backend.abandon(connection)
-                    raise
                 else:
                     if not backend.give(connection):
                         await backend.discard(connection)
@@ -295,7 +288,9 @@ class AsyncCalls(BaseDriver):
         self, connection: AsyncConnection, error: BaseException, waiting: bool = False
     ) -> None:
         """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
-        if fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+        if not isinstance(error, REDIS_ERRORS):  # the caller was cancelled or interrupted
+            await self.backend.abandon(connection)
+        elif fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
             await self.backend.discard(connection)
         else:
             await self.backend.release(connection)

@@ -148,7 +148,7 @@ class Batcher(Generic[R]):
 
     def _deadline(self, one: PendingCall[R]) -> float:
         """Until when, on the monotonic clock, the caller has to get a result."""
-        return one.since + self._driver.core.patience
+        return one.since + self._driver.settings.retry_seconds
 
     def _failed(self, batch: list[PendingCall[R]], error: Exception) -> Sequence[Exception | None]:
         """The error for each caller; None: its operation is tried again, since nothing was done."""

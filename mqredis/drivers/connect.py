@@ -89,7 +89,6 @@ def _plan_url(
 
         server = join(target.name or None)
         target, release = parse(server.url), server.leave
-    classes = aredis.connection if asyncio else redis.connection
     options = dict(target.options, db=target.database)
     if target.kind == "memory":
         store = _store(target.name)
@@ -99,22 +98,23 @@ def _plan_url(
         cls: Any = FakeAsyncRedisConnection if asyncio else FakeRedisConnection
         options = {"server": store, "db": 0}
     elif target.kind == "unix":
-        cls = classes.UnixDomainSocketConnection
+        cls = aredis.UnixDomainSocketConnection if asyncio else redis.UnixDomainSocketConnection
     else:
-        cls = classes.SSLConnection if target.tls else classes.Connection
+        cls = _over_tcp(target.tls, asyncio)
     plan = _make_plan(target, cls, options, settings, key, asyncio)
     check_options(plan)
     return plan, release
 
 
-def _timing(settings: Settings, asyncio: bool) -> tuple[Any, float | None]:
-    return (AsyncRetry, None) if asyncio else (Retry, settings.reply_timeout_seconds)
+def _over_tcp(tls: bool, asyncio: bool) -> Any:
+    module = aredis if asyncio else redis
+    return module.SSLConnection if tls else module.Connection
 
 
 def _make_plan(
     target: Target, cls: Any, options: dict[str, Any], settings: Settings, key: str, asyncio: bool
 ) -> Plan:
-    retry, reply = _timing(settings, asyncio)
+    retry, reply = (AsyncRetry, None) if asyncio else (Retry, settings.reply_timeout_seconds)
     kwargs = prepare(cls, options, settings, retry, reply)
     if "server" in options:
         kwargs["server"] = options["server"]
@@ -150,11 +150,9 @@ def _plan_sentinel(
         kwargs = each.connection_pool.connection_kwargs
         nodes.append((str(kwargs.get("host", "localhost")), int(kwargs.get("port", SENTINEL_PORT))))
         own = {k: kwargs[k] for k in ("username", "password") if kwargs.get(k)}
-    classes = aredis.connection if asyncio else redis.connection
     tls = bool(getattr(pool, "is_ssl", False)) or "SSL" in pool.connection_class.__name__
-    cls = classes.SSLConnection if tls else classes.Connection
     target = Target("sentinel", int(options.get("db") or 0), options, nodes, pool.service_name, tls, own)
-    return _make_plan(target, cls, options, settings, key, asyncio)
+    return _make_plan(target, _over_tcp(tls, asyncio), options, settings, key, asyncio)
 
 
 def _plan_cluster(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:
@@ -165,7 +163,6 @@ def _plan_cluster(client: Any, settings: Settings, key: str, *, asyncio: bool) -
     tls = bool(options.pop("ssl", False)) or "SSL" in getattr(options.get("connection_class"), "__name__", "")
     for name in ("host", "port", "db", "response_callbacks"):
         options.pop(name, None)
-    classes = aredis.connection if asyncio else redis.connection
-    cls = classes.SSLConnection if tls else classes.Connection
     nodes = [(str(node.host), int(node.port)) for node in seeds]
-    return _make_plan(Target("cluster", 0, options, nodes, tls=tls), cls, options, settings, key, asyncio)
+    target = Target("cluster", 0, options, nodes, tls=tls)
+    return _make_plan(target, _over_tcp(tls, asyncio), options, settings, key, asyncio)

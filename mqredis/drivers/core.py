@@ -45,10 +45,7 @@ class Core:
         self.settings = settings
         # The address without secrets, for errors.
         self.where = where
-        # Seconds that a call may take with all its repetitions.
-        self.patience = settings.retry_seconds
         self.keys = keys
-        self.admin = keys.admin()
         self.session: Session | None = None
         self.incarnation = ""
         # The same as replies have it, so that no reply has to be decoded.

@@ -25,7 +25,7 @@ from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, as_text, fault_of
 from mqredis.errors import BrokerFull, BrokerRefused, BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.libraries import OURS, library_name
-from mqredis.scripts import Form, Script
+from mqredis.scripts import Form
 from mqredis.settings import Settings
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def load(where: Any, settings: Settings, *, functions: bool = True) -> list[Serv
     def work(connection: Connection, address: str) -> Server:
         forms = _forms(connection, functions)
         # One library holds several functions.
-        for load in dict.fromkeys(form.load for form in forms):
+        for load in dict.fromkeys(form.load for _, form in forms):
             connection.command(*load)
         return Server(address, _kind(forms), len(scripts.names()))
 
@@ -76,9 +76,8 @@ def check(where: Any, settings: Settings, *, functions: bool = True) -> list[Ser
             there = set(_libraries(connection))
             missing = [name for name in scripts.names() if scripts.get(name).library.title not in there]
         else:
-            found = connection.command("SCRIPT", "EXISTS", *[form.name for form in forms])
-            lacking = {form.name for form, known in zip(forms, found, strict=True) if not known}
-            missing = [name for name in scripts.names() if _hashes(scripts.get(name)) & lacking]
+            found = connection.command("SCRIPT", "EXISTS", *[form.name for _, form in forms])
+            missing = sorted({name for (name, _), known in zip(forms, found, strict=True) if not known})
         return Server(address, _kind(forms), len(scripts.names()) - len(missing), tuple(missing))
 
     return _each(where, settings, work, "Nothing was changed")
@@ -100,24 +99,20 @@ def clean(where: Any, settings: Settings) -> list[Server]:
     )
 
 
-def _forms(connection: Connection, functions: bool) -> list[Form]:
-    """Everything that clients of this server call: functions, or scripts with or without the flags line."""
-    known = _knows_functions(connection)
+def _forms(connection: Connection, functions: bool) -> list[tuple[str, Form]]:
+    """Everything that clients of this server call: functions, or scripts with or without the flags line. Each with the
+    name of its script."""
+    known, each = _knows_functions(connection), [(name, scripts.get(name)) for name in scripts.names()]
     if known and functions:
-        return [scripts.get(name).function() for name in scripts.names()]
-    found = [scripts.get(name).form(known) for name in scripts.names()]
+        return [(name, script.function()) for name, script in each]
+    found = [(name, script.form(known)) for name, script in each]
     if not known:  # the form for a full server
-        found += [form for name in scripts.names() if (form := scripts.get(name).draining()) is not None]
+        found += [(name, form) for name, script in each if (form := script.draining()) is not None]
     return found
 
 
-def _kind(forms: list[Form]) -> str:
-    return "functions" if forms[0].verb == "FCALL" else "scripts"
-
-
-def _hashes(script: Script) -> set[str]:
-    draining = script.draining()
-    return {script.variant(False)[1], script.variant(True)[1], *([draining.name] if draining else [])}
+def _kind(forms: list[tuple[str, Form]]) -> str:
+    return "functions" if forms[0][1].verb == "FCALL" else "scripts"
 
 
 def _knows_functions(connection: Connection) -> bool:

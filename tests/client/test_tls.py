@@ -47,7 +47,7 @@ def test_subscription_over_tls_is_read_while_no_other_thread_sends(
     locked: list[bool] = []
     read = SocketConnection.read_response
     with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
-        lock = qm.driver._waiters._lock
+        lock: Any = qm.driver._waiters._lock
 
         def read_response(conn: SocketConnection) -> Any:
             locked.append(lock.locked())

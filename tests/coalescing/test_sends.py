@@ -164,7 +164,6 @@ async def test_inhibited_or_deleted_queue_refuses_all_batched_sends(qm, queue, g
 
 async def test_close_of_the_manager_fails_batched_sends(qm, queue, gate):
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
-    qm._driver.core.patience = 0.05
     await qm.close()
     async with asyncio.timeout(30):
         found = await outcomes(gate, tasks)

@@ -117,7 +117,7 @@ async def test_unavailable_server_fails_all_batched_sends(proxy):
 async def test_batched_sends_with_time_left_are_retried(queue, gate, monkeypatch):
     """The retry time of the first callers is over before that of the later ones."""
     driver = queue._manager._driver
-    monkeypatch.setattr(driver.core, "patience", 1000.0)
+    monkeypatch.setattr(driver, "settings", SETTINGS.model_copy(update={"retry_seconds": 1000.0}))
     tasks = await gathered(gate, *(queue.send(b"%d" % n) for n in range(4)))
     for one in list(send_batcher(queue)._waiting)[:2]:
         one.since -= 1000.0

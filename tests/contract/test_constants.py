@@ -166,7 +166,7 @@ def test_texts_of_waiting_readers() -> None:
     assert set(pairs(lua.handed)) == set(sessions.HANDED)
     for _ in range(200):
         slot, tag = f"{rng.randrange(1000)}.{rng.randrange(9)}", rng.choice(("-", word(rng)))
-        kind, notified = rng.choice("DCP"), rng.choice([*mode._LETTERS.values()])
+        kind, notified = rng.choice("DCP"), rng.choice([*mode.LETTERS.values()])
         lease, wanted = rng.choice(("", ",30000")), rng.choice(("", " \x03csabc\0"))
         member = f"{slot} {kind} {notified}{rng.randrange(16)} {tag}{lease}{wanted}"
         found = sessions._WAITER.fullmatch(member)

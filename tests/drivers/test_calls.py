@@ -19,7 +19,7 @@ def test_calls_run_once_each(url: str, connect: Callable[..., Driver]) -> None:
     for n in range(1, 11):
         assert driver.run(add(driver.core.keys)) == str(n)
     assert driver.run(read(driver.core.keys)) == "10"
-    assert driver.history == 10
+    assert driver.core.history == 10
     assert driver.session == "1"
 
 

@@ -193,7 +193,7 @@ def _check(run: Run, writer: Writer, other: QueueManager) -> None:
 
 def told(manager: QueueManager) -> bool:
     """Does the first call after the failover report a rollback? The second call works in any case."""
-    known = manager._driver.history
+    known = manager.driver.core.history
     try:
         manager.info()
     except HistoryRolledBack as error:

@@ -13,7 +13,7 @@ import hiredis
 
 from mqredis import scripts
 from mqredis.commands import manager as manager_commands
-from mqredis.drivers.net.wire import bulk, pack
+from mqredis.drivers.net.wire import pack, packed_command
 from mqredis.errors import MqError
 from mqredis.keys import ManagerKeys
 from mqredis.scripts import Form
@@ -135,8 +135,7 @@ class Wire:
 
     def command(self, *args: str | bytes | int) -> Any:
         """A plain command; an error reply is returned as the exception it is."""
-        parts = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
-        self._socket.sendall(b"*%d\r\n" % len(parts) + b"".join(bulk(part) for part in parts))
+        self._socket.sendall(packed_command(args))
         return self._read()
 
     def _read(self) -> Any:

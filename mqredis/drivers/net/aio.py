@@ -86,10 +86,6 @@ class PipelinedConnection(asyncio.Protocol):
         """IP address of this end; "" of a unix socket."""
         return address_of(self._transport.get_extra_info("sockname"))
 
-    def command(self, *args: str | bytes | int) -> Reply:
-        """Send a command. The future's result is the reply; an error reply is its exception."""
-        return self.exchange(packed_command(args))
-
     def exchange(self, request: bytes) -> Reply:
         """Send a packed request. The future's result is the reply; an error reply is its exception."""
         future = Reply(loop=self._loop)

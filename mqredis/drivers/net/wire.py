@@ -32,11 +32,6 @@ def address_of(name: object) -> str:
     return str(name[0]) if isinstance(name, tuple) else ""
 
 
-def bulk(data: bytes) -> bytes:
-    """One bulk string."""
-    return b"$%d\r\n%b\r\n" % (len(data), data)
-
-
 def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) -> bytes:
     """Pack ``EVALSHA sha n keys... slot sequence args...``, or ``FCALL name ...``. ``token``: slot and sequence.
 
@@ -52,7 +47,7 @@ def pack(keys: KeySet, form: Form, token: tuple[str, str], args: Sequence[Arg]) 
 def _keep_head(keys: KeySet, form: Form) -> tuple[bytes, int]:
     """Keep the packed head of a script's calls with these keys, and the number of words in it and in the token."""
     words = (form.verb, form.name, str(len(keys.keys)), *keys.keys)
-    found = keys.packed[form.name] = b"".join([bulk(word.encode()) for word in words]), len(words) + 2
+    found = keys.packed[form.name] = packed_command(words).partition(b"\n")[2], len(words) + 2
     return found
 
 

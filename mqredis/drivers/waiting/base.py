@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting import handoff
-from mqredis.drivers.waiting.mode import NotifyMode
+from mqredis.drivers.waiting.mode import LETTERS
 from mqredis.drivers.waiting.table import F, WaiterTable, WakeChannel
 from mqredis.steps import Reply, Wait, Woken
 
@@ -78,14 +78,14 @@ class BaseRegistry(Generic[F]):
     def _use(self, run: Run, wake: WakeChannel[F]) -> None:
         run.wake, run.flag = wake, wake.notified
 
-    def _notify_mode(self, run: Run, mode: str) -> NotifyMode:
-        """The notify mode for scripts. An operation that polls gets a flag of its own."""
+    def _notify_mode(self, run: Run, mode: str) -> str:
+        """The letter of the mode, for scripts. An operation that polls gets a flag of its own."""
         if self.table.denied and mode != "poll":
             mode = self.mode_name = "poll"
         run.polling = mode == "poll"
         if run.polling:
             run.flag = self._flag()
-        return NotifyMode(mode, run.slot.name, self._driver.backend.database)
+        return LETTERS.get(mode, "")
 
     # ---- waiting ---------------------------------------------------------------------------------
 

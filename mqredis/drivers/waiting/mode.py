@@ -15,21 +15,7 @@ from mqredis.settings import Settings
 
 _CONFIG = "notify-keyspace-events"
 # The letter by which scripts know a mode; a script is given "" where readers poll.
-_LETTERS = {"keyspace": KEYSPACE, "publish": PUBLISH}
-
-
-class NotifyMode(str):  # noqa: SLOT000 - a str cannot have slots of its own
-    """How a script notifies an operation ("k", "p" or ""), with the slot and database that name its wake channel."""
-
-    slot: str
-    database: int
-
-    def __new__(cls, mode: str, slot: str, database: int) -> NotifyMode:
-        """Make the value that scripts are given from a ``mode`` of :func:`choose_wake_mode`."""
-        self = super().__new__(cls, _LETTERS.get(mode, ""))
-        self.slot = slot
-        self.database = database
-        return self
+LETTERS = {"keyspace": KEYSPACE, "publish": PUBLISH}
 
 
 def union(flags: str) -> str:

@@ -17,7 +17,7 @@ from redis import exceptions as rx
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.waiting.base import BaseRegistry
-from mqredis.drivers.waiting.mode import TRIAL, NotifyMode, choose_wake_mode
+from mqredis.drivers.waiting.mode import TRIAL, choose_wake_mode
 from mqredis.drivers.waiting.table import EVENT, PROBE_SECONDS, F, WakeChannel, poll_all
 from mqredis.errors import MqError
 from mqredis.steps import Reply, Wait, Woken
@@ -36,7 +36,7 @@ class Waits(BaseRegistry[F]):
 
     # ---- steps -----------------------------------------------------------------------------------
 
-    def listen(self, run: Run) -> NotifyMode:
+    def listen(self, run: Run) -> str:
         """Subscribe to the wake channel of the run's slot, unless that has happened."""
         self._start_listening(run)
         mode = self._mode()
