@@ -1,8 +1,8 @@
-"""Find the Lua, have it joined into bundles, read its headers.
+"""Find the Lua, and have it joined into bundles.
 
 The drivers (``drivers.forms``, ``drivers.attempt``) and the deploy step (``drivers.deploy``) send what it returns to
-servers; ``operations.libraries`` tells these libraries from those of other releases; ``tools/script_docs.py`` prints
-the headers, and tests compare them with the calls.
+servers; ``operations.libraries`` tells these libraries from those of other releases. ``tools/script_heads.py`` reads
+the heads of the scripts; only their flag is needed here.
 
 The function libraries that servers from Redis 7 on are sent are joined when the wheel is built
 (``tools/build_hook.py``); a checkout joins them when they are first called, as does every installation the texts that
@@ -28,30 +28,8 @@ BUILT = "built"
 MESSAGES = "messages"
 _TOGETHER = ("send", "receive", "settle", "commit", "reject", "begin", "peek", "stop_waiting")
 
-_HEADER = re.compile(r"^-- (CALLERS|KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
+_FLAG = re.compile(r"^-- FLAGS (\S+)$", re.MULTILINE)
 _WHERE = re.compile(r'(?:@?user_(?:script|function)|\[string "[^"]*"\]):(\d+):?')
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the first comment of an entry script declares."""
-
-    about: str
-    spec: str
-    keys: str  # "message" or "admin": which of the manager's keys come first
-    queues: tuple[str, ...]  # one description per queue group; the last may end in "+" for any number
-    argv: tuple[
-        tuple[str, str], ...
-    ]  # name, description: from ARGV[3] on; "+": any number, "?": may end before it
-    returns: tuple[str, ...]  # status names
-    flag: str
-    """"allow-oom": it also runs on a server at its memory limit. "no-writes": it does too, and writes nothing. Else
-    ""."""
-
-    @property
-    def no_writes(self) -> bool:
-        """Does it write nothing, so that a read-only client may run it?"""
-        return self.flag == "no-writes"
 
 
 @dataclass(frozen=True)
@@ -68,30 +46,25 @@ class Form:
 class Script:
     """One entry script. Each form of it is made when it is asked for, since a server is sent only one of them."""
 
-    def __init__(self, name: str, joined: list[Line] | None = None) -> None:
-        """``joined``: the lines of the bundle; None: they are joined from the sources when they are asked for."""
+    def __init__(self, name: str) -> None:
         self.name = name
-        if joined is not None:
-            self._joined = joined
 
     @cached_property
-    def header(self) -> Header:
-        """What its first comment declares."""
-        return _header((root() / f"{self.name}.lua").read_text().splitlines())
+    def flag(self) -> str:
+        """Where else it may run. "allow-oom": on a server at its memory limit; "no-writes": there, and for a read-only
+        client, since it writes nothing. Else ""."""
+        found = _FLAG.search((root() / f"{self.name}.lua").read_text())
+        return found[1] if found else ""
 
     @cached_property
-    def _joined(self) -> list[Line]:
+    def joined(self) -> list[Line]:
+        """The lines of its bundle, each with its file and its number there."""
         return _files(root()).join(self.name)
 
     @cached_property
     def text(self) -> str:
         """The text that ``SCRIPT LOAD`` receives."""
-        return "\n".join(line for _, _, line in self._joined) + "\n"
-
-    @property
-    def lines(self) -> tuple[tuple[str, int], ...]:
-        """File and number of each line of the text."""
-        return tuple((file, number) for file, number, _ in self._joined)
+        return "\n".join(line for _, _, line in self.joined) + "\n"
 
     @cached_property
     def sha(self) -> str:
@@ -101,8 +74,7 @@ class Script:
     @property
     def shebang(self) -> str:
         """The first line for servers that know flags: the draining side may run on a full server."""
-        flag = self.header.flag
-        return f"#!lua flags={flag}\n" if flag else "#!lua\n"
+        return f"#!lua flags={self.flag}\n" if self.flag else "#!lua\n"
 
     def variant(self, shebang: bool) -> tuple[str, str]:
         """Text and SHA1, with or without the flags line."""
@@ -122,7 +94,7 @@ class Script:
 
         Such a server refuses the first write of a script if it may need memory, so the first is one that needs none.
         """
-        if self.header.flag != "allow-oom":
+        if self.flag != "allow-oom":
             return None
         text = 'redis.call("UNLINK", KEYS[1] .. ":none")\n' + self.text.split("\n", 1)[1]
         return Form("EVALSHA", _sha(text), ("SCRIPT", "LOAD", text))
@@ -140,12 +112,9 @@ class Script:
 class Library:
     """The function library of one or more entry scripts."""
 
-    def __init__(self, name: str, joined: list[Line] | None = None) -> None:
-        """``joined``: the lines of its bundle; None: they are joined from the sources when they are asked for."""
+    def __init__(self, name: str) -> None:
         self.name = name
         self.scripts = _TOGETHER if name == MESSAGES else (name,)
-        if joined is not None:
-            self.joined = joined
 
     @cached_property
     def joined(self) -> list[Line]:
@@ -165,7 +134,7 @@ class Library:
             own = [
                 n for n, (file, number, _) in enumerate(self.joined) if number and file == f"lua/{name}.lua"
             ]
-            entries.append(functions.Entry(name, own[0], own[-1], get(name).header.flag))
+            entries.append(functions.Entry(name, own[0], own[-1], get(name).flag))
         return functions.library(self.name, [line for _, _, line in self.joined], entries)[1]
 
     @cached_property
@@ -224,47 +193,13 @@ def libraries() -> list[Library]:
     return [library(name) for name in sorted({get(name).library.name for name in names()})]
 
 
-def bundle(name: str) -> str:
-    """The text that ``SCRIPT LOAD`` receives."""
-    return get(name).text
-
-
-def _header(lines: list[str]) -> Header:
-    about: list[str] = []
-    rows: list[tuple[str, str]] = []
-    for line in lines[1:]:
-        if not line.startswith("--"):
-            break
-        match = _HEADER.match(line)
-        if match:
-            rows.append((match[1], match[2].strip()))
-        elif not rows:
-            about.append(line[2:].strip())
-    spec = next((line for line in about if line.startswith(("MS-", "IBM MQ"))), "")
-    argv = []
-    for key, value in rows:
-        if key.startswith("ARGV"):
-            word, _, rest = value.partition(" ")
-            argv.append((word + key[-2] if key[-2] in "+?" else word, rest.strip()))
-    flags = " ".join(value for key, value in rows if key == "FLAGS")
-    return Header(
-        about=" ".join(about),
-        spec=spec,
-        keys=next((value.split()[0] for key, value in rows if key == "KEYS"), ""),
-        queues=tuple(value + ("+" if "+" in key else "") for key, value in rows if key.startswith("QUEUE")),
-        argv=tuple(argv),
-        returns=tuple(value.split()[0] for key, value in rows if key == "RETURNS"),
-        flag=flags,
-    )
-
-
 def explain(name: str, error: str) -> str:
     """Rewrite ``user_script:41:`` in an error of this script to the file and line it came from."""
     script = get(name)
     if script.function().name in error:
         return _WHERE.sub(partial(_place, script.library.joined), error)
     if script.sha in error or script.variant(True)[1] in error:
-        return _WHERE.sub(partial(_place, script._joined), error)
+        return _WHERE.sub(partial(_place, script.joined), error)
     return error
 
 

@@ -25,7 +25,7 @@ def main(target: Path) -> int:
     broken = 0
     names = scripts.names()
     for name in names:
-        text = scripts.bundle(name)
+        text = scripts.get(name).text
         (target / f"{name}.lua").write_text(text, encoding="utf-8")
         error = compile_chunk(text, f"@{target / name}.lua")
         if error:

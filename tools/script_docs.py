@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 from mqredis import scripts
+from tools.script_heads import head
 from tools.written_page import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
-_ROW = re.compile(r"^-- (CALLERS|KEYS|QUEUE\[\d+\+?\]|ARGV\[\d+[+?]?\]|RETURNS|FLAGS)\s*(.*)$")
 HEAD = """# Scripts
 
 Each script handles one event in one atomic step. This page is generated from the headers in `lua/`
@@ -33,18 +32,7 @@ def render() -> str:
     """The whole page."""
     parts = [HEAD]
     for name in scripts.names():
-        about: list[str] = []
-        rows: list[tuple[str, str]] = []
-        for line in (scripts.root() / f"{name}.lua").read_text().splitlines():
-            if not line.startswith("--") or line.startswith("---"):
-                break
-            match = _ROW.match(line)
-            if match:
-                rows.append((match[1], match[2]))
-            elif rows and line[2:].strip():
-                rows[-1] = (rows[-1][0], f"{rows[-1][1]} {line[2:].strip()}")
-            elif line[2:].strip():
-                about.append(line[2:].strip())
+        about, rows = head(name)
         parts.append(f"## {name}\n\n" + "\n".join(map(_escape, about)) + "\n\n| | |\n|---|---|\n")
         parts[-1] += "".join(f"| `{kind}` | {_cell(kind, text)} |\n" for kind, text in rows)
     return "\n".join(parts)

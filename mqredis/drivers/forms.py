@@ -27,7 +27,7 @@ class ScriptForms:
         found = self.known.get(name)
         if found is None:
             script, reading = scripts.get(name), self._read_only
-            if reading and not script.header.no_writes:
+            if reading and script.flag != "no-writes":
                 raise AccessDenied(
                     "this client is read-only (Settings.read_only), so the call was refused and nothing was done: use "
                     "another client for calls that change something, open a queue or wait"

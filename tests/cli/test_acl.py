@@ -502,7 +502,7 @@ def test_server_refuses_other_commands_of_the_monitor_role(server: RedisServer, 
         form = scripts.get(name).form(SERVER_OPTIONS["functions"], reading=True)
         with pytest.raises((redis.exceptions.NoPermissionError, redis.exceptions.ResponseError)):
             raw.execute_command("EVAL", scripts.get(name).text, 1, "mq:{shop}:meta", "", "")
-        if not scripts.get(name).header.no_writes:
+        if scripts.get(name).flag != "no-writes":
             with pytest.raises(redis.exceptions.ResponseError):
                 raw.execute_command(form.verb, form.name, 1, "mq:{shop}:meta", "1.0", "1")
     for command in (
@@ -526,7 +526,7 @@ def test_read_only_client_does_not_create_a_manager(server: RedisServer) -> None
 def test_monitor_commands_cover_the_read_only_scripts() -> None:
     used: set[str] = set()
     for name in scripts.names():
-        if scripts.get(name).header.no_writes:
+        if scripts.get(name).flag == "no-writes":
             # Only the entry script counts: its bundle also holds code that it never reaches.
             path = scripts.root() / f"{name}.lua"
             used |= set(re.findall(r'redis\.p?call\("([A-Z]+)"', path.read_text()))

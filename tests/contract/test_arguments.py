@@ -23,6 +23,7 @@ from mqredis.selector import encode, like
 from mqredis.selector.names import FIELDS
 from mqredis.steps import Call
 from tests.contract.test_stored_texts import module
+from tools.script_heads import head
 
 ROOT = Path(__file__).parents[2]
 OPERATIONS = ROOT / "mqredis" / "operations"
@@ -35,7 +36,7 @@ def source(name: str) -> str:
 
 def names(script: str) -> list[str]:
     """The arguments of a script behind its token, as its header names them."""
-    return [name.rstrip("+?") for name, _ in scripts.get(script).header.argv]
+    return [name.rstrip("+?") for name, _ in head(script).argv]
 
 
 def calling(script: str, **given: str) -> Call[Any]:
@@ -152,7 +153,7 @@ def test_progress_of_an_action_is_what_the_client_takes_back() -> None:
 def test_client_asks_for_actions_that_the_script_has() -> None:
     asked = set(re.findall(r'\bAction\("(\w+)"', (OPERATIONS / "bulk.py").read_text())) | {"count"}
     assert asked == makers("admin/bulk_actions", r"bulk_actions\.all")
-    assert asked == set(dict(scripts.get("bulk").header.argv)["action"].split(" | "))
+    assert asked == set(dict(head("bulk").argv)["action"].split(" | "))
 
 
 def test_audit_knows_the_types_of_all_keys() -> None:

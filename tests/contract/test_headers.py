@@ -10,13 +10,13 @@ import pytest
 import mqredis
 from mqredis import Settings, scripts
 from mqredis.keys import MANAGER_PARTS, MESSAGE_SCRIPT_PARTS, QUEUE_PARTS
-from mqredis.scripts import Header
 from mqredis.status import Status
 from mqredis.steps import Call
 from tests.contract.monitor import MANAGER, script_calls
 from tests.contract.scenario import everything
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
+from tools.script_heads import Head, head
 
 # Statuses that core/context may return for every script; the headers do not repeat them.
 FROM_THE_CONTEXT = {
@@ -57,8 +57,8 @@ def code(text: str) -> str:
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_header_describes_purpose_keys_arguments_and_returns(name: str) -> None:
-    header = scripts.get(name).header
-    assert header.about, "what does it do?"
+    header = head(name)
+    assert len(header.about) > 1, "what does it do, and where is it described?"
     assert header.keys in ("message", "admin")
     assert header.returns
     lines = re.findall(r"^-- (QUEUE|ARGV)\[(\d+)([+?]?)\]", source(name), re.MULTILINE)
@@ -70,7 +70,7 @@ def test_header_describes_purpose_keys_arguments_and_returns(name: str) -> None:
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_header_names_the_statuses_that_the_script_returns(name: str) -> None:
-    returns = set(scripts.get(name).header.returns)
+    returns = set(head(name).returns)
     own = set(_USED.findall(code(source(name)))) - FROM_THE_CONTEXT - FOR_OTHERS.get(name, set())
     anywhere = {status for part in family(name) for status in _USED.findall(code(source(part)))}
     assert own <= returns | {"CONTINUE"}, "in the script, not in its header"
@@ -89,7 +89,7 @@ NOT_REFUSED = {
 
 @pytest.mark.parametrize("name", NOT_REFUSED)
 def test_every_way_to_send_refuses_what_a_send_refuses(name: str) -> None:
-    refused = set(scripts.get("send").header.returns) - set(scripts.get(name).header.returns)
+    refused = set(head("send").returns) - set(head(name).returns)
     assert refused == NOT_REFUSED[name]
 
 
@@ -128,7 +128,7 @@ def counted(what: str, number: int, rows: int, repeats: bool) -> str:
     return "" if fine else f"{number} {what}, the header describes {rows}{' or more' if repeats else ''}"
 
 
-def wrong_with(call: Call[Any], header: Header) -> str:
+def wrong_with(call: Call[Any], header: Head) -> str:
     own = len(MANAGER_PARTS) if header.keys == "admin" else MESSAGE_SCRIPT_PARTS
     keys = call.keys.keys
     # Workers, schedules, and tokens of actions, stand behind the keys of the queues.
@@ -138,9 +138,7 @@ def wrong_with(call: Call[Any], header: Header) -> str:
     groups, rest = divmod(len(keys) - own, len(QUEUE_PARTS))
     if rest or tuple(names) != (*MANAGER_PARTS[:own], *QUEUE_PARTS * groups):
         return f"keys {names}"
-    queues = counted(
-        "queues", groups, len(header.queues), bool(header.queues) and header.queues[-1].endswith("+")
-    )
+    queues = counted("queues", groups, len(header.queues), bool(header.queues) and "+" in header.queues[-1])
     if len(call.args) in [n for n, (name, _) in enumerate(header.argv) if name.endswith("?")]:
         return queues
     argv = counted(
@@ -150,9 +148,7 @@ def wrong_with(call: Call[Any], header: Header) -> str:
 
 
 def test_commands_and_headers_agree(calls: list[Call[Any]]) -> None:
-    wrong = {
-        (call.script, why) for call in calls if (why := wrong_with(call, scripts.get(call.script).header))
-    }
+    wrong = {(call.script, why) for call in calls if (why := wrong_with(call, head(call.script)))}
     assert not wrong
 
 

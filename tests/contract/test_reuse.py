@@ -52,7 +52,9 @@ def checked(library: Library) -> Library:
         lines.append((file, number, line))
     text = " ".join(re.sub(r"--.*", "", CHECK + COUNTERS).split("\n"))
     lines[1] = (*lines[1][:2], text + " " + lines[1][2])
-    return Library(library.name, lines)
+    made = Library(library.name)
+    made.joined = lines
+    return made
 
 
 @pytest.fixture

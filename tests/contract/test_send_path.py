@@ -46,7 +46,7 @@ def run_traced(
         return False if reply is None else reply
 
     lines = script.text.split("\n")
-    own = next(n for n, (file, number) in enumerate(script.lines) if file == f"lua/{name}.lua" and number)
+    own = next(n for n, (file, number, _) in enumerate(script.joined) if file == f"lua/{name}.lua" and number)
     lines[own] = "return function() " + lines[own]
     lines[-1] += " end"
     hook = lua.eval(
@@ -77,7 +77,7 @@ def run_traced(
         lua.table_from(keys),
         arguments,
     )
-    places = script.lines
+    places = [line[:2] for line in script.joined]
     functions = [re.match(r"\s*(?:local )?function ([\w.]+)", lines[n - 1]) for n in entered]
     return [places[n - 1] for n in ran if lines[n - 1].strip() != "end"], [
         found[1] for found in functions if found

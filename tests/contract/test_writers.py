@@ -9,6 +9,7 @@ import redis
 
 import mqredis
 from mqredis import Settings, scripts
+from mqredis.bundles import Line
 from mqredis.scripts import Script
 from tests.contract.scenario import everything
 from tests.support.server import RedisServer
@@ -55,15 +56,21 @@ EXCEPTIONS = {
 def recording(script: Script) -> Script:
     """Return the script with a recorder of its writes."""
     lines = []
-    places = script.lines
-    for (file, _), line in zip(places, script.text.splitlines(), strict=True):
+    for file, number, line in script.joined:
         module = file.removeprefix("lua/").removesuffix(".lua")
         code, dashes, comment = line.partition("--")
         if module != "core/chunked":
             code = _CHUNKED.sub(rf'chunked.\1(asking("{module}", \2),', code)
-        lines.append(_CALL.sub(f'recorded("{module}", ', code) + dashes + comment)
-    lines[1] = " ".join(RECORDER.splitlines()) + " " + lines[1]  # the first line is replaced by flags
-    return Script(script.name, [(file, n, line) for (file, n), line in zip(places, lines, strict=True)])
+        lines.append((file, number, _CALL.sub(f'recorded("{module}", ', code) + dashes + comment))
+    # The first line is replaced by flags.
+    lines[1] = (*lines[1][:2], " ".join(RECORDER.splitlines()) + " " + lines[1][2])
+    return made(script.name, lines)
+
+
+def made(name: str, joined: list[Line]) -> Script:
+    script = Script(name)
+    script.joined = joined
+    return script
 
 
 @pytest.fixture
@@ -103,7 +110,7 @@ def test_recorder_sees_the_writes_of_store_and_context(written: dict[str, set[st
 
 
 def test_recorder_sees_a_write_of_another_module(redis_server: RedisServer) -> None:
-    script = Script("x", [("", 0, "-- spare"), ("lua/x.lua", 1, "redis.call('ZADD', KEYS[1], 0, 'm')")])
+    script = made("x", [("", 0, "-- spare"), ("lua/x.lua", 1, "redis.call('ZADD', KEYS[1], 0, 'm')")])
     with redis_server.client() as raw:
         raw.eval(recording(script).text, 1, "mq:{x}:q:y:a")
         assert raw.smembers(NOTES) == {b"x a"}

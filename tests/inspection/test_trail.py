@@ -68,10 +68,11 @@ def clock(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
     def standing(name: str) -> Script:
         if name not in kept:
-            script = get(name)
-            lines = zip(script.lines, script.text.splitlines(), strict=True)
-            joined = [(file, n, text.replace('redis.call("TIME")', _STANDS)) for (file, n), text in lines]
-            kept[name] = Script(name, joined)
+            kept[name] = script = Script(name)
+            lines = get(name).joined
+            script.joined = [
+                (file, n, text.replace('redis.call("TIME")', _STANDS)) for file, n, text in lines
+            ]
         return kept[name]
 
     monkeypatch.setattr(scripts, "get", standing)

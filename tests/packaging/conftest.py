@@ -22,7 +22,7 @@ _LOCAL = (".git", ".venv*", "build", "dist", "__pycache__", ".*_cache", ".hypoth
 _LIST_BUNDLES = """
 import json, sys, mqredis
 from mqredis import scripts
-bundles = {name: scripts.bundle(name) for name in scripts.names()}
+bundles = {name: scripts.get(name).text for name in scripts.names()}
 libraries = {library.name: (library.title, library.text) for library in scripts.libraries()}
 json.dump({"bundles": bundles, "libraries": libraries, "package": list(mqredis.__path__)[0]}, sys.stdout)
 """

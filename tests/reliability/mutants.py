@@ -102,7 +102,7 @@ def _changes(line: str) -> Iterator[str]:
 def users(file: str, number: int) -> set[str]:
     """The scripts that have this line."""
     line = (f"lua/{file}.lua", number)
-    return {name for name in scripts.names() if line in scripts.get(name).lines}
+    return {name for name in scripts.names() if line in (place[:2] for place in scripts.get(name).joined)}
 
 
 class Bundles(dict[str, str]):
@@ -117,7 +117,7 @@ class Bundles(dict[str, str]):
         file, script = f"lua/{self.mutant.file}.lua", scripts.get(name)
         lines = script.text.split("\n")
         changed = False
-        for at, (where, number) in enumerate(script.lines):
+        for at, (where, number, _) in enumerate(script.joined):
             if where == file and number == self.mutant.number:
                 lines[at] = _inlined(self.mutant.after)
                 changed = True

@@ -275,7 +275,11 @@ def _listen(reader: int, chosen: list[str], patience: float) -> Trial:
 def plant(file: str, number: int, after: str) -> None:
     """Let this process take the Lua from a copy with one line changed: what has not got that line stays as it is."""
     spot = (f"lua/{file}.lua", number)
-    kept = {script.name: script for script in map(scripts.get, scripts.names()) if spot not in script.lines}
+    kept = {
+        script.name: script
+        for script in map(scripts.get, scripts.names())
+        if spot not in (line[:2] for line in script.joined)
+    }
     copy = Path(tempfile.mkdtemp(prefix="lua-"))
     shutil.copytree(scripts.root(), copy, dirs_exist_ok=True)
     path = copy / f"{file}.lua"

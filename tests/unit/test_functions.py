@@ -155,7 +155,7 @@ def test_script_using_the_context_opens_observes_or_resets_it(name: str) -> None
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_read_only_script_observes_the_context_and_has_the_no_writes_flag(name: str) -> None:
-    code, reading = code_of(name), scripts.get(name).header.no_writes
+    code, reading = code_of(name), scripts.get(name).flag == "no-writes"
     assert ("context.observe(" in code) == reading
     if reading:
         assert not re.search(r"context\.open\(|queue\.open\(|timers\.serve\(", code)
