@@ -33,7 +33,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from mqredis import functions
 from mqredis.status import Status
 
 _REQUIRE = re.compile(r'^--- require (lazy )?"([a-z_]+(?:/[a-z_]+)*)"\s*$', re.MULTILINE)
@@ -269,7 +268,7 @@ class Files:
         """The function that defines all lazy modules with the modules that they need, and the loaders of those that
         eager code names: ``near`` and ``shared``. ``behind``: functions of eager modules that only lazy code can call;
         ``before``: the lines of the bundle so far."""
-        lines: list[Line] = [("", 0, functions.LAZILY)]
+        lines: list[Line] = [("", 0, "local function lazily()")]
         for module in [*modules.inner, *(m for m in modules.lazy if m not in near)]:
             lines += self.parts(module)[0] if module not in shared else []
         lines += behind

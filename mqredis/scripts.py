@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
-from mqredis import functions
 from mqredis.bundles import Files, Line, ScriptError
 
 # Folder of the wheel's ``lua`` that holds the joined function libraries.
@@ -110,7 +110,12 @@ class Script:
 
 
 class Library:
-    """The function library of one or more entry scripts."""
+    """The function library of one or more entry scripts, on Redis 7 and Valkey.
+
+    A library is loaded once into a server and shared by all clients of this release. ``EVALSHA`` makes all closures
+    and tables of a bundle anew in each call. A library makes them once, so KEYS and ARGV are locals that each call
+    sets. The state of a call is kept in lua/core/context.lua, which resets it when the next call begins.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -129,13 +134,13 @@ class Library:
 
     def join(self) -> str:
         """The text, joined from the sources."""
-        entries = []
+        entries: list[Entry] = []
         for name in self.scripts:
             own = [
                 n for n, (file, number, _) in enumerate(self.joined) if number and file == f"lua/{name}.lua"
             ]
-            entries.append(functions.Entry(name, own[0], own[-1], get(name).flag))
-        return functions.library(self.name, [line for _, _, line in self.joined], entries)[1]
+            entries.append(Entry(name, own[0], own[-1], get(name).flag))
+        return library_text(self.name, [line for _, _, line in self.joined], entries)
 
     @cached_property
     def title(self) -> str:
@@ -147,9 +152,65 @@ class Library:
         digest = self.title.split("_")[1]
         return Form(
             "FCALL_RO" if reading else "FCALL",
-            functions.title(digest, script),
+            title(digest, script),
             ("FUNCTION", "LOAD", "REPLACE", self.text),
         )
+
+
+class Entry(NamedTuple):
+    """A script in a bundle."""
+
+    name: str
+    first: int
+    """Index of its first line among the lines of the bundle."""
+    last: int
+    """Index of its last line, which may have no comment."""
+    flag: str
+    """The flag of the function, such as ``no-writes``; "" if it has none."""
+
+
+def library_text(name: str, lines: list[str], entries: list[Entry]) -> str:
+    """The library of a bundle, with a function ``mqredis_<hash>_<script>`` for each entry. The hash is that of the
+    text, so that versions live side by side.
+
+    ``lines`` is the bundle: its first line is a comment, then come the modules, then the scripts. For a script ``send``
+    with the flag ``allow-oom`` the text is::
+
+        #!lua name=mqredis_0123456789ab_messages
+        local KEYS, ARGV, call ...            (the modules)
+        local function call_send() ... end    (the script)
+        local function register(name, main, flags) ... end
+        register('mqredis_0123456789ab_send', call_send, {'allow-oom'})
+
+    No line is added before the last one, so that the line map of the bundle holds here, too, and errors name the right
+    lines. "redis.call(" may not stand in a text of the Lua.
+    """
+    # Indentation is a sixteenth of the text; a local function is called faster than a field of ``redis``.
+    body = [line.lstrip().replace("redis.call(", "call(") for line in lines]
+    for entry in entries:
+        body[entry.first] = f"local function call_{entry.name}() {body[entry.first]}"
+        body[entry.last] += " end"
+    body[1] = f"local KEYS, ARGV, call {body[1]}"
+    # Each call of a function sets the locals that the modules and the script read.
+    body += [
+        "local function register(name, main, flags)",
+        "redis.register_function{function_name=name, flags=flags, callback=function(keys, args)",
+        "KEYS, ARGV, call = keys, args, redis.call",
+        "return main()",
+        "end}",
+        "end",
+    ]
+    text = "\n".join(body[1:])
+    digest = _sha(text + "".join(f"\n{entry.name} {entry.flag}" for entry in entries))[:12]
+    for entry in entries:
+        flags = f"'{entry.flag}'" if entry.flag else ""
+        text += f"\nregister('{title(digest, entry.name)}', call_{entry.name}, {{{flags}}})"
+    return f"#!lua name={title(digest, name)}\n{text}\n"
+
+
+def title(digest: str, name: str) -> str:
+    """The name of a library, or of a function in it (``operations.libraries`` knows its form)."""
+    return f"mqredis_{digest}_{name}"
 
 
 def _sha(text: str) -> str:

@@ -2,7 +2,7 @@
 (docs/decisions/scripts.md).
 
 ``doctor.run`` uses it; the deploy step (``drivers.deploy``) finds the libraries of other releases by the same names,
-which ``mqredis.functions.title`` makes.
+which ``mqredis.scripts.title`` makes.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from typing import Any
 
 import redis
 
-from mqredis.functions import Entry, library, title
 from mqredis.keys import ManagerKeys
-from mqredis.scripts import Form
+from mqredis.scripts import Entry, Form, library_text
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Call, Listen, Operation, Steps, Wait, Woken, perform, procedure
@@ -157,8 +156,10 @@ class TinyScript:
         """For FCALL, from a library of its own."""
         assert not reading, "no tiny script is for read-only clients"
         lines = self.text.splitlines()
-        digest, text = library(self.name, lines, [Entry(self.name, 1, len(lines) - 1, "allow-oom")])
-        return Form("FCALL", title(digest, self.name), ("FUNCTION", "LOAD", "REPLACE", text))
+        text = library_text(self.name, lines, [Entry(self.name, 1, len(lines) - 1, "allow-oom")])
+        return Form(
+            "FCALL", text.partition("\n")[0].partition("name=")[2], ("FUNCTION", "LOAD", "REPLACE", text)
+        )
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:

@@ -26,7 +26,7 @@ from time import monotonic
 import pytest
 from _pytest.runner import runtestprotocol
 
-from mqredis import functions, scripts
+from mqredis import scripts
 from mqredis.drivers.attempt import Attempt
 from tests.property import fixed_clock
 from tests.property.matching import RandomMatchingSteps
@@ -286,10 +286,9 @@ def plant(file: str, number: int, after: str) -> None:
     lines = path.read_text().split("\n")
     lines[number - 1] = after
     path.write_text("\n".join(lines))
-    for module in (scripts, functions):
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    for value in list(vars(scripts).values()):
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
     scripts.root = lambda: copy  # type: ignore[assignment]
     fresh = scripts.get
     scripts.get = lambda name: kept.get(name) or fresh(name)  # type: ignore[assignment]

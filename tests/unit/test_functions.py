@@ -76,7 +76,7 @@ def test_no_function_replaces_a_field_of_its_module(module: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(LUA.rglob("*.lua")), ids=lambda path: path.stem)
 def test_no_local_hides_the_names_of_a_library(path: Path) -> None:
-    """In a function library ``call``, KEYS and ARGV are locals around the scripts (mqredis/functions.py)."""
+    """In a function library ``call``, KEYS and ARGV are locals around the scripts (mqredis/scripts.py)."""
     code = re.sub(r"--[^\n]*", "", path.read_text("utf-8"))
     declared = re.findall(r"\blocal ([\w, ]+)", code) + re.findall(r"\bfunction[ \w.]*\(([\w, ]*)\)", code)
     declared += re.findall(r"\bfor ([\w, ]+) (?:=|in)", code)
