@@ -2,7 +2,7 @@
 
 ``connect`` of both interfaces reads them; drivers, operations, workers and Spark use them. The command line, the
 console, ``django.options`` and the pytest plugin make them. ``docs/settings.md`` is made from the docstrings of the
-fields (``make format``). A field that is renamed needs a line in ``renamed``.
+fields (``make format``).
 
 Change together with: the length of ``client_name`` is ``codec.clients.MAX_NAME``, too; ``models.queue`` has the
 default of ``max_message_bytes`` for queues. Guides and decision pages repeat some defaults (docs/guarantees.md,
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mqredis import renamed
 from mqredis.errors import InvalidArgument
 from mqredis.models import Durability
 from mqredis.models.queue import LARGEST_MESSAGE
@@ -96,7 +95,7 @@ class Settings(BaseModel):
 
         def __init__(self, **values: Any) -> None:
             with translated(type(self), "setting", lambda text, field: InvalidArgument(text, setting=field)):
-                super().__init__(**renamed.fields("setting", values))
+                super().__init__(**values)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -107,18 +106,16 @@ class Settings(BaseModel):
         """
         source = os.environ if environ is None else environ
         values: dict[str, Any] = {}
-        for name in (*renamed.RENAMED["setting"], *cls.model_fields):
+        for name in cls.model_fields:
             text = source.get(ENV_PREFIX + name.upper())
             if text is not None and text != "":
                 values[name] = text
         given = {name: value for name, value in overrides.items() if value is not None}
-        given = renamed.fields("setting", given)
         try:
-            return cls(**(renamed.fields("setting", values) | given))
+            return cls(**(values | given))
         except InvalidArgument as error:
             setting: str = error.details["setting"]
-            names = [name for name in (setting, *renamed.former("setting", setting)) if name in values]
-            if not names or setting in given or setting == "url":
+            if setting not in values or setting in given or setting == "url":
                 raise
-            variable = f"{ENV_PREFIX}{names[0].upper()}={values[names[0]]!r:.40}"
+            variable = f"{ENV_PREFIX}{setting.upper()}={values[setting]!r:.40}"
             raise InvalidArgument(f"environment variable {variable}: {error}", setting=setting) from None

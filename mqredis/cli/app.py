@@ -3,7 +3,7 @@
 ``mqredis.cli.main`` is the entry point of the program ``mqredis`` (pyproject.toml) and of ``python -m mqredis``.
 
 Every command sets ``run(arguments, output)`` and returns an ``Exit``; what it raises becomes an exit code and a text on
-stderr here, so commands catch errors only to say more. ``renamed.words`` first replaces old names of options.
+stderr here, so commands catch errors only to say more.
 ``completion``, and tests/docs/test_docs.py, walk through ``build()``.
 """
 
@@ -18,7 +18,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from mqredis import __version__, renamed
+from mqredis import __version__
 from mqredis.cli import (
     admin,
     completion,
@@ -84,7 +84,7 @@ def build() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     parser = build()
-    arguments = parser.parse_args(renamed.words(sys.argv[1:] if argv is None else argv))
+    arguments = parser.parse_args(argv)
     if arguments.command != "worker":  # the logging of an application is its own (mqredis.worker.logs)
         handler = logging.StreamHandler()
         handler.setFormatter(terminal.Formatter("mqredis: %(message)s"))

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from mqredis import renamed
 from mqredis.errors import InvalidArgument
 from mqredis.keys import RESTING
 from mqredis.models.validation import translated
@@ -76,14 +75,6 @@ class RetryPolicy(Model):
     def attempts(self) -> int:
         """After how many attempts ``final`` is due."""
         return (1 + self.immediate) * (1 + self.cycles)
-
-    deliveries = renamed.attribute("property", "deliveries", "attempts")
-    """Former name of ``attempts``."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        return renamed.fields("property", values)
 
 
 # Characters of a queue's label.

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mqredis import keys, renamed
+from mqredis import keys
 from mqredis.commands import queues as commands
 from mqredis.commands.address import Address
 from mqredis.commands.manager import maintain
@@ -58,7 +58,7 @@ def create(
         raise InvalidName("a subqueue is created by opening it, not by create_queue")
     if path == keys.SYSTEM:
         raise InvalidName(f"the name {keys.SYSTEM!r} is kept for the queues of the system")
-    checked = _properties(renamed.fields("property", properties))
+    checked = _properties(properties)
     if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     checks.flag(exist_ok, "exist_ok")
@@ -75,8 +75,7 @@ def create(
             raise QueueExists(
                 f"queue {path!r} exists already, and its property {name} is {getattr(found, name)}"
             )
-    given = renamed.fields("property", properties)
-    differing = [name for name in given if getattr(found, name) != checked[name]]
+    differing = [name for name in properties if getattr(found, name) != checked[name]]
     if exists and differing:
         log.warning(
             "queue %r exists already and keeps its properties, of which %s differ from the given ones; update_queue "
@@ -155,7 +154,7 @@ def serve(context: Context, path: str) -> Steps[int]:
 @procedure
 def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[QueueInfo]:
     """Change properties."""
-    path, changes = path_of(name), renamed.fields("property", changes)
+    path = path_of(name)
     if path.startswith(f"{keys.SYSTEM};"):
         if refused := sorted(set(changes) - _OF_SYSTEM):
             raise InvalidArgument(

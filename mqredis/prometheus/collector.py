@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from mqredis import renamed
 from mqredis.client import QueueManager
 from mqredis.errors import MissingDependency, MqError
 from mqredis.prometheus.queue_metrics import manager_metrics
@@ -47,7 +46,7 @@ class Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """The present metrics; a renamed one also under its old name, as in ``text.render_text``."""
+        """The present metrics."""
         found: list[Metric] = []
         for source in (self._broker, *self._sources):
             try:
@@ -55,7 +54,7 @@ class Collector:
             except MqError as error:
                 log.warning("the metrics cannot be read: %s", error)
         for metric in found:
-            for name in (metric.name, *renamed.former("metric", metric.name)):
+            for name in metric.names:
                 # prometheus_client adds _total to the names of counters when it writes the type.
                 converted = self._metric(name.removesuffix("_total"), metric.about, metric.kind)
                 for suffix, labels, value in metric.series:

@@ -2,7 +2,7 @@
 
 Applications make a ``Meter`` for their client and name it as a source of ``Exporter`` or ``Collector``; so does
 ``worker.metrics``. A new metric needs a row in docs/metrics.md and a panel in deploy/grafana.json
-(tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in mqredis/renamed.py.
+(tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in ``text.RENAMED``.
 """
 
 from __future__ import annotations

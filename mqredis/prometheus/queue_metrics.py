@@ -1,7 +1,7 @@
 """Metrics of a queue manager and of its server.
 
 ``Collector`` and the exporter ask it at each scrape. A new metric needs a row in docs/metrics.md and a panel in
-deploy/grafana.json (tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in mqredis/renamed.py.
+deploy/grafana.json (tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in ``text.RENAMED``.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 
-from mqredis import renamed
-
+# New names of metrics by their old ones, under which they are exported as well. A line is removed in the second release
+# after the renaming.
+RENAMED = {"mqredis_worker_seconds_since_look": "mqredis_worker_seconds_since_read"}
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = dict[str, str]
 Sample = tuple[Labels, float]
@@ -30,15 +31,20 @@ class Metric:
     series: list[tuple[str, Labels, float]] = field(init=False)
     """Suffix of the name, such as "_bucket" of a histogram; labels; value."""
 
+    @property
+    def names(self) -> list[str]:
+        """All names under which it is exported: an old one, too, if it was renamed."""
+        return [self.name, *(old for old, new in RENAMED.items() if new == self.name)]
+
     def __post_init__(self, samples: Iterable[Sample]) -> None:
         self.series = [("", labels, value) for labels, value in samples]
 
 
 def render_text(metrics: Iterable[Metric]) -> str:
-    """The metrics in the text format; a renamed one also under its old name."""
+    """The metrics in the text format."""
     lines: list[str] = []
     for metric in metrics:
-        for name in (metric.name, *renamed.former("metric", metric.name)):
+        for name in metric.names:
             lines += [f"# HELP {name} {metric.about}", f"# TYPE {name} {metric.kind}"]
             lines += [_sample(name + suffix, labels, value) for suffix, labels, value in metric.series]
     return "".join(line + "\n" for line in lines)

@@ -2,7 +2,7 @@
 
 ``Worker.run`` serves them, and ``mqredis worker`` sets their address. A new metric needs a row in docs/metrics.md and a
 panel in deploy/grafana.json (tests/prometheus/test_deploy.py checks both); a renamed one needs its pair in
-mqredis/renamed.py.
+``prometheus.text.RENAMED``.
 """
 
 from __future__ import annotations

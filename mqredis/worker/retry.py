@@ -6,8 +6,7 @@ policy of its queues, which is stored in the broker (``queues``). docs/worker.md
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import RetryPolicy
@@ -22,8 +21,7 @@ UNLIMITED = 1_000_000_000
 class Retry:
     """The retry policy that a consumer gives its queues when the worker starts. Times are seconds.
 
-    Raises InvalidArgument for a value that is out of range or of another type. ``deliveries`` is the former name of
-    ``attempts``.
+    Raises InvalidArgument for a value that is out of range or of another type.
     """
 
     attempts: int | None = 5
@@ -40,13 +38,8 @@ class Retry:
     final: str = "poison"
     """What becomes of a message after its last attempt, as in :class:`mqredis.RetryPolicy`: "poison", "dead_letter",
     "reject" or "drop", which deletes it."""
-    deliveries: InitVar[int | None] = None
-    """Former name of ``attempts``."""
 
-    def __post_init__(self, deliveries: int | None) -> None:
-        if deliveries is not None:
-            warnings.warn("Retry(deliveries=) is now Retry(attempts=)", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "attempts", deliveries or None)
+    def __post_init__(self) -> None:
         if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 1):
             raise InvalidArgument(
                 "Retry: attempts must be an int: 1 to try once, more to try again, or None to try without a limit; "

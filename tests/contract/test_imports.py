@@ -54,7 +54,7 @@ def test_import_mqredis_loads_only_the_packages_that_a_client_needs() -> None:
     packages = {module.split(".")[1] for module in loaded("import mqredis") if module.startswith("mqredis.")}
     assert packages <= {
         "bundles", "client", "codec", "commands", "drivers", "errors", "keys", "models", "operations",
-        "renamed", "scripts", "sealing", "settings", "status", "steps",
+        "scripts", "sealing", "settings", "status", "steps",
     }  # fmt: skip
 
 

@@ -27,8 +27,6 @@ def test_retry_policy_is_a_queue_property(qm):
     policy = RetryPolicy(immediate=1, cycles=2, delay=0.5, factor=1.5, max_delay=60, final="drop")
     assert qm.create_queue("q", retry=policy).retry == policy
     assert policy.attempts == 6
-    with pytest.warns(DeprecationWarning, match="attempts"):
-        assert policy.deliveries == 6
     assert qm.update_queue("q", label="x").retry == policy
     assert qm.update_queue("q", retry=None).retry is None
     assert qm.update_queue("q", retry=RetryPolicy()).retry == RetryPolicy()

@@ -12,8 +12,7 @@ import yaml
 
 import mqredis
 from mqredis.prometheus import Meter, render
-from mqredis.prometheus.text import render_text
-from mqredis.renamed import RENAMED
+from mqredis.prometheus.text import RENAMED, render_text
 from mqredis.worker.metrics import worker_metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -27,7 +26,7 @@ def names() -> dict[str, str]:
     with mqredis.connect("memory://deploy", settings=settings) as qm:
         text = render(qm) + Meter().render() + render_text(worker_metrics([]))
     found = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-    return {name: kind for name, kind in found.items() if name not in RENAMED["metric"]}
+    return {name: kind for name, kind in found.items() if name not in RENAMED}
 
 
 def used(path: Path) -> set[str]:

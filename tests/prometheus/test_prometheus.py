@@ -10,6 +10,7 @@ import pytest
 
 from mqredis import RetryPolicy
 from mqredis.prometheus import CONTENT_TYPE, Exporter, render
+from mqredis.prometheus.text import RENAMED, Metric, render_text
 
 LINE = re.compile(r'^[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.e+-]+$')
 
@@ -18,6 +19,14 @@ def value(text: str, name: str, **labels: str) -> float:
     wanted = ",".join(f'{key}="{label}"' for key, label in labels.items())
     (line,) = [each for each in text.splitlines() if each.startswith(f"{name}{{{wanted}}} ")]
     return float(line.rpartition(" ")[2])
+
+
+def test_renamed_metric_is_exported_under_both_names(monkeypatch):
+    monkeypatch.setitem(RENAMED, "mqredis_old", "mqredis_new")
+    metric = Metric("mqredis_new", "gauge", "About.", (({"queue": name}, 1.0) for name in "ab"))
+    assert [line for line in render_text([metric]).splitlines() if line.startswith("mqredis")] == [
+        'mqredis_new{queue="a"} 1', 'mqredis_new{queue="b"} 1', 'mqredis_old{queue="a"} 1', 'mqredis_old{queue="b"} 1',
+    ]  # fmt: skip
 
 
 def test_queue_and_manager_metrics(qm):

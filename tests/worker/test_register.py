@@ -160,11 +160,6 @@ def test_retry_is_converted_to_a_policy_and_validated():
             Retry(**wrong)
 
 
-def test_former_name_of_attempts_is_deprecated_but_accepted():
-    with pytest.warns(DeprecationWarning, match="attempts"):
-        assert Retry(deliveries=3).attempts == 3
-
-
 def test_policy_of_the_queue_is_kept_unless_the_consumer_sets_one(qm, worker):
     own = mqredis.RetryPolicy(immediate=3, delay=7)
     for name in ("kept", "chosen", "none"):
