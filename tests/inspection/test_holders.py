@@ -59,6 +59,16 @@ def test_lock_info_has_the_generated_message_id(qm: Any) -> None:
     assert lock.message_id == message.message_id
 
 
+def test_label_of_a_very_large_record_is_read_only_for_a_match(qm: Any) -> None:
+    """A page has a bounded cost, so records of more than 64 KiB without the body are not read for it."""
+    queue = made(qm)
+    queue.send(b"a", label="first", correlation_id="c", properties={"text": "x" * 70_000})
+    queue.send(b"b", label="second", properties={"text": "x" * 50_000})
+    assert len(queue.lock_many(2, timeout=0)) == 2
+    assert [lock.label for lock in qm.locks("q").items] == ["", "second"]
+    assert [lock.label for lock in qm.locks("q", match=Match(correlation_id="c")).items] == ["first"]
+
+
 def test_lock_time_is_unknown_after_a_later_call_of_the_reader(qm: Any) -> None:
     queue = made(qm)
     queue.send(b"a")

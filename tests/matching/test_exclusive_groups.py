@@ -35,6 +35,14 @@ def test_one_active_message_per_group(broker):
     assert_none(q)
 
 
+def test_batch_takes_no_more_messages_than_it_asks_for_from_groups_of_several_priorities(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", priority=7)
+    fill(q, "b1", "c1", "d1", priority=0)
+    assert [lock.body for lock in q.lock_many(2, timeout=0)] == [b"a1", b"b1"]
+    assert [lock.body for lock in q.lock_many(2, timeout=0)] == [b"c1", b"d1"]
+
+
 def test_seek_passes_over_messages_of_busy_groups(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a1", "a2", "b1", "a3")

@@ -231,7 +231,7 @@ class Reader:
 def notifications(backend):
     """A queue manager with queues, and a function that creates readers."""
     made = []
-    manager = f"rings{uuid.uuid4().hex}"
+    manager = f"notified{uuid.uuid4().hex}"
 
     def reader(*args, **how):
         made.append(Reader(backend, manager, *args, **how))
@@ -382,6 +382,16 @@ def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
     assert [r.notified for r in (plain, chosen)] == [False, False]
     lock.commit()
     assert [r.notified for r in (plain, chosen)] == [False, True]
+    assert chosen.poll() == ["2"]
+
+
+def test_reader_of_a_group_is_not_notified_of_another_group_with_its_correlation_id(notifications):
+    qm, reader = notifications
+    chosen = reader(Filter(Match(correlation_id="c", group_id="g"), grouping=ALL).text())
+    for body, group in ((b"1", "h"), (b"2", "g")):
+        member = Outgoing(body, group_id=group, sequence=1, last_in_group=True, correlation_id="c")
+        qm.open("q").send(member)
+        assert chosen.notified is (group == "g")
     assert chosen.poll() == ["2"]
 
 

@@ -56,6 +56,17 @@ def test_journal_in_a_transaction_is_written_at_commit(qm):
     assert [m.body for m in drain(qm, "t;journal")] == [b"a", b"x" * 5000]
 
 
+def test_delayed_messages_that_expired_before_anybody_looked_become_dead_letters(qm):
+    """More than one page of timers (core/timers): those of the delays come first, and the messages have expired already."""
+    q = make(qm)
+    for n in range(40):
+        q.send(b"%d" % n, delay=1, time_to_be_received=2, journal=Journal.DEAD_LETTER)
+    qm.advance_clock(3)
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    assert sorted(int(m.body) for m in drain(qm, DEAD_LETTER)) == [*range(40)]
+
+
 def test_no_journal_copy_for_purge_expiry_peek_and_move(qm):
     q = make(qm, journaling=True)
     q.send(b"a", time_to_be_received=1)
