@@ -24,6 +24,17 @@ def test_message_larger_than_the_reply_limit_is_returned_alone(qm):
     assert [m.body for m in q.receive_many(2, 0)] == [b"b"]
 
 
+def test_message_stays_if_the_subqueue_that_it_is_moved_to_is_deleted_before_the_commit(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        t.send(b"a", transaction=tx)
+    with qm.open("t;sub") as target, qm.transaction() as tx:
+        t.move(t.peek(0).lookup_id, target, transaction=tx)
+        qm.delete_queue("t;sub")
+    found = t.peek(0)
+    assert (found.body, found.abort_count, found.move_count, found.delivery_count) == (b"a", 0, 0, 0)
+
+
 def test_purged_messages_are_counted_including_locked_ones(qm):
     q = make(qm)
     q.send_many([b"a", b"b", b"c"])

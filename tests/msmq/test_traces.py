@@ -57,7 +57,7 @@ def test_journal_in_a_transaction_is_written_at_commit(qm):
 
 
 def test_delayed_messages_that_expired_before_anybody_looked_become_dead_letters(qm):
-    """More than one page of timers (core/timers): those of the delays come first, and the messages have expired already."""
+    """More than one page of timers (core/timers): those of the delays come first, and the messages have expired."""
     q = make(qm)
     for n in range(40):
         q.send(b"%d" % n, delay=1, time_to_be_received=2, journal=Journal.DEAD_LETTER)
