@@ -81,7 +81,7 @@ class Embedded:
                 return
             _joined.pop(self.directory, None)
             if self._users is not None:
-                self._users.close()
+                self._users.close()  # no LOCK_UN, which would end the lock of child processes, too
                 self._users = None
 
 

@@ -33,20 +33,26 @@ class AsyncDriver(AsyncCalls):
         self._opening = asyncio.Lock()
         self._waiters = AsyncWaiterRegistry(self)
 
-    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Go on in another loop than before: connections and tasks of the old one are of no use."""
-        self.backend.after_fork()
-        self._setup()
-        self._loop = loop
+    def _enter_loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop. If it is another one than before, connections and tasks of that one are of no use."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self.backend.after_fork()
+            self._setup()
+            self._loop = loop
+        return loop
+
+    async def close(self) -> None:
+        """End the waits and the session, and close every connection. A closed driver stays closed."""
+        self._enter_loop()
+        await super().close()
 
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         """Run an operation to its end in this task. Raises what the operation raises.
 
         What several tasks do at the same time goes in one call where it can (:class:`Batcher`).
         """
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._adopt(loop)
+        loop = self._enter_loop()
         shared = operation.shareable
         if shared is None:
             return self.run_alone(operation)

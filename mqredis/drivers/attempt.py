@@ -37,7 +37,7 @@ MAX_RENEWALS = 3
 _FCALL = re.compile("'fcall(_ro)?'", re.IGNORECASE)
 
 # Faults after which a call is tried again until its time is over.
-RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
+_RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 
 # Faults of a server that perhaps does not hold the data, or did not for a time.
 _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
@@ -72,7 +72,7 @@ class Attempt:
     pause = 0.0
     """How long to wait before the next try; 0.0: as the settings say."""
     sent = False
-    """Has the request of the present try perhaps left this process?"""
+    """Has the request of the present try perhaps left this process? ``calls`` sets it."""
     may_have_run = False
     """Has an earlier try perhaps been carried out?"""
     lost = False
@@ -215,7 +215,7 @@ class Attempt:
             return Next.AGAIN
         if fault is Fault.LOST and self.sent:
             self.may_have_run = True
-        if fault in RETRIED:
+        if fault in _RETRIED:
             if not self.core.reached and not self.sent and fault is Fault.LOST:
                 raise self.unavailable(error)
             self._in_time(error, now)
@@ -238,7 +238,7 @@ class Attempt:
     def failed_load(self, error: BaseException, now: float) -> Next:
         """Handle a script that could not be loaded: nothing ran in this try."""
         fault = fault_of(error)
-        if fault not in RETRIED and self._no_function():
+        if fault not in _RETRIED and self._no_function():
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN  # EVALSHA needs no room for functions and no permission to call them
         if fault is Fault.BUG and self.core.forms.shebang:

@@ -52,7 +52,10 @@ class BaseDriver:
         raise NotImplementedError
 
     def after_fork(self) -> None:
-        """In a child process: leave the parent's session and connections alone, and open new ones when needed."""
+        """In a child process: leave the parent's session and connections alone, and open new ones when needed.
+
+        Each part makes its locks anew, since threads of the parent may have held them.
+        """
         self.backend.after_fork()
         self.core.after_fork()
         self._setup()

@@ -109,7 +109,7 @@ class Batcher(Generic[R]):
             self.under_way = self._go_on()
 
     def _next(self) -> list[PendingCall[R]]:
-        """Take the operations that go in one call out of the queue."""
+        """Take the operations that go in one call out of the queue; as many settlements at most as sends."""
         waiting = self._waiting
         batch: list[PendingCall[R]] = []
         while waiting and len(batch) < BATCH and not (batch and waiting[0].alone):

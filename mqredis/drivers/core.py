@@ -82,6 +82,8 @@ class Core:
         self._gone: str = ""
         # The driver was closed: waits end, nothing new begins.
         self.closed = False
+        # Guards what an opening changes together. ``accept`` raises the history without it: of two replies at a time
+        # the lower number may stay until the next one.
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:

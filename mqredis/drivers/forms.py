@@ -12,7 +12,8 @@ from mqredis.errors import AccessDenied
 
 
 class ScriptForms:
-    """Scripts by name, in the form that the server takes."""
+    """Scripts by name, in the form that the server takes. Threads share it without a lock: each method reads an entry
+    once."""
 
     def __init__(self, read_only: bool) -> None:
         self._read_only = read_only

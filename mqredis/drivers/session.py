@@ -44,7 +44,10 @@ class Slot:
 
 
 class Session:
-    """A session and its slots. The slot used last is given out first: its wake channel is subscribed already."""
+    """A session and its slots. The slot used last is given out first: its wake channel is subscribed already.
+
+    Threads share it without a lock, since each step on the list and the count is atomic.
+    """
 
     __slots__ = ("_count", "free", "number")
 

@@ -20,6 +20,7 @@ class Driver(Calls):
     """Runs operations against one queue manager."""
 
     def _setup(self) -> None:
+        # Re-entrant, since a signal handler may make a call while its thread opens the session.
         self._opening = threading.RLock()
         self._waiters = WaiterRegistry(self)
 

@@ -220,22 +220,29 @@ def test_client_works_in_a_new_event_loop_after_the_first_was_abandoned(url: str
     second.close()
 
 
-def test_client_that_has_only_connected_works_in_another_event_loop(url: str) -> None:
+def test_client_connects_works_and_closes_in_different_event_loops(url: str) -> None:
     async def use(qm: Any) -> bytes:
         async with asyncio.timeout(30):
             await qm.create_queue("q")
             async with qm.open("q") as queue:
                 await queue.send(b"1")
                 message = await queue.receive(0)
-        await qm.close()
+                with pytest.raises(mqredis.IoTimeout):
+                    await queue.receive(0.01)  # begins the tasks of the waits
         return message.body
 
-    with asyncio.Runner() as first, asyncio.Runner() as second:
+    with asyncio.Runner() as first, asyncio.Runner() as second, asyncio.Runner() as third:
         manager = first.run(mqredis.asyncio.connect(url, settings=SETTINGS))
         left = list(manager._driver.backend._free)
         assert second.run(use(manager)) == b"1"
         for link in left:
             first.run(link.close())
+        left = list(manager._driver.backend._free)
+        waiters = manager._driver._waiters
+        third.run(manager.close())
+        second.run(waiters.close())
+        for link in left:
+            second.run(link.close())
 
 
 async def test_send_error_belongs_to_its_own_task(queue, gate):

@@ -186,7 +186,7 @@ class PipelinedConnection(asyncio.Protocol):
                     future.context.run(future.wake, future)  # type: ignore[union-attr]
                 else:
                     future.later()
-            if self._due is due and self._waiting:  # the next reply may take as long again
+            if self._due == due and self._waiting:  # the next reply may take as long again
                 self._due = monotonic() + self._patience
         except rx.RedisError as error:
             self._lose(error)

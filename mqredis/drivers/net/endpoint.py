@@ -13,6 +13,7 @@ from typing import Any
 import redis
 import redis.asyncio as aredis
 
+from mqredis.drivers.net.urls import REDIS_PORT
 from mqredis.drivers.net.wire import packed_command
 
 # The connection classes of redis-py that our own connections replace. Others (of a fake, or a user's subclass) are
@@ -83,7 +84,7 @@ def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | No
         greeting.append(("SELECT", str(given["db"])))
     return Endpoint(
         host=str(given.get("host", "localhost")),
-        port=int(given.get("port", 6379)),
+        port=int(given.get("port", REDIS_PORT)),
         path=str(given.get("path", "")),
         tls=_tls(given) if "SSL" in connection.__name__ else None,
         keepalive=bool(given.get("socket_keepalive")),

@@ -36,6 +36,7 @@ class AsyncOwner:
     - ``max_connections`` counts all connections but those of subscriptions. A call for which there is none waits, and
       goes on when one is given back or closed. Only the asyncio pool opens one to a named node without waiting.
     - A call that was interrupted leaves a reply behind, so its connection is closed, unless that drops late replies.
+    - What ``acquire`` or ``take`` gave goes to one of ``give``, ``release``, ``discard`` and ``abandon``, once.
     - redis-py must not reconnect by itself, and errors of connecting do not repeat passwords (``_make``).
     """
 
@@ -130,6 +131,7 @@ class AsyncOwner:
             except REDIS_ERRORS as error:
                 search.failed(node, error)
         if search.found is None:
+            # Not the BrokerUnavailable itself: after an MqError a call is not tried again.
             raise rx.ConnectionError(str(plan.lost(search.errors)))
         before, plan.node = plan.node, search.found
         if before not in (None, search.found):

@@ -33,6 +33,7 @@ class WaiterRegistry(Waits[WakeFlag]):
     """
 
     def __init__(self, driver: Driver) -> None:
+        # Set when the subscription has to be replaced.
         self._lost = threading.Event()
         self._reader = SubscriptionReader(self._lost.set)
         super().__init__(driver, self._reader.flag, threading.Lock())
@@ -43,6 +44,7 @@ class WaiterRegistry(Waits[WakeFlag]):
             threading.Thread(target=self._keep_forever, name="mqredis-subscription", daemon=True),
             threading.Thread(target=self._recheck_forever, name="mqredis-recheck", daemon=True),
         ]
+        # The subscription. Threads send over it under the lock.
         self._conn: Any = None
         driver.backend.on_move = self._lost.set
 

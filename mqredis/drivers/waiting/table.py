@@ -37,7 +37,7 @@ FETCHES_PER_SESSION_TTL = 4
 LEAVE_SECONDS = 1.0
 # Queues in one poll, channels in one SUBSCRIBE.
 CHUNK = 64
-# Slots in one poll.
+# Slots in one poll. lua/poll_all.lua unpacks them with the queues, and the stack of Lua holds about 8,000 values.
 SLOTS = 1000
 
 # The event that announces a notification on the channel of a wake key. Scripts add the key (lua/waiting/notify.lua), or
