@@ -25,9 +25,11 @@ from mqredis.asyncio.pending import opening
 from mqredis.codec import MAX_PROPERTIES
 from mqredis.errors import IoTimeout
 from mqredis.models import Message, Outgoing, Sent
+from mqredis.operations import checks
 from mqredis.operations.locked import Locked
 from mqredis.operations.send import outgoing
 from mqredis.otel.recorder import (
+    Attributes,
     Processing,
     Recorder,
     activate,
@@ -55,6 +57,17 @@ class _Span(ABC):
         self.result: Any = None
         self.began, self.began_ns = time.monotonic(), time.time_ns()
 
+    def argument(self, at: int, name: str) -> Any:
+        """An argument by its position and name; None without it, which the method refuses."""
+        return self.args[at] if len(self.args) > at else self.kwargs.get(name)
+
+    def replace(self, at: int, name: str, value: Any) -> None:
+        """Give the method another value for an argument."""
+        if len(self.args) > at:
+            self.args = (*self.args[:at], value, *self.args[at + 1 :])
+        else:
+            self.kwargs[name] = value
+
     def queue(self) -> str:
         """Name of the queue."""
         queue = getattr(self.owner, "queue", self.owner)
@@ -81,9 +94,22 @@ class _Span(ABC):
     def finish(self, error: BaseException | None) -> None:
         """Record the end of the call."""
 
+    def record(
+        self, messages: Sequence[Message], about: Attributes, error: BaseException | None
+    ) -> Attributes:
+        """Make the span of a call that has ended, linked to the spans that sent the messages. ``about``: attributes of
+        these. Returns the attributes of metrics."""
+        extra = {**self.place(), **about}
+        span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
+        return self.recorder.end(span, self.common, self.began, error)
+
 
 class _Send(_Span):
     """A send: each message without a trace context gets that of the span."""
+
+    # The position of the body among the arguments.
+    body_at = 0
+    batch = False
 
     def __enter__(self) -> Self:
         self.extra = self.place()
@@ -99,25 +125,17 @@ class _Send(_Span):
 
     def inject(self, context: dict[str, str]) -> None:
         """Put the context into the message."""
-        at = self.body_at()
-        if len(self.args) > at and isinstance(self.args[at], Outgoing):
-            self.args = (*self.args[:at], _carrying(self.args[at], context), *self.args[at + 1 :])
-        elif isinstance(self.kwargs.get("body"), Outgoing):
-            self.kwargs["body"] = _carrying(self.kwargs["body"], context)
+        body = self.argument(self.body_at, "body")
+        if isinstance(body, Outgoing):
+            self.replace(self.body_at, "body", _carrying(body, context))
         else:
             properties = self.kwargs.get("properties", {})
             if isinstance(properties, dict) and len({**context, **properties}) <= MAX_PROPERTIES:
                 self.kwargs["properties"] = {**context, **properties}
 
-    def body_at(self) -> int:
-        """The position of the body among the arguments."""
-        return 0
-
     def sent(self) -> list[Sent]:
         """The result of the send."""
         return [self.result] if isinstance(self.result, Sent) else []
-
-    batch = False
 
     def finish(self, error: BaseException | None) -> None:
         self.token.__exit__(None, None, None)
@@ -132,25 +150,25 @@ class _SendMany(_Send):
     batch = True
 
     def inject(self, context: dict[str, str]) -> None:
-        items = self.args[0] if self.args else self.kwargs.pop("items")
-        self.args = ([_carrying(outgoing(item, {}), context) for item in items], *self.args[1:])
+        items = self.argument(0, "items")
+        if items is not None:
+            messages = [outgoing(item, {}) for item in checks.several(items, "items")]
+            self.replace(0, "items", [_carrying(message, context) for message in messages])
 
     def sent(self) -> list[Sent]:
         return list(self.result)
 
 
 class _Request(_Send):
-    def queue(self) -> str:
-        return str((self.args[0] if self.args else self.kwargs["queue"]).name)
+    body_at = 1
 
-    def body_at(self) -> int:
-        return 1
+    def queue(self) -> str:
+        return str(getattr(self.argument(0, "queue"), "name", ""))
 
 
 class _Reply(_Request):
     def queue(self) -> str:
-        message = self.args[0] if self.args else self.kwargs["message"]
-        return str(message.response_queue or "")
+        return str(getattr(self.argument(0, "message"), "response_queue", None) or "")
 
 
 class _Receive(_Span):
@@ -163,9 +181,7 @@ class _Receive(_Span):
         items = self.result if several else [self.result] if self.result is not None else []
         messages: list[Message] = [getattr(item, "message", item) for item in items]
         nothing = isinstance(error, IoTimeout)  # a timeout without a message is not a failure
-        extra = {**self.place(), **described(messages, several or nothing)}
-        span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
-        labels = self.recorder.end(span, self.common, self.began, None if nothing else error)
+        labels = self.record(messages, described(messages, several or nothing), None if nothing else error)
         if messages:
             self.recorder.consumed.add(len(messages), labels)
 
@@ -175,21 +191,17 @@ class _Settle(_Span):
 
     def finish(self, error: BaseException | None) -> None:
         message = self.owner.message
-        extra = {**self.place(), "messaging.message.id": text(message.message_id)}
-        span = self.recorder.start(self.common, extra, links=links_of([message]), started_ns=self.began_ns)
-        self.recorder.end(span, self.common, self.began, error)
+        self.record([message], {"messaging.message.id": text(message.message_id)}, error)
 
 
 class _SettleMany(_Span):
     kind = "settle"
 
     def finish(self, error: BaseException | None) -> None:
-        locks = self.args[0] if self.args else self.kwargs.get("locks")
+        locks = self.argument(0, "locks")
         given = locks if isinstance(locks, Sequence) else ()
         messages = [lock.message for lock in given if isinstance(lock, Locked)]
-        extra = {**self.place(), **described(messages, True)}
-        span = self.recorder.start(self.common, extra, links=links_of(messages), started_ns=self.began_ns)
-        self.recorder.end(span, self.common, self.began, error)
+        self.record(messages, described(messages, True), error)
 
 
 def _carrying(message: Outgoing, context: dict[str, str]) -> Outgoing:

@@ -122,15 +122,10 @@ def context_of(message: Message) -> Context:
     return propagate.extract(texts, Context())
 
 
-def link_of(message: Message) -> Link | None:
-    """A link to the span that sent a message."""
-    origin = trace.get_current_span(context_of(message)).get_span_context()
-    return Link(origin) if origin.is_valid else None
-
-
 def links_of(messages: Sequence[Message]) -> list[Link]:
-    """Links to the spans that sent messages."""
-    return [link for link in map(link_of, messages) if link is not None]
+    """Links to the spans that sent messages, as far as these say so."""
+    spans = [trace.get_current_span(context_of(message)).get_span_context() for message in messages]
+    return [Link(span) for span in spans if span.is_valid]
 
 
 def described(items: Sequence[Message | Sent], batch: bool) -> Attributes:

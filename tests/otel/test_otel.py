@@ -159,6 +159,32 @@ def test_errors_are_recorded_but_an_empty_queue_is_none(qm, queue, recorded):
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
+@pytest.mark.parametrize("send", ["send_many", "send_group"])
+@pytest.mark.parametrize("items", ["abc", b"abc", 5])
+def test_what_is_no_list_is_refused_as_without_instrumentation(queue, recorded, send, items):
+    with pytest.raises(
+        mqredis.InvalidArgument, match=f"items must be a list or the like, not {type(items).__name__}"
+    ):
+        getattr(queue, send)(items)
+    assert recorded.span(f"{send} q").status.status_code is StatusCode.ERROR
+
+
+@pytest.mark.parametrize(
+    "of, name",
+    [("q", "send_many"), ("q", "send_group"), ("q", "commit_many"), ("qm", "request"), ("qm", "reply")],
+)
+def test_missing_argument_is_a_type_error_as_without_instrumentation(qm, queue, recorded, of, name):
+    with pytest.raises(TypeError, match="missing"):
+        getattr({"q": queue, "qm": qm}[of], name)()
+
+
+def test_wrong_type_is_refused_as_without_instrumentation(qm, recorded):
+    with pytest.raises(mqredis.InvalidArgument, match="an open mqredis Queue is needed, not str"):
+        qm.request("q", b"x", timeout=1)
+    with pytest.raises(mqredis.InvalidArgument, match="a mqredis Message is needed, not str"):
+        qm.reply("m", b"x")
+
+
 def test_request_handler_and_reply_share_a_trace(qm, queue, recorded):
     worker = Worker()
 
