@@ -14,7 +14,7 @@ from mqredis.client import QueueManager
 from mqredis.errors import MqError
 from mqredis.models import Message
 from mqredis.prometheus.text import Histogram, Metric, render_text
-from mqredis.steps import Call, Operation, Steps, Wait, Woken, procedure
+from mqredis.steps import Call, Durable, Operation, Steps, Wait, Woken, procedure
 
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ class Meter:
     def __init__(self) -> None:
         self.calls = Histogram(
             "mqredis_client_call_seconds",
-            "From sending a script call to its reply, repetitions included.",
+            "From sending a script call to its reply, repetitions and the wait for its durability included.",
             _CALL_BUCKETS,
         )
         self.wakes = Histogram(
@@ -100,9 +100,10 @@ class Meter:
                     raise
                 except BaseException as raised:  # noqa: BLE001 - the operation's to deal with
                     error = raised
-                if type(step) is Call:
+                call = step.call if type(step) is Durable else step
+                if type(call) is Call:
                     took = time.monotonic() - began
-                    self.calls.observe(took, manager=manager.name, script=step.script)
+                    self.calls.observe(took, manager=manager.name, script=call.script)
                 elif type(step) is Wait:
                     was_notified = answer is Woken.NOTIFIED
         finally:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Settings
+from mqredis import Durability, Settings
 from mqredis.prometheus import Meter, render
 from mqredis.prometheus.text import Histogram, render_text
-from mqredis.steps import Call, Procedure, Wait, Woken
+from mqredis.steps import Call, Durable, Procedure, Wait, Woken
 from mqredis.worker import Worker
 from mqredis.worker.metrics import address, with_port_offset
 from tests.prometheus.test_prometheus import LINE, value
@@ -117,6 +117,13 @@ def run(meter: Meter, qm: Any, answers: list[Any], result: Any) -> None:
         driven.send(answer)
     with pytest.raises(StopIteration):
         driven.send(answers[-1][1])
+
+
+def test_durable_calls_are_counted(qm, meter):
+    call = Call("send", None, [], lambda code, _: code)  # type: ignore[arg-type]
+    run(meter, qm, [(Durable(call, Durability.FSYNC), (0, []))], "sent")
+    name = "mqredis_client_call_seconds_count"
+    assert value(meter.render(), name, manager="w", script="send") == 1
 
 
 WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type: ignore[arg-type]
