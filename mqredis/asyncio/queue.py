@@ -265,14 +265,12 @@ class Queue:
 
         Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
-        session = self._manager.driver.session
         from mqredis.asyncio.browser import Browser
         from mqredis.operations import browser
 
-        return Browser(
-            self,
-            await self._manager.run(browser.start(self._handle, session, match, selector, grouping, co_op)),
-        )
+        driver = self._manager.driver
+        start = browser.start(self._handle, lambda: driver.session, match, selector, grouping, co_op)
+        return Browser(self, await self._manager.run(start))
 
     @opening
     async def lock(

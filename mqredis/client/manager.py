@@ -132,10 +132,11 @@ class QueueManager(Inspection):
 
         Raises TransactionSequence if ``id`` is in use, InvalidArgument if it is one as mqredis makes them ("t7.1").
         """
-        session = self._driver.session
-        if id is None and session:
+        driver = self._driver
+        if id is None and (session := driver.session):
             return Transaction(self, transaction.fresh(self._context, session, lease))
-        return Transaction(self, self.run(transaction.begin(self._context, session, id, lease)))
+        begin = transaction.begin(self._context, lambda: driver.session, id, lease)
+        return Transaction(self, self.run(begin))
 
     @property
     def unknown(self) -> list[str]:

@@ -253,14 +253,12 @@ class Queue:
 
         Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
         """
-        session = self._manager.driver.session
         from mqredis.client.browser import Browser
         from mqredis.operations import browser
 
-        return Browser(
-            self,
-            self._manager.run(browser.start(self._handle, session, match, selector, grouping, co_op)),
-        )
+        driver = self._manager.driver
+        start = browser.start(self._handle, lambda: driver.session, match, selector, grouping, co_op)
+        return Browser(self, self._manager.run(start))
 
     def lock(
         self,

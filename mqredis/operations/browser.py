@@ -7,14 +7,15 @@ browser only its lock and the marks under its name (lua/matching/mark.lua). Its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mqredis.codec import Raw
 from mqredis.commands import filters, marks, read
 from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import Filter, Member
-from mqredis.commands.settlement import ABORT
+from mqredis.commands.settlement import ABORT, Settlement
 from mqredis.commands.waiting import PEEKS, TAKES
 from mqredis.errors import (
     InvalidArgument,
@@ -22,6 +23,7 @@ from mqredis.errors import (
     MatchOptionsError,
     MessageAlreadyReceived,
     MessageNotFound,
+    MqError,
     QueueNotAvailable,
     TransactionUsage,
 )
@@ -81,13 +83,14 @@ class Browse:
 @procedure
 def start(
     handle: Handle,
-    session: str,
+    session: Callable[[], str],
     match: Match | None,
     selector: Selection,
     grouping: Grouping | None,
     co_op: object,
 ) -> Steps[Browsing]:
-    """A browser before the first message. Raises InvalidArgument if its options are wrong."""
+    """A browser before the first message. ``session``: as of ``request``. Raises InvalidArgument if its options are
+    wrong."""
     handle.need("peek")
     found = matching.filter_of(handle, match, selector, grouping)
     if not isinstance(co_op, bool):
@@ -95,7 +98,7 @@ def start(
     yield from still_there(handle)
     handle.context.browsers += 1
     interval = interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
-    name = f"{session}-{handle.context.browsers}"
+    name = f"{session()}-{handle.context.browsers}"
     return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
 
 
@@ -130,7 +133,10 @@ def _mark(mark: object) -> None:
 
 @procedure
 def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
-    """The first matching message, or the next one after the cursor. If the call fails, the cursor does not move."""
+    """The first matching message, or the next one after the cursor. If the call fails, the cursor does not move.
+
+    If the lock before cannot be given back, closing the handle does so, or its lease ends it.
+    """
     handle = browsing.handle
     browsing.need()
     if checks.flag(call.lock, "lock"):
@@ -150,19 +156,21 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
         kind, fetch = PEEKS, peeking(handle, text, "after", marks=marking)
     reader = Reader(handle, fetch, text, locks=call.lock)
     answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
-    if browsing.fence:
-        yield from unlock(browsing)
+    before = _release_of(browsing)
     browsing.marked = browsing.marked or marking
     if call.lock:
-        locks = noted(handle, answer, lease)
-        browsing.fence, messages = answer.fence, locks.messages
+        messages = noted(handle, answer, lease).messages
     else:
         messages = handle.context.messages(handle.path, answer.messages)
+    browsing.fence = answer.fence if call.lock else ""
     browsing.under = tuple(raw[0].decode() for raw in answer.messages)
     if found.member is None:
         browsing.place = browsing.under[0]  # members of a group are delivered in the place of its first one
     if Grouping.LOGICAL_ORDER in found.grouping:
         browsing.member = matching.following(messages[-1])
+    with suppress(MqError):  # the caller gets the message that is under the cursor now
+        if before:
+            yield from settle(handle, before)
     return _whole(browsing, messages)
 
 
@@ -222,8 +230,13 @@ def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Seq
 @procedure
 def unlock(browsing: Browsing) -> Steps[None]:
     """Release the lock that the browser holds."""
-    yield from settle(browsing.handle, [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under])
+    yield from settle(browsing.handle, _release_of(browsing))
     browsing.fence = ""
+
+
+def _release_of(browsing: Browsing) -> list[Settlement]:
+    """What gives back the lock that the browser holds, on the message or each of its segments."""
+    return [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under if browsing.fence]
 
 
 @procedure

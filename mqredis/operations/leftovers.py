@@ -1,7 +1,7 @@
 """What calls without a result have left at the server: open handles, and temporary reply queues.
 
 ``handle`` and ``request`` note in ``Context.leftovers`` how to remove it, and do that before the client next opens a
-queue or makes a request, and when it is closed. ``wait`` asks which errors are UNREACHABLE.
+queue or makes a request, and when it is closed. ``wait`` and ``pipelines`` ask which errors are UNREACHABLE.
 """
 
 from __future__ import annotations

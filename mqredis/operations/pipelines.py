@@ -15,8 +15,9 @@ from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.stages import Published, Stage
 from mqredis.commands.waiting import PEEKS, Waiter, leave, register_as
-from mqredis.errors import error_for
+from mqredis.errors import MqError, error_for
 from mqredis.operations.context import Context
+from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.status import Status
 from mqredis.steps import Listen, Steps, Wait, perform, procedure
@@ -122,28 +123,50 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
 
     A queue counts once it has a message above the SequentialID given with it ("": any), or one was returned to it.
     """
-    start = context.clock()
+    end = context.clock() + timeout
     mode: str = yield Listen()
-    waiters = [Waiter(register_as(PEEKS, mode, context.database)) for _ in places]
-    found = False
-    while not found:
-        seconds = timeout
-        for (queue, after), waiter in zip(places, waiters, strict=True):
-            waiting = yield from QueueCall(queue, claims.wait(queue, after, waiter))
+    waiters = [(*place, Waiter(register_as(PEEKS, mode, context.database))) for place in places]
+    try:
+        found = yield from _arrival(context, waiters, end)
+    except (GeneratorExit, *UNREACHABLE):
+        raise
+    except BaseException:
+        yield from _leave(waiters)
+        raise
+    yield from _leave(waiters)
+    return found
+
+
+def _arrival(context: Context, waiters: Sequence[tuple[Address, str, Waiter]], end: float) -> Steps[bool]:
+    """Look into the queues and sleep, in turn, until one has a message or the time is over."""
+    while True:
+        timers = []
+        for queue, after, waiter in waiters:
+            call = claims.wait(queue, after, waiter)
+            waiter.ticket = waiter.ticket or "0"  # if the call is interrupted, it may be registered
+            waiting = yield from QueueCall(queue, call)
             if waiting is None:
-                found, waiter.registration = True, ""  # it was found, so nothing is registered
-                break
+                waiter.registration = ""  # it was found, so nothing is registered
+                return True
             waiter.ticket = waiting.ticket
             if waiting.due_ms >= 0:
-                seconds = min(seconds, waiting.due_ms / 1000)
-        left = timeout - (context.clock() - start)
-        if found or left <= 0:
-            break
-        yield Wait(min(seconds, left), ())
-    for (queue, _), waiter in zip(places, waiters, strict=True):
+                timers.append(waiting.due_ms / 1000)
+        left = end - context.clock()
+        if left <= 0:
+            return False
+        yield Wait(min([left, *timers]), ())
+
+
+def _leave(waiters: Sequence[tuple[Address, str, Waiter]]) -> Steps[None]:
+    """Remove the registrations. The broker skips readers that no longer listen, so an error does not matter."""
+    for queue, _, waiter in waiters:
         if waiter.registered:
-            yield from perform(leave(queue, waiter.registration))
-    return found
+            try:
+                yield from perform(leave(queue, waiter.registration))
+            except UNREACHABLE:
+                return
+            except MqError:
+                continue
 
 
 @procedure

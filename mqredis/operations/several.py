@@ -8,10 +8,11 @@ One operation waits on all of them: its slot is registered in each queue, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from mqredis.commands import read
 from mqredis.commands.waiting import TAKES
-from mqredis.errors import InvalidArgument
+from mqredis.errors import InvalidArgument, MqError
 from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
@@ -34,6 +35,7 @@ def lock(
     """Lock up to ``count`` messages of the first non-empty queue. Returns the queue's index and the locks.
 
     ``count``: for all, or one for each queue. ``settling``: per queue, earlier locks to settle, whatever is found.
+    Those of a queue that was deleted, or cannot be settled for another reason, are still pending then.
     """
     _check(handles)
     counts = _counts(handles, count)
@@ -56,7 +58,8 @@ def lock(
     locks = noted(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
-            yield from earlier[n].settle_some(handle)
+            with suppress(MqError):  # else nobody would have what was locked
+                yield from earlier[n].settle_some(handle)
     return at, locks
 
 

@@ -8,7 +8,7 @@ before ``End``, from what the driver knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mqredis import keys
 from mqredis.commands import manager
@@ -45,12 +45,17 @@ def fresh(context: Context, session: str, lease: float | None) -> UnitOfWork:
 
 
 @procedure
-def begin(context: Context, session: str, chosen: str | None, lease: float | None) -> Steps[UnitOfWork]:
-    """A new unit of work, for which a session is opened. With a chosen id the broker is asked at once."""
+def begin(
+    context: Context, session: Callable[[], str], chosen: str | None, lease: float | None
+) -> Steps[UnitOfWork]:
+    """A new unit of work, for which a session is opened. With a chosen id the broker is asked at once.
+
+    ``session``: returns the number of the client's session, which is open once this runs.
+    """
     if context.settings.read_only:
         raise AccessDenied("this client is read-only (Settings.read_only), so it begins no transaction")
     if chosen is None:
-        return fresh(context, session, lease)
+        return fresh(context, session(), lease)
     lease_ms = lease_of(context, lease)
     name = keys.check_name(chosen, "transaction")
     if _MADE.fullmatch(name):

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import mqredis
+from mqredis.operations import several
+from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from tests.support.backend import Backend
 
 
@@ -79,3 +81,18 @@ def test_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
     with queue._manager.open("q") as other:
         queue.close()
         assert [lock.body for lock in other.lock_many(2, 0)] == [b"b", b"c"]
+
+
+def test_locks_are_returned_if_a_queue_with_locks_to_commit_was_deleted(queue):
+    """Else nobody would have them until their leases end."""
+    manager = queue._manager
+    manager.create_queue("gone")
+    gone = manager.open("gone")
+    gone.send(b"x")
+    queue.send(b"y")
+    earlier = earlier_locks(gone.handle, [gone.lock(0)])
+    manager.delete_queue("gone")
+    operation = several.lock([queue.handle, gone.handle], 1, 0, None, [EarlierLocks(), earlier])
+    at, locks = manager.run(operation)
+    assert (at, [message.body for message in locks.messages]) == (0, [b"y"])
+    assert earlier.pending() == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable
 
@@ -11,6 +13,7 @@ import mqredis
 from tests.matching.kit import Pending
 from tests.operator.test_workers import until
 from tests.support.backend import Backend
+from tests.support.server import RedisServer
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "empty"])
@@ -116,3 +119,29 @@ def test_abort_notifies_readers_in_the_order_of_delivery(backend: Backend) -> No
         until(lambda: qm.queue_info("t").waiters == 1)
         unit.abort()
         assert reader.result().body == b"first"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_processes_give_their_transactions_and_browsers_names_of_their_own(
+    redis_server: RedisServer,
+) -> None:
+    """A child has no session before its first call, and its counts begin with those of its parent."""
+    with mqredis.connect(redis_server.url) as qm:
+        qm.create_queue("q")
+        queue = qm.open("q")
+        reading, writing = os.pipe()
+        for make in (lambda: qm.transaction().id, lambda: queue.browser()._browsing.name):
+            for _ in range(2):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        os.write(writing, f"{make()}\n".encode())
+                    finally:
+                        os._exit(0)
+                os.waitpid(child, 0)
+        names = os.read(reading, 1000).decode().split()
+        os.close(reading)
+        os.close(writing)
+        assert len({*names, qm.transaction().id, queue.browser()._browsing.name}) == 6
+        assert all(re.fullmatch(r"t?[1-9]\d*[.-]\d+", name) for name in names)

@@ -10,6 +10,7 @@ import pytest
 from mqredis import (
     Access,
     AccessDenied,
+    BrokerUnavailable,
     InvalidArgument,
     IoTimeout,
     Mark,
@@ -18,6 +19,7 @@ from mqredis import (
     MessageAlreadyReceived,
     MessageNotFound,
 )
+from mqredis.operations import browser as operations
 from tests.matching.kit import PATIENCE, Pending, bodies, drain, put
 
 ibm = pytest.mark.ibm
@@ -405,3 +407,21 @@ def test_closed_browser_refuses_calls_and_ends_its_wait(broker):
     assert waiting.error() is not None
     with pytest.raises(ValueError, match="closed"):
         browser.first()
+
+
+def test_lock_of_a_browser_is_held_if_the_lock_before_it_cannot_be_given_back(broker, monkeypatch):
+    q = broker.queue()
+    put(q, "A", "B")
+    browser = q.browser()
+    browser.first(lock=True)
+
+    def refuse(*_):
+        raise BrokerUnavailable("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operations, "settle", refuse)
+        assert browser.next(lock=True).body == b"B"
+    browser.unlock()
+    assert bodies(q.browse()) == ["B"]
+    q.close()
+    assert bodies(broker.handle().browse()) == ["A", "B"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,10 @@ from mqredis.errors import (
     TransactionSequence,
 )
 from mqredis.keys import KeySet, ManagerKeys
+from mqredis.operations import pipelines
 from mqredis.operations.wait import Reader, until_any, until_found
-from mqredis.steps import Call, Listen, Wait, Woken
+from mqredis.status import Status
+from mqredis.steps import Call, Interrupted, Listen, Wait, Woken
 
 KEYS = ManagerKeys("waits")
 # Answer of a queue to its n-th registering fetch; n is 0 for a fetch that does not register.
@@ -145,3 +148,52 @@ def test_cancelled_wait_removes_all_registrations() -> None:
     with pytest.raises(OperationCancelled, match="not begun"):
         queues.run(until_any(queues.readers, "D", None, stop=lambda: True))
     assert queues.log[-2:] == ["leave a", "leave b"]
+
+
+def pipeline_wait(names: str) -> Any:
+    """The steps of the wait of a pipeline on these queues, which has begun to listen."""
+    context: Any = SimpleNamespace(database=0, clock=lambda: 0.0)
+    steps = iter(pipelines.wait(context, [(Address(KEYS, name), "") for name in names], 5))
+    assert isinstance(next(steps), Listen)
+    return steps
+
+
+WAITING = (int(Status.WAITING), [b"t1", b"-1"])
+
+
+def left(step: Any) -> str:
+    """The queue whose registration this step removes."""
+    assert step.script == "stop_waiting"
+    return str(step.keys.keys[2].split(":")[-2])
+
+
+def test_error_in_the_wait_of_a_pipeline_removes_its_registrations() -> None:
+    steps = pipeline_wait("abc")
+    for answer in ("k", WAITING, WAITING, WAITING, Woken.NOTIFIED, WAITING):
+        steps.send(answer)
+    gone: Any = (int(Status.QUEUE_NOT_AVAILABLE), [])
+    assert [left(steps.send(gone)), left(steps.send((0, []))), left(steps.send((0, [])))] == ["a", "b", "c"]
+    with pytest.raises(QueueNotAvailable):
+        steps.send((0, []))
+
+
+@pytest.mark.parametrize("answers", [["k"], ["k", WAITING]], ids=["in the call", "in the sleep"])
+def test_interrupted_wait_of_a_pipeline_removes_its_registration(answers: list[Any]) -> None:
+    steps = pipeline_wait("a")
+    for answer in answers:
+        steps.send(answer)
+    step = steps.throw(CancelledError())
+    if isinstance(step, Interrupted):
+        step = steps.send("")
+    assert left(step) == "a"
+    with pytest.raises(CancelledError):
+        steps.send((0, []))
+
+
+def test_wait_of_a_pipeline_is_not_ended_again_at_a_server_that_does_not_answer() -> None:
+    steps = pipeline_wait("a")
+    steps.send("k")
+    steps.send(WAITING)
+    steps.send(Woken.NOTIFIED)
+    with pytest.raises(BrokerUnavailable):
+        steps.throw(BrokerUnavailable())
