@@ -42,7 +42,7 @@ from mqredis.models.record_parts import FLAG_AT
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
-from mqredis.operations.cron import times_of, zone_name
+from mqredis.operations.cron import next_time, zone_name
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.send import outgoing
 from mqredis.operations.server_checks import refuse_volatile
@@ -85,7 +85,7 @@ class Wanted:
         zone: str | tzinfo,
     ) -> Wanted:
         """Raises InvalidArgument, InvalidName; MissingDependency for an expression without the extra "worker"."""
-        times_of(when, zone)
+        next_time(when, zone, 0)  # raises if it has none
         target = keys.check_name(queue)
         if target == keys.SYSTEM:
             raise InvalidArgument("a schedule cannot send to a queue of the system")
@@ -94,7 +94,7 @@ class Wanted:
                 'the property "scheduled_for" is set to the time for which a message is sent'
             )
         title = keys.check_name(name, "schedule")
-        return cls(title, when, zone_name(zone), target, body, fields)  # type: ignore[arg-type]  # times_of checked it
+        return cls(title, when, zone_name(zone), target, body, fields)  # type: ignore[arg-type]  # next_time checked it
 
     def definition(self, next_ms: int, declared: bool) -> Definition:
         """The schedule with this next time."""
@@ -118,7 +118,7 @@ class Wanted:
 
 def _next(definition: Definition, now: float) -> int:
     """The first time of a schedule after ``now``, in ms."""
-    return math.ceil(times_of(definition.when, definition.timezone).after(now) * 1000)
+    return math.ceil(next_time(definition.when, definition.timezone, now) * 1000)
 
 
 # ---- reading -------------------------------------------------------------------------------------

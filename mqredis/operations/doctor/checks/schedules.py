@@ -9,7 +9,7 @@ from __future__ import annotations
 from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands.doctor import Edit
 from mqredis.errors import InvalidArgument, InvariantBroken, MissingDependency
-from mqredis.operations.cron import times_of
+from mqredis.operations.cron import next_time
 from mqredis.operations.doctor.fault import Fault, Faults, shown
 from mqredis.operations.doctor.snapshot import Store
 
@@ -27,7 +27,7 @@ def schedules(store: Store) -> Faults:
             yield Fault("schedule.malformed", where, f"its text is {shown(text)!r:.200}", edits)
             continue
         try:
-            times_of(found.when, found.timezone)
+            next_time(found.when, found.timezone, 0)
         except InvalidArgument as error:
             yield Fault("schedule.times", where, f"has no times: {error}")
         except MissingDependency:
