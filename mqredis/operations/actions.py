@@ -44,21 +44,8 @@ class Author(NamedTuple):
 
 def author(name: object, source: object) -> Author:
     """Raises InvalidArgument for a name or a source that the log cannot show."""
-    return Author(_operator_name(name), text(source, "the source of an operator", 40))
-
-
-def _operator_name(value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > 255 or checks.lone(value):
-        raise InvalidArgument(
-            f"the name of an operator must be a str of 1 to 255 characters, not {value!r:.40}"
-        )
-    return value
-
-
-def check_token(value: object) -> None:
-    """Raise InvalidArgument unless this may be the token of an action."""
-    if not isinstance(value, str) or not value or len(value) > 255 or checks.lone(value):
-        raise InvalidArgument(f"token must be a str of 1 to 255 characters, not {value!r:.40}")
+    shown = checks.name(name, "the name of an operator")
+    return Author(shown, text(source, "the source of an operator", 40))
 
 
 def text(value: object, what: str, most: int = 255) -> str:
@@ -71,9 +58,13 @@ def text(value: object, what: str, most: int = 255) -> str:
 
 
 def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> tuple[str, ...]:
-    """The key of a token, made from the token and everything that the action depends on; none without a token."""
+    """The key of a token, made from the token and everything that the action depends on; none without a token.
+
+    Raises InvalidArgument.
+    """
     if token is None:
         return ()
+    checks.name(token, "token")
     return (manager.token(hashlib.sha256(repr((token, *depends_on)).encode()).hexdigest()[:32]),)
 
 
@@ -137,7 +128,7 @@ def _record(
     changed: int = 0,
 ) -> Steps[Recorded]:
     """Log the beginning of an action, or its end with an outcome."""
-    check_token(token)
+    checks.name(token, "token")
     if not (name := text(action, "the name of an action")):
         raise InvalidArgument("the name of an action is empty")
     path = path_of(queue) if queue is not None else ""

@@ -169,8 +169,7 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     if Grouping.LOGICAL_ORDER in found.grouping:
         browsing.member = matching.following(messages[-1])
     with suppress(MqError):  # the caller gets the message that is under the cursor now
-        if before:
-            yield from settle(handle, before)
+        yield from settle(handle, before)
     return _whole(browsing, messages)
 
 
@@ -229,13 +228,13 @@ def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Seq
 
 @procedure
 def unlock(browsing: Browsing) -> Steps[None]:
-    """Release the lock that the browser holds."""
+    """Release the lock that the browser holds, if it holds one."""
     yield from settle(browsing.handle, _release_of(browsing))
     browsing.fence = ""
 
 
 def _release_of(browsing: Browsing) -> list[Settlement]:
-    """What gives back the lock that the browser holds, on the message or each of its segments."""
+    """What gives back the lock that the browser holds, on the message or each of its segments; empty without one."""
     return [(ABORT, browsing.fence, lookup_id) for lookup_id in browsing.under if browsing.fence]
 
 
@@ -273,8 +272,7 @@ def close(browsing: Browsing) -> Steps[None]:
     if browsing.handle.closed:
         return
     try:
-        if browsing.fence:
-            yield from unlock(browsing)
+        yield from unlock(browsing)
         if browsing.marked:
             while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
                 pass

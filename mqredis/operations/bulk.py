@@ -73,7 +73,7 @@ class Chosen:
         if cursor is not None and not (isinstance(cursor, str) and _CURSOR.fullmatch(cursor)):
             raise InvalidArgument(f"cursor must be one that a BulkResult has, not {self.cursor!r:.40}")
         if self.token is not None:
-            actions.check_token(self.token)
+            checks.name(self.token, "token")
         if self.lookup_ids is None:
             return []
         if any(other is not None for other in (self.match, self.selector, self.limit, self.cursor)):
@@ -235,9 +235,7 @@ def change_priority(
     context: Context, operator: actions.Author, queue: object, priority: object, choice: Mapping[str, Any]
 ) -> Steps[BulkResult]:
     """Give messages another priority, from 0 to 7."""
-    path = path_of(queue)
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 7:
-        raise InvalidArgument(f"priority must be a whole number from 0 to 7, not {priority!r:.40}")
+    path, wanted = path_of(queue), checks.count(priority, "priority", 7, least=0)
     if keys.is_journal_or_system(path):
         raise UnsupportedAccess("messages of a journal or of a queue of the system have no priority")
     found = yield from info(context, path)
@@ -245,4 +243,4 @@ def change_priority(
         raise TransactionUsage(
             f"queue {path!r} is transactional: its messages are in the order of their sends"
         )
-    return (yield from bulk(context, operator, path, Action("priority", str(priority)), choice))
+    return (yield from bulk(context, operator, path, Action("priority", str(wanted)), choice))

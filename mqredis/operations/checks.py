@@ -55,12 +55,10 @@ def count(value: object, what: str, most: int, least: int = 1) -> int:
     return value
 
 
-def tag(value: object) -> str | None:
-    """The tag of a waiting reader."""
-    if value is None:
-        return None
+def name(value: object, what: str) -> str:
+    """A short text, such as the tag of a waiting reader or the token of an action."""
     if not isinstance(value, str) or not value or len(value) > 255 or lone(value):
-        raise InvalidArgument(f"tag must be a str of 1 to 255 characters, not {value!r:.40}")
+        raise InvalidArgument(f"{what} must be a str of 1 to 255 characters, not {value!r:.40}")
     return value
 
 

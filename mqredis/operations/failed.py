@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from mqredis import keys
-from mqredis.models import FailedMessages, QueueInfo, QueueStatistics, RetryPolicy
+from mqredis.models import FailedMessages, QueueInfo, RetryPolicy
 from mqredis.operations import queue
 from mqredis.operations.context import Context
 from mqredis.steps import Steps, procedure
@@ -59,12 +59,3 @@ def failed_messages(context: Context) -> Steps[list[FailedMessages]]:
     """All queues of failed messages of the manager."""
     infos = yield from queue.listing(context, None)
     return select(infos, context.settings.failed_messages_warning)
-
-
-def with_warning(found: QueueStatistics, bound: int) -> QueueStatistics:
-    """The statistics of a queue with a warning if it, or its ``;poison``, holds too many failed messages."""
-    held = {f"{found.name};poison": found.poison_messages}
-    if holds_failed(found.name, dead_letter_queues(())):
-        held = {found.name: found.messages}
-    texts = tuple(warning(path, messages, bound) for path, messages in held.items() if messages > bound)
-    return found.model_copy(update={"warnings": texts}) if texts else found

@@ -48,8 +48,6 @@ def abort(context: Context, operator: actions.Author, transaction: object, token
     """Abort an open transaction by its id."""
     if not isinstance(transaction, str) or not transaction:
         raise InvalidArgument(f"abort takes the id of a transaction, a str, not {transaction!r:.40}")
-    if token is not None:
-        actions.check_token(token)
     entry = actions.entry(operator, "abort", "", {"transaction": transaction})
     # The script names the queues of the transaction.
     queues = Address(context.keys, "", extra=actions.token_key(context.keys, token, "abort", transaction))

@@ -124,11 +124,7 @@ def assembled(messages: Sequence[Message]) -> list[Message]:
 
 def check_size(size: object) -> int | None:
     """The largest segment, in bytes."""
-    if size is None:
-        return None
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise InvalidArgument(f"segment_bytes must be an int of at least 1, not {size!r:.40}")
-    return size
+    return None if size is None else checks.count(size, "segment_bytes", 1 << 53)
 
 
 def _named(group_id: Identifier | None) -> Identifier:

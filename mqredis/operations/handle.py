@@ -121,8 +121,7 @@ def close_handle(handle: Handle) -> Steps[None]:
         return
     with leftovers.removed_later(handle.context, lambda: _close(handle)):
         with suppress(QueueNotAvailable):  # the locks have gone with their queue
-            for abort in abort_all(handle):
-                yield from abort
+            yield from abort_all(handle)
         yield from _close(handle)
 
 
@@ -171,10 +170,8 @@ def cancel(handle: Handle, tag: object) -> Steps[None]:
     """End the wait of a reader by its tag (3.1.7.1.17)."""
     if handle.closed:
         raise InvalidHandle(f"this handle of queue {handle.path!r} is closed")
-    chosen = checks.tag(tag)
-    if chosen is None:
-        raise InvalidArgument("cancel takes the tag of a waiting reader, not None")
-    call = waiting.cancel(handle.address, keys.encode_tag(chosen), int(Status.OPERATION_CANCELLED))
+    chosen = keys.encode_tag(checks.name(tag, "tag"))
+    call = waiting.cancel(handle.address, chosen, int(Status.OPERATION_CANCELLED))
     yield from QueueCall(handle.address, call)
 
 

@@ -18,7 +18,6 @@ from mqredis.commands import inspection as commands
 from mqredis.commands import queues, stored_messages, trails
 from mqredis.commands import workers as worker_commands
 from mqredis.commands.address import Address
-from mqredis.commands.filters import Filter
 from mqredis.commands.paging import MAX_PAGE
 from mqredis.commands.stored_messages import StoredRow
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
@@ -56,7 +55,7 @@ def locks(
 ) -> Steps[Page[LockInfo]]:
     """A page of the locks of a queue. ``workers``: the live ones; None: read them. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
-    wanted = _filter(context, match, selector)
+    wanted = matching.operator_filter(context, match, selector)
     page = yield from perform(commands.locks(context.keys, path, after, most, wanted))
     if workers is None and page.items:
         workers, _ = yield from perform(worker_commands.listing(context.keys))
@@ -127,7 +126,7 @@ def messages(
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     checks.flag(reverse, "reverse")
     checks.flag(complete, "complete")
-    wanted = _filter(context, match, selector)
+    wanted = matching.operator_filter(context, match, selector)
     call = stored_messages.available(
         Address(context.keys, path), after, most, wanted, bool(reverse), bool(complete)
     )
@@ -150,7 +149,7 @@ def scheduled(
     checks.flag(complete, "complete")
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     since, until = _moment(span[0], "since"), _moment(span[1], "until")
-    wanted = _filter(context, match, selector)
+    wanted = matching.operator_filter(context, match, selector)
     call = stored_messages.scheduled(
         Address(context.keys, path), after, most, (since, until), wanted, bool(complete)
     )
@@ -204,7 +203,7 @@ def trail(context: Context, name: object, message: object) -> Steps[trails.Trail
 
 def _available(context: Context, path: str, message_id: Identifier) -> Steps[str | None]:
     """The lookup id of an available message with this identifier."""
-    wanted, after = _filter(context, Match(message_id=message_id), None), None
+    wanted, after = matching.operator_filter(context, Match(message_id=message_id), None), None
     while True:
         call = stored_messages.available(Address(context.keys, path), after, 1, wanted)
         page = yield from perform(call)
@@ -213,13 +212,6 @@ def _available(context: Context, path: str, message_id: Identifier) -> Steps[str
         after = page.next
         if after is None:
             return None
-
-
-def _filter(context: Context, match: Match | None, selector: Selection) -> bytes:
-    matching.check(match, selector)
-    chosen = matching.selection(selector)
-    programs = [chosen.program] if chosen is not None else []
-    return Filter(match=match, programs=programs, incarnation=context.incarnation).text()
 
 
 def _moment(value: object, what: str) -> str:

@@ -15,8 +15,7 @@ from mqredis.commands.read import Found
 from mqredis.commands.replies import OK
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import ManagerInfo
-from mqredis.operations import queue
-from mqredis.operations.checks import seconds
+from mqredis.operations import checks, queue
 from mqredis.operations.context import Context
 from mqredis.steps import Call, Steps, perform, procedure, understand
 
@@ -30,17 +29,12 @@ def info(context: Context) -> Steps[ManagerInfo]:
 @procedure
 def throttle(context: Context, on: object) -> Steps[None]:
     """Begin or end flow control: while it is on, every send is refused with status 2."""
-    if not isinstance(on, bool):
-        raise InvalidArgument(f"throttle takes True or False, not {on!r:.40}")
-    yield from perform(commands.update(context.keys, "throttled", "1" if on else "0"))
+    value = "1" if checks.flag(on, "on") else "0"
+    yield from perform(commands.update(context.keys, "throttled", value))
 
 
 def _quota(value: object, what: str) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
-        raise InvalidArgument(f"{what} must be None or a whole number from 0, not {value!r:.40}")
-    return str(value)
+    return "" if value is None else str(checks.count(value, what, (1 << 53) - 1, least=0))
 
 
 @procedure
@@ -53,7 +47,7 @@ def set_quota(context: Context, messages: object, bytes_: object) -> Steps[None]
 @procedure
 def advance_clock(context: Context, by: object) -> Steps[None]:
     """Move the clock of a test manager."""
-    ms = round(seconds(by, "seconds") * 1000)
+    ms = round(checks.seconds(by, "seconds") * 1000)
     if ms < 0:
         raise InvalidArgument(f"the clock only moves forward, not by {by!r:.40} seconds")
     yield from perform(commands.update(context.keys, "clock", str(ms)))
@@ -92,9 +86,8 @@ def maintain(context: Context) -> Steps[int]:
             continue
     for path in (yield from perform(queues.names(context.keys))):
         calls += yield from queue.serve(context, path)
-        if ";" in path and not keys.kept_by_broker(
-            path
-        ):  # an empty subqueue that is not open is deleted, as after its last close
+        if ";" in path and not keys.kept_by_broker(path):
+            # An empty subqueue that is not open is deleted, as after its last close.
             calls += 1
             address = Address(context.keys, path)
             yield from perform(queues.close_handle(context.keys, address.family, "0"))

@@ -1,12 +1,12 @@
 """Reading particular messages: match options, selectors, groups and segments (IBM MQ).
 
 ``receive``, ``peek``, ``lookup``, ``cursor``, ``browser``, ``groups`` and ``handle`` make the filters of their reads
-here, ``bulk`` that of an action. ``redrive`` and ``inspection`` check or parse what they were given, and Spark's
-readers parse their selectors (``selection``). ``Selection`` is what both interfaces take.
+here, ``bulk`` and ``inspection`` those of actions and reads of operators. ``redrive`` checks what it was given, and
+Spark's readers parse their selectors (``selection``). ``Selection`` is what both interfaces take.
 
     filter_text      the text of a filter for a plain read
     filter_of        a filter as an object, for a read that adds to it
-    operator_filter  the text of a filter for an action, which needs no handle
+    operator_filter  the text of a filter for an operator, who needs no handle
     check            refuses what is wrong in calls that do something else before they read
 """
 
@@ -56,7 +56,7 @@ def filter_of(
 
 
 def operator_filter(context: Context, match: Match | None, selector: Selection) -> bytes:
-    """The filter of an operator's action, which needs no handle. Empty if every message passes."""
+    """The filter of an action or a read of an operator, who needs no handle. Empty if every message passes."""
     return _filter(context, match, (selection(selector),), None).text()
 
 

@@ -62,21 +62,20 @@ def create(
     if context.server_state.volatile and checked["transactional"]:
         raise refuse_volatile(f"transactional queue {path!r} is not made")
     checks.flag(exist_ok, "exist_ok")
-    exists = False
     try:
         yield from perform(commands.create(context.keys, path, checked))
     except QueueExists:
         if not exist_ok:
             raise
-        exists = True
+    else:
+        return (yield from info(context, path))
     found = yield from info(context, path)
-    for name in FIXED:
-        if getattr(found, name) != checked[name]:
+    for fixed in FIXED:
+        if getattr(found, fixed) != checked[fixed]:
             raise QueueExists(
-                f"queue {path!r} exists already, and its property {name} is {getattr(found, name)}"
+                f"queue {path!r} exists already, and its property {fixed} is {getattr(found, fixed)}"
             )
-    differing = [name for name in properties if getattr(found, name) != checked[name]]
-    if exists and differing:
+    if differing := [given for given in properties if getattr(found, given) != checked[given]]:
         log.warning(
             "queue %r exists already and keeps its properties, of which %s differ from the given ones; update_queue "
             "(mqredis queue set) changes them",

@@ -217,8 +217,6 @@ def _act(
     let a second, different call with the token change nothing.
     """
     title = keys.check_name(name, "schedule")
-    if token is not None:
-        actions.check_token(token)
     queue = wanted.queue if wanted else ""
     entry = actions.entry(operator, action, queue, {"schedule": title, **(details or {})})
     token_key = actions.token_key(context.keys, token, action, title, details, wanted)

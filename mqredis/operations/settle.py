@@ -11,7 +11,7 @@ each segment: ``handle.parts`` holds their lookup ids, by the fence and the id o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mqredis.commands import read, settlement
@@ -55,28 +55,32 @@ def ends(action: str, locks: Sequence[Locked], queue: object) -> list[Settlement
 def settle(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
 ) -> Steps[settlement.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12)."""
-    if handle.parts:
-        settlements = whole(handle, settlements)
-    return (yield from settle_segments(handle, settlements, lease))
+    """Commit, abort, reject or renew locks (3.1.7.1.12), as many with each call as it takes."""
+    settled = settlement.Settled(0, [])
+    for start in range(0, len(settlements), read.BATCH):
+        batch = settlements[start : start + read.BATCH]
+        if handle.parts:
+            batch = whole(handle, batch)  # after the split, so that one call has all segments of a message
+        done = yield from settle_segments(handle, batch, lease)
+        settled.now_ms = done.now_ms
+        settled.lost += done.lost
+    return settled
 
 
 @procedure
 def settle_segments(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
 ) -> Steps[settlement.Settled]:
-    """Settle locks, each of which is that of one stored message."""
+    """Settle locks, each of which is that of one stored message, with one call."""
     call = settlement.settle(handle.address, settlements, lease_of(handle.context, lease))
     settled = yield from QueueCall(handle.address, call)
     _forget_all(handle, settlements, settled.lost)
     return settled
 
 
-def abort_all(handle: Handle) -> Iterator[Operation[settlement.Settled]]:
-    """The operations that give back every lock of this handle."""
-    held = [(ABORT, fence, lookup_id) for lookup_id, fence in handle.locks.items()]
-    for start in range(0, len(held), read.BATCH):
-        yield settle(handle, held[start : start + read.BATCH])
+def abort_all(handle: Handle) -> Operation[settlement.Settled]:
+    """Give back every lock of this handle."""
+    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in handle.locks.items()])
 
 
 def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:
@@ -191,8 +195,9 @@ def still_open(handle: Handle) -> None:
 
 @procedure
 def settle_each(handle: Handle, settlements: Sequence[Settlement]) -> Steps[list[float | LockLost]]:
-    """Settle locks of different messages: for each the monotonic time of the reply, or that it is lost."""
-    settled = yield from settle(handle, settlements)
+    """Settle locks of different messages, none of them joined, with one call: for each the monotonic time of the reply,
+    or that it is lost."""
+    settled = yield from settle_segments(handle, settlements)
     now = handle.context.clock()
     lost = dict(settled.lost)
     keys = [key for _, _, key in settlements]

@@ -44,7 +44,7 @@ def _operations(context: Context) -> Iterator[Operation[Any]]:
     for unit in context.begun():
         yield transaction.End(unit, "abort")
     for handle in context.holding():
-        yield from abort_all(handle)
+        yield abort_all(handle)
     # An empty subqueue goes with its last handle, for which the script needs the keys of the subqueue.
     for number, address in [*context.subqueues.items()]:
         yield perform(queues.close_handle(context.keys, address.family, number))

@@ -29,4 +29,15 @@ def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
         found, sample_due = yield from perform(features.statistics(context.keys, path))
     if sample_due and not reading:
         yield from perform(features.sample(context.keys, path))
-    return failed.with_warning(found, bound)
+    return _with_warnings(found, bound)
+
+
+def _with_warnings(found: QueueStatistics, bound: int) -> QueueStatistics:
+    """The statistics of a queue with a warning if it, or its ``;poison``, holds too many failed messages."""
+    held = {f"{found.name};poison": found.poison_messages}
+    if failed.holds_failed(found.name, failed.SYSTEM_DEAD_LETTERS):
+        held = {found.name: found.messages}
+    texts = tuple(
+        failed.warning(path, messages, bound) for path, messages in held.items() if messages > bound
+    )
+    return found.model_copy(update={"warnings": texts}) if texts else found

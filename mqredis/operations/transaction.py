@@ -74,9 +74,7 @@ def begin(
 
 def commit(unit: UnitOfWork, retaining: object) -> End:
     """Commit; that the transaction goes on afterwards is not supported."""
-    if not isinstance(retaining, bool):
-        raise InvalidArgument(f"retaining must be True or False, not {retaining!r:.40}")
-    if retaining:
+    if checks.flag(retaining, "retaining"):
         raise NotSupported("a commit ends the transaction: begin another one for what follows")
     return End(unit, "commit")
 

@@ -68,7 +68,7 @@ class Reader:
 def polls_first(handle: Handle, timeout: float | None, tag: str | None) -> bool:
     """Does the read begin with a fetch that registers no waiter? Raises InvalidArgument."""
     if tag is not None:
-        checks.tag(tag)
+        checks.name(tag, "tag")
     if timeout is not None and (timeout := checks.timeout(timeout)) is not None and timeout <= 0:
         return True
     return not handle.waited

@@ -4,7 +4,3 @@
 ``wrapper`` makes an operation wait: the interfaces use it for ``durability=`` of a method, the drivers for that of the
 settings. A driver does the waiting (``mqredis.drivers.durability``).
 """
-
-from mqredis.operations.durability.wrapper import durably
-
-__all__ = ["durably"]
