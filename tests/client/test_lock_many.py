@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis.operations import several
+from mqredis.commands.settlement import COMMIT
+from mqredis.operations import settle, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
 from tests.support.backend import Backend
 
@@ -96,3 +97,20 @@ def test_locks_are_returned_if_a_queue_with_locks_to_commit_was_deleted(queue):
     at, locks = manager.run(operation)
     assert (at, [message.body for message in locks.messages]) == (0, [b"y"])
     assert earlier.pending() == 1
+
+
+def test_settle_takes_any_number_of_locks_and_says_which_were_lost(queue, monkeypatch):
+    queue.send_many([b"x"] * 300)
+    held = [*queue.lock_many(200), *queue.lock_many(100)]
+    held[0].abort()
+    held[299].abort()
+    sizes, one_call = [], settle.settle_segments
+
+    def counted(handle, settlements, lease):
+        sizes.append(len(settlements))
+        return one_call(handle, settlements, lease)
+
+    monkeypatch.setattr(settle, "settle_segments", counted)
+    settled = queue.manager.run(settle.settle(queue.handle, settle.ends(COMMIT, held, queue)))
+    assert (sizes, [lookup_id for lookup_id, _ in settled.lost]) == ([256, 44], [held[0].key, held[299].key])
+    assert queue.manager.queue_info("q").messages == 2
