@@ -1,8 +1,8 @@
 """Checks of arguments of callers before anything is sent. Each raises InvalidArgument unless it says otherwise.
 
 Operations use it, the methods of both interfaces that make them, and workers (``worker.app``, ``worker.consumer``,
-``worker.outcomes``, ``worker.retry``) for what an application gives them. ``tests/bad_input`` gives wrong values to
-each argument.
+``worker.outcomes``, ``worker.retry``) for what an application gives them. ``otel.patches`` checks lists before it
+changes their messages. ``tests/bad_input`` gives wrong values to each argument.
 """
 
 from __future__ import annotations
