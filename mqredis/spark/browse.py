@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from mqredis.client import QueueManager
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog
+from mqredis.errors import QueueNotFound
 from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.models.record_parts import arrival_ms
 from mqredis.operations.matching import selection
@@ -68,8 +69,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = columns.selected(schema)
         self.initial: BrowseOffset | None = None
-        # SequentialIDs at which AvailableNow ends; None: another trigger.
-        self.bounds: dict[str, int] | None = None
+        self.ends: dict[str, str] | None = None  # those of the trigger AvailableNow; None: another trigger
         self.report: dict[str, Any] | None = None
         self.selector = selection(options.selector or None)
         self._waiter: MessageWaiter | None = None
@@ -104,10 +104,7 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Show only what has been sent by now."""
         with source_errors():
-            self.bounds = {
-                key: int(backlog(manager_of(self.options.address, name), path).last, 16)
-                for key, (name, path) in stream_targets(self.options).items()
-            }
+            self.ends = starting.ends_now(self.options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset; waits a while if nothing new was sent."""
@@ -118,14 +115,14 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._look(begun, queues)
             if (
                 not any(each.available for each in seen.values())
-                and self.bounds is None
+                and self.ends is None
                 and self._wait(begun, queues, seen)
             ):
                 seen = self._look(begun, queues)
             if not any(each.available for each in seen.values()):
                 return start
             total = sum(each.available for each in seen.values())
-            if self.bounds is None and self._minimum().wait(total):
+            if self.ends is None and self._minimum().wait(total):
                 return start
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
             shares = share({key: each.available for key, each in seen.items()}, rows)
@@ -133,8 +130,9 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.report = progress.behind(self.report, shares)
             positions = dict(begun)
             for key, each in seen.items():
-                after, last = begun.get(key, 0), int(each.last, 16)
-                upto = min(last, self._bound(key) or last)
+                after = begun.get(key, 0)
+                # An option startingPosition may be behind all messages.
+                upto = max(after, int(starting.bound(self.ends, key) or each.last, 16))
                 if 0 < shares[key] < each.available:
                     name, path = queues[key]
                     upto = nth(manager_of(self.options.address, name), path, after, upto, shares[key])
@@ -157,9 +155,9 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if upto <= after:
                     continue
                 name, path = split_key(key)
-                seen = backlog(
-                    manager_of(self.options.address, name), path, "", sequential(upto), sequential(after)
-                )
+                seen = self._backlog(name, path, sequential(upto), after)
+                if seen is None:
+                    continue
                 place = Place(self.options.address, name, path, seen.generation)
                 parts = min(pieces(self.options, seen.available), upto - after)
                 cuts = [after + n * (upto - after) // parts for n in range(parts)] + [upto] if parts else []
@@ -194,21 +192,31 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._waiter is None:
             self._waiter = MessageWaiter()
         waiting: dict[str, list[tuple[Address, str]]] = {}
-        for key, (name, path) in queues.items():
-            queue = Address(manager_of(self.options.address, name).context.keys, path, seen[key].generation)
+        for key, each in seen.items():
+            name, path = queues[key]
+            queue = Address(manager_of(self.options.address, name).context.keys, path, each.generation)
             waiting.setdefault(name, []).append((queue, sequential(begun.get(key, 0))))
         return self._waiter.wait(self.options.address, waiting, self.options.pollTimeoutMs / 1000)
 
-    def _bound(self, key: str) -> int:
-        return self.bounds.get(key, 0) if self.bounds else 0
+    def _backlog(self, name: str, path: str, bound: str, after: int) -> Backlog | None:
+        """None: the queue was deleted, and failOnDataLoss is false."""
+        try:
+            return backlog(manager_of(self.options.address, name), path, "", bound, sequential(after))
+        except QueueNotFound:
+            if self.options.failOnDataLoss:
+                raise
+            return None
 
     def _look(self, begun: dict[str, int], queues: dict[str, Target]) -> dict[str, Backlog]:
-        seen, ages = {}, [0]
+        seen: dict[str, Backlog] = {}
+        ages = [0]
         for key, (name, path) in queues.items():
-            bound = sequential(self._bound(key)) if self.bounds else ""
-            manager = manager_of(self.options.address, name)
             after = begun.get(key, 0)
-            seen[key] = each = backlog(manager, path, "", bound, sequential(after))
+            each = self._backlog(name, path, starting.bound(self.ends, key), after)
+            if each is None:
+                continue
+            seen[key] = each
+            manager = manager_of(self.options.address, name)
             arrived = oldest(manager, path, after, int(each.last, 16)) if each.available else None
             if arrived is not None:
                 ages.append(each.now_ms - arrived)

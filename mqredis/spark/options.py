@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from mqredis import keys
 from mqredis.errors import InvalidArgument, InvalidName
 from mqredis.keys import subqueue_parts
+from mqredis.spark.lookup_ids import SEQUENTIAL_MASK
 
 STATES = ("available", "locked", "delayed")
 # claim_read.lua, which names this limit, may return each id as a text of its own, and Lua's unpack returns 7,999 values
@@ -179,7 +180,7 @@ def positions(name: str, text: str) -> dict[str, str]:
         except ValueError:
             raise InvalidArgument(f"option {name} is no JSON object: {text!r:.200}") from None
     for position in chosen.values():
-        if str(position) not in ("earliest", "latest") and not str(position).isdigit():
+        if str(position) not in ("earliest", "latest") and not _is_sequential(str(position)):
             raise InvalidArgument(
                 f"option {name} must be earliest, latest or a SequentialID (the low 7 bytes of a lookup id), or a JSON "
                 f"object of these by queue, not {position!r}"
@@ -187,12 +188,17 @@ def positions(name: str, text: str) -> dict[str, str]:
     return {queue: str(position) for queue, position in chosen.items()}
 
 
+def _is_sequential(text: str) -> bool:
+    """Can this be a SequentialID? A whole lookup id is refused, too."""
+    return re.fullmatch(r"\d{1,17}", text) is not None and int(text) <= SEQUENTIAL_MASK
+
+
 def milliseconds(text: str, name: str = "startingTimestamp") -> int:
     """The option startingTimestamp or endingTimestamp: ms since the epoch, or ISO 8601 (UTC unless it says
     otherwise)."""
-    if text.isdigit():
-        return int(text)
     try:
+        if text.isdecimal():
+            return int(text)
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidArgument(

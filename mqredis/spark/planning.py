@@ -37,8 +37,8 @@ def next_offset(
     """The offset of the next micro-batch; equal to ``begun`` if there is nothing to take.
 
     ``rows``, ``most_bytes``: limits of the micro-batch, 0 for none. Queues share both by their part of the backlog.
-    ``bounds``: the last SequentialID that the query takes of a queue. Raises ClaimLost if another query with the same
-    consumerName is running.
+    ``bounds``: the last SequentialID that the query takes of each queue, "" for no limit. Raises ClaimLost if another
+    query with the same consumerName is running.
     """
     shares = share({key: each.available for key, each in seen.items()}, rows)
     total = sum(shares.values())
@@ -49,9 +49,7 @@ def next_offset(
             raise ClaimLost(commands.WHY["running"], why="running")
         initial = starting.sequence(backlog)
         old = begun.queues.get(key) or Plan(initial, initial)
-        new = replace(
-            old, sequence=old.sequence + 1, bound=bounds.get(key, ""), generation=backlog.generation
-        )
+        new = replace(old, sequence=old.sequence + 1, bound=bounds[key], generation=backlog.generation)
         if claim and not old.has_claim and claim.sequence == new.sequence and claim.sealed != RELEASED:
             # A named consumer without its checkpoint: what it had claimed comes first.
             offset.queues[key] = replace(new, wanted=claim.wanted, most_bytes=0)

@@ -72,8 +72,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = columns.selected(schema)
         self.initial: Offset | None = None
-        # SequentialIDs at which AvailableNow ends; None: another trigger. A queue that was created since has none.
-        self.bounds: dict[str, str] | None = None
+        self.ends: dict[str, str] | None = None  # those of the trigger AvailableNow; None: another trigger
         self.report: dict[str, Any] | None = None
         chosen = selection(options.selector or None)  # a wrong one is refused before a job starts
         hints = chosen.index_hints if chosen else ()
@@ -129,10 +128,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take only what has been sent by now."""
         with source_errors():
-            self.bounds = {
-                key: backlog(manager_of(self.options.address, name), path).last
-                for key, (name, path) in stream_targets(self.options).items()
-            }
+            self.ends = starting.ends_now(self.options)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next offset to log. Locks nothing; receives what is done; waits a while if there is nothing."""
@@ -145,9 +141,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = self._poll(begun, queues)
             if not has_work(begun, seen) and self.resources.commits.finish():
                 seen = self._poll(begun, queues)
-            if self.bounds is None and not has_work(begun, seen) and self._wait(begun, queues, seen):
+            if self.ends is None and not has_work(begun, seen) and self._wait(begun, queues, seen):
                 seen = self._poll(begun, queues)
-            if self.bounds is None and self._wait_for_minimum(begun, seen):
+            if self.ends is None and self._wait_for_minimum(begun, seen):
                 return start
             offset = self._next(begun, seen, limit)
             if offset.new_claims(begun):
@@ -178,7 +174,9 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark hands over one limit, but both options may be set: then that is the rows, and the bytes apply as well.
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         most_bytes = 0 if isinstance(limit, ReadAllAvailable) else self.options.maxBytesPerTrigger
-        offset = next_offset(begun, seen, rows, most_bytes, self.bounds or {})
+        offset = next_offset(
+            begun, seen, rows, most_bytes, {key: starting.bound(self.ends, key) for key in seen}
+        )
         taken = {key: plan.wanted for key, plan in offset.new_claims(begun).items()}
         if self.report:
             self.report = progress.behind(self.report, taken)
@@ -312,7 +310,7 @@ class ReceiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _backlogs(self, begun: Offset, queues: dict[str, Target]) -> dict[str, Backlog]:
         seen: dict[str, Backlog] = {}
         for key, (name, path) in queues.items():
-            bound = self.bounds.get(key, "") if self.bounds else ""
+            bound = starting.bound(self.ends, key)
             plan = begun.queues.get(key) or Plan()
             manager = manager_of(self.options.address, name)
             try:

@@ -1,19 +1,24 @@
-"""The SequentialIDs at which a query without a checkpoint begins, and a batch read begins and ends.
+"""The SequentialIDs at which a query without a checkpoint begins, and those at which a batch read or the trigger
+AvailableNow ends.
 
-The readers and ``planning`` call it. A query with a checkpoint asks for ``sequence`` alone, for queues that were
-added: it takes these from their first message on, whatever startingPosition says. ``claim_release.lua`` relies on
-``sequence``: a reader that was forgotten begins at a new one.
+The readers and ``planning`` call it on the driver. A query with a checkpoint asks for ``sequence`` alone, for queues
+that were added: it takes these from their first message on, whatever startingPosition says. ``claim_release.lua``
+relies on ``sequence``: a reader that was forgotten begins at a new one.
 """
 
 from __future__ import annotations
 
 from mqredis.client import QueueManager
 from mqredis.commands.claims import Backlog
+from mqredis.errors import QueueNotFound
 from mqredis.keys import AVAILABLE, RECORDS
 from mqredis.models.record_parts import arrival_ms
+from mqredis.spark.batch_id import queue_key
+from mqredis.spark.connection import backlog, manager_of
 from mqredis.spark.fetch import part
-from mqredis.spark.lookup_ids import BANDS, band_of, sequential_of
+from mqredis.spark.lookup_ids import BANDS, band_of, sequential, sequential_of
 from mqredis.spark.options import Options, milliseconds, positions
+from mqredis.spark.targets import targets_now
 
 # Messages that are received under a search are passed over; after so many it begins further in front.
 _TRIES = 16
@@ -41,6 +46,26 @@ def end(manager: QueueManager, path: str, options: Options, last: str) -> int:
     if options.endingTimestamp:
         return _before(manager, path, milliseconds(options.endingTimestamp), int(last, 16))
     return _named("endingPosition", options.endingPosition, manager.name, path, int(last, 16), "latest")
+
+
+def ends_now(options: Options) -> dict[str, str]:
+    """The SequentialIDs at which a query with the trigger AvailableNow ends, by the keys of its queues."""
+    found = {}
+    for name, path in targets_now(options):
+        try:
+            found[queue_key(name, path)] = backlog(manager_of(options.address, name), path).last
+        except QueueNotFound:
+            if options.failOnDataLoss:
+                raise
+    return found
+
+
+def bound(ends: dict[str, str] | None, key: str) -> str:
+    """The last SequentialID that a query takes of a queue; "": no limit.
+
+    :param ends: those of :func:`ends_now`, which has nothing of queues that were created since; None: another trigger.
+    """
+    return "" if ends is None else ends.get(key, sequential(0))
 
 
 def _named(option: str, text: str, manager: str, path: str, last: int, default: str) -> int:

@@ -24,6 +24,11 @@ def read_targets(options: Options) -> list[Target]:
     return _named(options, _existing(options), skip_missing=False)
 
 
+def targets_now(options: Options) -> list[Target]:
+    """Queues of a stream that exist now. Raises QueueNotFound, unless failOnDataLoss is false."""
+    return _named(options, _existing(options), skip_missing=not options.failOnDataLoss)
+
+
 def stream_targets(options: Options, known: Collection[str] = ()) -> dict[str, Target]:
     """Queues of a stream by their keys in its offsets.
 

@@ -33,6 +33,36 @@ def test_data_loss_stops_a_query_unless_fail_on_data_loss_is_off(mode, options, 
         take(make(options, queue="a", readMode=mode, failOnDataLoss="false"), end)
 
 
+def test_queue_deleted_after_its_batch_was_logged(mode, options, fill, qm):
+    fill("a", 5)
+    fill("b", 5)
+    careless = make(options, queues="a,b", readMode=mode, failOnDataLoss="false")
+    start = careless.initialOffset()
+    end = careless.latestOffset(start, ReadAllAvailable())
+    qm.delete_queue("b")
+    assert len(rows(careless, start, end)) == 5
+    with pytest.raises(Exception, match="'b'"):
+        make(options, queues="a,b", readMode=mode).partitions(start, end)
+
+
+def test_available_now_query_continues_without_a_deleted_queue(mode, options, fill, qm):
+    fill("a", 5)
+    fill("b", 5)
+    given = {"queues": "a,b", "readMode": mode}
+    reader = make(options, **given)
+    end, _ = take(reader, reader.initialOffset())
+    reader.commit(end)
+    qm.delete_queue("b")
+    fill("a", 2)
+    careless = make(options, **given, failOnDataLoss="false")
+    careless.prepareForTriggerAvailableNow()
+    assert len(take(careless, end)[1]) == 2
+    with pytest.raises(Exception, match="has no queue 'b'"):
+        make(options, **given).prepareForTriggerAvailableNow()
+    with pytest.raises(Exception, match="has no queue 'b'"):
+        careless.initialOffset()  # of a query without a checkpoint, which never had it
+
+
 def test_queues_of_a_stream_are_read_once_for_one_decision(options, fill, qm, monkeypatch):
     """A queue that is created again at this moment is either deleted or there, not a queue that the options drop."""
     fill("orders-a", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from mqredis.spark import options as parsing
 from mqredis.spark.batch import pieces
@@ -17,6 +17,9 @@ pytestmark = pytest.mark.spark
     "more, text",
     [
         ({"startingPosition": "soon"}, "earliest, latest or a SequentialID"),
+        ({"startingPosition": "²"}, "earliest, latest or a SequentialID"),
+        ({"startingPosition": str(4 << 56 | 7)}, "earliest, latest or a SequentialID"),  # a lookup id
+        ({"startingTimestamp": "²"}, "milliseconds since 1970"),
         ({"startingTimestamp": "noon"}, "milliseconds since 1970"),
         ({"startingPosition": "7", "startingTimestamp": "7"}, "not both"),
         ({"selector": "a = = 1"}, "SELECTOR_SYNTAX"),
@@ -79,6 +82,27 @@ def test_pattern_includes_new_queues(mode, options, fill, qm):
     end, bodies = take(reader, end)
     assert len(bodies) == 3
     assert set(end["queues"]) == {f"{qm.name}/a1", f"{qm.name}/a2"}
+
+
+@pytest.mark.parametrize("known", [["a1"], []])
+def test_available_now_query_takes_nothing_from_queues_created_since(known, mode, options, fill, qm):
+    """With and without another queue that the pattern matches when the query starts."""
+    for name in ("other", *known):
+        fill(name, 2)
+    pattern = "a*,other;poison"  # the second part need not match anything yet
+    reader = make(options, queuePattern=pattern, readMode=mode)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    fill("a2", 3)
+    end, bodies = take(reader, start)
+    assert len(bodies) == 2 * len(known)
+    if mode == "receive":
+        reader.commit(end)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert set(end["queues"]) >= set(start["queues"])
+    later = make(options, queuePattern=pattern, readMode=mode)
+    later.prepareForTriggerAvailableNow()
+    assert len(take(later, end)[1]) == 3
 
 
 @pytest.mark.parametrize(

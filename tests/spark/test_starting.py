@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -67,3 +68,15 @@ def test_query_of_exclusive_groups_starts_at_the_front(options, qm):
     reader = make(options, queue="orders", startingPosition="latest")
     with pytest.raises(Exception, match="one active message per group"):
         reader.initialOffset()
+
+
+def test_query_waits_for_a_position_that_is_not_reached_yet(mode, options, fill):
+    """Also while another queue gives messages to micro-batches."""
+    fill("a", 2)
+    fill("b", 2)
+    position = json.dumps({"a": 1_000})
+    reader = make(options, queues="a,b", readMode=mode, startingPosition=position)
+    end, bodies = take(reader, reader.initialOffset())
+    assert len(bodies) == 2
+    fill("a", 2)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end

@@ -81,7 +81,7 @@ def archive(
     """Move messages from queues into Parquet files under ``path/day=.../queue=.../batch_id=.../``.
 
     :param queues: names or patterns (``orders*;journal``); default: every journal, dead-letter and poison queue. A
-        queue that is created later is archived from the next batch on.
+        queue that is created later is archived by the next call, or without ``once`` from the next batch on.
     :param checkpoint: default: ``path/_checkpoint``. The archive also survives the loss of its checkpoint.
     :param name: names the archive (``consumerName``). Two archives of one queue need two names.
     :param once: take what is there and return then; False: return at once, and go on until the query is stopped.
