@@ -1,7 +1,6 @@
 """``spark.read.format("mqredis")``: a snapshot of queues, split by ranges of lookup ids. Removes nothing.
 
-``source`` makes the reader. ``browse`` and ``receive_reader`` take ``pieces`` and ``NOTHING`` from it, and
-``claim_slice`` takes ``address_of``.
+``source`` makes the reader. ``browse`` and ``receive_reader`` take ``pieces`` and ``NOTHING`` from it.
 
 Locked and delayed messages are listed by their ids when the read is planned. ``Range.without`` leaves them out of the
 ranges, which are read later, so that one that becomes available meanwhile is not shown twice.
@@ -20,7 +19,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from mqredis.client import QueueManager
-from mqredis.commands.address import Address
 from mqredis.keys import AVAILABLE
 from mqredis.operations.matching import selection
 from mqredis.spark import schema as columns
@@ -195,9 +193,3 @@ def reader(options: Options, schema: StructType) -> BatchReader:
 
 # Spark wants at least one partition. A task has a copy of it, so tasks know it by its type.
 NOTHING = InputPartition(None)
-
-
-def address_of(place: Place) -> Address:
-    """The queue of a place, for a script call of this process."""
-    manager = manager_of(place.url, place.manager)
-    return Address(manager.context.keys, place.path, place.generation)

@@ -1,8 +1,8 @@
 """Identities of batches that survive a lost checkpoint, and the names of queues in offsets.
 
-The streaming readers write the column; they, ``targets`` and ``claim_commits`` name queues in offsets. Checkpoints
-(``offsets``) and the sinks of users hold both texts, so their form stays as it is. ``options`` limits ``txnAppId`` by
-their length.
+The streaming readers write the column; they, ``targets``, ``starting`` and ``claim_commits`` name queues as in offsets.
+Checkpoints (``offsets``) and the sinks of users hold both texts, so their form stays as it is. ``options`` limits
+``txnAppId`` by their length.
 
 Spark numbers the micro-batches of a checkpoint from 0, so a new checkpoint uses the numbers of the old one again
 for other messages. The column ``batch_id`` names the messages themselves: ``<manager>/<queue>/<reader>/<number>``.

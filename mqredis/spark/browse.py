@@ -42,7 +42,7 @@ from mqredis.spark.batch import NOTHING, pieces
 from mqredis.spark.batch_id import batch_id, split_key
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import backlog, manager_of, source_errors
-from mqredis.spark.fetch import Place, Reader, part
+from mqredis.spark.fetch import Place, Reader, part, walk
 from mqredis.spark.lookup_ids import BANDS, in_band, sequential, sequential_of
 from mqredis.spark.offsets import BrowseOffset
 from mqredis.spark.options import Options
@@ -227,14 +227,8 @@ class BrowseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def band_pages(manager: QueueManager, span: Span, band: int, size: int) -> Iterator[list[bytes]]:
     """Ids of a range in one band (mqredis/spark/lookup_ids.py), a page at a time."""
     key = part(manager, span.place.path, AVAILABLE)
-    start, stop = f"({in_band(band, span.after)}", f"[{in_band(band, span.upto)}"
-    while True:
-        ids: list[bytes] = manager.driver.command("ZRANGEBYLEX", key, start, stop, "LIMIT", 0, size)
-        if ids:
-            yield ids
-        if len(ids) < size:
-            return
-        start = "(" + ids[-1].decode()
+    low, high = (in_band(band, position + 1).encode() for position in (span.after, span.upto))
+    return walk(manager, key, low, high, size)
 
 
 def nth(manager: QueueManager, path: str, after: int, upto: int, count: int) -> int:

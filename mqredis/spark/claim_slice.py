@@ -14,8 +14,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from mqredis.commands import claims as commands
+from mqredis.commands.address import Address
 from mqredis.spark import schema as columns
-from mqredis.spark.batch import address_of
 from mqredis.spark.columns import Builder
 from mqredis.spark.connection import SourceError, manager_of
 from mqredis.spark.fetch import Place, Reader
@@ -41,7 +41,8 @@ class ClaimSlice(InputPartition):
     def read(self, schema: StructType, options: Options) -> Iterator[pa.RecordBatch]:
         """Record batches of the messages. Raises SourceError if the claim has lost messages."""
         place = self.place
-        manager, queue = manager_of(place.url, place.manager), address_of(place)
+        manager = manager_of(place.url, place.manager)
+        queue = Address(manager.context.keys, place.path, place.generation)
         reader = Reader(manager, place, Builder(columns.arrow(schema)), batch_id=self.batch_id)
         for done in range(0, self.count, options.fetchSize):
             count = min(options.fetchSize, self.count - done)

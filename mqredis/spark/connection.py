@@ -1,8 +1,8 @@
 """One client per process, broker and queue manager.
 
 All of ``mqredis.spark`` gets its client here, in the driver and in each Python worker of an executor, and raises errors
-through ``source_errors`` where Spark shows them. ``batch``, ``browse``, ``receive_reader`` and ``pipelines.analyse``
-ask for the ``backlog`` of a queue.
+through ``source_errors`` where Spark shows them. The readers, ``starting`` and ``pipelines.analyse`` ask for the
+``backlog`` of a queue.
 
 Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection: they
 hold url and name, and call ``manager_of`` where they run. The client is shared by all threads of its process, and is

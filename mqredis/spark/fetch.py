@@ -155,7 +155,7 @@ def walk(
     low: bytes,
     high: bytes,
     size: int,
-    keep: Callable[[list[bytes]], list[bytes]],
+    keep: Callable[[list[bytes]], list[bytes]] = lambda ids: ids,
 ) -> Iterator[list[bytes]]:
     """Pages of at most ``size`` ids in a list of available messages, from ``low`` to before ``high`` (b"+": the end).
 

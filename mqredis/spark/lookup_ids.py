@@ -1,7 +1,8 @@
 """Lookup ids as the commands of Redis take them. Their form: mqredis/models/lookup_ids.py.
 
-The readers find messages by their SequentialIDs with it. The ids of a queue are sorted by their first two digits, here
-called the band: 7 minus the priority, 0 in a transactional queue. In a band they are sorted by SequentialID.
+The readers and ``starting`` find messages by their SequentialIDs with it, and ``options`` checks these. The ids of a
+queue are sorted by their first two digits, here called the band: 7 minus the priority, 0 in a transactional queue. In a
+band they are sorted by SequentialID.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ The data source and everything that it makes use it, and so do the pipelines ``a
 options of their own.
 
 A new option is a field of :class:`Options`, from whose type and default its text is checked, and a row in the table of
-docs/spark.md (a test compares). It is a bool, a whole number or a text; ``check_source``, ``check_stream`` and
-``check_sink`` say where it is refused. Programs of users hold the names, so an old name stays (``_SPELLINGS``). A text
-that is "" was not given. Spark hands over names in lower case, and copies the options to the tasks in readers and
-writers.
+docs/spark.md (a test compares names and defaults). It is a bool, a whole number or a text; ``check_source``,
+``check_stream`` and ``check_sink`` say where it is refused. Programs of users hold the names, so an old name stays
+(``_SPELLINGS``). A text that is "" was not given. Spark hands over names in lower case, and copies the options to the
+tasks in readers and writers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from mqredis.keys import subqueue_parts
 from mqredis.spark.lookup_ids import SEQUENTIAL_MASK
 
 STATES = ("available", "locked", "delayed")
-# claim_read.lua, which names this limit, may return each id as a text of its own, and Lua's unpack returns 7,999 values
-# at most.
+# claim_read.lua, which names this limit (tests/contract/test_arguments.py compares), may return each id as a text of
+# its own, and Lua's unpack returns 7,999 values at most.
 MAX_FETCH_SIZE = 7_000
 
 

@@ -1,8 +1,9 @@
 """From the columns of a DataFrame to messages as ``send.lua`` and ``stage.lua`` take them.
 
 ``staging``, ``sink`` and the pipeline ``replay`` use it. ``pipelines.migrate`` makes messages for ``stage.lua`` by
-itself. Each message must be what ``codec.encode`` makes of its row: tests/spark/test_rows.py compares. A null is a
-value that was not given. Nothing is sent before the driver publishes, so an error here fails the whole write.
+itself. ``check`` runs on the driver, before a job; ``Encoder`` runs in the tasks. Each message must be what
+``codec.encode`` makes of its row: tests/spark/test_rows.py compares. A null is a value that was not given. Nothing is
+sent before the driver publishes, so an error here fails the whole write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a task of a write does: it encodes its rows and stages them in the broker, where no reader sees them.
 
 ``sink`` uses it in Spark's tasks, and for checks on the driver. The pipeline ``migrate`` fills a ``Portion`` by itself
-and checks its queue with ``targets``; it and ``replay`` take ``named_sink``.
+and takes names and ``targets`` from here; ``replay`` takes ``named_sink``.
 
 A stage's name is unique for each run of ``write``, never made from the task attempt: that restarts at 0 with a new
 driver.
@@ -65,6 +65,20 @@ def named_sink(name: str) -> str:
     return f"app-{name}"
 
 
+def stage_prefix(batch: int) -> str:
+    """The beginning of the names of the stages of one writer, which no other writer has.
+
+    ``operations.pipelines.sweep`` selects stages by the number of the batch at its beginning, and a manifest joins
+    names with commas (lua/claims/sinks.lua).
+    """
+    return f"{batch}-{uuid.uuid4().hex}"
+
+
+def unit_of(sink: str, batch: int) -> str:
+    """The name of a batch as a unit of work, which readers of transactional queues see as ``transaction_id``."""
+    return f"{sink}.{batch}"
+
+
 def targets(manager: QueueManager, wanted: set[str]) -> dict[str, QueueInfo]:
     """The queues to write to. Raises QueueNotFound, TransactionUsage, UnsafeServer."""
     if manager.context.server_state.volatile:
@@ -91,9 +105,7 @@ class Stager:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         self.staged = Staged(sink, batch, identity, partition)
-        # The names of stages begin with the number of the batch, by which ``operations.pipelines.sweep`` selects
-        # them. A manifest joins names with commas.
-        self.unique = f"{batch}-{uuid.uuid4().hex}"
+        self.prefix = stage_prefix(batch)
         self.manager = manager_of(options.address, options.managers[0])
         self.encoder = rows.Encoder(options.queue, self.transaction)
         self.targets: dict[str, QueueInfo] = {}
@@ -125,11 +137,11 @@ class Stager:
         """The name of the unit of work, for messages of a transactional queue."""
         if queue not in self.targets:
             self.targets.update(targets(self.manager, {queue}))
-        return f"{self.staged.sink}.{self.staged.batch}" if self.targets[queue].transactional else ""
+        return unit_of(self.staged.sink, self.staged.batch) if self.targets[queue].transactional else ""
 
     def _new(self, queue: str) -> Portion:
         most = self.targets[queue].max_message_bytes
-        stage = Stage(f"{self.unique}-{len(self.waiting)}", queue)
+        stage = Stage(f"{self.prefix}-{len(self.waiting)}", queue)
         self.staged.stages.append(stage)
         self.waiting[queue] = waiting = Portion(stage, most)
         return waiting

@@ -1,7 +1,8 @@
 """Which queues a read covers: those that its options name, compared for a stream with those in its checkpoint.
 
-The readers and the pipeline ``archive`` use it. The keys of queues are in checkpoints (``batch_id.queue_key``). Each
-call asks the broker for the queues, so ``queuePattern`` finds new ones with the next micro-batch.
+The readers, ``starting`` and the pipeline ``archive`` use it on the driver. The keys of queues are in checkpoints
+(``batch_id.queue_key``). Each call asks the broker for the queues, so ``queuePattern`` finds new ones with the next
+micro-batch.
 """
 
 from __future__ import annotations

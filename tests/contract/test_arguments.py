@@ -204,6 +204,12 @@ def test_calls_of_pipelines_are_as_large_as_the_scripts_expect() -> None:
     listed = re.search(r"at most (\d+)\n", source("stage"))
     assert listed
     assert f"CALL_MESSAGES = {int(listed[1]):_}\n" in (ROOT / "mqredis/spark/staging.py").read_text()
+    read = re.search(r"up to ([\d,]+), since unpack has a limit", source("claim_read"))
+    assert read
+    assert (
+        f"MAX_FETCH_SIZE = {int(read[1].replace(',', '')):_}\n"
+        in (ROOT / "mqredis/spark/options.py").read_text()
+    )
 
 
 def test_claims_have_the_states_that_the_client_names() -> None:

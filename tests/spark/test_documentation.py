@@ -40,6 +40,17 @@ def test_page_has_each_option() -> None:
     ]  # reading, writing
 
 
+def test_page_has_the_default_of_each_option() -> None:
+    table = PAGE.partition("\n## Options\n")[2].partition("\n\n")[2].partition("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        cells = row.split("|")
+        for name in named(cells[1]):
+            default = getattr(options.Options, name)
+            if default not in ("", 0, -1) or default is False:  # these say that the option was not given
+                text = str(default).lower() if isinstance(default, str | bool) else f"{default:,}"
+                assert text in cells[3], name
+
+
 def test_page_has_each_column_that_is_read() -> None:
     assert sorted(first_cells("Columns")) == sorted(schema.FIELDS)
 

@@ -1,7 +1,8 @@
 """Runs the commands of ``mqredis pipeline``; also a script for ``spark-submit``.
 
-``mqredis.cli.pipeline`` calls it. The commands and their arguments: mqredis/pipeline_arguments.py. Users run this file
-by its path, and read what is printed: one line of JSON (docs/pipelines.md).
+``mqredis.cli.pipeline`` calls it; demo/pipelines.py takes ``session``. The commands and their arguments:
+mqredis/pipeline_arguments.py. Users run this file by its path, and read what is printed: one line of JSON
+(docs/pipelines.md).
 """
 
 from __future__ import annotations

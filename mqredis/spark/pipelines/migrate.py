@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +28,16 @@ from mqredis.operations import pipelines
 from mqredis.spark.connection import manager_of
 from mqredis.spark.pipelines.list_source import ListSource
 from mqredis.spark.pipelines.replay import published_rows
-from mqredis.spark.staging import CALL_BYTES, CALL_MESSAGES, NO_IDENTITY, Portion, named_sink, targets
+from mqredis.spark.staging import (
+    CALL_BYTES,
+    CALL_MESSAGES,
+    NO_IDENTITY,
+    Portion,
+    named_sink,
+    stage_prefix,
+    targets,
+    unit_of,
+)
 from mqredis.steps import perform
 
 # Items that one publication takes; stage.lua takes no more.
@@ -126,12 +134,11 @@ def _publish(
 ) -> int:
     """Send messages as one unit of work, unless this version was published before. Raises MessageTooLarge.
 
-    This does without Spark what ``Stager`` and the driver's commit do: the names of the stage and of the unit have the
-    same form.
+    This does without Spark what ``Stager`` and the driver's commit do.
     """
     context = client.context
-    portion = Portion(Stage(f"{version}-{uuid.uuid4().hex}-0", target.name), target.max_message_bytes)
-    unit = f"{sink}.{version}" if target.transactional else ""
+    portion = Portion(Stage(stage_prefix(version), target.name), target.max_message_bytes)
+    unit = unit_of(sink, version) if target.transactional else ""
     for message in messages:
         line, body = codec.encode(message, unit)
         portion.add([line[1:]], {} if body is None else {0: body})  # without the digit of the priority
