@@ -1,4 +1,8 @@
-"""``python -m bench``: measure mqredis beside its peers and write the tables of docs/bench.md."""
+"""``python -m bench``: measure mqredis beside its peers and write the tables of docs/bench.md.
+
+``make bench`` and ``make bench-quick`` call it. docs/bench.md has a marker for each of PARTS
+(tests/unit/test_bench_report.py compares). The rows of a part are kept in build/bench for the developer alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from pathlib import Path
 from bench import envs, growth, report
 from bench.messages import SHAPES
 from bench.peers import PEERS, UNIT, WORKERS
-from bench.runner import Candidate, Plan, memory, run, tell
+from bench.runner import Candidate, memory, run, tell
 from bench.server import Server
 from bench.waiting import delays
 
@@ -49,7 +53,7 @@ def part_shapes(amount: Amount) -> str:
     if other:
         candidates += [Candidate(other, ours, letter, checkout=envs.checkout(other)) for letter in "abcdef"]
     with Server() as server:
-        rows = run(server, Plan(candidates, amount.rounds, amount.count))
+        rows = run(server, candidates, amount.rounds, amount.count)
     _keep("shapes", rows)
     text = report.shapes(rows)
     return f"{text}\nRates as ratios to commit {other}:\n\n{report.beside(rows, other)}" if other else text
@@ -61,7 +65,7 @@ def part_sizes(amount: Amount) -> str:
         Candidate(name, PEERS[name], size=size) for size in (200, 4_096, 65_536) for name in (UNIT, "mqredis")
     ]
     with Server() as server:
-        rows = run(server, Plan(candidates, amount.rounds, amount.count // 4))
+        rows = run(server, candidates, amount.rounds, amount.count // 4)
     _keep("sizes", rows)
     return report.sizes(rows)
 
@@ -69,7 +73,7 @@ def part_sizes(amount: Amount) -> str:
 def part_peers(amount: Amount) -> str:
     """All peers, everything read."""
     with Server() as server:
-        rows = run(server, Plan([Candidate(*item) for item in PEERS.items()], amount.rounds, amount.count))
+        rows = run(server, [Candidate(*item) for item in PEERS.items()], amount.rounds, amount.count)
     _keep("peers", rows)
     return f"{report.peers(rows)}\n{report.ahead(rows)}\n"
 
@@ -77,7 +81,7 @@ def part_peers(amount: Amount) -> str:
 def part_workers(amount: Amount) -> str:
     """Workers with empty handlers."""
     with Server() as server:
-        rows = run(server, Plan([Candidate(*item) for item in WORKERS.items()], amount.rounds, amount.count))
+        rows = run(server, [Candidate(*item) for item in WORKERS.items()], amount.rounds, amount.count)
     _keep("workers", rows)
     return report.peers(rows)
 
@@ -86,8 +90,7 @@ def part_durable(amount: Amount) -> str:
     """The fastest peers on a server with an append-only file, ``appendfsync everysec``."""
     names = [UNIT, "streams", "mqredis", "dramatiq", "rq", "bullmq"]
     with Server({"appendonly": "yes", "appendfsync": "everysec"}) as server:
-        plan = Plan([Candidate(name, PEERS[name]) for name in names], amount.rounds, amount.count)
-        rows = run(server, plan)
+        rows = run(server, [Candidate(name, PEERS[name]) for name in names], amount.rounds, amount.count)
     _keep("durable", rows)
     return report.peers(rows)
 

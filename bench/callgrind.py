@@ -1,14 +1,15 @@
-"""A process under callgrind, which counts instructions only while counting is switched on, without system calls."""
+"""A process under callgrind, which counts instructions only while counting is switched on, without system calls.
+
+``instructions`` counts those of a server with it.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
@@ -16,14 +17,13 @@ _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 class Counted:
     """The process. ``poke`` makes it run for a moment: callgrind acts only then."""
 
-    def __init__(self, command: list[str], folder: Path | None = None, **options: Any) -> None:
-        # Where callgrind has written what it counted last.
-        self.dump = Path()
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.folder = folder
         callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no"]
         self.process = subprocess.Popen(
             [*callgrind, f"--callgrind-out-file={self.folder}/out", *command],
-            **{"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, **options},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     def until(self, condition: Callable[[], object]) -> None:
@@ -55,7 +55,6 @@ class Counted:
             poke()
             for path in set(self.folder.glob("out*")) - seen:
                 if found := _TOTAL.search(path.read_text()):
-                    self.dump = path
                     return int(found[1])
             return 0
 

@@ -3,7 +3,8 @@
 ``python -m bench.child MODULE CLASS URL SHAPE SIZE``. An order is ``{"work": NAME, "cores": [...], ...}`` with the
 arguments of the peer's method; ``open`` and ``close`` are works too. The answer has the time of the call on the clock
 of ``time.monotonic``, the seconds and the processor time that it took, and its result as ``times`` if it has one. An
-error is answered as ``{"error": TEXT}``.
+error is answered as ``{"error": TEXT}``. ``runner.Process`` starts it and writes the orders; peers/bullmq.mjs answers
+them in the same way.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The first part times the calls of the overview of 1,000 queues, and those of other pages. The second part sends and
 receives messages at a steady rate, without viewers of the console, with viewers of the overview, and with viewers of
 all pages that are updated by themselves, in turn, and tells the CPU time of the server and its calls. A viewer does
-what a browser does: it follows the events of its page, and gets the page after each.
+what a browser does: it follows the events of its page, and gets the page after each, as ``#live`` in
+mqredis/console/templates/macros.html says (``view``).
 """
 
 from __future__ import annotations

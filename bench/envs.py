@@ -1,4 +1,8 @@
-"""The environments of the peers, apart from the project's own: their requirements contradict each other."""
+"""The environments of the peers, apart from the project's own: their requirements contradict each other.
+
+``runner`` starts the peers with it, and ``instructions`` another commit. peers/mqredis.py and peers/bullmq.mjs read the
+variables that begin with BENCH_.
+"""
 
 from __future__ import annotations
 

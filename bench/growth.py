@@ -1,5 +1,7 @@
 """Each operation of mqredis against a growing backlog: ``python -m bench.growth [--sizes 1000,1000000]``.
 
+The part growth of ``python -m bench`` calls ``measure`` and ``ratios``, and names the goal.
+
 "commands alone" are the commands of Redis, without mqredis, that move a batch of 100 through a sorted set and a hash of
 the same size: that part of the growth is Redis's own.
 

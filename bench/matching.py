@@ -25,6 +25,7 @@ import mqredis
 from bench.messages import Properties
 from bench.server import Server
 from mqredis import Match, Outgoing, Settings
+from mqredis.keys import INDEX, QUEUE_PARTS
 from mqredis.selector import parse
 
 BATCH = 256
@@ -101,17 +102,20 @@ def gets(manager: Any, client: redis.Redis, count: int, rounds: int) -> dict[str
         "by_group_and_sequence_us": round(by_groups(manager, rounds), 1),
         "by_correlation_id_to_plain": round(by_correlation / by_plain, 2),
         "bytes_per_plain_message": round((between - before) / few),
-        "bytes_of_the_index_per_message": round(index_bytes(client, "indexed") / (count - 3 * rounds), 1),
-        "bytes_of_the_index_of_plain_messages": index_bytes(client, "plain"),
+        "bytes_of_the_index_per_message": round(
+            index_bytes(manager, client, "indexed") / (count - 3 * rounds), 1
+        ),
+        "bytes_of_the_index_of_plain_messages": index_bytes(manager, client, "plain"),
         "calls_of_a_selector_on_an_identifier": calls_of(
             client, indexed, f"JMSCorrelationID = 'c{last // 2:08}'"
         ),
     }
 
 
-def index_bytes(client: redis.Redis, queue: str) -> int:
+def index_bytes(manager: Any, client: redis.Redis, queue: str) -> int:
     """Bytes that the index of a queue takes; 0 if it has none."""
-    return int(client.memory_usage(f"mq:{{bench}}:q:{queue}:i", samples=1000) or 0)
+    key = manager.context.keys.queue(queue)[QUEUE_PARTS.index(INDEX)]
+    return int(client.memory_usage(key, samples=1000) or 0)
 
 
 def calls_of(client: redis.Redis, queue: Any, selector: str) -> dict[str, int]:

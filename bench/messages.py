@@ -1,7 +1,8 @@
 """The messages that each peer carries, and the shapes in which mqredis sends them.
 
 A message has a body, a label, an id and four properties. A peer that carries only bytes packs them as JSON
-(``envelope``). Readers check what they read: the body alone in shape a, everything in all other shapes.
+(``envelope``). Readers check what they read: the body alone in shape a, everything in all other shapes. The peers and
+the programs of this folder use it; peers/bullmq.mjs has the same message in JavaScript.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def check_envelope(data: str | bytes, text: str) -> None:
 
 
 def check(got: object, text: str, label: str, identity: str | bytes | None, values: object) -> None:
-    """Raises AssertionError if these are not the fields of a message that was sent with this text."""
+    """Raises AssertionError if these are not the fields of a message that was sent with this text.
+
+    :param identity: "c-" where a peer does not give its handlers the id of a message.
+    """
     assert got == text, f"another body: {got!r:.80}"
     assert label == LABEL
     assert isinstance(identity, str)

@@ -1,4 +1,7 @@
-"""The tables of a run, as Markdown."""
+"""The tables of a run, as Markdown: ``bench.__main__`` writes them into docs/bench.md.
+
+``runner`` and ``waiting`` make the rows.
+"""
 
 from __future__ import annotations
 

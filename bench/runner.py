@@ -1,4 +1,8 @@
-"""Measures peers in turn, round by round, so that changes of the machine's speed affect all of them alike."""
+"""Measures peers in turn, round by round, so that changes of the machine's speed affect all of them alike.
+
+``bench.__main__`` calls it, and ``waiting`` takes ``Process``. ``child`` and peers/bullmq.mjs read the orders of a
+``Process``; ``report`` reads the rows by their keys.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +43,6 @@ class Candidate:
     """Bytes of the body."""
     checkout: Path | None = None
     """A folder whose ``mqredis`` is measured instead of this one's."""
-
-
-@dataclass
-class Plan:
-    """A plan of measurements: candidates, rounds, and messages for each kind of work in a round."""
-
-    candidates: Sequence[Candidate]
-    rounds: int
-    count: int
-    rows: list[Row] = field(default_factory=list)
 
 
 def tell(text: str) -> None:
@@ -114,25 +108,23 @@ def opened(candidate: Candidate, server: Server, core: int) -> Iterator[Process]
         process.close()
 
 
-def run(server: Server, plan: Plan, *, cores: tuple[int, int] = (0, 0)) -> list[Row]:
-    """Measure all candidates; one row for each candidate, work and round.
+def run(server: Server, candidates: Sequence[Candidate], rounds: int, count: int) -> list[Row]:
+    """Measure all candidates; one row for each candidate, work and round. ``count``: messages for each work.
 
-    ``cores``: those of the server and of the client. On one core the rate is the cost of the code on both sides.
+    Server and client run on one core, so the rate is the cost of the code on both sides.
     """
-    available = os.cpu_count() or 1
-    server.pin({cores[0] % available})
+    server.pin({0})
     rows: list[Row] = []
-    for number in range(plan.rounds):
-        tell(f"round {number + 1} of {plan.rounds}")
-        place = number * max(1, len(plan.candidates) // plan.rounds) % len(plan.candidates)
-        for candidate in (*plan.candidates[place:], *plan.candidates[:place]):
+    for number in range(rounds):
+        tell(f"round {number + 1} of {rounds}")
+        place = number * max(1, len(candidates) // rounds) % len(candidates)
+        for candidate in (*candidates[place:], *candidates[:place]):
             who = {"round": number, "peer": candidate.name, "shape": candidate.shape, "bytes": candidate.size}
             try:
-                with opened(candidate, server, cores[1] % available) as process:
-                    rows += [{**who, **row} for row in _works(server, process, candidate, plan.count)]
+                with opened(candidate, server, 0) as process:
+                    rows += [{**who, **row} for row in _works(server, process, candidate, count)]
             except RuntimeError as error:
                 rows.append({**who, "work": "start", "error": str(error)})
-    plan.rows += rows
     return rows
 
 
@@ -143,7 +135,7 @@ def _works(server: Server, process: Process, candidate: Candidate, count: int) -
         batch = {"size": BATCH} if work.endswith("_batch") else {}
         sends, drains = work.startswith("send"), work == "drain"
         if not sends:
-            fill = "fill_source" if work == "transact" and candidate.entry.module == "mqredis" else "fill"
+            fill = "fill_source" if work == "transact" else "fill"
             process.order(fill, first=0, count=count + warm)
         if not drains:
             process.order(work, **({"first": 0} if sends else {}), count=warm, **batch)

@@ -1,4 +1,7 @@
-"""A Redis of the benchmark's own, and what it says about the work it did."""
+"""A Redis of the benchmark's own, and what it says about the work it did.
+
+Each program of this folder runs on one, but ``spark``, ``instructions`` and ``startup``.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,6 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def __enter__(self) -> Server:
-        if "cluster-enabled" in self.options:
-            self.options["cluster-port"] = str(
-                _free()
-            )  # the default is 10,000 above, which may not be a valid port
         options = {**OPTIONS, **self.options, "port": str(self.port), "dir": self.directory.name}
         arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([str(self.binary), *arguments], stdout=subprocess.DEVNULL)
@@ -70,11 +69,6 @@ class Server:
         self.process.wait()
         self.directory.cleanup()
 
-    @property
-    def address(self) -> str:
-        """The URL for the peers."""
-        return self.url
-
     def pin(self, cores: Set[int]) -> None:
         """Keep the server on these cores, where the system can."""
         pin(self.process.pid, cores)
@@ -92,10 +86,6 @@ class Counters:
     """Counters of INFO, or the difference of two readings."""
 
     cpu: float  # seconds, user and system
-    reads: int  # socket reads: round trips, where nothing is pipelined
-    commands: int  # those inside scripts included
-    bytes_in: int
-    bytes_out: int
     memory: int  # bytes
 
     def __sub__(self, other: Counters) -> Counters:
@@ -134,31 +124,13 @@ class Wire:
         return {name: value for name, colon, value in rows if colon}
 
     def counters(self) -> Counters:
-        """The counters now. Reading them costs one read and one command."""
+        """The counters now."""
         info = self.info()
-        return Counters(
-            float(info["used_cpu_user"]) + float(info["used_cpu_sys"]),
-            int(info["total_reads_processed"]),
-            int(info["total_commands_processed"]),
-            int(info["total_net_input_bytes"]),
-            int(info["total_net_output_bytes"]),
-            int(info["used_memory"]),
-        )
-
-    def own_cost(self) -> Counters:
-        """The counts that one reading adds to the next one."""
-        first = self.counters()
-        return self.counters() - first
-
-    def script_seconds(self) -> float:
-        """Seconds spent inside scripts since the last reset."""
-        return sum(int(stats["usec"]) for stats in self._scripts()) / 1e6
+        cpu = float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+        return Counters(cpu, int(info["used_memory"]))
 
     def script_calls(self) -> int:
         """Scripts run since the last reset."""
-        return sum(int(stats["calls"]) for stats in self._scripts())
-
-    def _scripts(self) -> list[dict[str, str]]:
         stats = self.info("commandstats")
         rows = [stats[name] for name in ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall") if name in stats]
-        return [dict(pair.split("=", 1) for pair in row.split(",")) for row in rows]
+        return sum(int(dict(pair.split("=", 1) for pair in row.split(","))["calls"]) for row in rows)

@@ -8,6 +8,7 @@ others, in one session:
 
 The goals are ratios of the medians of one run, so they hold on any machine. Wall-clock rates of a busy machine vary
 much; the CPU time of a row (Spark, its Python processes and the server) stands beside each of them.
+``make bench-spark`` calls it; docs/spark.md (Speed) has the results and the goals.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def idle_source(name: str, rows: int, partitions: int) -> Any:
             pa.array(range(size), pa.int64()),
             pa.array(["orders"] * size),
             pa.array([""] * size),
-            pa.array([b"x" * 200] * size, pa.binary()),
+            pa.array([b"x" * BODY] * size, pa.binary()),
             pa.array([3] * size, pa.int32()),
         ]
         for _ in range(count // size):

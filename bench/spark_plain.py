@@ -1,7 +1,7 @@
 """A plain source and sink between Redis and Spark, as a good afternoon makes them: what the Data Source API and Redis
 give to users who need a sorted set of ids, a hash for each message and exactly-once streams, and nothing else.
 
-It stands beside ours in the same run. A queue that is streamed from or written to is ``ids`` and a hash of five fields
+``bench.spark`` runs it beside ours. A queue that is streamed from or written to is ``ids`` and a hash of five fields
 for each message; one that is only read in batches is a hash of packed values, which is faster. No quotas, priorities,
 timers, waiting readers, locks, counters, indexes, tokens. No product.
 """

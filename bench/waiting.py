@@ -1,4 +1,7 @@
-"""The delay from a send to a waiting reader in another process, beside a reader that waits in BLMOVE."""
+"""The delay from a send to a waiting reader in another process, beside a reader that waits in BLMOVE.
+
+``bench.__main__`` calls ``delays``, and ``report.delays`` reads its rows.
+"""
 
 from __future__ import annotations
 

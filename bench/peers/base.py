@@ -1,4 +1,8 @@
-"""The interface behind which every Python peer is measured."""
+"""The interface behind which every Python peer is measured.
+
+``child`` calls a peer by the orders of ``runner`` and ``waiting``; bench/peers/__init__.py lists the peers and what
+each is asked for. peers/bullmq.mjs answers the same orders without this class.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +48,10 @@ class Peer(ABC):
             batch(first, count, 100)
         else:
             self.send(first, count)
+
+    def fill_source(self, first: int, count: int) -> None:
+        """Put messages into the queue that ``transact`` receives from."""
+        self.fill(first, count)
 
 
 class AsyncPeer(Peer):

@@ -1,4 +1,8 @@
-"""mqredis as a user calls it, in each shape of message; tokens, fences and delivery counts as shipped."""
+"""mqredis as a user calls it, in each shape of message; tokens, fences and delivery counts as shipped.
+
+``instructions`` calls the peer, too. With ``--beside`` this file runs on the mqredis of another commit, so a call that
+an older one does not have ends that comparison.
+"""
 
 from __future__ import annotations
 

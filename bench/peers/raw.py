@@ -1,4 +1,4 @@
-"""Plain redis-py: a reliable list, and a stream with a consumer group."""
+"""Plain redis-py: a reliable list, to which all ratios are (``peers.UNIT``), and a stream with a consumer group."""
 
 from __future__ import annotations
 
