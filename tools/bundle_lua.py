@@ -1,7 +1,7 @@
 """Write every script as the broker runs it, joined with its libraries, and compile it.
 
-``python -m tools.bundle_lua build/lua``. luacheck reads the result: a source alone names its libraries'
-tables, which only the bundle defines. Compiling needs no luacheck, so every machine finds a syntax error.
+``python -m tools.bundle_lua build/lua``, in ``make lua``. luacheck reads the result: a source alone names its
+libraries' tables, which only the bundle defines. Compiling needs no luacheck, so every machine finds a syntax error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``python -m tools.console_pictures``: pictures of the console's pages, from flights of the demo, into docs/pictures.
 
-``make pictures`` installs what it needs: redis-server, Chromium, Playwright and the data of the demo.
+``make pictures`` installs what it needs: redis-server, Chromium, Playwright and the data of the demo. docs/console.md
+and the README show the pictures, ``console-<page>-<light or dark>.png`` with the names in :func:`scene`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Extension of griffe for the API reference: defaults and meanings of keyword arguments that a TypedDict declares.
 
+mkdocs.yml loads it (``make docs``), behind the extension whose output it changes.
 ``unpack_typeddict`` shows such arguments (the fields of a message in ``send``, the properties of a queue in
 ``create_queue``) with the default ``...`` and without a text. The model that has the fields knows both.
 """

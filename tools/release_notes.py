@@ -1,6 +1,7 @@
 """Print the changelog's section of a release: ``python -m tools.release_notes 0.1.0``.
 
-Ends with an error if the places that name the version differ, or if the changelog has no such section with a date.
+The workflow ``release`` publishes what it prints. Ends with an error if the places that name the version differ, or if
+the changelog has no such section with a date.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Write docs/reliability.md from the output of the checks: ``python -m tools.reliability_doc [FILE ...]``.
 
-FILE: lines of JSON, build/reliability.jsonl if none is named. The last line of each check counts; a check of which they
+``make reliability`` and ``make reliability-full`` call it. FILE: lines of JSON (tests/reliability/check.py),
+build/reliability.jsonl if none is named. The last line of each check counts; a check of which they
 have none keeps the row that the page has.
 """
 

@@ -1,4 +1,8 @@
-"""Write docs/scripts.md from the headers of the Lua scripts: ``python -m tools.script_docs [--check]``."""
+"""Write docs/scripts.md from the headers of the Lua scripts: ``python -m tools.script_docs [--check]``.
+
+``make format`` calls it. ``mqredis/scripts.py`` reads the same headers for the client; a new word in them has to be
+known there, too (``_HEADER``).
+"""
 
 from __future__ import annotations
 

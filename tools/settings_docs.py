@@ -1,4 +1,7 @@
-"""Write docs/settings.md from ``mqredis/settings.py``: ``python -m tools.settings_docs [--check]``."""
+"""Write docs/settings.md from ``mqredis/settings.py``: ``python -m tools.settings_docs [--check]``.
+
+``make format`` calls it.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,12 @@ sizes are bytes.
 |---|---|---|---|---|
 """
 FOOT = """
-Three more variables are not fields of `Settings`:
+More variables are not fields of `Settings`:
 
 | environment variable | meaning |
 |---|---|
 | `MQREDIS_DIR` | folder in which the private server keeps its data |
+| `MQREDIS_CONSOLE_TOKEN` | token with which the [console](console.md) lets visitors in |
 | `MQREDIS_TEST_URL` | server on which the [pytest plugin](testing.md) runs the tests of an application |
 | `MQREDIS_TEST_SERVER` | server program with which the tests of mqredis itself run |
 """

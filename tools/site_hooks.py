@@ -1,4 +1,7 @@
-"""Hooks of the documentation build (``hooks`` in mkdocs.yml): the version in the header, names, ``llms.txt``."""
+"""Hooks of the documentation build (``hooks`` in mkdocs.yml): the version in the header, names, ``llms.txt``.
+
+mkdocs calls each function by its name. docs/stylesheets/site.css has the rule for the names that are marked.
+"""
 
 from __future__ import annotations
 

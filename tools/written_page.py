@@ -1,4 +1,7 @@
-"""Writes a page of the documentation that a program generates, or checks that it is up to date."""
+"""Writes a page of the documentation that a program generates, or checks that it is up to date.
+
+``script_docs`` and ``settings_docs`` call it.
+"""
 
 from __future__ import annotations
 

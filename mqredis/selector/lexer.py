@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from mqredis.errors import SelectorSyntaxError
 
+# docs/selectors.md tells users these limits (tests/docs/test_docs.py compares).
 MAX_BYTES = 8192
 MAX_DEPTH = 64
 MAX_NODES = 1024
@@ -63,9 +64,8 @@ _START = ("L", "Nl", "Sc", "Pc")
 _PART = (*_START, "Nd", "Mn", "Mc")
 # Tokens that nest without a bracket if they follow each other.
 _PREFIXES = ("ADD", "NOT", "_OPEN")
-_DIGITS = (
-    20  # no 64-bit integer has more, in any base, once leading zeros are gone; octal is checked by value
-)
+# No 64-bit integer has more in base 8, 10 or 16, once leading zeros are gone.
+_MOST_DIGITS = 22
 
 TokenValue = str | bytes | bool | int | float
 
@@ -170,7 +170,7 @@ def _integer(text: str, at: int) -> int:
         if not set(digits) <= set("01234567"):
             refuse(f"{text} begins with 0 and is not octal", at)
     digits = digits.lstrip("0") or "0"
-    value = int(digits, base) if len(digits) <= _DIGITS + 2 else 1 << 64
+    value = int(digits, base) if len(digits) <= _MOST_DIGITS else 1 << 64
     # 2**63 is let through here: the builder allows it under a minus only.
     if value > 1 << 63:
         refuse("the number is outside the range of 64-bit integers", at)

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from mqredis.selector.nodes import Like
 
+# docs/selectors.md tells users these limits (tests/docs/test_docs.py compares).
 # Characters that the LIKEs of one selector may search in, shared equally among them; never less than the
 # floor. The server needs some 3 ms for the worst case.
 BUDGET = 16384
 FLOOR = 256
 # A text may be that many times longer when the pattern has no underscores, as the server then searches in C.
 # A pattern with underscores may make so many comparisons for each character of its budget.
-FACTOR = (
-    4  # tests/contract/test_arguments.py compares it; tests/selector/test_like.py tests both at the bound
-)
+# tests/contract/test_arguments.py compares the factor with Lua's; tests/selector/test_like.py tests both at the bound.
+FACTOR = 4
 
 Segments = tuple[tuple[str | None, ...], ...]
 

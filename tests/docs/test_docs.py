@@ -20,6 +20,7 @@ import pytest
 import mqredis
 from mqredis.cli.app import build
 from mqredis.cli.exits import Exit
+from mqredis.selector import MAX_BYTES, MAX_DEPTH, MAX_NODES, like
 from tools import script_docs, settings_docs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +48,26 @@ def test_page_of_the_command_line_has_all_exit_codes() -> None:
 
 def test_settings_page_is_up_to_date() -> None:
     assert settings_docs.TARGET.read_text() == settings_docs.render(), "python -m tools.settings_docs"
+
+
+def test_settings_page_has_each_variable() -> None:
+    code = "".join(
+        path.read_text() for path in [*(ROOT / "mqredis").rglob("*.py"), ROOT / "pytest_mqredis.py"]
+    )
+    between_processes = {"MQREDIS_WORKER_PIPE", "MQREDIS_WORKER_URL", "MQREDIS_TEST_CRASH"}
+    for name in set(re.findall(r'"(MQREDIS_[A-Z_]*[A-Z])"', code)) - between_processes:
+        assert f"`{name}`" in settings_docs.render(), name
+
+
+def test_page_of_selectors_has_their_limits() -> None:
+    page = " ".join((ROOT / "docs/selectors.md").read_text().split())
+    assert f" {MAX_BYTES:,} bytes of UTF-8, {MAX_DEPTH} levels of nesting, and {MAX_NODES:,} operands" in page
+    for text in (
+        f"`_` searches texts of up to {like.BUDGET:,} ",
+        f"texts of up to {like.BUDGET * like.FACTOR:,} ",
+    ):
+        assert text in page
+    assert f"each has at least {like.FLOOR} and {like.FLOOR * like.FACTOR:,}." in page
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
