@@ -99,20 +99,18 @@ class Consumer:
                 "create must be a dict of the properties of new queues ({} for the defaults), "
                 f"not {self.create!r:.40}"
             )
-        for what in ("dead_letter", "name"):
-            text = getattr(self, what)
+        for what, text in (("dead_letter", self.dead_letter), ("name", self.name)):
             if not isinstance(text, str | None):
                 raise InvalidArgument(f"{what} must be a str, not {text!r:.40}")
-        for what, most in (
-            ("lease", LONGEST_LEASE),
-            ("time_limit", checks.LONGEST),
-            ("max_hold", checks.LONGEST),
-        ):
-            if (seconds := getattr(self, what)) is not None:
-                checks.seconds(seconds, what, positive=True, most=most)
+        checks.seconds(self.max_hold, "max_hold", positive=True)
+        if self.lease is not None:
+            checks.seconds(self.lease, "lease", positive=True, most=LONGEST_LEASE)
+        if self.time_limit is not None:
+            checks.seconds(self.time_limit, "time_limit", positive=True)
         self._read_signature()
 
     def _read_signature(self) -> None:
+        """Set what the signature of the handler tells. Raises InvalidArgument."""
         handler = self.handler
         if not callable(handler):
             raise InvalidArgument(f"a handler must be a function, not {handler!r:.40}")

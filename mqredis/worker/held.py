@@ -1,7 +1,8 @@
 """Messages on which a handler works: runs the handler, and cancels it from another thread.
 
 ``attempts`` makes one for each run of a handler, and ``prefetch`` one for messages that wait for their handlers. The
-thread of ``keeper`` renews their lease and cancels the handler; the heartbeat and the end of the worker cancel, too.
+thread of ``keeper`` renews their lease and cancels the handler. The heartbeat and the end of the worker cancel with
+``Keeper.cancel``, so that the keeper knows when to give the messages back.
 docs/worker.md tells users of _RENEW_AT and _GRACE.
 """
 

@@ -33,6 +33,7 @@ def test_the_function_stays_what_it_is(worker: Worker):
         {"lease": 0},
         {"time_limit": -1},
         {"max_hold": 0},
+        {"max_hold": None},
         {"rate": "many"},
         {"rate": "0/s"},
         {"rate": 5},
