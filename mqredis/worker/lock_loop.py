@@ -17,14 +17,14 @@ from functools import partial
 
 from mqredis.client import LockedMessage, Queue
 from mqredis.commands import settlement
-from mqredis.commands.settlement import COMMIT, Lost
+from mqredis.commands.settlement import COMMIT, RENEW, Lost
 from mqredis.errors import LockLost, MqError, QueueNotAvailable, SealBroken
 from mqredis.models import Message
 from mqredis.models.lookup_ids import format_id
 from mqredis.operations import giveback, several
 from mqredis.operations.earlier_locks import EarlierLocks, earlier_locks
-from mqredis.operations.locked import mark_settled
-from mqredis.operations.settle import ends, settle
+from mqredis.operations.locked import mark_renewed, mark_settled
+from mqredis.operations.settle import ends, lock_lost, settle
 from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outcomes import accept_lower_durability
 
@@ -83,9 +83,7 @@ class LockLoop(Loop):
         try:
             for queue, locks in list(left.items()):
                 try:
-                    self._settle(queue, ends(COMMIT, locks, queue))
-                    for lock in locks:
-                        mark_settled(lock)
+                    self._end(queue, locks, COMMIT)
                 except QueueNotAvailable as error:  # the queue was deleted with its messages
                     log.warning(
                         "%s: %d handled message(s) are gone: %s", self.consumer.name, len(locks), error
@@ -99,7 +97,7 @@ class LockLoop(Loop):
         self.flush()
         for lock in list(self._held):
             if not lock.settled and lock not in self._handled.copy():
-                self._give_back(lock.queue, lock, giveback.orderly())
+                self._end(lock.queue, [lock], giveback.orderly())
         self.flush()  # what was handled meanwhile
 
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
@@ -168,21 +166,16 @@ class LockLoop(Loop):
             messages.append(lock.message)
         good, arguments, bad = self.shared.attempts.accept(messages)
         for message, refusal in bad:
-            self._give_back(
-                queue, lock_of.pop(id(message)), self.shared.failed.return_instruction(refusal, [message])
-            )
+            instruction = self.shared.failed.return_instruction(refusal, [message])
+            self._end(queue, [lock_of.pop(id(message))], instruction)
         if not good:
             self.shared.failed.pause_without_policy(queue.name, bad[0][1])
             return False
         rest = list(lock_of.values())
-
-        def give_back_rest(instruction: str) -> None:
-            for lock in rest:
-                self._give_back(queue, lock, instruction)
-
+        give_back_rest = partial(self._end, queue, rest)
         unit = self.shared.attempts.unit(good, None)
         try:
-            error = self._run(unit, arguments, lambda: self._renew(rest), unit.flush, give_back_rest)
+            error = self._run(unit, arguments, partial(self._renew, queue, rest), unit.flush, give_back_rest)
         except MqError:
             give_back_rest(giveback.orderly())
             raise
@@ -192,13 +185,22 @@ class LockLoop(Loop):
         self._handled.add(rest)
         return True
 
-    def _renew(self, locks: list[LockedMessage]) -> None:
+    def _renew(self, queue: Queue, locks: list[LockedMessage]) -> None:
+        """Renew these locks of the queue. Raises LockLost if one of them is lost."""
+        lease = self.shared.lease
+        until = time.monotonic() + lease
+        operation = settle(queue.handle, ends(RENEW, locks, queue), lease)
+        lost = accept_lower_durability(partial(self.manager.run, operation)).lost
+        if lost:
+            raise lock_lost(queue.handle.path, lost[0])
         for lock in locks:
-            lock.extend(self.shared.lease)
+            mark_renewed(lock, until)
 
-    def _give_back(self, queue: Queue, lock: LockedMessage, instruction: str) -> None:
-        self._settle(queue, [(instruction, lock.fence, lock.key)])
-        mark_settled(lock)
+    def _end(self, queue: Queue, locks: list[LockedMessage], action: str) -> None:
+        """Commit these locks of the queue, or give their messages back. Warns of each that is lost."""
+        self._settle(queue, ends(action, locks, queue))
+        for lock in locks:
+            mark_settled(lock)
 
     def _give_back_unopened(
         self, queues: Sequence[Queue], messages: Sequence[Message], instruction: str

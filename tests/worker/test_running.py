@@ -86,20 +86,14 @@ def test_lease_is_renewed_while_the_handler_runs(qm, queue, worker, started):
             assert renewals.acquire(timeout=WAIT)
         ended.set()
 
-    original_lock, original_tx = mqredis.LockedMessage.extend, mqredis.Transaction.extend
+    original = Held.renewed
 
-    def extend_lock(self, lease=None):
-        original_lock(self, lease)
+    def renewed(self, now):
+        original(self, now)
         renewals.release()
-
-    def extend_tx(self, lease=None):
-        result = original_tx(self, lease)
-        renewals.release()
-        return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mqredis.LockedMessage, "extend", extend_lock)
-        patch.setattr(mqredis.Transaction, "extend", extend_tx)
+        patch.setattr(Held, "renewed", renewed)
         started(worker)
         send(qm, queue, b"x")
         assert ended.wait(WAIT)

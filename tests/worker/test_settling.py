@@ -216,6 +216,37 @@ def test_segments_are_handled_one_by_one(qm, worker):
     assert (handled, bodies(qm, "q")) == ([(b"ab", 0), (b"cd", 2)], [])
 
 
+def test_locks_of_a_batch_are_renewed_and_given_back_with_one_call_each(
+    qm: mqredis.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(qm, "q", False, b"1", b"2", b"3")
+    worker, original = Worker(), qm.run
+    calls: list[str] = []
+
+    def counted(operation: Operation[Any]) -> Any:
+        calls.append(operation.name)
+        return original(operation)
+
+    @worker.consumer("q", lease=30)
+    def handle(bodies: list[bytes]) -> None:
+        qm.advance_clock(20)
+        monkeypatch.setattr(qm, "run", counted)
+        (held,) = running._keeper.handlers()
+        held.renew()
+        assert len(calls) == 1
+        qm.advance_clock(20)
+        assert qm.queue_info("q").locked == 3
+        calls.clear()
+        raise RetryLater(5)
+
+    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running.prepare()
+    running._loops[0].turn(0)
+    assert calls == ["settle"]
+    assert qm.statistics("q").retry_messages == 3
+    running.close()
+
+
 def test_failed_counts_the_messages_of_a_batch(qm, worker, transactional):
     create(qm, "q", transactional, b"1", b"2", b"3")
 
