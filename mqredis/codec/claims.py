@@ -42,14 +42,6 @@ class Claim:
         lineage, *rest = text.split(" ")
         return cls(lineage, *(int(item) for item in rest))
 
-    def format(self) -> str:
-        """The text as it is stored."""
-        text = (
-            f"{self.lineage} {self.committed} {self.sequence} {self.number} {self.wanted} {self.count} "
-            f"{self.bytes} {self.sealed} {self.since_ms}"
-        )
-        return f"{text} {self.draining}" if self.draining else text
-
 
 @dataclass(slots=True)
 class PageList:
@@ -79,10 +71,3 @@ class PageList:
     def ids_fields(self) -> list[bytes]:
         """The fields of a queue's ``states`` that hold the ids of its pages (lua/claims/claim_pages.lua)."""
         return [b"c%d:%d" % (self.number, page) for page in range(self.first, self.upto)]
-
-    def format(self) -> str:
-        """The text as it is stored, one of several in the field."""
-        return (
-            f"{self.number} {self.first} {self.upto} {self.packed} {self.loose} {self.step} {self.owner} "
-            f"{self.sequence};"
-        )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 # The length of a bucket in ms, and how many that have ended a history keeps.
 BUCKET_MS, KEPT = 300_000, 288
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NUMBER = r"(?:-?[1-9a-z][0-9a-z]*)?"
 _ITEMS = rf"(?:(?:{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER})?;)*"
 _HISTORY = re.compile(rf"\d+ \d+ \d+ \d+ \d+ {_ITEMS}")
@@ -51,12 +50,6 @@ class Item:
         came, left, failed, retried, age = (int(part or "0", 36) for part in text.split(","))
         return cls(Counters(came, left, failed, retried), age - 1 if age else None)
 
-    def format(self) -> str:
-        """The text as it is stored, with its semicolon."""
-        counted, age = self.counted, 0 if self.age is None else self.age + 1
-        numbers = (counted.came, counted.left, counted.failed, counted.retried, age)
-        return (",".join(map(_number, numbers)) if any(numbers) else "") + ";"
-
 
 @dataclass(slots=True)
 class History:
@@ -75,21 +68,7 @@ class History:
         counters = Counters(int(came), int(left), int(failed), int(retried))
         return cls(int(bucket), counters, [Item.parse(item) for item in items.split(";")[:-1]])
 
-    def format(self) -> str:
-        """The text as it is stored."""
-        before = self.before
-        head = f"{self.bucket} {before.came} {before.left} {before.failed} {before.retried} "
-        return head + "".join(item.format() for item in self.items)
-
 
 def end_of(text: str) -> int | None:
     """When the open bucket of a stored text ends, in ms of broker time; None for any other text."""
     return (int(text.partition(" ")[0]) + 1) * BUCKET_MS if _HISTORY.fullmatch(text) else None
-
-
-def _number(value: int) -> str:
-    text, rest = "", abs(value)
-    while rest:
-        rest, digit = divmod(rest, 36)
-        text = _DIGITS[digit] + text
-    return f"-{text}" if value < 0 else text

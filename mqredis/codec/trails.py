@@ -32,13 +32,6 @@ class EntryRecord:
         match = _ENTRY.fullmatch(text)
         return cls(int(match[1]), *match.groups()[1:]) if match else None
 
-    def format(self) -> str:
-        """The text as it is stored."""
-        return (
-            f"{self.ms} {self.event} {self.queue} {self.session} {self.client} {self.target} {self.lookup_id} "
-            f"{self.detail}"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class TrailRecord:
@@ -60,8 +53,3 @@ class TrailRecord:
         return (
             cls(int(match[1]), int(match[2]), entries, match[3] or "") if len(entries) == len(found) else None
         )
-
-    def format(self) -> str:
-        """The text as it is stored."""
-        head = f"{self.end} {self.omitted} {self.message_id}".rstrip(" ")
-        return "\n".join([head, *(entry.format() for entry in self.entries)])

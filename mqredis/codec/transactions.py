@@ -34,10 +34,6 @@ class TransactionRecord:
         match = _TRANSACTION.fullmatch(text)
         return cls(int(match[1]), int(match[2]), int(match[3]), match[4], int(match[5])) if match else None
 
-    def format(self) -> str:
-        """The text as it is stored."""
-        return f"{self.deadline_ms} {self.fence} {self.operations} {self.session} {self.since_ms}"
-
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
@@ -54,11 +50,6 @@ class OperationRecord:
         """None: the text is not an operation."""
         match = _OPERATION.fullmatch(text)
         return cls(match[1], match[2], match[3], match[4] or "", match[5] or "") if match else None
-
-    def format(self) -> str:
-        """The text as it is stored."""
-        end = f" {self.target}" if self.target else f"  {self.reason}" if self.reason else ""
-        return f"{self.kind} {self.queue} {self.lookup_id}{end}"
 
     @property
     def state_kind(self) -> str:
