@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.codec import time_at
 from mqredis.codec.claims import Claim
 from mqredis.commands.address import Address
 from mqredis.commands.read import Found
@@ -20,6 +19,7 @@ from mqredis.commands.replies import check, check_lost, check_queue, number, tex
 from mqredis.commands.waiting import Waiter
 from mqredis.models.inspection import ClaimInfo, ClaimState
 from mqredis.models.lookup_ids import split_ids
+from mqredis.models.text import time_at
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mqredis.codec import identifier, names
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
 from mqredis.models.lookup_ids import LOOKUP_ID, lookup_id_of
+from mqredis.models.text import identifier, names
 
 # The keys of identifiers in a filter (lua/matching/filter.lua) and in the index.
 _KEYS = {"message_id": "m", "correlation_id": "c", "group_id": "g"}

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from pydantic import ValidationError
 
 from mqredis import keys
-from mqredis.codec import generated_id, states, time_at, unescape
+from mqredis.codec import states
 from mqredis.codec.transactions import MOVED, RECEIVED, REJECTED, SENT, OperationRecord, TransactionRecord
 from mqredis.commands.paging import page_after
 from mqredis.commands.queues import FLAGS
@@ -32,8 +32,8 @@ from mqredis.models.inspection import (
     SessionInfo,
     TransactionInfo,
 )
-from mqredis.models.lookup_ids import LOOKUP_ID
-from mqredis.models.text import read_identifier
+from mqredis.models.lookup_ids import LOOKUP_ID, generated_id
+from mqredis.models.text import read_identifier, time_at, unescape
 from mqredis.steps import Arg, Call, Payload
 
 # Operations of each transaction that are shown.

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import keys
-from mqredis.codec import milliseconds, time_at
 from mqredis.commands.replies import check, check_queue, number, text
 from mqredis.keys import QUEUE_COUNTS, ManagerKeys
 from mqredis.models import QueueInfo, RetryPolicy
+from mqredis.models.text import milliseconds, time_at
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mqredis.codec import Raw, time_at
+from mqredis.codec import Raw
 from mqredis.commands.address import Address
 from mqredis.commands.paging import page_after
 from mqredis.commands.replies import check_queue, number, text
 from mqredis.models.inspection import MessageState, Page
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS
+from mqredis.models.text import time_at
 from mqredis.steps import Arg, Call, Payload
 
 _ID_PLACE = re.compile(f"({LOOKUP_ID.pattern})")

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.codec import time_at, unescape
 from mqredis.codec.trails import EntryRecord, TrailRecord
 from mqredis.commands.filters import matched
 from mqredis.commands.replies import check_queue, number, text
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import TrailEntry
-from mqredis.models.text import Identifier
+from mqredis.models.text import Identifier, time_at, unescape
 from mqredis.steps import Call, Payload
 
 

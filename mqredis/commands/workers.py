@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mqredis.codec import time_at
 from mqredis.commands.address import Address
 from mqredis.commands.replies import check, number, text
 from mqredis.keys import KeySet, ManagerKeys
+from mqredis.models.text import time_at
 from mqredis.models.worker import Pause, WorkerInfo
 from mqredis.steps import Arg, Call, Payload
 

@@ -1,7 +1,7 @@
 """The fields that a sender sets and a reader sees, as attributes and as keyword arguments of ``send``.
 
 ``Outgoing`` and ``Message`` derive from it; the methods of both interfaces that send, and those of workers (asyncio and
-blocking), take ``MessageFields`` or ``MemberFields``. The codec and the selectors know its ``DEFAULT_CONTENT_TYPE``.
+blocking), take ``MessageFields`` or ``MemberFields``. The selectors and Spark know its ``DEFAULT_CONTENT_TYPE``.
 
 ``fields`` says how each is checked, written and read.
 """

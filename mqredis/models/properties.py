@@ -1,8 +1,8 @@
 """The properties of a message as text in its record (``lua/core/record.lua``): for each its name, a letter for the type
 of its value, and the value.
 
-``fields`` uses it, and ``operations.giveback`` for the properties of a failed message. The codec exports
-``MAX_PROPERTIES``.
+``fields`` uses it, and ``operations.giveback`` for the properties of a failed message. Spark and ``otel.patches`` ask
+how many properties a message may have.
 
 Change together with: ``codec/decode.py`` (``_PROPERTIES``); ``selector_value.typed`` in lua/selector/selector_value.lua
 and ``_TYPES`` in ``spark/headers.py``, which have the letters, too (tests/contract/test_constants.py and

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mqredis import codec, keys
+from mqredis import keys
 from mqredis.commands import bulk as commands
 from mqredis.commands.address import Address
 from mqredis.commands.bulk import AVAILABLE, DELAYED, Action
@@ -24,6 +24,7 @@ from mqredis.errors import InvalidArgument, TransactionUsage, UnsupportedAccess
 from mqredis.keys import path_of
 from mqredis.models import Access, Match, Share
 from mqredis.models.operator import BulkResult
+from mqredis.models.text import milliseconds
 from mqredis.operations import actions, checks, matching
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.handle import closing, open_handle, refuse_move
@@ -195,7 +196,7 @@ def trash_or_delete(trash: float | None) -> Action:
     """Delete for good, or move to ``;trash`` for this many seconds. Raises InvalidArgument."""
     if trash is None:
         return Action("delete")
-    return Action("trash", str(codec.milliseconds(checks.seconds(trash, "trash", positive=True))))
+    return Action("trash", str(milliseconds(checks.seconds(trash, "trash", positive=True))))
 
 
 def moving(target: object) -> Action:
@@ -221,7 +222,7 @@ def due(delay: float | None, at: datetime | None) -> Action:
         wait = checks.seconds(delay, "delay")
         if wait < 0:
             raise InvalidArgument(f"delay must not be negative, not {wait}")
-        return Action("due", f"+{codec.milliseconds(wait)}", DELAYED)
+        return Action("due", f"+{milliseconds(wait)}", DELAYED)
     if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]  # callers may err
         raise InvalidArgument(f"at must be a datetime with a time zone, not {at!r:.60}")
     ms = int(at.timestamp() * 1000)

@@ -13,9 +13,9 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
 
-from mqredis.codec import escape
 from mqredis.errors import InvalidArgument, did_you_mean
 from mqredis.models import Message
+from mqredis.models.text import escape
 
 # Longest time a caller may name, in seconds (about 31 years): far inside the exact range of a double in ms.
 LONGEST = 1e9

@@ -32,6 +32,7 @@ from mqredis.errors import (
 )
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Message, Outgoing, Share
+from mqredis.models.text import milliseconds
 from mqredis.operations.checks import seconds
 from mqredis.sealing import Sealer
 from mqredis.settings import ENV_PREFIX, LONGEST_LEASE, Settings
@@ -93,7 +94,7 @@ class Context:
     """Handles that held locks, and units of work that had begun, when the application dropped its last reference."""
 
     def __post_init__(self) -> None:
-        self.lease_ms = codec.milliseconds(self.settings.lease_seconds)
+        self.lease_ms = milliseconds(self.settings.lease_seconds)
         self.lease = str(self.lease_ms)
 
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
@@ -340,7 +341,7 @@ def lease_of(context: Context, lease: float | None) -> int:
     """A lease in ms, from seconds or the default. Raises InvalidArgument beyond what the setting may be, too."""
     if lease is None:
         return context.lease_ms
-    return codec.milliseconds(seconds(lease, "lease", positive=True, most=LONGEST_LEASE))
+    return milliseconds(seconds(lease, "lease", positive=True, most=LONGEST_LEASE))
 
 
 def lapsed(context: Context, until: float, otherwise: str) -> str:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqredis.codec import milliseconds
 from mqredis.commands.settlement import ABORT, FAIL, RETURN
 from mqredis.models import PropertyValue
 from mqredis.models.properties import write_properties
+from mqredis.models.text import milliseconds
 from mqredis.operations import checks
 
 # With this the names of the properties begin that a failed message gets (lua/features/failure).

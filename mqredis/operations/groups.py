@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqredis import codec
 from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import WHOLE_GROUP, Filter
 from mqredis.commands.read import Found
 from mqredis.commands.waiting import TAKES
 from mqredis.errors import GroupIncomplete, GroupInconsistent, InvalidArgument
 from mqredis.models import Grouping, Identifier, Match, Message, Outgoing, Sent
+from mqredis.models.text import identifier, names
 from mqredis.operations import checks, matching, send
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.matching import Selection
@@ -129,9 +129,9 @@ def check_size(size: object) -> int | None:
 
 def _named(group_id: Identifier | None) -> Identifier:
     """The id of a group: the given one, or a new one. Raises InvalidArgument if it is not an identifier."""
-    if group_id is None or not codec.names(group_id):
+    if group_id is None or not names(group_id):
         return send.new_group_id()
-    codec.identifier(group_id, "group_id")
+    identifier(group_id, "group_id")
     return group_id
 
 

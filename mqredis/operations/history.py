@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from mqredis import keys
-from mqredis.codec import time_at
 from mqredis.codec.history import BUCKET_MS, KEPT, Counters, Item
 from mqredis.commands import history as commands
 from mqredis.commands.history import HistoryRow, HistoryRows
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.keys import path_of
 from mqredis.models.inspection import HistoryPeriod, QueueHistory
+from mqredis.models.text import time_at
 from mqredis.operations import checks
 from mqredis.operations.context import Context
 from mqredis.steps import Steps, perform, procedure

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mqredis import keys
-from mqredis.codec import time_at
 from mqredis.codec.sinks import SinkRecord, StageRecord
 from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
+from mqredis.models.text import time_at
 from mqredis.operations import pipelines
 from mqredis.operations.broker_time import broker_time
 from mqredis.operations.context import Context

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mqredis import codec
 from mqredis.errors import (
     InvalidArgument,
     IoTimeout,
@@ -23,6 +22,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
+from mqredis.models.text import names
 from mqredis.operations import checks, leftovers, queue
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.handle import closing, open_handle
@@ -129,7 +129,7 @@ def _passed(request: Message | Outgoing, message_id: Identifier) -> Identifier |
     """The correlation id of a reply: the message id of its request, or the id that the request wants to be passed."""
     if Acknowledge.PASS_CORRELATION_ID not in request.acknowledge:
         return message_id
-    return request.correlation_id if codec.names(request.correlation_id) else None
+    return request.correlation_id if names(request.correlation_id) else None
 
 
 @procedure
@@ -158,9 +158,9 @@ def reply(context: Context, message: Message, body: object, fields: Mapping[str,
         raise MessageNotFound("the message names no response queue")
     made: Outgoing = outgoing(body, fields)
     changes: dict[str, Any] = {}
-    if not codec.names(made.correlation_id):
+    if not names(made.correlation_id):
         changes["correlation_id"] = _passed(message, message.message_id)
-    if not codec.names(made.message_id) and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
+    if not names(made.message_id) and Acknowledge.PASS_MESSAGE_ID in message.acknowledge:
         changes["message_id"] = message.message_id
     made = made.replace(**changes)
     handle = yield from open_handle(context, message.response_queue, Access.SEND, Share.DENY_NONE)

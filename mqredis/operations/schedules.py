@@ -38,8 +38,10 @@ from mqredis.errors import (
     SealBroken,
 )
 from mqredis.models import Message, Outgoing
+from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.models.record_parts import FLAG_AT
 from mqredis.models.schedule import ScheduleInfo
+from mqredis.models.text import time_at
 from mqredis.operations import actions, checks
 from mqredis.operations.context import Context
 from mqredis.operations.cron import next_time, zone_name
@@ -108,10 +110,10 @@ class Wanted:
         text, large = codec.encode(context.sealed(message))
         if large is not None:
             raise InvalidArgument(
-                f"the body of a scheduled message takes at most {codec.INLINE_BODY_BYTES} bytes, not {len(large)}; "
+                f"the body of a scheduled message takes at most {INLINE_BODY_BYTES} bytes, not {len(large)}; "
                 "send a reference to the data"
             )
-        if len(text) > _HEAD + codec.INLINE_BODY_BYTES:
+        if len(text) > _HEAD + INLINE_BODY_BYTES:
             raise InvalidArgument(f"the fields of a scheduled message take at most {_HEAD} bytes")
         return text
 
@@ -141,8 +143,8 @@ def _shown(context: Context, now_ms: int, name: str, text: str, message: bytes) 
         interval=None if isinstance(found.when, str) else float(found.when),
         timezone=found.timezone,
         message=stored or _decoded(context, found.queue, _EMPTY),
-        next_at=codec.time_at(found.next_ms) if found.next_ms else None,
-        last_at=codec.time_at(found.last_ms) if found.last_ms else None,
+        next_at=time_at(found.next_ms) if found.next_ms else None,
+        last_at=time_at(found.last_ms) if found.last_ms else None,
         declared=found.declared,
         overdue=0 < found.next_ms <= now_ms,
         damaged=stored is None,

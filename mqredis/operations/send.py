@@ -21,6 +21,7 @@ from mqredis.models import Journal, Outgoing, Sent
 from mqredis.models import outgoing as models
 from mqredis.models.fields import GROUPED, TRACED, WINDOW
 from mqredis.models.lookup_ids import SIZE
+from mqredis.models.text import names
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, owner_of
 from mqredis.operations.queue_call import QueueCall, complete
@@ -70,7 +71,7 @@ def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:
         return message
     if message.segment and not message.body and not message.last_segment:
         raise InvalidArgument("only the last segment of a message may be empty", mqrc=2253)
-    return message if codec.names(message.group_id) else message.replace(group_id=new_group_id())
+    return message if names(message.group_id) else message.replace(group_id=new_group_id())
 
 
 def new_group_id() -> str:

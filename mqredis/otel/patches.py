@@ -22,9 +22,9 @@ from opentelemetry import trace
 import mqredis.asyncio
 import mqredis.client
 from mqredis.asyncio.pending import opening
-from mqredis.codec import MAX_PROPERTIES
 from mqredis.errors import IoTimeout
 from mqredis.models import Message, Outgoing, Sent
+from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.operations import checks
 from mqredis.operations.locked import Locked
 from mqredis.operations.send import outgoing

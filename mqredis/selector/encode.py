@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mqredis.codec import escape
+from mqredis.models.text import escape
 from mqredis.selector.names import HeaderField, View
 from mqredis.selector.nodes import (
     CONDITIONS,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqredis.codec import DEFAULT_CONTENT_TYPE, unescape
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from mqredis.models.lookup_ids import generated_id
 from mqredis.models.record_parts import (
     ARRIVAL_DIGITS,
@@ -29,6 +29,7 @@ from mqredis.models.record_parts import (
     SPECIAL_FLAGS,
     arrival_ms,
 )
+from mqredis.models.text import unescape
 from mqredis.spark import headers
 from mqredis.spark.headers import Head
 from mqredis.spark.schema import STATE_COLUMNS

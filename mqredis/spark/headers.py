@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqredis.codec import unescape
 from mqredis.errors import InvalidArgument
 from mqredis.models.record_parts import LETTERS
+from mqredis.models.text import unescape
 
 # System fields of a message by their letters (LETTERS), as texts.
 Head = dict[str, str]

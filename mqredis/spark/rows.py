@@ -33,7 +33,9 @@ from mqredis import codec
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing
 from mqredis.models.fields import FIELDS as MESSAGE_FIELDS
-from mqredis.models.outgoing import outgoing
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
+from mqredis.models.outgoing import INLINE_BODY_BYTES, outgoing
+from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.spark import headers
 from mqredis.spark.schema import FIELDS, HEADERS
 
@@ -78,7 +80,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 # Messages for one queue in their order: their texts, and by number the bodies of large ones, which stand apart.
 Encoded = tuple[str, list[bytes], dict[int, bytes]]
 # Stands for a body that is kept apart from its record.
-_LARGE = bytes(codec.INLINE_BODY_BYTES + 1)
+_LARGE = bytes(INLINE_BODY_BYTES + 1)
 # The text of a correlation id in a record, without its mark; None if the id names nothing.
 _write_id = MESSAGE_FIELDS["correlation_id"].write
 
@@ -150,9 +152,9 @@ class Encoder:
             columns.pop("queue", None)
         body = columns.pop("body")
         is_text = pa.types.is_string(body.type) or pa.types.is_large_string(body.type)
-        kind = "text/plain; charset=utf-8" if is_text else codec.DEFAULT_CONTENT_TYPE
+        kind = "text/plain; charset=utf-8" if is_text else DEFAULT_CONTENT_TYPE
         bodies = pc.fill_null(body.cast(pa.binary()), b"")
-        is_large = pc.greater(pc.binary_length(bodies), codec.INLINE_BODY_BYTES)
+        is_large = pc.greater(pc.binary_length(bodies), INLINE_BODY_BYTES)
         large = {n: bodies[n].as_py() for n in pc.indices_nonzero(is_large).to_pylist()}
         given = {name: _values(column) for name, column in columns.items()}
         ids: Any = b""
@@ -236,8 +238,8 @@ def _properties(value: Any) -> dict[str, Any]:
 
 
 def _few(properties: dict[str, Any]) -> dict[str, Any]:
-    if len(properties) > codec.MAX_PROPERTIES:
-        raise InvalidArgument(f"{len(properties)} properties; at most {codec.MAX_PROPERTIES} are allowed")
+    if len(properties) > MAX_PROPERTIES:
+        raise InvalidArgument(f"{len(properties)} properties; at most {MAX_PROPERTIES} are allowed")
     return properties
 
 

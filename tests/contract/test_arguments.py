@@ -10,12 +10,13 @@ from typing import Any, get_args
 import pytest
 
 from mqredis import keys, scripts
-from mqredis.codec import escape, schedules
+from mqredis.codec import schedules
 from mqredis.commands import arguments, claims, stages, transactions, workers
 from mqredis.commands import schedules as schedule_commands
 from mqredis.console import sentences
 from mqredis.keys import KeySet
 from mqredis.models.inspection import MessageState
+from mqredis.models.text import escape
 from mqredis.operations import bulk
 from mqredis.operations.doctor import snapshot
 from mqredis.operations.durability import changes

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from mqredis import InvalidArgument, Outgoing, codec
+from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.models.properties import write_properties
 from mqredis.models.record_parts import SPECIAL_FLAGS
 from mqredis.spark import columns, headers, schema
@@ -37,7 +38,7 @@ def value(name: str, rng: random.Random) -> Any:
     if name == "queue":
         return rng.choice(["orders", "billing"])
     if name == "body":
-        return rng.choice([None, b"", rng.randbytes(20), bytes(codec.INLINE_BODY_BYTES + 1)])
+        return rng.choice([None, b"", rng.randbytes(20), bytes(INLINE_BODY_BYTES + 1)])
     if rng.random() < 0.3:
         return None
     if name == "priority":

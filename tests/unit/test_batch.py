@@ -14,6 +14,7 @@ from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Sent, Share
+from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.operations import send
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.settings import Settings
@@ -35,7 +36,7 @@ OTHERS: list[dict[str, Any]] = [
     {"message_id": "m"}, {"group_id": b"g", "sequence": 3}, {"content_type": "text/plain"}, {"priority": 0},
     {"priority": 7, "label": "l"}, {"dedup_key": "k"}, {"delay": 1.5}, {"properties": {}},
 ]  # fmt: skip
-SIZES = [0, 0, 1, 200, codec.INLINE_BODY_BYTES, codec.INLINE_BODY_BYTES + 1]
+SIZES = [0, 0, 1, 200, INLINE_BODY_BYTES, INLINE_BODY_BYTES + 1]
 
 
 def handle(limit: int = LIMIT) -> Handle:

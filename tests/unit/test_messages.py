@@ -18,6 +18,7 @@ import mqredis
 from mqredis import InvalidArgument, InvariantBroken, Message, MessageClass, Outgoing, Sent, codec
 from mqredis.models import Acknowledge, Journal
 from mqredis.models.fields import FIELDS
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from tests.support.backend import Backend
 
 PLAIN = b"1763676000000" + b"0" + b"\0hello"
@@ -244,7 +245,7 @@ def test_text_body_is_encoded_as_utf_8() -> None:
     assert Outgoing("ä").body == "ä".encode()
     assert Outgoing("ä").content_type == "text/plain; charset=utf-8"
     assert Outgoing("ä", content_type="text/csv").content_type == "text/csv"
-    assert Outgoing(b"x").content_type == Outgoing(bytearray(b"x")).content_type == codec.DEFAULT_CONTENT_TYPE  # type: ignore[arg-type]
+    assert Outgoing(b"x").content_type == Outgoing(bytearray(b"x")).content_type == DEFAULT_CONTENT_TYPE  # type: ignore[arg-type]
 
 
 def test_message_in_a_transaction_is_recoverable() -> None:

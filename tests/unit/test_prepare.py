@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mqredis import codec
 from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
+from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.operations import send
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.settings import Settings
@@ -76,7 +76,7 @@ def test_prepare_encodes_the_record(body: bytes, fields: dict[str, Any], outside
         (outside, send.prepare(handle(), body, fields)[1]),
         (within, send.prepare(handle(), body, fields, unit)[1]),
     ):
-        if len(body) > codec.INLINE_BODY_BYTES:  # flag bit 8, and the body apart
+        if len(body) > INLINE_BODY_BYTES:  # flag bit 8, and the body apart
             large = {"0": "8", "1": "9", "h": "p"}[text[0]] + text[1:]
             assert sent == (f"3{large}\0".encode(), body)
         else:

@@ -24,6 +24,7 @@ from mqredis.codec.kombu_envelope import PROPERTY, Envelope
 from mqredis.commands.stages import Stage
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing, PropertyValue, QueueInfo
+from mqredis.models.header import DEFAULT_CONTENT_TYPE
 from mqredis.operations import pipelines
 from mqredis.spark.connection import manager_of
 from mqredis.spark.pipelines.list_source import ListSource
@@ -226,7 +227,7 @@ def envelope(item: bytes) -> Outgoing:
         priority = given.get("priority")
         return Outgoing(
             body=data,
-            content_type=value.get("content-type") or codec.DEFAULT_CONTENT_TYPE,
+            content_type=value.get("content-type") or DEFAULT_CONTENT_TYPE,
             properties=kept,
             correlation_id=given.get("correlation_id"),
             response_queue=given.get("reply_to"),
