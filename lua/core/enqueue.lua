@@ -18,7 +18,7 @@
 --   bytes    size of all
 --
 -- A new column stands in enqueue.new_batch, and is filled by enqueue.append and, for plain messages, by enqueue.parse. What these
--- read is written by mqredis/models/outgoing.py (the flag: core/record); refusal.trace (features/refusal) reads the same arguments
+-- read is written by mqredis/codec/encode.py (the flag: core/record); refusal.trace (features/refusal) reads the same arguments
 -- again, and publish.read (claims/publish) the same elements from a list. Messages that users do not send come in through
 -- features/copy (which takes only the ids from here) and core/transfer.
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }

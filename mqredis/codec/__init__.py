@@ -20,9 +20,10 @@ from mqredis.codec.decode import (
     decode_each,
     rows,
 )
-from mqredis.codec.encode import Batch, encode, encode_each
+from mqredis.codec.encode import INLINE_BODY_BYTES, Batch, encode, encode_each
 
 __all__ = [
+    "INLINE_BODY_BYTES",
     "Batch",
     "Checked",
     "Raw",

@@ -1,8 +1,7 @@
 """A message before it is sent, and the result of its send.
 
 ``operations.send`` makes one of the arguments of ``Queue.send``, and takes those that callers made; ``spark.rows``
-makes one of a row. ``codec.encode`` calls ``Outgoing._record``, which makes the text that lua/core/record.lua
-describes.
+makes one of a row. ``codec.encode`` makes its record of ``_text``, ``_correlation``, ``_about`` and ``_body``.
 """
 
 from __future__ import annotations
@@ -13,25 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mqredis.errors import InvalidArgument
 from mqredis.models.base import Fields, checked, expose
-from mqredis.models.fields import (
-    EXPRESS,
-    NAMED,
-    PRIORITY,
-    SPECIAL,
-    write_fields,
-)
+from mqredis.models.fields import NAMED, write_fields
 from mqredis.models.header import Header, MessageFields
 from mqredis.models.lookup_ids import format_id, generated_id, token_of
 from mqredis.models.properties import PropertyValue
-from mqredis.models.record_parts import FLAG_DIGITS
-from mqredis.models.record_parts import LARGE as FLAG_LARGE
-from mqredis.models.record_parts import NAMED as FLAG_NAMED
-from mqredis.models.record_parts import SPECIAL as FLAG_SPECIAL
-from mqredis.models.text import Identifier, escape, names
-
-# Larger bodies, in bytes, are stored outside of the record, so that scans never read them.
-INLINE_BODY_BYTES = 4096
-_FLAG_DIGITS = FLAG_DIGITS.decode()
+from mqredis.models.text import Identifier, names
 
 _new = object.__new__
 
@@ -85,32 +70,6 @@ class Outgoing(Header):
 
     def _given_fields(self) -> dict[str, Any]:
         return {"body": self._body, **self._given}
-
-    def _record(self, transaction: str = "") -> tuple[bytes, bytes | None]:
-        """Encode the message for ``send.lua``: its priority and its record, and separately its body if that is large.
-
-        ``transaction``: id of the transaction that it is sent in. Raises InvalidArgument for a lone surrogate.
-        """
-        text, correlation, about, body = self._text, self._correlation, self._about, self._body
-        if text is None:
-            text, correlation, about = write_fields(self._given)
-        if transaction:
-            if about & EXPRESS:  # in a transaction every message is recoverable (PROPID_M_DELIVERY)
-                text = text.replace("\x03d0", "")
-            text = f"{text}\x03T{transaction if transaction.isprintable() else escape(transaction)}"
-        priority = self._given["priority"] if about & PRIORITY else 3
-        # The correlation id comes last, so that a script finds its end without a search, if it is a text and the
-        # message has no special field. A correlation id of bytes counts as a special field.
-        if about & SPECIAL or correlation.startswith("\x03cx"):
-            flag = FLAG_SPECIAL
-        else:
-            flag = FLAG_SPECIAL | FLAG_NAMED if correlation else 0
-        try:
-            if len(body) <= INLINE_BODY_BYTES:
-                return f"{priority}{_FLAG_DIGITS[flag]}{text}{correlation}\0".encode() + body, None
-            return f"{priority}{_FLAG_DIGITS[flag | FLAG_LARGE]}{text}{correlation}\0".encode(), body
-        except UnicodeEncodeError:
-            raise InvalidArgument("a property, label or identifier holds a lone surrogate") from None
 
 
 def outgoing(body: object, fields: Mapping[str, Any]) -> Outgoing:

@@ -1,7 +1,7 @@
 """Texts in records: escaped values, identifiers, durations and times.
 
-Models, commands, operations, the selectors and Spark use it; the command line and the console read with it what a
-person has typed, and both interfaces (``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped
+Models, the codec, commands, operations, the selectors and Spark use it; the command line and the console read with it
+what a person has typed, and both interfaces (``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped
 texts and identifiers as they are (``lua/matching/index.lua``), so another form needs another schema number
 (``keys.SCHEMA``).
 """

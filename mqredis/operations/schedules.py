@@ -21,6 +21,7 @@ from datetime import tzinfo
 from typing import Any
 
 from mqredis import codec, keys
+from mqredis.codec import INLINE_BODY_BYTES
 from mqredis.codec.schedules import MESSAGE, Definition
 from mqredis.commands import queues
 from mqredis.commands import schedules as commands
@@ -38,7 +39,6 @@ from mqredis.errors import (
     SealBroken,
 )
 from mqredis.models import Message, Outgoing
-from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.models.record_parts import FLAG_AT
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.models.text import time_at

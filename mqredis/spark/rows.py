@@ -30,11 +30,12 @@ from pyspark.sql.types import (
 )
 
 from mqredis import codec
+from mqredis.codec import INLINE_BODY_BYTES
 from mqredis.errors import InvalidArgument
 from mqredis.models import Outgoing
 from mqredis.models.fields import FIELDS as MESSAGE_FIELDS
 from mqredis.models.header import DEFAULT_CONTENT_TYPE
-from mqredis.models.outgoing import INLINE_BODY_BYTES, outgoing
+from mqredis.models.outgoing import outgoing
 from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.spark import headers
 from mqredis.spark.schema import FIELDS, HEADERS

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from mqredis import InvalidArgument, Outgoing, codec
-from mqredis.models.outgoing import INLINE_BODY_BYTES
+from mqredis.codec import INLINE_BODY_BYTES
 from mqredis.models.properties import write_properties
 from mqredis.models.record_parts import SPECIAL_FLAGS
 from mqredis.spark import columns, headers, schema

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mqredis import Outgoing, codec
+from mqredis.codec import INLINE_BODY_BYTES
 from mqredis.commands import send as commands
 from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Sent, Share
-from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.operations import send
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.settings import Settings

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from mqredis.codec import INLINE_BODY_BYTES
 from mqredis.commands.address import Address
 from mqredis.errors import InvalidArgument, MessageTooLarge, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
-from mqredis.models.outgoing import INLINE_BODY_BYTES
 from mqredis.operations import send
 from mqredis.operations.context import Context, Handle, UnitOfWork
 from mqredis.settings import Settings
