@@ -1,7 +1,7 @@
 -- Remove the marks of a browser that was closed, up to 500 in a call.
 -- IBM MQ MQGMO_MARK_BROWSE_HANDLE; docs/semantics-matching.md, "Browsing"
 --
--- CALLERS forget in mqredis/commands/marks.py
+-- CALLERS forget_marks in mqredis/commands/contents.py
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] generation  of the queue behind the handle

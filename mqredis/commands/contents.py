@@ -1,6 +1,7 @@
-"""purge.lua and move.lua: remove and move messages of a queue without reading them (MS-MQDMPR 3.1.7.1.7, .16).
+"""purge.lua, move.lua and unmark.lua: change messages of a queue without reading them (MS-MQDMPR 3.1.7.1.7, .16).
 
-``mqredis.operations.handle`` calls it. Both need an open handle; operators move and delete with ``commands.bulk``.
+``mqredis.operations.handle`` and ``browser`` call it. All need an open handle; operators move and delete with
+``commands.bulk``.
 """
 
 from __future__ import annotations
@@ -33,6 +34,18 @@ def move(
         return text(payload[0])
 
     return Call("move", between(source, target).call, args, parse)
+
+
+def forget_marks(queue: Address, browser: str) -> Call[bool]:
+    """Remove a few hundred marks of a closed browser. True if there may be more."""
+
+    def parse(status: int, payload: Payload) -> bool:
+        if status == Status.QUEUE_NOT_AVAILABLE:
+            return False
+        check(status)
+        return number(payload[0]) > 0
+
+    return Call("unmark", queue.call, [queue.generation, browser], parse)
 
 
 def between(source: Address, target: Address) -> Address:

@@ -19,9 +19,8 @@ from pydantic import ValidationError
 from mqredis import keys
 from mqredis.codec import states
 from mqredis.codec.transactions import MOVED, RECEIVED, REJECTED, SENT, OperationRecord, TransactionRecord
-from mqredis.commands.paging import page_after
 from mqredis.commands.queues import FLAGS
-from mqredis.commands.replies import check, check_queue, number, text
+from mqredis.commands.replies import check, check_queue, number, page_after, text
 from mqredis.keys import ManagerKeys
 from mqredis.models.inspection import (
     ClientInfo,

@@ -1,18 +1,22 @@
-"""Parts of the replies of all scripts: the status, numbers and texts.
+"""Parts of the replies of all scripts: the status, numbers, texts, and places in a list of several pages.
 
-All parsers of this package use it, operations that read a reply themselves, and ``drivers.waiting.handoff``.
+All parsers of this package use it, operations that read a reply themselves or check a limit, and
+``drivers.waiting.handoff``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from mqredis.errors import ClaimLost, error_for
+from mqredis.errors import ClaimLost, InvalidArgument, error_for
 from mqredis.status import Status
 from mqredis.steps import Payload
 
 # A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
+# Elements of one page of a list at most.
+MAX_PAGE = 256
 
 
 def check(status: int, message: str = "") -> None:
@@ -42,3 +46,14 @@ def number(data: bytes | int) -> int:
 def text(data: bytes | int) -> str:
     """A text of a reply."""
     return data.decode() if isinstance(data, bytes) else str(data)
+
+
+def page_after(pattern: re.Pattern[str], after: object, what: str) -> tuple[str, ...]:
+    """The groups of a place where a page ended, as a caller gives it back; empty texts for the first page. Raises
+    InvalidArgument."""
+    if after is None:
+        return ("",) * pattern.groups
+    match = pattern.fullmatch(after) if isinstance(after, str) and after.isascii() else None
+    if match is None:
+        raise InvalidArgument(f"after must be `next` of a page of {what}, not {after!r:.60}")
+    return match.groups()

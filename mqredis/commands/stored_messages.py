@@ -14,8 +14,7 @@ from datetime import datetime
 
 from mqredis.codec import Raw
 from mqredis.commands.address import Address
-from mqredis.commands.paging import page_after
-from mqredis.commands.replies import check_queue, number, text
+from mqredis.commands.replies import check_queue, number, page_after, text
 from mqredis.models.inspection import MessageState, Page
 from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS

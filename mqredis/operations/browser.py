@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mqredis.codec import Raw
-from mqredis.commands import filters, marks, read
+from mqredis.commands import contents, filters, read
 from mqredis.commands.arguments import Mode
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.settlement import ABORT, Settlement
@@ -274,7 +274,7 @@ def close(browsing: Browsing) -> Steps[None]:
     try:
         yield from unlock(browsing)
         if browsing.marked:
-            while (yield from perform(marks.forget(browsing.handle.address, browsing.name))):
+            while (yield from perform(contents.forget_marks(browsing.handle.address, browsing.name))):
                 pass
     except QueueNotAvailable:
         return  # its lock has gone with its queue

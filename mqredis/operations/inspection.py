@@ -18,7 +18,7 @@ from mqredis.commands import inspection as commands
 from mqredis.commands import queues, stored_messages, trails
 from mqredis.commands import workers as worker_commands
 from mqredis.commands.address import Address
-from mqredis.commands.paging import MAX_PAGE
+from mqredis.commands.replies import MAX_PAGE
 from mqredis.commands.stored_messages import StoredRow
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SealBroken
 from mqredis.keys import path_of

@@ -9,7 +9,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import MqError, Outgoing, Queue, QueueManager, Settings
-from mqredis.commands import features, marks
+from mqredis.commands import contents, features
 from mqredis.operations.queue_call import QueueCall
 from mqredis.steps import perform
 from tests.support.backend import Backend
@@ -213,7 +213,7 @@ def test_queue_may_be_deleted_between_the_calls_of_an_operation(qm: QueueManager
             qm.create_queue("q")
         with pytest.raises(mqredis.QueueNotAvailable):
             qm.run(QueueCall(address, features.redrive(address, "", ["0" * 16])))
-        assert not qm.run(perform(marks.forget(address, "1.0-1")))
+        assert not qm.run(perform(contents.forget_marks(address, "1.0-1")))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "created again"])
