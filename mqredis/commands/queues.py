@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqredis import keys
-from mqredis.commands.replies import check, check_queue, number, text
+from mqredis.commands.replies import check, check_queue, names_in, number, text
 from mqredis.keys import QUEUE_COUNTS, ManagerKeys
 from mqredis.models import QueueInfo, RetryPolicy
 from mqredis.models.text import milliseconds, time_at
@@ -125,7 +125,7 @@ def update(
 
     def parse(status: int, payload: Payload) -> list[str]:
         if status == Status.KEYS_CHANGED:
-            return [keys.decode(text(item)) for item in payload]
+            return names_in(payload)
         check_queue(status, path)
         return []
 
@@ -173,7 +173,7 @@ def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) ->
 
     def parse(status: int, payload: Payload) -> Deleted:
         if status == Status.KEYS_CHANGED:
-            return Deleted(missing=[keys.decode(text(item)) for item in payload])
+            return Deleted(missing=names_in(payload))
         if status == Status.CONTINUE:
             return Deleted(number(payload[0]))
         check_queue(status, paths[0])

@@ -7,8 +7,9 @@ All parsers of this package use it, operations that read a reply themselves or c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from mqredis import keys
 from mqredis.errors import ClaimLost, InvalidArgument, error_for
 from mqredis.status import Status
 from mqredis.steps import Payload
@@ -46,6 +47,11 @@ def number(data: bytes | int) -> int:
 def text(data: bytes | int) -> str:
     """A text of a reply."""
     return data.decode() if isinstance(data, bytes) else str(data)
+
+
+def names_in(payload: Sequence[bytes]) -> list[str]:
+    """The names in a list of encoded ones, such as the queues that a call has to name as well (KEYS_CHANGED)."""
+    return [keys.decode(text(item)) for item in payload]
 
 
 def page_after(pattern: re.Pattern[str], after: object, what: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.commands.replies import check, check_lost, number, text
+from mqredis.commands.replies import check, check_lost, names_in, number, text
 from mqredis.errors import InvalidArgument, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
@@ -111,7 +111,7 @@ def publish(
 
     def parse(status: int, payload: Payload) -> Published:
         if status == Status.KEYS_CHANGED:
-            return Published(missing=tuple(keys.decode(text(item)) for item in payload))
+            return Published(missing=tuple(names_in(payload)))
         if status == Status.LOCK_LOST and payload[0] == b"pending":
             names, queues = text(payload[2]).split(","), text(payload[3]).split(",")
             pending = tuple(Stage(n, keys.decode(q)) for n, q in zip(names, queues, strict=True))

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mqredis import keys
 from mqredis.commands.address import Address
 from mqredis.commands.arguments import FENCES, argument, mode_of, transaction_of
-from mqredis.commands.replies import OK, check, number, text
+from mqredis.commands.replies import OK, check, names_in, number, text
 from mqredis.errors import TransactionSequence, TransactionUsage, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
@@ -109,7 +108,7 @@ def _missing(status: int, payload: Payload) -> list[str]:
     if status == OK:
         return []
     if status == Status.KEYS_CHANGED:
-        return [keys.decode(text(item)) for item in payload]
+        return names_in(payload)
     raise error_for(status)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from mqredis import keys
 from mqredis.commands import queues
 from mqredis.commands.address import Address
-from mqredis.commands.replies import OK, text
+from mqredis.commands.replies import OK, names_in
 from mqredis.errors import error_for
 from mqredis.keys import ManagerKeys
 from mqredis.operations import refusals
@@ -49,7 +49,7 @@ def complete(
     """
     rounds = 0
     while reply[0] == KEYS_CHANGED:
-        paths = [keys.decode(text(item)) for item in reply[1]]
+        paths = names_in(reply[1])
         if paths:
             rounds += 1
             yield from provide(address.manager, paths)
