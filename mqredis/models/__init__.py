@@ -90,23 +90,9 @@ __all__ = [
     "Subscription",
 ]
 
-# Models for operators, imported at the first use since making each of them takes time.
-_INSPECTION = {
-    "ClaimInfo",
-    "ClientInfo",
-    "HeldMessage",
-    "HistoryPeriod",
-    "LockInfo",
-    "Page",
-    "QueueDepth",
-    "QueueHistory",
-    "SessionInfo",
-    "StoredMessage",
-    "TransactionInfo",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _INSPECTION:
+    # Models for operators, imported at the first use since making each of them takes time.
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("mqredis.models.inspection"), name)
