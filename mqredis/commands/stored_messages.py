@@ -8,7 +8,6 @@ It serves no timers, so it also shows messages that are due and were not moved y
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,7 +50,7 @@ def available(
     """
     (lookup_id,) = page_after(_ID_PLACE, after, "messages")
     which = "reverse" if reverse else "available"
-    return _messages(queue, which, limit, place=lookup_id, match=match, whole=whole, following=_after_id)
+    return _messages(queue, which, limit, place=lookup_id, match=match, whole=whole)
 
 
 def scheduled(
@@ -73,23 +72,12 @@ def scheduled(
         until=until,
         match=match,
         whole=whole,
-        following=_after_timer,
     )
 
 
 def one(queue: Address, lookup_id: str) -> Call[Page[StoredRow]]:
     """One message with its body, in any state; an empty page if it does not exist."""
-    return _messages(queue, "one", 1, place=lookup_id, whole=True, following=_after_id)
-
-
-def _after_id(_score: str, place: str) -> str:
-    """The place of the next page of available messages, from what the script has answered."""
-    return place
-
-
-def _after_timer(score: str, place: str) -> str:
-    """The place of the next page of scheduled messages."""
-    return f"{score}-{place}"
+    return _messages(queue, "one", 1, place=lookup_id, whole=True)
 
 
 def _messages(
@@ -97,20 +85,20 @@ def _messages(
     which: str,
     limit: int,
     *,
-    following: Callable[[str, str], str],
     score: str = "",
     place: str = "",
     until: str = "",
     match: bytes = b"",
     whole: bool = False,
 ) -> Call[Page[StoredRow]]:
-    """The call of the script, whose header describes these arguments. ``following``: makes the next page's place."""
+    """The call of the script, whose header describes these arguments."""
 
     def parse(status: int, payload: Payload) -> Page[StoredRow]:
         check_queue(status, queue.path)
         now, more, last_score, last_place = (text(item) for item in payload[:4])
         rows = tuple(_row(int(now), whole, payload[n : n + 7]) for n in range(4, len(payload), 7))
-        return Page(rows, following(last_score, last_place) if more == "1" else None)
+        place = f"{last_score}-{last_place}" if which == "scheduled" else last_place
+        return Page(rows, place if more == "1" else None)
 
     # The end of the rest of a message in ;retry is in the timers of the parent.
     name, _, subqueue = queue.path.partition(";")
