@@ -70,7 +70,7 @@ class Cursor:
                 self._queue.handle.context, lease
             )  # the transaction has a lease of its own: only checked
             message = await self.receive(timeout, transaction=transaction, tag=tag)
-            return LockedMessage._in_transaction(self._queue, message, transaction)
+            return LockedMessage._in_transaction(self._queue, message, transaction.unit)
         locks = await self._queue.manager.run(operations.lock(self._place, timeout, lease, tag))
         return self._queue.locked_messages(locks)[0]
 

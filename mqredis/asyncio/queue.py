@@ -293,7 +293,7 @@ class Queue:
             lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
             how: dict[str, Any] = {"tag": tag, "match": match, "selector": selector, "grouping": grouping}
             message = await self.receive(timeout, transaction=transaction, **how)
-            return LockedMessage._in_transaction(self, message, transaction)
+            return LockedMessage._in_transaction(self, message, transaction.unit)
         if grouping:
             operation = groups.lock(self._handle, timeout, lease, tag, match, selector, grouping)
             return self.locked_messages(await self._manager.run(operation))[0]
@@ -382,7 +382,7 @@ class Queue:
             message = await self.receive_by_lookup_id(
                 lookup_id, seek=seek, transaction=transaction, allow_peek=allow_peek
             )
-            return LockedMessage._in_transaction(self, message, transaction)
+            return LockedMessage._in_transaction(self, message, transaction.unit)
         operation = lookup.lock_by_lookup_id(self._handle, lookup_id, seek, lease, allow_peek)
         return self.locked_messages(await self._manager.run(operation))[0]
 

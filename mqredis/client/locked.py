@@ -8,12 +8,11 @@ them. What both interfaces share is in ``operations.locked``, which makes them (
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Self
 
 from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
 from mqredis.errors import DurabilityNotReached, LockLost, MqError
-from mqredis.models import Durability, Message
+from mqredis.models import Durability
 from mqredis.operations import checks
 from mqredis.operations.context import lease_of
 from mqredis.operations.durability.wrapper import durably
@@ -22,8 +21,6 @@ from mqredis.operations.locked import Locked
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from mqredis.client.queue import Queue
-    from mqredis.client.transaction import Transaction
 
 log = logging.getLogger("mqredis")
 
@@ -38,10 +35,6 @@ class LockedMessage(Locked):
     nothing (3.1.7.1.12 rule 3), ``reject`` and ``extend`` are those of the transaction, and all raise
     TransactionSequence when the transaction has ended.
     """
-
-    @classmethod
-    def _in_transaction(cls, queue: Queue, message: Message, transaction: Transaction) -> Self:
-        return cls._in_transaction_at(queue, message, transaction.unit, time.monotonic())
 
     def commit(self, *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue, since it was handled (Dequeue Message End, 3.1.7.1.12). Raises LockLost.

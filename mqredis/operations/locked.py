@@ -84,15 +84,15 @@ class Locked:
         return each
 
     @classmethod
-    def _in_transaction_at(cls, queue: Any, message: Message, unit: UnitOfWork, now: float) -> Self:
-        """A message that was taken in a transaction at ``now``, on the monotonic clock."""
+    def _in_transaction(cls, queue: Any, message: Message, unit: UnitOfWork) -> Self:
+        """A message that was taken in a transaction now."""
         locks = Locks(
             queue._handle,
             (),
             [format_id(message.lookup_id)],
             unit.fence,
             lease_ms=unit.lease_ms,
-            clock=now,
+            clock=unit.context.clock(),
             now_ms=0,
             deadline_ms=unit.lease_ms,
         )
