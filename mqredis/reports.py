@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
+
+from mqredis.models.queue import Model
 
 Severity = Literal["error", "warning", "notice"]
 
 
-class Finding(BaseModel):
+class Finding(Model):
     """One thing the doctor found."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     code: str
     """Short and stable, for machines: ``position.lost``, ``counter.queue``, ``server.eviction``..."""
@@ -34,10 +34,8 @@ class Finding(BaseModel):
     """``repair=True`` would repair it without loss."""
 
 
-class Level(BaseModel):
+class Level(Model):
     """A level of ``durability=``, and whether this server gives it now."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     """memory, fsync, replica or replica-fsync."""
@@ -47,10 +45,8 @@ class Level(BaseModel):
     """By which means, or why not."""
 
 
-class Report(BaseModel):
+class Report(Model):
     """What the doctor found."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     manager: str
     """Name of the queue manager."""
@@ -70,7 +66,7 @@ class Report(BaseModel):
     """False: the manager was too busy for one consistent picture, so sums and cross references were not compared."""
     levels: tuple[Level, ...] = ()
     """What ``durability=`` can ask of this server (docs/guarantees.md)."""
-    server: dict[str, str] = {}
+    server: dict[str, str] = Field(default_factory=dict)
     """Settings of the server as far as they could be read: version, persistence, eviction, notifications..."""
 
     @property
