@@ -1,9 +1,10 @@
 # Generated from mqredis/drivers/calls_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """The work of a driver: steps of operations, tries of calls, plain commands and the session.
 
-``mqredis.drivers.sync`` has the subclass. ``durable_calls`` and the waits (``waits``) call its methods, and
-integrations ``command`` and ``clock_ms`` (docs/extending.md). What is decided without input or output is in
-``attempt``, ``core`` and ``greeting``, which both drivers share.
+``mqredis.drivers.sync`` has the subclass. ``durable_calls`` and the waits (``waits``) call its methods,
+integrations ``command`` and ``clock_ms`` (docs/extending.md), and, in threads, ``coalescing`` ``begin``, ``carry_out``
+and ``end``. What is decided without input or output is in ``attempt``, ``core`` and ``greeting``, which both drivers
+share.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.redaction import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry import WaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
@@ -74,7 +75,8 @@ class Calls(BaseDriver):
             self._waiters.table.registered_runs.discard(run)
 
     def carry_out(self, operation: Operation[R], run: Run) -> R:
-        """Carry out an operation in the slot of this run."""
+        """Carry out an operation in the slot of this run. The first call goes without a generator, but as
+        ``Operation.make`` and ``Operation.__iter__`` (``mqredis.steps``) have it."""
         if self.level is not None:
             operation = durably(operation, self.level)
         call = operation.request()
@@ -180,13 +182,9 @@ class Calls(BaseDriver):
 
     def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
-        return self.exchange(packed_command(args))
-
-    def exchange(self, request: bytes) -> Any:
-        """Send a packed command that may be repeated. Returns its reply."""
         connection = self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = connection.exchange(request)
+            reply = connection.command(*args)
         except BaseException as error:
             self._put_away(connection, error)
             raise

@@ -1,9 +1,10 @@
 # mqredis/drivers/calls.py is generated from this file: run `make format` after a change.
 """The work of a driver: steps of operations, tries of calls, plain commands and the session.
 
-``mqredis.drivers.aio`` has the subclass. ``durable_calls_aio`` and the waits (``waits_aio``) call its methods, and
-integrations ``command`` and ``clock_ms`` (docs/extending.md). What is decided without input or output is in
-``attempt``, ``core`` and ``greeting``, which both drivers share.
+``mqredis.drivers.aio`` has the subclass. ``durable_calls_aio`` and the waits (``waits_aio``) call its methods,
+integrations ``command`` and ``clock_ms`` (docs/extending.md), and, in asyncio, ``coalescing`` ``begin``, ``carry_out``
+and ``end``. What is decided without input or output is in ``attempt``, ``core`` and ``greeting``, which both drivers
+share.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mqredis.drivers.durability import DurabilityWait
 from mqredis.drivers.greeting import greet, refusal
 from mqredis.drivers.net.pool_aio import AsyncBackend, AsyncConnection
 from mqredis.drivers.net.redaction import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of, packed_command
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.drivers.session import Run
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
 from mqredis.errors import BrokerUnavailable, MqError
@@ -76,7 +77,8 @@ class AsyncCalls(BaseDriver):
             self._waiters.table.registered_runs.discard(run)
 
     async def carry_out(self, operation: Operation[R], run: Run) -> R:
-        """Carry out an operation in the slot of this run."""
+        """Carry out an operation in the slot of this run. The first call goes without a generator, but as
+        ``Operation.make`` and ``Operation.__iter__`` (``mqredis.steps``) have it."""
         if self.level is not None:
             operation = durably(operation, self.level)
         call = operation.request()
@@ -182,13 +184,9 @@ class AsyncCalls(BaseDriver):
 
     async def command(self, *args: str | bytes | int) -> Any:
         """Run a plain command that may be repeated; for probes and reports."""
-        return await self.exchange(packed_command(args))
-
-    async def exchange(self, request: bytes) -> Any:
-        """Send a packed command that may be repeated. Returns its reply."""
         connection = await self.backend.acquire(time.monotonic() + self.settings.reply_timeout_seconds)
         try:
-            reply = await connection.exchange(request)
+            reply = await connection.command(*args)
         except BaseException as error:
             await self._put_away(connection, error)
             raise

@@ -20,6 +20,7 @@ from mqredis.errors import (
     ManagerNotFound,
     OutcomeUnknown,
 )
+from tests.coalescing.kit import turns
 from tests.drivers.kit import FAST, add, adding
 from tests.drivers.proxy import Proxy
 from tests.drivers.test_interrupts import echo, interrupted_by_signal
@@ -207,6 +208,21 @@ async def test_cancelled_call_is_unknown_and_retires_its_slot(
             assert len(driver.unknown) == n + 1
             assert [slot.name for slot in free_slots(driver)] == [f"{driver.session}.{n + 1}"]
             assert await async_add_one(driver) == str(3 + 2 * n), "the cancelled call was executed"
+
+
+async def test_cancelled_command_leaves_its_shared_connection_open(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver = aconnect(redis_server.url)
+    assert await driver.command("ECHO", "1") == b"1"
+    shared = [*driver.backend._free]
+    task = asyncio.ensure_future(driver.command("ECHO", "2"))
+    await turns(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert driver.backend._free == shared
+    assert await driver.command("ECHO", "3") == b"3"
 
 
 def test_threads_share_a_driver_and_its_slots(url: str, connect: Callable[..., Driver]) -> None:

@@ -27,6 +27,9 @@ log = logging.getLogger("mqredis")
 class BaseRegistry(Generic[F]):
     """The waits of one driver, and how its server notifies them."""
 
+    _closed: Any
+    """Event that is set when the driver closes."""
+
     def __init__(
         self, driver: BaseDriver, flag: Callable[[], F], lock: AbstractContextManager[object]
     ) -> None:
@@ -36,7 +39,6 @@ class BaseRegistry(Generic[F]):
         self._lock = lock
         self._flag = flag
         self.table: WaiterTable[F] = WaiterTable(driver.settings, flag)
-        self.ended = False
         # "keyspace", "publish" or "poll"; "" until that was found out.
         self.mode_name = ""
         self._probed_run_id: str | None = None
@@ -96,11 +98,11 @@ class BaseRegistry(Generic[F]):
 
     def _over(self, run: Run, step: Wait) -> bool:
         """Is the wait over before it begins?"""
-        return self.ended or self.table.cancellations.since(run.mark, step.scopes)
+        return self._closed.is_set() or self.table.cancellations.since(run.mark, step.scopes)
 
     def _answer(self, run: Run, step: Wait, began: float, woken: Woken) -> Woken | Reply:
         """Why the wait ended, or the reply that a handoff has brought. ``began``: monotonic time of its start."""
-        if self.ended:
+        if self._closed.is_set():
             return Woken.CANCELLED
         cancellations = self.table.cancellations
         if run.mark != cancellations.position:

@@ -50,7 +50,6 @@ class WaiterRegistry(Waits[WakeFlag]):
 
     def close(self) -> None:
         """End the threads and the waits."""
-        self.ended = True
         self._closed.set()
         self.notify_all()
         end = time.monotonic() + LEAVE_SECONDS

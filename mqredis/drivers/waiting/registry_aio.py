@@ -42,7 +42,6 @@ class AsyncWaiterRegistry(AsyncWaits[asyncio.Event]):
 
     async def close(self) -> None:
         """End the tasks and the waits."""
-        self.ended = True
         self._closed.set()
         self.notify_all()
         end = time.monotonic() + LEAVE_SECONDS
@@ -67,7 +66,7 @@ class AsyncWaiterRegistry(AsyncWaits[asyncio.Event]):
     # ---- the subscription ------------------------------------------------------------------------
 
     async def _subscribe(self, channel: str) -> None:
-        if not self._tasks and not self.ended:
+        if not self._tasks and not self._closed.is_set():
             self._tasks = [
                 asyncio.create_task(self._keep_forever(), name="mqredis-subscription"),
                 asyncio.create_task(self._recheck_forever(), name="mqredis-recheck"),

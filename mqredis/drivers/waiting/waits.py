@@ -31,8 +31,6 @@ class Waits(BaseRegistry[F]):
 
     _probing: Any
     """Lock under which one operation finds out the mode."""
-    _closed: Any
-    """Event that is set when the driver closes."""
 
     # ---- steps -----------------------------------------------------------------------------------
 
