@@ -4,8 +4,8 @@
 -- CALLERS info in mqredis/commands/queues.py, generation in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1+] the queues
--- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, "1" if
---   timers are due
+-- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, those of
+--   them that receive, "1" if timers are due
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
@@ -27,12 +27,17 @@ for n = 1, queue.count_keys(queue.admin_keys) do
       if name == "created" or name == "modified" then value = context.shown(value) end
       if name ~= "statistics" then fields[#fields + 1], fields[#fields + 2] = name, value end
     end
-    reply[#reply + 1] = #fields + 5
+    reply[#reply + 1] = #fields + 6
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
     reply[#reply + 1] = redis.call("ZCARD", q.available)
     reply[#reply + 1] = claim_pages.locked(q)
     reply[#reply + 1] = redis.call("ZCARD", q.waiters)
-    reply[#reply + 1] = #handle.all(queue.name(q))
+    local handles, receivers = handle.all(queue.name(q)), 0
+    for k = 1, #handles do
+      if handle.receives(handles[k].access) then receivers = receivers + 1 end
+    end
+    reply[#reply + 1] = #handles
+    reply[#reply + 1] = receivers
     reply[#reply + 1] = timers.overdue(q) and "1" or "0"
   end
 end

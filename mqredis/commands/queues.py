@@ -233,13 +233,13 @@ def generation(manager: ManagerKeys, path: str) -> Call[str | None]:
 
 
 def _stored(row: list[bytes]) -> dict[str, str]:
-    """The fields in a row of queue_info.lua: pairs of name and value, before the four numbers at its end."""
-    return {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 4, 2)}
+    """The fields in a row of queue_info.lua: pairs of name and value, before the five numbers at its end."""
+    return {text(row[n]): text(row[n + 1]) for n in range(0, len(row) - 5, 2)}
 
 
 def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
     fields = _stored(row)
-    ready, locked, waiters, handles = (number(item) for item in row[-4:])
+    ready, locked, waiters, handles, receivers = (number(item) for item in row[-5:])
     _, *numbers = fields["header"].split(" ")[
         : 1 + len(QUEUE_COUNTS)
     ]  # config, counters (lua/core/queue.lua)
@@ -265,6 +265,7 @@ def _info(path: str, row: list[bytes], overdue: bool) -> QueueInfo:
         messages=counts["messages"],
         bytes=counts["bytes"],
         active=handles > 0,
+        receivers=receivers,
         waiters=waiters,
         overdue=overdue,
         **values,

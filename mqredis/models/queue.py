@@ -177,6 +177,8 @@ class QueueInfo(QueueProperties):
     """Bytes that all messages take."""
     active: bool
     """Is any handle open on the queue?"""
+    receivers: int
+    """Open handles that may take messages: those with ``Access.RECEIVE``, ``ADMIN`` or ``ALL``."""
     waiters: int
     """Readers that wait for a message now."""
     overdue: bool = False

@@ -137,6 +137,15 @@ def test_I18_active_while_open(broker):
     assert broker.qm.queue_info("q").active is False
 
 
+def test_only_handles_that_may_take_messages_are_counted_as_receivers(broker):
+    broker.qm.create_queue("q")
+    handles = [broker.qm.open("q", access) for access in Access]
+    assert broker.qm.queue_info("q").receivers == 3
+    for handle in handles:
+        handle.close()
+    assert broker.qm.queue_info("q").receivers == 0
+
+
 @case("B10", "P")
 def test_B10_peek_access_may_not_receive(broker):
     q = broker.queue()

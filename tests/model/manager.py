@@ -37,7 +37,7 @@ from mqredis.models import (
 from mqredis.settings import Settings
 from mqredis.status import Status
 from tests.model import matching, redrive, timers, topics
-from tests.model.adm import Queue, State, UnitOfWork, as_message, violates
+from tests.model.adm import ALLOWS, Queue, State, UnitOfWork, as_message, violates
 from tests.model.handles import ModelQueue
 from tests.model.several import ModelSeveral
 from tests.model.statistics import statistics
@@ -200,6 +200,7 @@ class ModelManager:
             messages=len(positions),
             bytes=sum(p.stored.size for p in positions),
             active=bool(queue.handles),
+            receivers=sum("receive" in ALLOWS[handle.access] for handle in queue.handles),
             waiters=len(queue.waiters),
         )
 
