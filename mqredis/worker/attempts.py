@@ -15,6 +15,7 @@ from typing import Any
 
 from mqredis.client import QueueManager, Transaction
 from mqredis.errors import InvalidArgument, TransactionSequence
+from mqredis.handles import Handles
 from mqredis.models import Message
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.event_loop import EventLoop
@@ -29,7 +30,6 @@ from mqredis.worker.outcomes import (
     TimeLimitExceeded,
     accept_lower_durability,
 )
-from mqredis.worker.targets import Targets
 from mqredis.worker.unit import AsyncUnit, Unit
 
 log = logging.getLogger("mqredis.worker")
@@ -45,7 +45,7 @@ class Attempts:
         failed: FailedAttempts,
         *,
         manager: QueueManager,
-        targets: Targets,
+        targets: Handles,
         keeper: Keeper,
         event_loop: EventLoop,
     ) -> None:

@@ -22,11 +22,11 @@ from mqredis.errors import (
     QueueNotAvailable,
     QueueNotFound,
 )
+from mqredis.handles import close_handle
 from mqredis.models import RetryPolicy
 from mqredis.operations.handle import still_there
 from mqredis.worker.consumer import Consumer
 from mqredis.worker.outcomes import accept_lower_durability
-from mqredis.worker.targets import close_handle
 
 R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")

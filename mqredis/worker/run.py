@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqredis.client import QueueManager
+from mqredis.handles import Handles
 from mqredis.operations.schedules import Wanted
 from mqredis.worker.attempts import Attempts
 from mqredis.worker.consumer import Consumer
@@ -36,7 +37,6 @@ from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outage import Outage
 from mqredis.worker.queues import Queues
 from mqredis.worker.schedule import Scheduler
-from mqredis.worker.targets import Targets
 from mqredis.worker.threads import Threads
 from mqredis.worker.transaction_loop import TransactionLoop
 from mqredis.worker.waiting import Pauses, Waiting
@@ -66,7 +66,7 @@ class Running:
         self.ending = Ending()
         self._waiting = Waiting(manager)
         self._queues = Queues(manager)
-        self._targets = Targets(manager)
+        self._targets = Handles(manager)
         self._keeper = Keeper()
         self._event_loop = EventLoop()
         outage = Outage()

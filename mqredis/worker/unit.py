@@ -20,11 +20,11 @@ from pydantic import BaseModel
 
 from mqredis.client import Queue, QueueManager, Transaction
 from mqredis.errors import InvalidHandle, QueueNotAvailable, TransactionUsage
+from mqredis.handles import Handles
 from mqredis.models import Message, Outgoing
 from mqredis.models.header import MessageFields
 from mqredis.operations.send import outgoing
 from mqredis.worker.outcomes import BROKER_ERRORS, accept_lower_durability
-from mqredis.worker.targets import Targets
 
 
 class Unit:
@@ -37,7 +37,7 @@ class Unit:
     def __init__(
         self,
         manager: QueueManager,
-        targets: Targets,
+        targets: Handles,
         messages: Sequence[Message],
         transaction: Transaction | None,
     ) -> None:

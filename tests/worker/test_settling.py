@@ -362,7 +362,7 @@ def test_error_of_the_broker_at_a_send_of_the_handler_is_not_its_failure(
             fail_operations(commits_or_sends, error)
         else:  # only the queue is opened now: the message is sent when the handler has returned
 
-            def open_queue(name: str) -> mqredis.Queue:
+            def open_queue(name: str, access: mqredis.Access) -> mqredis.Queue:
                 raise error
 
             monkeypatch.setattr(qm, "open", open_queue)

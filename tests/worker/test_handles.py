@@ -9,8 +9,8 @@ from threading import Thread
 import pytest
 
 import mqredis
+from mqredis import handles as module
 from mqredis.worker import Retry, Unit, Worker
-from mqredis.worker import targets as module
 from tests.worker.test_settling import create, transactional  # noqa: F401 - a fixture
 
 WAIT = 30
@@ -53,7 +53,7 @@ def test_only_some_handles_are_kept_and_one_that_was_closed_is_opened_again(
     def open_handles() -> int:
         return sum(not handle.closed for handle in qm.context.opened)
 
-    targets = module.Targets(qm)
+    targets = module.Handles(qm)
     unit = Unit(qm, targets, [], None)
     for name in names:
         unit.send(name, name)
