@@ -8,12 +8,13 @@ their form.
 from __future__ import annotations
 
 import contextlib
-import threading
+from functools import partial
 
 from kombu.utils.json import dumps, loads
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import MessageNotFound, QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.handles import Handles
 from mqredis.kombu.names import quote
 
 # Names of these queues begin with it; the quoted name of the exchange follows.
@@ -28,9 +29,7 @@ class Bindings:
 
     def __init__(self, manager: QueueManager) -> None:
         self._manager = manager
-        # Open handles by the names of their queues, and the lock that protects them.
-        self._handles: dict[str, Queue] = {}
-        self._opening = threading.Lock()
+        self._tables = Handles(manager)
 
     def add(self, exchange: str, row: Row) -> None:
         """Add a binding, unless the exchange has it."""
@@ -39,20 +38,14 @@ class Bindings:
         name = PREFIX + quote(exchange)
         with contextlib.suppress(QueueExists):
             self._manager.create_queue(name)
-        self._open(name).send(dumps(row))
+        self._tables.use(name, lambda table: table.send(dumps(row)))
 
     def table(self, exchange: str) -> list[Row]:
         """All bindings of an exchange."""
-        name = PREFIX + quote(exchange)
-        for _ in range(2):
-            try:
-                return [_row(message.body) for message in self._open(name).browse()]
-            except QueueNotAvailable:  # the handle is of a queue that was deleted
-                with self._opening:
-                    self._handles.pop(name, None)
-            except QueueNotFound:
-                break
-        return []
+        try:
+            return self._tables.use(PREFIX + quote(exchange), _rows)
+        except (QueueNotFound, QueueNotAvailable):
+            return []
 
     def remove(self, exchange: str, queue: str, routing_key: str | None = None) -> None:
         """Remove the bindings of a queue to an exchange. ``routing_key``: only that with this key."""
@@ -65,20 +58,19 @@ class Bindings:
 
     def _remove(self, name: str, queue: str, routing_key: str | None) -> None:
         with contextlib.suppress(QueueNotFound, QueueNotAvailable):
-            table = self._open(name)
-            for message in table.browse():
-                row = _row(message.body)
-                if row[2] == queue and (routing_key is None or row[0] == routing_key):
-                    with contextlib.suppress(MessageNotFound):  # another process has removed it
-                        table.receive_by_lookup_id(message.lookup_id)
+            self._tables.use(name, partial(_remove_rows, queue=queue, routing_key=routing_key))
 
-    def _open(self, name: str) -> Queue:
-        """The queue with this name. Raises QueueNotFound."""
-        with self._opening:
-            found = self._handles.get(name)
-            if found is None:
-                found = self._handles[name] = self._manager.open(name)
-            return found
+
+def _rows(table: Queue) -> list[Row]:
+    return [_row(message.body) for message in table.browse()]
+
+
+def _remove_rows(table: Queue, queue: str, routing_key: str | None) -> None:
+    for message in table.browse():
+        row = _row(message.body)
+        if row[2] == queue and (routing_key is None or row[0] == routing_key):
+            with contextlib.suppress(MessageNotFound):  # another process has removed it
+                table.receive_by_lookup_id(message.lookup_id)
 
 
 def _row(body: bytes) -> Row:

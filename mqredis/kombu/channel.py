@@ -1,8 +1,7 @@
 """Channels: AMQP's methods on queues of the broker. ``transport`` makes one for each channel that kombu opens.
 
 Methods with an underscore override those of kombu's virtual channel, which calls them. Consumers get their messages
-from the transport and not from ``_get``. ``transport`` reads ``qos``, ``_consumers`` and ``_active_queues``, and calls
-``received`` and ``needs_ack``.
+from the transport, which reads ``qos``, ``_consumers`` and ``_active_queues``, and calls ``needs_ack``.
 
 docs/celery.md lists the transport options (those of the channel: ``from_transport_options``; the others are read by
 ``transport``) and the arguments of queues. kombu's own tests run against this (tests/transport/test_kombu_suite.py).
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from queue import Empty
+from contextlib import suppress
 from typing import Any
 
 from kombu.transport import virtual
@@ -27,7 +26,6 @@ from mqredis.kombu.envelope import pack, unpack
 from mqredis.kombu.locks import Locks
 from mqredis.kombu.names import quote
 from mqredis.kombu.store import Store
-from mqredis.operations import giveback
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -55,10 +53,9 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
     def restore_unacked(self) -> list[Any]:
         """Give all messages back at once."""
         self._flush()
-        tags, locks = list(self._delivered), self.channel.locks
-        held = [lock for lock in map(locks.take, tags) if lock is not None]
+        tags = list(self._delivered)
         self._delivered.clear()
-        locks.settle_many(held, giveback.orderly())
+        self.channel.locks.give_back(tags)
         return []
 
     def credit(self) -> int:
@@ -76,7 +73,6 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
 
     QoS = QoS
     supports_fanout = True
-    do_restore = True
     body_encoding = None  # bodies are bytes already
     native_delay = True
     """Let the broker hold tasks with an ETA or countdown back, instead of the worker."""
@@ -170,11 +166,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
             return 0
 
     def _purge(self, queue: str) -> int:
-        try:
-            return self.store.queue(queue).purge()
-        except (QueueNotFound, QueueNotAvailable):
-            self.store.forget(queue)
-            return 0
+        return self.store.purge(queue)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> None:
         """Delete a queue with its bindings."""
@@ -186,11 +178,12 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         self.state.queue_bindings_delete(queue)
 
     def _used(self, queue: str) -> bool:
-        return queue in self._owner_callbacks() or self.store.waiters(queue) > 0
+        return self._has_consumer(queue) or self.store.others_read(queue)
 
-    def _owner_callbacks(self) -> dict[str, Any]:
+    def _has_consumer(self, queue: str) -> bool:
+        """Does a channel of this connection consume the queue?"""
         owner = self._owner()
-        return owner._callbacks if owner is not None else {}
+        return owner is not None and any(queue in channel._active_queues for channel in owner.channels)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
         self.store.bindings.add(exchange, (routing_key or "", pattern or "", queue))
@@ -217,6 +210,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         """Deliver messages of this queue."""
         (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
         super().basic_consume(queue, no_ack, *args, **kwargs)
+        # A queue that is open does not expire, also while no message may be delivered. A deleted one is created again
+        # by the first fetch.
+        with suppress(QueueNotFound):
+            self.store.source(queue)
         self.credit_changed()
 
     def basic_cancel(self, consumer_tag: str) -> None:
@@ -224,7 +221,10 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
         self.credit_changed()
-        if queue in self._auto_delete and queue not in self._active_queues:
+        if queue is None or self._has_consumer(queue):
+            return
+        self.store.stop_reading(queue)
+        if queue in self._auto_delete:
             self._auto_delete.discard(queue)
             self.queue_delete(queue, if_unused=True)
 
@@ -238,38 +238,24 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         lock = self._lock(queue)
         if lock is None:
             return None
-        if no_ack:
-            lock.commit()
-        message = self.Message(self.received(lock, no_ack), channel=self)
+        (tag,) = self.locks.add([lock])
+        if no_ack and not self.locks.settle(tag, COMMIT):
+            return None
+        message = self.Message(unpack(lock.message, tag), channel=self)
         if not no_ack:
-            self.qos.append(message, message.delivery_tag)
+            self.qos.append(message, tag)
         return message
-
-    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        """A message for kombu's own polling, which the transport replaces."""
-        lock = self._lock(queue)
-        if lock is None:
-            raise Empty
-        return self.received(lock, False)
 
     def _lock(self, queue: str) -> LockedMessage | None:
         try:
-            opened = self.store.queue(queue)
-            self.store.used(queue)
-            return opened.lock(timeout=0, lease=self.store.lease)
+            source = self.store.source(queue)
+            self.store.used(source)
+            return source.lock(timeout=0, lease=self.store.lease)
         except IoTimeout:
             return None
         except (QueueNotFound, QueueNotAvailable):
             self.store.forget(queue)
             return None
-
-    def received(self, lock: LockedMessage, no_ack: bool) -> dict[str, Any]:
-        """The dictionary of a message; its lock is held under its tag until it is settled."""
-        tag = f"{lock.key}.{lock.fence}"
-        raw = unpack(lock.message, tag)
-        if not no_ack:
-            self.locks.add(tag, lock)
-        return raw
 
     def needs_ack(self, queue: str) -> bool:
         """Was the consumer of this queue started with acknowledgements?"""
@@ -280,6 +266,3 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         owner = self._owner()
         if owner is not None:
             owner.credit_changed()
-
-    def _restore(self, message: Any) -> None:
-        self.locks.settle(message.delivery_tag, ABORT)

@@ -14,39 +14,56 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mqredis.errors import IoTimeout, MqError, OperationCancelled, QueueNotAvailable, QueueNotFound
+from mqredis.errors import (
+    InvalidHandle,
+    IoTimeout,
+    MqError,
+    OperationCancelled,
+    QueueNotAvailable,
+    QueueNotFound,
+)
+from mqredis.kombu.locks import Locks
 from mqredis.kombu.store import Store
-from mqredis.operations import giveback, several
-from mqredis.operations.receive import Locks
+from mqredis.operations import several
 
 if TYPE_CHECKING:
     from mqredis.kombu.transport import Transport
 
 # Queues, and how many messages each may deliver.
 Requests = list[tuple[str, int]]
-# A queue, and what was locked in it.
-Found = tuple[str, Locks]
+# A queue, and the tags of the messages that were locked in it.
+Found = tuple[str, list[str]]
 
 # Longest wait of one call, in seconds.
 _WAIT_SECONDS = 30.0
 
 
 def fetch(
-    store: Store, requests: Requests, timeout: float | None, scope: object, stop: Callable[[], bool]
+    store: Store,
+    locks: Locks,
+    requests: Requests,
+    timeout: float | None,
+    scope: object,
+    stop: Callable[[], bool],
 ) -> Found | None:
-    """Lock messages of the first non-empty queue; None: the time is over, or the wait was cancelled.
+    """Lock messages of the first non-empty queue, and hold them in ``locks``, so that their leases are renewed until
+    they are delivered, too. None: the time is over, or the wait was cancelled.
 
     Raises QueueNotFound or QueueNotAvailable if one of the queues was deleted.
     """
-    handles = [store.queue(queue).handle for queue, _ in requests]
-    for queue, _ in requests:
-        store.used(queue)
-    operation = several.lock(handles, [n for _, n in requests], timeout, store.lease, (), (scope,), stop)
+    sources = [store.source(queue) for queue, _ in requests]
+    for source in sources:
+        store.used(source)
+    handles, counts = [source.handle for source in sources], [n for _, n in requests]
     try:
-        at, locks = store.manager.run(operation)
+        at, found = store.manager.run(several.lock(handles, counts, timeout, store.lease, (), (scope,), stop))
     except (IoTimeout, OperationCancelled):
         return None
-    return requests[at][0], locks
+    except InvalidHandle:
+        if any(handle.closed for handle in handles):
+            return None  # a consumer has ended meanwhile (``Store.stop_reading``)
+        raise
+    return requests[at][0], locks.add(sources[at].locked_messages(found))
 
 
 class Fetcher:
@@ -132,10 +149,8 @@ class Fetcher:
     def _give_back(self, found: Found | Exception | None) -> None:
         if found is None or isinstance(found, Exception):
             return
-        queue, locks = found
         with contextlib.suppress(MqError):  # else their leases end
-            messages = self._transport.store.queue(queue).locked_messages(locks)
-            self._transport.locks.settle_many(messages, giveback.orderly())
+            self._transport.locks.give_back(found[1])
 
     def _is_outdated(self) -> bool:
         return self._outdated
@@ -157,7 +172,14 @@ class Fetcher:
                 requests, self._asleep, self._outdated = self._requests, True, False
             found: Found | Exception | None
             try:
-                found = fetch(self._transport.store, requests, _WAIT_SECONDS, self._scope, self._is_outdated)
+                found = fetch(
+                    self._transport.store,
+                    self._transport.locks,
+                    requests,
+                    _WAIT_SECONDS,
+                    self._scope,
+                    self._is_outdated,
+                )
             except Exception as error:  # noqa: BLE001 - ``deliver`` raises it in the event loop's thread
                 found = error
             self._fetched(found)

@@ -1,7 +1,8 @@
-"""Messages that were delivered to kombu and not yet acknowledged: their locks, and the renewal of their leases.
+"""The messages that a kombu connection has locked: their delivery tags, and the renewal of their leases.
 
-``transport`` has one ``Locks`` for each connection. Its channels settle the locks; a thread renews them. A tag is made
-in ``Channel.received`` and is new for each delivery. docs/celery.md tells users what becomes of rejected messages.
+``transport`` has one ``Locks`` for each connection. Messages are added when they are locked, and delivered later; a
+thread renews them in between, too. The channels settle them. docs/celery.md tells users what becomes of rejected
+messages.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 from mqredis.client import LockedMessage, Queue
-from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW
-from mqredis.errors import LockLost, QueueNotAvailable
+from mqredis.commands.settlement import ABORT, COMMIT, REJECT, RENEW, Settlement
+from mqredis.errors import InvalidHandle, LockLost, QueueNotAvailable
 from mqredis.models import Journal
 from mqredis.operations import giveback, settle
+from mqredis.operations.locked import mark_renewed
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -24,36 +25,40 @@ log = logging.getLogger("mqredis.kombu")
 _BATCH = 256
 
 
-class Held(NamedTuple):
-    """A message that was delivered, and when its lease is renewed next, on the monotonic clock."""
-
-    lock: LockedMessage
-    renew_at: float
-
-
 class Locks:
-    """Messages that were delivered and not yet acknowledged; their leases are renewed by a thread."""
+    """Locked messages by their delivery tags; a thread renews their leases."""
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
-        self._held: dict[str, Held] = {}  # by delivery tag
+        self._held: dict[str, LockedMessage] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def add(self, tag: str, lock: LockedMessage) -> None:
-        """A message was delivered under this tag."""
+    def add(self, locks: Iterable[LockedMessage]) -> list[str]:
+        """Hold locked messages until they are settled. Returns their tags, which are new for each delivery."""
+        added = {f"{lock.key}.{lock.fence}": lock for lock in locks}
         with self._changed:
-            self._held[tag] = self._until_renewal(lock)
+            self._held.update(added)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._renew, name="mqredis-kombu-leases", daemon=True)
                 self._thread.start()
+        return list(added)
+
+    def held(self, tag: str) -> LockedMessage | None:
+        """The message of this tag, which is about to be delivered; None if its lock was lost or its lease is over."""
+        with self._changed:
+            lock = self._held.get(tag)
+        if lock is None or lock.expires_at > time.monotonic():
+            return lock
+        log.warning("the lease of message %s lapsed before its delivery; it is delivered again", tag)
+        self.give_back([tag])
+        return None
 
     def take(self, tag: str) -> LockedMessage | None:
         """Remove and return a message that is settled now; None if its lock was lost."""
         with self._changed:
-            found = self._held.pop(tag, None)
-        return found.lock if found else None
+            return self._held.pop(tag, None)
 
     def settle(self, tag: str, action: str) -> bool:
         """Acknowledge (COMMIT), give back (ABORT) or reject (REJECT) a message. False: its lock was lost.
@@ -65,25 +70,26 @@ class Locks:
             log.warning("message %s is not held any more: it was or will be delivered again", tag)
             return False
         if action == REJECT and Journal.DEAD_LETTER not in lock.message.journal:
-            self.settle_many([lock], giveback.ended("rejected", {}))
+            self._end([lock], giveback.ended("rejected", {}))
             return True
         try:
             {COMMIT: lock.commit, ABORT: lock.abort, REJECT: lock.reject}[action]()
-        except (LockLost, QueueNotAvailable) as error:
+        except (InvalidHandle, LockLost, QueueNotAvailable) as error:
             log.warning("message %s: %s", tag, error)
             return False
         return True
 
-    def settle_many(self, locks: Sequence[LockedMessage], action: str) -> None:
-        """Settle messages of one or more queues, in batches (see :meth:`settle`)."""
+    def give_back(self, tags: Iterable[str]) -> None:
+        """Return messages to their places, in batches. Their deliveries count as no attempts."""
+        taken = [self.take(tag) for tag in tags]
+        self._end([lock for lock in taken if lock is not None], giveback.orderly())
+
+    def _end(self, locks: Sequence[LockedMessage], action: str) -> None:
         for queue in {lock.queue for lock in locks}:
-            own = settle.ends(action, locks, queue)
-            for start in range(0, len(own), _BATCH):
-                operation = settle.settle(queue.handle, own[start : start + _BATCH])
-                try:
-                    queue.manager.run(operation)
-                except QueueNotAvailable as error:
-                    log.warning("messages of %s: %s", queue.name, error)
+            try:
+                self._settle(queue, settle.ends(action, locks, queue))
+            except QueueNotAvailable as error:
+                log.warning("messages of %s: %s", queue.name, error)
 
     def close(self) -> None:
         """Stop renewing. Messages that are still locked return when their leases end."""
@@ -98,31 +104,30 @@ class Locks:
                 self._changed.wait(self._lease / 6)
                 if self._closed:
                     return
-                now = time.monotonic()
-                due = {tag: held.lock for tag, held in self._held.items() if held.renew_at <= now}
+                soon = time.monotonic() + self._lease * 2 / 3
+                due = {tag: lock for tag, lock in self._held.items() if lock.expires_at <= soon}
             for queue in {lock.queue for lock in due.values()}:
                 try:
                     self._extend(queue, {tag: lock for tag, lock in due.items() if lock.queue is queue})
                 except Exception as error:  # noqa: BLE001 - the thread renews other leases, too
                     log.warning("leases of queue %s could not be renewed: %r", queue.name, error)
 
-    def _until_renewal(self, lock: LockedMessage) -> Held:
-        return Held(lock, time.monotonic() + self._lease / 3)
-
     def _extend(self, queue: Queue, due: dict[str, LockedMessage]) -> None:
         """Renew the leases of these messages of one queue, by their tags. Those that were lost are forgotten."""
-        every = list(due.items())
-        for start in range(0, len(every), _BATCH):
-            batch = every[start : start + _BATCH]
-            renewals = [(RENEW, lock.fence, lock.key) for _, lock in batch]
-            settled = queue.manager.run(settle.settle(queue.handle, renewals, self._lease))
-            lost = {lookup_id for lookup_id, _ in settled.lost}
-            with self._changed:
-                for tag, lock in batch:
-                    if tag not in self._held:
-                        continue  # settled meanwhile
-                    if lock.key in lost:
-                        del self._held[tag]
-                        log.warning("message %s was lost: its lease had lapsed", tag)
-                    else:
-                        self._held[tag] = self._until_renewal(lock)
+        until = time.monotonic() + self._lease
+        lost = self._settle(queue, settle.ends(RENEW, list(due.values()), queue))
+        with self._changed:
+            for tag, lock in due.items():
+                if lock.key not in lost:
+                    mark_renewed(lock, until)
+                elif self._held.pop(tag, None) is not None:  # else it was settled meanwhile
+                    log.warning("message %s was lost: its lease had lapsed", tag)
+
+    def _settle(self, queue: Queue, settlements: Sequence[Settlement]) -> set[str]:
+        """Settle locks of one queue, in batches. Returns the lookup ids of those that were lost."""
+        lost: set[str] = set()
+        for start in range(0, len(settlements), _BATCH):
+            batch = settlements[start : start + _BATCH]
+            settled = queue.manager.run(settle.settle(queue.handle, batch, self._lease))
+            lost.update(lookup_id for lookup_id, _ in settled.lost)
+        return lost

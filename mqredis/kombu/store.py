@@ -13,15 +13,18 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mqredis.client import Queue, QueueManager
 from mqredis.errors import QueueExists, QueueNotAvailable, QueueNotFound
+from mqredis.handles import Handles, close_handle
 from mqredis.kombu.arguments import Declared, read_label, retry_policy, split
 from mqredis.kombu.bindings import Bindings
 from mqredis.kombu.names import quote, unquote
-from mqredis.models import Outgoing
+from mqredis.models import Access, Outgoing
 from mqredis.models.queue import LARGEST_MESSAGE
 from mqredis.operations.broker_time import broker_time
+from mqredis.operations.handle import still_there
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -36,41 +39,71 @@ class Store:
         self.manager = manager
         self.lease = lease
         self.bindings = Bindings(manager)
-        # In the following, queues have kombu's names. The lock protects the open handles.
+        # The queues to which this client sends. These handles do not keep a queue from its expiry (``sweep``).
+        self._targets = Handles(manager, Access.SEND)
+        # The queues that it reads, by kombu's names, and the lock that protects this table. It is no ``Handles``, since
+        # these handles hold locks.
+        self._sources: dict[str, Queue] = {}
         self._opening = threading.Lock()
-        self._handles: dict[str, Queue] = {}
-        # The declared arguments of the queues that are open in this client.
-        self._declared: dict[str, Declared] = {}
-        # The arguments with which this client has declared queues.
+        # The arguments with which this client has declared queues, by kombu's names.
         self._arguments: dict[str, Mapping[str, Any]] = {}
-        # When the expiry of a queue was last renewed, on the monotonic clock.
-        self._renewed: dict[str, float] = {}
+        # The declared arguments of open queues, by any client.
+        self._declared: WeakKeyDictionary[Queue, Declared] = WeakKeyDictionary()
+        # When the expiry of a queue that is read was last renewed, on the monotonic clock.
+        self._renewed: WeakKeyDictionary[Queue, float] = WeakKeyDictionary()
         self._swept = 0.0
 
     # ---- queues ----------------------------------------------------------------------------------
 
-    def queue(self, name: str) -> Queue:
-        """An open handle, one for all channels. Raises QueueNotFound."""
+    def source(self, name: str) -> Queue:
+        """The handle that reads a queue, one for all channels. Raises QueueNotFound."""
         with self._opening:
-            found = self._handles.get(name)
+            found = self._sources.get(name)
             if found is None:
-                opened = self.manager.open(quote(name))
-                self._declared[name] = read_label(self.manager.queue_info(quote(name)).label)
-                found = self._handles[name] = opened
+                found = self._sources[name] = self.manager.open(quote(name), Access.RECEIVE)
             return found
 
-    def declared(self, name: str) -> Declared:
-        """The declared arguments of a queue, by any client; none if the queue does not exist."""
+    def stop_reading(self, name: str) -> None:
+        """A queue has no consumer here any more. If it has an x-expires, close the handle, so that the time begins.
+
+        Not while messages are unacknowledged: the close of their handle would give them back. Handles of other queues
+        stay open, so that the end of a consumer need not wait for a server that does not answer.
+        """
+        with self._opening:
+            source = self._sources.get(name)
+            if source is None or source.handle.locks:
+                return
+            if self._declared.get(source, Declared()).expires_ms is None:
+                return
+            del self._sources[name]
+        close_handle(source)
+
+    def reopen_deleted(self, name: str) -> None:
+        """Open a queue that was deleted and created again. Raises QueueNotFound if it was only deleted."""
         try:
-            self.queue(name)
-        except QueueNotFound:
-            return Declared()
-        return self._declared[name]
+            self.manager.run(still_there(self.source(name).handle))
+        except QueueNotAvailable:
+            self.forget(name)
+            self.source(name)
 
     def forget(self, name: str) -> None:
-        """Forget the handle of a deleted queue. The next use opens the queue with its name, if there is one."""
+        """A queue that this client reads was deleted. The broker has closed its handles."""
         with self._opening:
-            self._handles.pop(name, None)
+            self._sources.pop(name, None)
+
+    def declared(self, name: str) -> Declared:
+        """The declared arguments of a queue to which this client sends; none if the queue does not exist."""
+        try:
+            return self._arguments_of(self._targets.open(quote(name)))
+        except QueueNotFound:
+            return Declared()
+
+    def _arguments_of(self, opened: Queue) -> Declared:
+        """The declared arguments of an open queue, read once for each handle. Raises QueueNotFound."""
+        found = self._declared.get(opened)
+        if found is None:
+            found = self._declared[opened] = read_label(self.manager.queue_info(opened.name).label)
+        return found
 
     def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
         """Create a queue, or change an existing one to these arguments."""
@@ -103,23 +136,21 @@ class Store:
                 changed["retry"] = policy.model_copy(update={"final": final})
         if changed:
             self.manager.update_queue(quote(name), **changed)
-            self.forget(name)
+            self._declared.clear()  # of all queues, since this is rare
         elif own.expires_ms is not None:
-            self._renew_expiry(name)
+            self._renew_expiry(quote(name))
 
-    def used(self, name: str) -> None:
-        """Note that an open queue is read: the time after which it expires begins again."""
-        expires_ms = self._declared[name].expires_ms
-        if (
-            expires_ms is not None
-            and time.monotonic() - self._renewed.get(name, -math.inf) >= expires_ms / 3000
-        ):
-            self._renew_expiry(name)
+    def used(self, source: Queue) -> None:
+        """Note that a queue is read: the time after which it expires begins again. Raises QueueNotFound."""
+        expires_ms = self._arguments_of(source).expires_ms
+        now = time.monotonic()
+        if expires_ms is not None and now - self._renewed.get(source, -math.inf) >= expires_ms / 3000:
+            self._renewed[source] = now
+            self._renew_expiry(source.name)
 
-    def _renew_expiry(self, name: str) -> None:
+    def _renew_expiry(self, quoted: str) -> None:
         """Set the time of the last change of a queue, from which ``sweep`` counts."""
-        self._renewed[name] = time.monotonic()
-        self.manager.update_queue(quote(name), label=self.manager.queue_info(quote(name)).label)
+        self.manager.update_queue(quoted, label=self.manager.queue_info(quoted).label)
 
     def recreate(self, name: str) -> None:
         """Create a queue that was deleted, with the arguments of its last declaration by this client."""
@@ -130,30 +161,35 @@ class Store:
         """How many messages are available. Raises QueueNotFound."""
         return self.manager.queue_info(quote(name)).ready
 
-    def waiters(self, name: str) -> int:
-        """How many readers wait for messages of this queue; 0 if there is no such queue."""
+    def others_read(self, name: str) -> bool:
+        """Has another client opened this queue to read it?"""
         try:
-            return self.manager.queue_info(quote(name)).waiters
+            receivers = self.manager.queue_info(quote(name)).receivers
         except QueueNotFound:
-            return 0
+            return False
+        return receivers > (1 if name in self._sources else 0)
 
     def send(self, name: str, message: Outgoing) -> bool:
         """Send; False if there is no such queue, as AMQP drops what cannot be routed."""
-        for _ in range(2):
-            try:
-                self.queue(name).send(message)
-            except QueueNotAvailable:
-                self.forget(name)
-            except QueueNotFound:
-                break
-            else:
-                return True
-        log.debug("a message for queue %r was dropped: there is no such queue", name)
-        return False
+        try:
+            self._targets.use(quote(name), lambda target: target.send(message))
+        except (QueueNotFound, QueueNotAvailable):
+            log.debug("a message for queue %r was dropped: there is no such queue", name)
+            return False
+        return True
+
+    def purge(self, name: str) -> int:
+        """Remove the messages that are available; returns how many."""
+        try:
+            with self.manager.open(quote(name), Access.RECEIVE) as opened:
+                return opened.purge()
+        except (QueueNotFound, QueueNotAvailable):
+            return 0
 
     def delete(self, name: str) -> None:
         """Delete a queue and its bindings."""
         self.forget(name)
+        self._arguments.pop(name, None)
         self.bindings.remove_queue(name)
         try:
             self.manager.delete_queue(quote(name))
@@ -161,7 +197,10 @@ class Store:
             return
 
     def sweep(self, declared: str = "") -> None:
-        """Delete queues that were not used for the time of their x-expires; not the one that is ``declared`` now."""
+        """Delete queues that were not used for the time of their x-expires; not the one that is ``declared`` now.
+
+        A queue is used by clients that have opened it to read it, also if they do not wait for a message now.
+        """
         now = time.monotonic()
         if self._swept and now - self._swept < _SWEEP_SECONDS:
             return
@@ -169,7 +208,7 @@ class Store:
         present, _ = self.manager.run(broker_time(self.manager.context))
         for info in self.manager.queues():
             expires_ms = read_label(info.label).expires_ms
-            if expires_ms is None or info.active or info.waiters or info.name == quote(declared):
+            if expires_ms is None or info.receivers or info.waiters or info.name == quote(declared):
                 continue
             age = (present - info.modified_at).total_seconds()
             if age * 1000 > expires_ms:
@@ -178,4 +217,5 @@ class Store:
 
     def close(self) -> None:
         """End the client."""
+        self._sources.clear()
         self.manager.close()

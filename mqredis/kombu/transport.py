@@ -12,6 +12,7 @@ import ssl
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote as percent
 from urllib.parse import urlencode
@@ -26,12 +27,11 @@ from mqredis.drivers.net.redaction import mask_passwords
 from mqredis.drivers.net.urls import SSL_OPTIONS
 from mqredis.errors import InvalidArgument, MqError, QueueNotAvailable, QueueNotFound
 from mqredis.kombu.channel import Channel
+from mqredis.kombu.envelope import unpack
 from mqredis.kombu.fetcher import Fetcher, Requests, fetch
 from mqredis.kombu.locks import Locks
 from mqredis.kombu.store import Store
 from mqredis.models.queue import LARGEST_MESSAGE
-from mqredis.operations import giveback
-from mqredis.operations.receive import Locks as Locked
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -176,7 +176,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             else:
                 self._waiting = True
                 try:
-                    found = fetch(self.store, requests, left, self._scope, self._changed.is_set)
+                    found = fetch(self.store, self.locks, requests, left, self._scope, self._changed.is_set)
                 except (QueueNotFound, QueueNotAvailable):
                     self.recreate_deleted()
                     found = None
@@ -188,26 +188,28 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError
 
-    def deliver(self, queue: str, locks: Locked) -> None:
+    def deliver(self, queue: str, tags: Iterable[str]) -> None:
         """Pass locked messages to the consumer of their queue. Messages beyond its limit are given back."""
         self._order.rotate(queue)
-        messages = self.store.queue(queue).locked_messages(locks)
-        if queue not in (consumed := self._consumed()):
-            self.locks.settle_many(messages, giveback.orderly())
-            return
-        channel, _ = consumed[queue]
-        needs_ack = channel.needs_ack(queue)
-        # All are held under their tags at first, so that their leases are renewed while callbacks run. A message that
-        # needs no acknowledgement is committed just before its callback: the others are not lost if a callback raises.
-        raws = deque(channel.received(lock, False) for lock in messages)
+        waiting = deque(tags)
         try:
-            while raws and queue in self._callbacks and (channel.qos.can_consume() or not needs_ack):
-                raw = raws.popleft()
-                if needs_ack or self.locks.settle(raw["properties"]["delivery_tag"], COMMIT):
-                    self._callbacks[queue](raw)
+            if queue in (consumed := self._consumed()):
+                self._deliver_to(consumed[queue][0], queue, waiting)
         finally:  # also if a callback raises
-            rest = [self.locks.take(raw["properties"]["delivery_tag"]) for raw in raws]
-            self.locks.settle_many([lock for lock in rest if lock is not None], giveback.orderly())
+            self.locks.give_back(waiting)
+
+    def _deliver_to(self, channel: Any, queue: str, waiting: deque[str]) -> None:
+        """Pass messages to the consumer for as long as it takes them, and remove those from ``waiting``.
+
+        A message that needs no acknowledgement is committed just before its callback: the others are not lost if a
+        callback raises.
+        """
+        needs_ack = channel.needs_ack(queue)
+        while waiting and queue in self._callbacks and (channel.qos.can_consume() or not needs_ack):
+            tag = waiting.popleft()
+            lock = self.locks.held(tag)
+            if lock is not None and (needs_ack or self.locks.settle(tag, COMMIT)):
+                self._callbacks[queue](unpack(lock.message, tag))
 
     def credit_changed(self) -> None:
         """Consumers or limits have changed."""
@@ -221,8 +223,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         """Create deleted queues again if they have consumers."""
         for queue, _ in self.requests():
             try:
-                self.store.ready(queue)
-                self.store.forget(queue)
+                self.store.reopen_deleted(queue)
             except QueueNotFound:
                 log.info("queue %r was deleted while it had a consumer; recreating it", queue)
                 self._recreate(queue)

@@ -1,7 +1,8 @@
 """Open queues: open and close a handle, purge, move, cancel (MS-MQDMPR 3.1.7.1.5-7, .16, .17).
 
 ``QueueManager.open`` and the methods of ``Queue`` make them. ``bulk``, ``redrive`` and ``request`` open a handle for
-one operation (``closing``); ``browser`` and ``cursor`` begin with ``still_there``, and ``worker.queues`` asks it.
+one operation (``closing``); ``browser`` and ``cursor`` begin with ``still_there``, and ``worker.queues`` and
+``kombu.store`` ask it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,10 @@ from kombu.asynchronous.hub import Hub
 
 from mqredis.kombu import fetcher as module
 from mqredis.kombu.fetcher import Fetcher
+from mqredis.kombu.locks import Locks
 from mqredis.kombu.transport import Transport
 from tests.drivers.kit import until
-from tests.transport.kit import WAIT, info, publish
+from tests.transport.kit import WAIT, get, info, publish
 
 
 @contextlib.contextmanager
@@ -140,3 +142,69 @@ def test_messages_after_a_failing_callback_are_released(connection, queue):
         with pytest.raises(RuntimeError, match="not 0"):
             connection.drain_events(timeout=WAIT)
         assert (info(connection, "q").ready, info(connection, "q").locked) == (2, 1)
+
+
+def test_lease_of_a_fetched_message_is_renewed(connect, queue, monkeypatch):
+    """The event loop may be busy for longer than the lease, for example with a task in the solo pool."""
+    renewed = threading.Semaphore(0)
+    extend = Locks._extend
+
+    def counting(*given: Any) -> None:
+        extend(*given)
+        renewed.release()
+
+    monkeypatch.setattr(Locks, "_extend", counting)
+    reading, other = connect(lease=2), connect()
+    seen: list[Any] = []
+    with (
+        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
+        fetching(reading) as fetcher,
+    ):
+        publish(other, 1, queue)
+        until(lambda: fetcher._inbox)
+        for _ in range(4):  # each after a third of the lease: longer than the lease in total
+            assert renewed.acquire(timeout=10)
+        assert get(other, "q") is None
+        assert fetcher.deliver()
+    assert seen == [1]
+
+
+def test_fetched_message_whose_lease_has_lapsed_is_not_delivered(connect, queue, monkeypatch):
+    reading, other = connect(lease=100), connect()
+    seen: list[Any] = []
+    with (
+        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
+        fetching(reading) as fetcher,
+    ):
+        publish(other, 1, queue)
+        until(lambda: fetcher._inbox)
+        now = time.monotonic()
+        with monkeypatch.context() as later:
+            later.setattr(time, "monotonic", lambda: now + 101)
+            fetcher.deliver()
+        assert (seen, info(other, "q").ready) == ([], 1)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_auto_delete_queue_is_deleted_although_its_fetcher_still_waits(connect, monkeypatch, others):
+    reading, other = connect(), connect()
+    queue = kombu.Queue("own", auto_delete=True)
+    consumer = kombu.Consumer(reading, [queue], callbacks=[print])
+    consumer.consume()
+    other.connect()
+    with fetching(reading):
+        until(lambda: info(other, "own").waiters == 1)
+        if others:
+            get(other, "own")
+        with monkeypatch.context() as slow:
+            slow.setattr(reading.transport.store.manager.driver, "cancel", lambda _: None)
+            consumer.cancel()
+        assert [each.name for each in other.transport.store.manager.queues("own")] == ["own"] * others
+
+
+def test_fetch_through_a_handle_that_was_closed_meanwhile_finds_nothing(connection, queue):
+    publish(connection, 1, queue)
+    store, locks = connection.transport.store, connection.transport.locks
+    source = store.source("q")
+    source.close()
+    assert module.fetch(store, locks, [("q", 1)], 0, object(), lambda: False) is None

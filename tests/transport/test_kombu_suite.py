@@ -43,14 +43,14 @@ def delivered(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
     """Count the messages that reach a consumer or a basic_get."""
     import mqredis.kombu.channel
 
-    channel = mqredis.kombu.channel.Channel
-    received, count = channel.received, []
+    count: list[str] = []
 
-    def counting(self, lock, no_ack):
-        count.append(lock.lookup_id)
-        return received(self, lock, no_ack)
+    class Counting(mqredis.kombu.channel.Channel.Message):  # type: ignore[misc, name-defined]
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options)
+            count.append(self.delivery_tag)
 
-    monkeypatch.setattr(channel, "received", counting)
+    monkeypatch.setattr(mqredis.kombu.channel.Channel, "Message", Counting)
     yield
     expected = EXPECTED.get(request.node.name, 0)
     if isinstance(request.instance, common.BasePriority):

@@ -159,3 +159,84 @@ def test_expiry_of_a_queue_counts_from_its_last_use(connect, use):
     second.transport.store._swept = 0.0
     second.transport.store.sweep()
     assert second.transport.store.manager.queues("work") == []
+
+
+CLOCK = {"settings": {"allow_volatile": True, "test_clock": True}}
+
+
+def left_after_expiry(connection, manager):
+    """Whether `work` is left when another queue with x-expires is declared after its time."""
+    manager.advance_clock(1801)
+    kombu.Queue("other", expires=7200)(connection.default_channel).declare()
+    return [info.name for info in manager.queues("work")]
+
+
+def test_queue_expires_although_a_sender_is_connected(connect):
+    declaring, sending = connect(**CLOCK), connect(**CLOCK)
+    kombu.Queue("work", expires=1800)(declaring.default_channel).declare()
+    declaring.release()
+    kombu.Producer(sending.default_channel).publish(1, routing_key="work")
+    assert left_after_expiry(connect(**CLOCK), sending.transport.store.manager) == []
+
+
+@pytest.mark.parametrize("state", ["new", "without credit", "cancelled"])
+def test_queue_with_a_consumer_that_does_not_wait_does_not_expire(connect, state):
+    reading, sending = connect(**CLOCK), connect(**CLOCK)
+    queue = kombu.Queue("work", expires=1800)
+    seen: list[kombu.Message] = []
+    consumer = kombu.Consumer(
+        reading, [queue], callbacks=[lambda _, message: seen.append(message)], prefetch_count=1
+    )
+    consumer.consume()
+    kombu.Producer(sending.default_channel).publish(1, routing_key="work")
+    if state != "new":
+        reading.drain_events(timeout=WAIT)
+    if state == "cancelled":
+        seen[0].ack()
+        consumer.cancel()
+    left = left_after_expiry(connect(**CLOCK), sending.transport.store.manager)
+    assert left == ([] if state == "cancelled" else ["work"])
+
+
+def test_sender_keeps_a_limited_number_of_handles(connect):
+    declaring, sending = connect(), connect()
+    names = [f"reply.{n}" for n in range(300)]
+    for name in names:
+        kombu.Queue(name)(declaring.default_channel).declare()
+    producer = kombu.Producer(sending.default_channel)
+    for name in [*names, names[0]]:
+        producer.publish(name, routing_key=name)
+    manager = sending.transport.store.manager
+    assert sum(info.active for info in manager.queues("reply.*")) <= 256
+    assert get(declaring, names[0]).payload == names[0]
+
+
+def test_message_is_sent_although_its_handle_was_closed_meanwhile(connection, queue):
+    publish(connection, 1, queue)
+    connection.transport.store._targets.open("q").close()
+    publish(connection, 2, queue)
+    assert [get(connection, "q").payload for _ in range(2)] == [1, 2]
+
+
+def test_cancelled_consumer_keeps_its_unacknowledged_messages(connection):
+    queue = kombu.Queue("work", expires=1800)
+    seen: list[kombu.Message] = []
+    with kombu.Consumer(connection, [queue], callbacks=[lambda _, message: seen.append(message)]):
+        kombu.Producer(connection.default_channel).publish(1, routing_key="work")
+        connection.drain_events(timeout=WAIT)
+    assert info(connection, "work").locked == 1
+    seen[0].ack()
+    assert info(connection, "work").messages == 0
+
+
+def test_sender_uses_the_arguments_of_a_later_declaration(connect):
+    connection = connect(**CLOCK)
+    channel = connection.default_channel
+    kombu.Queue("q")(channel).declare()
+    producer = kombu.Producer(channel)
+    for ttl, body in ((3600, "long"), (60, "short")):
+        kombu.Queue("q", message_ttl=ttl)(channel).declare()
+        producer.publish(body, routing_key="q")
+    connection.transport.store.manager.advance_clock(61)
+    assert get(connection, "q").payload == "long"
+    assert get(connection, "q") is None
