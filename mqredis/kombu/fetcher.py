@@ -22,8 +22,6 @@ from mqredis.errors import (
     QueueNotAvailable,
     QueueNotFound,
 )
-from mqredis.kombu.locks import Locks
-from mqredis.kombu.store import Store
 from mqredis.operations import several
 
 if TYPE_CHECKING:
@@ -39,18 +37,18 @@ _WAIT_SECONDS = 30.0
 
 
 def fetch(
-    store: Store,
-    locks: Locks,
+    transport: Transport,
     requests: Requests,
     timeout: float | None,
     scope: object,
     stop: Callable[[], bool],
 ) -> Found | None:
-    """Lock messages of the first non-empty queue, and hold them in ``locks``, so that their leases are renewed until
-    they are delivered, too. None: the time is over, or the wait was cancelled.
+    """Lock messages of the first non-empty queue; None: the time is over, or the wait was cancelled.
 
-    Raises QueueNotFound or QueueNotAvailable if one of the queues was deleted.
+    ``Locks`` renews their leases from now on: they may have to wait for their delivery. Raises QueueNotFound or
+    QueueNotAvailable if one of the queues was deleted.
     """
+    store = transport.store
     sources = [store.source(queue) for queue, _ in requests]
     for source in sources:
         store.used(source)
@@ -63,7 +61,7 @@ def fetch(
         if any(handle.closed for handle in handles):
             return None  # a consumer has ended meanwhile (``Store.stop_reading``)
         raise
-    return requests[at][0], locks.add(sources[at].locked_messages(found))
+    return requests[at][0], transport.locks.add(sources[at].locked_messages(found))
 
 
 class Fetcher:
@@ -172,14 +170,7 @@ class Fetcher:
                 requests, self._asleep, self._outdated = self._requests, True, False
             found: Found | Exception | None
             try:
-                found = fetch(
-                    self._transport.store,
-                    self._transport.locks,
-                    requests,
-                    _WAIT_SECONDS,
-                    self._scope,
-                    self._is_outdated,
-                )
+                found = fetch(self._transport, requests, _WAIT_SECONDS, self._scope, self._is_outdated)
             except Exception as error:  # noqa: BLE001 - ``deliver`` raises it in the event loop's thread
                 found = error
             self._fetched(found)

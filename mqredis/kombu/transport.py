@@ -145,13 +145,17 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     # ---- delivery --------------------------------------------------------------------------------
 
     def _consumed(self) -> dict[str, tuple[Any, int]]:
-        """The queues from which messages may be delivered now, each with its channel and its limit."""
+        """The queues from which messages may be delivered now, each with its channel and its limit.
+
+        kombu has one callback for all consumers of a queue, and drops it when any of them ends.
+        """
         found: dict[str, tuple[Any, int]] = {}
         for channel in list(self.channels):
             if channel._consumers and not channel.closed:
                 credit = channel.qos.credit()
                 for queue in channel._active_queues if credit else ():
-                    found[queue] = (channel, credit)
+                    if queue in self._callbacks:
+                        found[queue] = (channel, credit)
         return found
 
     def requests(self) -> Requests:
@@ -176,7 +180,7 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
             else:
                 self._waiting = True
                 try:
-                    found = fetch(self.store, self.locks, requests, left, self._scope, self._changed.is_set)
+                    found = fetch(self, requests, left, self._scope, self._changed.is_set)
                 except (QueueNotFound, QueueNotAvailable):
                     self.recreate_deleted()
                     found = None

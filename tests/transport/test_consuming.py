@@ -178,3 +178,12 @@ def test_consumer_continues_after_a_server_restart(start_server, queue):
     assert seen == [2]
     assert info(connection, "q").messages == 0
     connection.release()
+
+
+def test_queue_is_not_read_for_a_consumer_whose_callback_kombu_has_dropped(connection, queue):
+    """kombu has one callback for each queue of a connection, and drops it when any of its consumers ends."""
+    with kombu.Consumer(connection.channel(), [queue], callbacks=[print]):
+        kombu.Consumer(connection.channel(), [queue], callbacks=[print]).consume()
+    publish(connection, 1, queue)
+    with pytest.raises(socket.timeout):  # and not an endless exchange of locks
+        connection.drain_events(timeout=0.1)

@@ -204,7 +204,5 @@ def test_auto_delete_queue_is_deleted_although_its_fetcher_still_waits(connect, 
 
 def test_fetch_through_a_handle_that_was_closed_meanwhile_finds_nothing(connection, queue):
     publish(connection, 1, queue)
-    store, locks = connection.transport.store, connection.transport.locks
-    source = store.source("q")
-    source.close()
-    assert module.fetch(store, locks, [("q", 1)], 0, object(), lambda: False) is None
+    connection.transport.store.source("q").close()
+    assert module.fetch(connection.transport, [("q", 1)], 0, object(), lambda: False) is None
