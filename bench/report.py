@@ -23,7 +23,7 @@ TITLES = {
     "transact": "receive, send, commit",
     "drain": "worker",
 }
-# Goals for shape b: rates as ratios to the raw list (docs/decisions/one-path.md).
+# Goals by shape and work: rates as ratios to the raw list. docs/bench.md says which are met.
 GOALS = {
     ("b", "send"): 0.85,
     ("b", "receive"): 1.4,

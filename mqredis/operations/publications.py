@@ -24,6 +24,8 @@ from mqredis.steps import Command, Steps, perform, procedure
 ABANDONED_SECONDS = 10.0
 # Messages that one step publishes when an operator finishes a publication.
 STEP = 100_000
+# Prefix of the names of writes without ``txnAppId``, which ``spark.sink`` makes.
+UNNAMED = "job-"
 
 
 @dataclass(frozen=True)
@@ -144,4 +146,4 @@ def withdraw(context: Context, name: str) -> Steps[int]:
 
 def _keeps(name: str) -> bool:
     """Is the last version of this sink kept? Not for a job without a name, which is never repeated."""
-    return not name.startswith("job-")
+    return not name.startswith(UNNAMED)

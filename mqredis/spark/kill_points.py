@@ -1,7 +1,7 @@
 """Named places where the kill tests end the driver. Without ``MQREDIS_TEST_CRASH`` they do nothing.
 
-The readers, the sink and the staging call it. The tests know the places by the lists in tests/spark/kills.py, which
-tests/spark/test_documentation.py compares; docs/spark.md tells how many there are.
+The readers, the sink and the staging call it. The tests know the places by the lists in tests/spark/kills.py, and
+docs/spark.md tells how many there are: tests/spark/test_documentation.py compares both.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost, InvalidArgument
 from mqredis.operations import pipelines
-from mqredis.operations.publications import publications
+from mqredis.operations.publications import UNNAMED, publications
 from mqredis.spark import rows
 from mqredis.spark.connection import manager_of, source_errors
 from mqredis.spark.kill_points import kill_point
@@ -36,9 +36,6 @@ from mqredis.spark.staging import NO_IDENTITY, Staged, Stager, named_sink, targe
 from mqredis.steps import perform
 
 _LOG = logging.getLogger("mqredis.spark")
-# Prefix of the names of writes without ``txnAppId``. ``_keeps`` in mqredis/operations/publications.py knows it, too:
-# the last version of such a write is not kept.
-UNNAMED = "job-"
 
 
 def check(options: Options, schema: StructType, overwrite: bool) -> None:

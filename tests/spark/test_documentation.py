@@ -69,6 +69,7 @@ def test_writer_takes_every_field_of_a_message() -> None:
 def test_the_driver_is_killed_at_each_kill_point() -> None:
     code = "".join(path.read_text() for path in (ROOT / "mqredis" / "spark").glob("*.py"))
     assert sorted(re.findall(r'kill_point\("([a-z-]+)"\)', code)) == sorted(PLACES["both"])
+    assert f" at {len(PLACES['both'])} named places " in PAGE
 
 
 def test_timer_of_a_delay_has_the_letter_of_the_scripts() -> None:

@@ -14,11 +14,12 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from mqredis import keys
 from mqredis.spark.options import parse
 from mqredis.spark.targets import read_targets
 
 # Queues that keep copies: journals, poison messages, dead letters of the queue manager.
-PATTERNS = ("*;journal", "*;poison", "system$;deadletter", "system$;deadxact")
+PATTERNS = ("*;journal", "*;poison", keys.DEAD_LETTER, keys.TRANSACTIONAL_DEAD_LETTER)
 
 
 class Archive(StreamingQueryListener):
