@@ -3,7 +3,8 @@
 The command line (``cli.pipeline``) and the script for spark-submit (``spark.pipelines.command``) parse with it. Without
 PySpark ``mqredis.spark`` cannot be imported, but the help of the command line needs the arguments; so they are here.
 
-A new command also needs a branch in ``mqredis.spark.pipelines.command.run``, and a section in docs/pipelines.md.
+A new command also needs a branch in ``mqredis.spark.pipelines.command.run``, and a section in docs/pipelines.md. Its
+defaults are those of the function (tests/spark/test_pipelines.py compares).
 """
 
 from __future__ import annotations

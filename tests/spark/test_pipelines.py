@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from inspect import Parameter, signature
 from typing import Any
 
 import pyarrow as pa
@@ -262,3 +263,11 @@ def test_every_pipeline_has_a_command():
     )  # fmt: skip
     for line in lines:
         assert parser().parse_args(line.split()).pipeline == line.split()[0]
+
+
+def test_commands_have_the_defaults_of_their_functions():
+    for line, pipeline in (("archive p", archive), ("replay p n", replay), ("analyse", analyse)):
+        given = vars(parser().parse_args(line.split()))
+        for name, parameter in signature(pipeline).parameters.items():
+            if name in given and parameter.default is not Parameter.empty:
+                assert given[name] == parameter.default, name
