@@ -2,6 +2,9 @@
 
 It stands beside the package, because pytest imports the plugins of every installed distribution: a run that uses no
 fixture of these imports nothing of mqredis, and so pays nothing for it.
+
+pyproject.toml registers it (pytest11), and ``mqredis.testing.plugin`` is its former name. docs/testing.md describes the
+option, the variable and the fixtures, whose names are in the tests of applications; tests/testing has its tests.
 """
 
 from __future__ import annotations

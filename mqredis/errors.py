@@ -424,6 +424,11 @@ class InvariantBroken(MqError):
     status = Status.INVARIANT_BROKEN
 
 
+def lacks_right(error: object) -> bool:
+    """Whether the server refused a command or a key of its user, and not the credentials."""
+    return isinstance(error, BrokerRefused) and "NOPERM" in str(error)
+
+
 def complaint(error: Any, fields: Iterable[str] = ()) -> str:
     """The first fault that a ``pydantic.ValidationError`` names: where it is, and what is wrong. Repeats no value.
 

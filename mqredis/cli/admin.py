@@ -21,6 +21,7 @@ from mqredis.cli.scripts import functions_option
 from mqredis.cli.values import number
 from mqredis.drivers.net.urls import parse
 from mqredis.errors import InvalidArgument
+from mqredis.operations.history import BUCKET_SECONDS
 from mqredis.reports import Finding
 from mqredis.settings import Settings
 
@@ -54,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
     stats.add_argument(
         "--history",
         action="store_true",
-        help="what came, left, failed and was tried again in each 5 minutes of the last day",
+        help=f"what came, left, failed and was tried again in each {BUCKET_SECONDS // 60} minutes of the last day",
     )
     rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
     rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")

@@ -3,7 +3,7 @@
 ``logged`` is for calls of ``QueueManager`` (``admin``, ``queues``, ``topics``, ``transfer``): it writes one entry
 before and one behind them. ``operator_of`` is for methods of ``Operator`` (``operator``, ``schedules``), whose scripts
 write their entry themselves: with ``logged`` around them the action would be logged twice. ``console.sentences`` shows
-the result as the block told it. ``Operator.end`` refuses an outcome of more than 3,000 bytes.
+the result as the block told it. The names of these actions are for people only: nothing reads them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from mqredis.cli.common import Arguments
 from mqredis.client import QueueManager
 from mqredis.client.operator import Operator
 from mqredis.errors import MqError
-
-# Characters of a result or an error in the log.
-_TEXT = 400
+from mqredis.operations.actions import OUTCOME_TEXT
 
 
 def operator_option(parser: Any) -> None:
@@ -78,7 +76,7 @@ def logged(
         yield told
     except BaseException as error:
         with suppress(MqError):  # the first error is the one to show
-            outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
+            outcome = {"error": f"{type(error).__name__}: {error}"[:OUTCOME_TEXT]}
             operator.end(action, queue, token=token, outcome=outcome)
         raise
-    operator.end(action, queue, token=token, outcome={"result": result[:_TEXT]}, changed=count)
+    operator.end(action, queue, token=token, outcome={"result": result[:OUTCOME_TEXT]}, changed=count)

@@ -17,7 +17,7 @@ from typing import Any
 from mqredis import embedded
 from mqredis.cli.output import Output
 from mqredis.client import QueueManager, connect
-from mqredis.errors import BrokerRefused, MqError
+from mqredis.errors import BrokerRefused, MqError, lacks_right
 from mqredis.keys import kept_by_broker
 from mqredis.settings import Settings
 
@@ -83,7 +83,7 @@ def open_manager(arguments: Arguments, **settings: Any) -> QueueManager:
     try:
         manager = connect(settings=wanted)
     except BrokerRefused as error:
-        if "NOPERM" in str(error) and not wanted.read_only:
+        if lacks_right(error) and not wanted.read_only:
             error.add_note("if this user may only read, set MQREDIS_READ_ONLY=1 or give --read-only")
         raise
     if wanted.url is None:

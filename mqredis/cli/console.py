@@ -4,7 +4,7 @@
 check of ``is_loopback`` is the only one. Names of managers become parts of addresses: ``console.managers`` refuses
 other characters, ``settings.manager`` included. A manager of ``--also`` is a URL: its other settings, its name in the
 broker among them, come from the environment, and ``--manager`` is not for it. docs/console.md and docs/cli.md name the
-options and the port.
+options and the port. ``console.application`` checks the length of the token, and the interval.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import Any
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Outgoing
+from mqredis.models.lookup_ids import lookup_id_of
 
 # Fields that ``import`` takes from a row as they are; ``from_json`` makes the life span and the delay from times. No
 # row has ``sent_seconds_ago`` and ``dedup_window``, since Message does not show them.
@@ -88,8 +89,8 @@ def from_json(row: Any) -> Outgoing | None:
     values = {name: _in(row[name]) for name in _SENT if name in row}
     body = _bytes(row["body_base64"]) if "body_base64" in row else row.get("body", "")
     values["body"] = body.encode("utf-8") if isinstance(body, str) else body
-    own = str(values.get("message_id", ""))
-    if own.startswith("mq-") and str(row.get("lookup_id", ""))[2:] == own[3:]:
+    generated = lookup_id_of(values.get("message_id"))
+    if generated is not None and row.get("lookup_id") == hex_id(int(generated, 16)):
         del values["message_id"]
     if not values.keys() & {"group_id"}:
         values = {name: value for name, value in values.items() if name not in _FLAGS}

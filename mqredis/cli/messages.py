@@ -1,11 +1,11 @@
 """``mqredis send | receive | peek | browse``.
 
-``cli.app`` adds these commands. ``schedules`` takes the options and fields of a message from here
-(``message_options``, ``message_fields``), ``topics`` prints with ``show``, and ``transfer`` sends with ``send_batch``.
+``cli.app`` adds these commands. ``schedules`` takes the options and fields of a message from here (``message_options``,
+``message_fields``), ``topics`` prints with ``show``, and ``transfer`` sends with ``send_batch``.
 
 Programs read the JSON lines of ``--json`` (``cli.form``; ``send`` has its own fields) and the exit code 3 of
 ``receive`` and ``peek`` when there is no message (IoTimeout, MessageNotFound). A new option also changes docs/cli.md,
-of which a test compares the names of commands only. ``transfer`` has a ``BATCH`` of its own.
+of which a test compares the names of commands only.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
 from mqredis.cli.values import IDS, amount, chosen, limit_option, lookup_id, match_options, wait_seconds
 from mqredis.client import Queue, QueueManager
+from mqredis.commands.send import BATCH
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
-from mqredis.models.text import identifier_of
+from mqredis.models.text import identifier_of, typed
 from mqredis.operations.send import outgoing
 
 # The most characters of a body in a table.
 BODY_WIDTH = 48
 # Messages that a browse shows without --limit.
 MOST_BROWSED = 100
-# The most messages that one call sends.
-BATCH = 256
 # Bytes read from standard input at once.
 _CHUNK = 65_536
 COLUMNS = ("lookup_id", "priority", "message_id", "label", "arrived_at", "body")
@@ -207,7 +206,7 @@ def _send(arguments: Arguments, output: Output) -> Exit:
         for bodies in _batches(arguments):
             for sent in send_batch(qm, queue, [outgoing(body, fields) for body in bodies]):
                 shown_id = hex_id(sent.lookup_id)
-                output.line(shown_id, lookup_id=shown_id, message_id=_text(sent.message_id), queue=queue.name)
+                output.line(shown_id, lookup_id=shown_id, message_id=typed(sent.message_id), queue=queue.name)
     return Exit.DONE
 
 
@@ -219,10 +218,6 @@ def send_batch(qm: QueueManager, queue: Queue, batch: list[Outgoing]) -> list[An
 
 
 # ---- read ----------------------------------------------------------------------------------------
-
-
-def _text(value: str | bytes | None) -> str:
-    return "0x" + value.hex() if isinstance(value, bytes) else value or ""
 
 
 def show(message: Message, arguments: Arguments, output: Output) -> None:
@@ -315,7 +310,7 @@ def _row(message: Message) -> dict[str, Any]:
     return {
         "lookup_id": hex_id(message.lookup_id),
         "priority": message.priority,
-        "message_id": _text(message.message_id),
+        "message_id": typed(message.message_id),
         "label": message.label,
         "arrived_at": message.arrived_at,
         "reason": _shortened(message.reason or ""),

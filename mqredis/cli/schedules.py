@@ -2,7 +2,7 @@
 
 ``cli.app`` adds these commands. ``create`` takes the options of ``send`` (``messages.message_options``), so an option
 there is one here. JSON rows have "cron" and "interval", of which one is null; only tables have "times", made from
-these.
+these. A new field of ``models.ScheduleInfo`` is shown if ``_SHOWN`` names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from mqredis.cli.output import Output
 from mqredis.errors import ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
-COLUMNS = ("name", "queue", "times", "timezone", "next_at", "last_at", "paused", "declared", "overdue")
+_SHOWN = ("timezone", "next_at", "last_at", "paused", "declared", "overdue")
+COLUMNS = ("name", "queue", "times", *_SHOWN)
 # What only a message has that was sent.
 _OF_SENT = ("lookup_id", "queue", "message_id", "token", "sent_at", "arrived_at", "expires_at")
 
@@ -59,7 +60,7 @@ def _known(arguments: Arguments) -> AbstractContextManager[None]:
 
 
 def _row(schedule: ScheduleInfo) -> dict[str, Any]:
-    known = {name: getattr(schedule, name) for name in ("name", "queue", "cron", "interval", *COLUMNS[3:])}
+    known = {name: getattr(schedule, name) for name in ("name", "queue", "cron", "interval", *_SHOWN)}
     message = {name: value for name, value in to_json(schedule.message).items() if name not in _OF_SENT}
     return {**known, "damaged": schedule.damaged, "message": message}
 

@@ -24,7 +24,7 @@ from mqredis.cli.values import chosen, limit_option, lookup_id, match_options, m
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
-from mqredis.models.text import identifier_of
+from mqredis.models.text import identifier_of, typed
 from mqredis.models.worker import WorkerInfo
 
 # Rows that are shown without --limit.
@@ -152,8 +152,8 @@ def _row(item: Any) -> dict[str, Any]:
     for each in (row, *row.get("holds", ())):
         if "lookup_id" in each:
             each["lookup_id"] = hex_id(each["lookup_id"])
-    if isinstance(row.get("message_id"), bytes):
-        row["message_id"] = f"0x{row['message_id'].hex()}"
+    if row.get("message_id"):
+        row["message_id"] = typed(row["message_id"])
     return row
 
 

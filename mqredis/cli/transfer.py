@@ -31,13 +31,13 @@ from mqredis.cli.reading import exported
 from mqredis.cli.show import pages
 from mqredis.cli.values import amount, asked, chosen, match_options
 from mqredis.client import LockedMessage, QueueManager
+from mqredis.commands import read
+from mqredis.commands.send import BATCH
 from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, OutcomeUnknown, QueueNotFound
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
-# Messages of one call.
-BATCH = 256
-# Bytes of the lines of one call, far below what the client sends in one step.
+# Bytes of the lines of a batch: far below ``operations.send.CALL_BYTES``, so one call takes the batch.
 BATCH_BYTES = 524_288
 
 
@@ -107,7 +107,7 @@ def _drained(
     with qm.open(arguments.queue, Access.RECEIVE) as queue:
         while True:
             try:
-                locks = queue.lock_many(BATCH, 0, settle=written, **how)
+                locks = queue.lock_many(read.BATCH, 0, settle=written, **how)
             except IoTimeout:
                 return  # what was written was settled by this last look
             for lock in locks:

@@ -1,8 +1,9 @@
 """receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15).
 
 ``mqredis.operations`` calls it: ``receive`` (also for ``several``, ``groups`` and ``cursor``), ``peek``, ``lookup`` and
-``browser``. Workers (``worker.lock_loop``) and ``mqredis.testing`` know ``BATCH``. ``drivers.waiting.handoff`` makes a
-reply that ``_parse_receive`` reads, so both change together (``tests/contract/test_constants.py``).
+``browser``. Workers (``worker.lock_loop``), ``mqredis.testing`` and ``cli.transfer`` know ``BATCH``.
+``drivers.waiting.handoff`` makes a reply that ``_parse_receive`` reads, so both change together
+(``tests/contract/test_constants.py``).
 """
 
 from __future__ import annotations

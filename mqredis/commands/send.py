@@ -1,7 +1,8 @@
 """send.lua: MS-MQDMPR 3.1.7.1.9 Enqueue Message.
 
-``mqredis.operations.send`` calls it. The asyncio driver joins up to ``BATCH`` sends (``drivers.coalescing``), and
-``durability`` and transactions find arguments by their places (``commands.arguments``).
+``mqredis.operations.send`` calls it. The asyncio driver joins up to ``BATCH`` sends (``drivers.coalescing``), the
+command line (``cli.messages``, ``cli.transfer``) sends batches of so many, and ``durability`` and transactions find
+arguments by their places (``commands.arguments``).
 """
 
 from __future__ import annotations

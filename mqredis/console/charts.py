@@ -4,8 +4,7 @@
 charts.
 
 The macro ``drawing`` (templates/macros.html) repeats ``WIDTH`` and ``HEIGHT``. Names of ``SPANS`` are the argument
-``span`` of addresses; a step has to be a multiple of the broker's 300 seconds (``operations.history``). A value of
-None, such as the age in a period without messages, interrupts a line.
+``span`` of addresses. A value of None, such as the age in a period without messages, interrupts a line.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from itertools import groupby
 
 from mqredis.console.formats import UNITS, duration, number
 from mqredis.models import HistoryPeriod, QueueHistory
+from mqredis.operations.history import BUCKET_SECONDS
 
 # The size of a chart in units of its SVG, which is stretched to the width of the page.
 WIDTH, HEIGHT = 1000, 100
@@ -38,8 +38,8 @@ class Span:
 
 # The spans by the name that the address of a page gives them.
 SPANS = {
-    "hour": Span("Last hour", timedelta(hours=1), 300),
-    "day": Span("Last day", timedelta(days=1), 1800),
+    "hour": Span("Last hour", timedelta(hours=1), BUCKET_SECONDS),
+    "day": Span("Last day", timedelta(days=1), 6 * BUCKET_SECONDS),
 }
 
 # Field of a period, and how the chart calls it. static/console.css may have a style for it as a class, which the first

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mqredis.errors import InvalidArgument
-from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Message, StoredMessage
+from mqredis.operations.failed import POISON, SYSTEM_DEAD_LETTERS
 from mqredis.operations.giveback import REPORT
 
 # In front of the name of a property.
@@ -72,9 +72,9 @@ class Column(NamedTuple):
 
 def default(queue: str) -> tuple[str, ...]:
     """The names of the columns of a queue for which a visitor has chosen none."""
-    if queue in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):
+    if queue in SYSTEM_DEAD_LETTERS:
         return DEAD
-    return FAILED if queue.endswith(";poison") else DEFAULT
+    return FAILED if queue.endswith(POISON) else DEFAULT
 
 
 def chosen(text: str, queue: str) -> list[Column]:

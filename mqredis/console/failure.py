@@ -37,6 +37,7 @@ from mqredis.errors import (
     SealBroken,
     SessionExpired,
     TransactionUsage,
+    lacks_right,
 )
 
 # The title and the status of the page of an error, and what a visitor can do. The first class that fits counts, so a
@@ -153,7 +154,7 @@ async def refused(request: Request, error: Exception) -> Response:
     )  # a visitor without access gets no error of the broker
     for kind, title, status, advice in ADVICE:
         if isinstance(error, kind):
-            if isinstance(error, BrokerRefused) and "NOPERM" in str(error):
+            if lacks_right(error):
                 advice += " If that user may only read, start the console with --read-only (read_only=True)."
             return _page(status, title, in_words(error), advice, request, type(error).__name__, managers)
     raise error

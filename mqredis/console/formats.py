@@ -15,6 +15,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mqredis.models.text import Identifier, typed
+
 # Control characters, and the characters that change the direction of the text around them.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
@@ -96,9 +98,9 @@ def hex_id(lookup_id: int) -> str:
     return f"{lookup_id:#018x}"
 
 
-def identifier(value: str | bytes | None) -> str:
-    """An identifier of a message: text, or bytes as 0x and hex digits."""
-    return "0x" + value.hex() if isinstance(value, bytes) else value or ""
+def identifier(value: Identifier | None) -> str:
+    """An identifier of a message, as fields of forms take it; "" for None."""
+    return "" if value is None else typed(value)
 
 
 def plural(count: int, thing: str) -> str:

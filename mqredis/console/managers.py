@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 
 from mqredis.asyncio import QueueManager, connect
-from mqredis.errors import BrokerRefused, InvalidArgument, MqError
+from mqredis.errors import InvalidArgument, MqError, lacks_right
 from mqredis.settings import Settings
 
 # An open queue manager, or what is needed to connect to it when it is first asked for.
@@ -71,7 +71,7 @@ class Managers:
             await (await self.get(name)).info()
         except MqError as error:
             advice = ""
-            if isinstance(error, BrokerRefused) and "NOPERM" in str(error) and not self._read_only:
+            if lacks_right(error) and not self._read_only:
                 advice = ". If its user may only read, start the console with --read-only"
             log.warning(
                 "the queue manager %s cannot be shown: %s%s", name, " ".join(str(error).split()), advice

@@ -104,7 +104,7 @@ class MqredisBackend(BaseTaskBackend):
         message = Outgoing(
             body=json.dumps(self._row(result)).encode(),
             content_type=_CONTENT_TYPE,
-            label=task.module_path[:249],
+            label=task.module_path[:249],  # no label is longer (models.fields)
             message_id=result.id,
             priority=level(task.priority),
             delay=max(0.0, _timestamp(task.run_after) - time.time()) if task.run_after else 0.0,

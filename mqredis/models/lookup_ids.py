@@ -1,7 +1,7 @@
 """Lookup ids: the numbers of messages in a queue manager. Replies, records and cursors hold them as 16 hex digits.
 
 Models and the codec convert ids with it, commands and operations those of replies and of callers, and so do the doctor,
-``worker.heartbeat``, ``worker.transaction_loop``, the console and Spark.
+``worker.heartbeat``, ``worker.transaction_loop``, the console, the command line and Spark.
 
 The first two digits are 7 minus the priority, so that messages sort in delivery order; the others are the SequentialID.
 ``lua/core/enqueue.lua`` makes the ids, and ``lua/matching/index.lua`` knows message ids that were generated.

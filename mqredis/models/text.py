@@ -1,9 +1,9 @@
 """Texts in records: escaped values, identifiers, durations and times.
 
 Models, the codec, commands, operations, the selectors and Spark use it; the command line and the console read with it
-what a person has typed, and both interfaces (``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped
-texts and identifiers as they are (``lua/matching/index.lua``), so another form needs another schema number
-(``keys.SCHEMA``).
+what a person has typed and show (as ``otel`` does) what can be typed again, and both interfaces
+(``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped texts and identifiers as they are
+(``lua/matching/index.lua``), so another form needs another schema number (``keys.SCHEMA``).
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def identifier_of(text: str) -> Identifier:
         return bytes.fromhex(text[2:])
     except ValueError:
         raise InvalidArgument(f"{text!r:.60} is not 0x and an even number of hex digits") from None
+
+
+def typed(value: Identifier) -> str:
+    """An identifier as :func:`identifier_of` reads it."""
+    return "0x" + value.hex() if isinstance(value, bytes) else value
 
 
 def names(value: Identifier | None) -> bool:

@@ -1,7 +1,8 @@
 """The parts of every action of an operator: a name for the log, an entry in it, and an optional token.
 
 ``bulk``, ``force``, ``schedules`` and ``workers`` make their entries and tokens with it. ``Operator.begin`` and ``end``
-write entries for actions that other calls carry out, as the command line does (``cli/author.py``).
+write entries for actions that other calls carry out, as the command line (``cli/author.py``) and the console
+(``console/pages/action.py``) do.
 
 An action is known by its name in the log: ``console/sentences.py`` has a sentence for each name that the operations use
 (``tests/contract/test_arguments.py``). The scripts read the entry's fields (``lua/admin/operator.lua``).
@@ -32,6 +33,9 @@ Details = Mapping[str, Any]
 KEPT_SECONDS = 30 * 86_400.0
 # Bytes of an entry's body; of longer texts the end is cut off. Lists of messages omit bodies of more than 4096 bytes.
 _BODY = 3000
+# Characters to which callers of ``end`` cut a text of an outcome, each of which takes up to six bytes of JSON (twelve
+# only beyond U+FFFF).
+OUTCOME_TEXT = 400
 
 
 class Author(NamedTuple):

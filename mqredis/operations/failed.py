@@ -1,6 +1,7 @@
 """Queues of failed messages, ``;poison`` and dead letters, and whether they hold more than an operator wants.
 
 ``QueueManager.failed_messages``, ``operations.statistics``, ``prometheus.queue_metrics`` and ``doctor.advice`` use it.
+The console (``columns``, ``pages.failures``) takes names from here, and knows no dead letter queues of retry policies.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from mqredis.operations import queue
 from mqredis.operations.context import Context
 from mqredis.steps import Steps, procedure
 
+# The subqueue of messages that have failed for good.
+POISON = ";poison"
 SYSTEM_DEAD_LETTERS = (keys.DEAD_LETTER, keys.TRANSACTIONAL_DEAD_LETTER)
 
 
@@ -24,7 +27,7 @@ def dead_letter_queues(policies: Iterable[RetryPolicy | None]) -> set[str]:
 
 def holds_failed(path: str, dead_letters: Collection[str]) -> bool:
     """Does this queue hold messages that failed?"""
-    return path.endswith(";poison") or path in dead_letters
+    return path.endswith(POISON) or path in dead_letters
 
 
 def warning(path: str, messages: int, bound: int) -> str:

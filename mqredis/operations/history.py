@@ -1,8 +1,9 @@
 """Statistics of queues over time (lua/core/statistics.lua): periods of the last day, of which each is some buckets.
 
-``QueueManager`` makes them. The first period may begin before ``since``, and then has only its buckets from ``since``
-on. A new number in a period needs lua/core/statistics.lua, ``codec.history``, ``_row`` in commands/history.py,
-``HistoryPeriod``, and COUNTS in console/charts.py with its template.
+``QueueManager`` makes them, and the console's charts and ``mqredis stats --history`` show them. The first period may
+begin before ``since``, and then has only its buckets from ``since`` on. A new number in a period needs
+lua/core/statistics.lua, ``codec.history``, ``_row`` in commands/history.py, ``HistoryPeriod``, and COUNTS in
+console/charts.py with its template.
 """
 
 from __future__ import annotations

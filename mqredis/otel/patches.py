@@ -25,6 +25,7 @@ from mqredis.asyncio.pending import opening
 from mqredis.errors import IoTimeout
 from mqredis.models import Message, Outgoing, Sent
 from mqredis.models.properties import MAX_PROPERTIES
+from mqredis.models.text import typed
 from mqredis.operations import checks
 from mqredis.operations.locked import Locked
 from mqredis.operations.send import outgoing
@@ -37,7 +38,6 @@ from mqredis.otel.recorder import (
     current,
     described,
     links_of,
-    text,
 )
 
 Originals = dict[tuple[type, str], Any]
@@ -191,7 +191,7 @@ class _Settle(_Span):
 
     def finish(self, error: BaseException | None) -> None:
         message = self.owner.message
-        self.record([message], {"messaging.message.id": text(message.message_id)}, error)
+        self.record([message], {"messaging.message.id": typed(message.message_id)}, error)
 
 
 class _SettleMany(_Span):

@@ -21,6 +21,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 from mqredis import __version__
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Sent
+from mqredis.models.text import typed
 
 SYSTEM = "mqredis"
 Attributes = dict[str, str | int]
@@ -134,17 +135,12 @@ def described(items: Sequence[Message | Sent], batch: bool) -> Attributes:
         return {"messaging.batch.message_count": len(items)}
     found: Attributes = {}
     for item in items[:1]:
-        found["messaging.message.id"] = text(item.message_id)
+        found["messaging.message.id"] = typed(item.message_id)
         if isinstance(item, Message):
             found["messaging.message.body.size"] = len(item.body)
             if item.correlation_id is not None:
-                found["messaging.message.conversation_id"] = text(item.correlation_id)
+                found["messaging.message.conversation_id"] = typed(item.correlation_id)
     return found
-
-
-def text(identifier: str | bytes) -> str:
-    """An identifier as an attribute."""
-    return identifier if isinstance(identifier, str) else "0x" + identifier.hex()
 
 
 class Processing:

@@ -11,7 +11,7 @@ import pytest
 
 import mqredis
 from mqredis.cli.exits import Exit
-from mqredis.cli.transfer import BATCH
+from mqredis.commands.send import BATCH
 from tests.cli.conftest import Run
 
 

@@ -6,15 +6,18 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from html import unescape
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+import mqredis.console
 from mqredis import Outgoing, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app, log
 from mqredis.console.actions import REGISTRY
 from mqredis.console.actions import messages as bulk_actions
+from mqredis.console.actions.base import OPERATOR, RESERVED, Field
 from mqredis.console.formats import hex_id
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fail, fill
@@ -130,6 +133,13 @@ async def entries(manager: QueueManager) -> int:
 
 def test_every_action_has_a_case() -> None:
     assert set(CASES) | OF_WORKERS == set(REGISTRY)
+
+
+def test_field_that_every_form_has_cannot_be_one_of_an_action() -> None:
+    form = (Path(mqredis.console.__file__).parent / "templates" / "action.html").read_text()
+    assert set(re.findall(r'name="(\w+)"', form)) == RESERVED - {"cursor", OPERATOR}
+    with pytest.raises(ValueError, match="total is a field of all forms"):
+        Field("total", "Total")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,10 +5,9 @@ arguments of addresses with ``needed``, ``whole`` and ``lookup_id``. templates/a
 form.
 
 ``Action.name`` is a part of addresses, the right of ``Visitor.actions`` that applications grant, and a row of
-docs/console.md, so it stays. No ``Field`` may be called csrf, token, check, confirm, cursor, total or operator: the
-forms and ``pages.action`` use these names. The arguments of a form's address are values of its fields, too. A browser
-does not send a box that is not checked: a form that is shown again has it as in ``Preview.values``, whose other values
-are used for fields that were not sent.
+docs/console.md, so it stays. The arguments of a form's address are values of its fields, too. A browser does not send a
+box that is not checked: a form that is shown again has it as in ``Preview.values``, whose other values are used for
+fields that were not sent.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ from mqredis.keys import SYSTEM
 # The fields of the form, by name. When an action is carried out they have the name of the visitor, too.
 Values = Mapping[str, str]
 OPERATOR = "operator"
+# The fields that every form has (templates/action.html, progress.html) and ``pages.action`` reads or adds.
+RESERVED = frozenset(("csrf", "token", "check", "confirm", "cursor", "total", OPERATOR))
 
 
 def operator_of(manager: QueueManager, values: Values) -> Operator:
@@ -41,6 +42,10 @@ class Field:
     label: str
     kind: Literal["text", "area", "number", "check", "hidden"] = "text"
     help: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name in RESERVED:
+            raise ValueError(f"{self.name} is a field of all forms")
 
 
 @dataclass(frozen=True)

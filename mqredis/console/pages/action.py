@@ -23,8 +23,9 @@ from mqredis.console.actions.base import OPERATOR, Action, Preview, Unfinished, 
 from mqredis.console.security import Forbidden, Notice
 from mqredis.console.visit import Visit
 from mqredis.errors import MqError
+from mqredis.operations.actions import OUTCOME_TEXT
 
-# Characters of a text in the log and in an address. ``Operator.end`` refuses an outcome of more than 3,000 bytes.
+# Characters of a field in the log, and of a notice in an address.
 _TEXT = 400
 
 
@@ -111,10 +112,10 @@ async def _run(visit: Visit, action: Action, values: Values) -> Notice | Unfinis
     try:
         text = str(await action.run(manager, {**values, OPERATOR: operator.name}))
     except MqError as error:
-        outcome = {"error": f"{type(error).__name__}: {error}"[:_TEXT]}
+        outcome = {"error": f"{type(error).__name__}: {error}"[:OUTCOME_TEXT]}
         await operator.end(name, queue, token=token, outcome=outcome)
         raise
-    await operator.end(name, queue, token=token, outcome={"result": text[:_TEXT]})
+    await operator.end(name, queue, token=token, outcome={"result": text[:OUTCOME_TEXT]})
     return Notice("done", text)
 
 

@@ -21,12 +21,10 @@ from mqredis.asyncio import QueueManager
 from mqredis.console.shared import Console
 from mqredis.console.visit import Visit
 from mqredis.errors import QueueNotFound
-from mqredis.keys import DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER
 from mqredis.models import Message
+from mqredis.operations.failed import POISON, SYSTEM_DEAD_LETTERS
 from mqredis.operations.giveback import REPORT
 
-# The subqueue of messages that could not be handled.
-POISON = ";poison"
 # The property with the error of the last attempt (mqredis/worker/failed_attempts.py).
 ERROR = f"{REPORT}error"
 # Messages of one queue that are grouped; of more the first are.
@@ -142,7 +140,7 @@ async def _failures(
     state = await console.overview(manager_name).state(fresh=before is None)
     manager = await console.managers.get(manager_name)
     counts = {row.depth.name + POISON: (row.depth.poison, row.depth.poisoned) for row in state.rows}
-    for name in (DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER):
+    for name in SYSTEM_DEAD_LETTERS:
         if name in state.queues:
             depth = state.queues[name].depth
             counts[name] = (depth.messages, depth.total_in)

@@ -1,7 +1,7 @@
 """A message by its id, whatever its queue is.
 
 ``console.pages`` has the route, the form above the navigation (templates/base.html) leads here, and ``trails`` uses
-``LOOKUP_ID``, which also reads the message ids that the broker makes ("mq-" and the lookup id).
+``lookup_id_in``.
 
 The parts are searched one after the other, so a message that changes its state during a search may be found twice, or
 not at all. docs/console.md has the number of calls.
@@ -22,6 +22,7 @@ from mqredis.console.formats import hex_id
 from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.models import Match, StoredMessage
+from mqredis.models.lookup_ids import lookup_id_of
 from mqredis.models.text import identifier_of
 from mqredis.operations import queue
 
@@ -30,8 +31,8 @@ CALLS = 80
 # Messages that one page shows.
 ROWS = 50
 
-# A lookup id as the console shows it, or a message id that the broker has made from one.
-LOOKUP_ID = re.compile(r"(?:0x|mq-)([0-9a-fA-F]{16})")
+# A lookup id as the console shows it (``formats.hex_id``).
+_SHOWN = re.compile(r"0x([0-9a-fA-F]{16})")
 
 # What is searched, one after the other in all queues: the place that a lookup id names; the available messages; those
 # that wait for their time; and those that readers and transactions hold.
@@ -46,6 +47,13 @@ class Place(NamedTuple):
     after: str | None = None
 
 
+def lookup_id_in(given: str) -> int | None:
+    """The lookup id that a text is, or from which the broker has made it as a message id; None: it is another id."""
+    shown = _SHOWN.fullmatch(given)
+    digits = shown[1] if shown else lookup_id_of(given)
+    return None if digits is None else int(digits, 16)
+
+
 async def find(visit: Visit) -> Response:
     """The message with an id: its page if it is a lookup id, else all messages of all queues that have this message id.
 
@@ -57,8 +65,7 @@ async def find(visit: Visit) -> Response:
     names = await manager.run(queue.names(manager.context, None))
     begin = Place(visit.query.get("part", ""), visit.query.get("in", ""), visit.query.get("after") or None)
     had = max(whole(visit.query, "had") or 0, 0)
-    match = LOOKUP_ID.fullmatch(given)
-    lookup_id = int(match[1], 16) if match else None
+    lookup_id = lookup_id_in(given)
     result = await _search(manager, names, given, lookup_id, begin)
     if isinstance(result, Place):
         return _go(visit, visit.link("/message", queue=result.queue, id=hex_id(lookup_id or 0)))
@@ -90,7 +97,7 @@ async def _search(
     """
     if lookup_id is None:
         parts: Sequence[str] = PARTS[1:]
-    elif given.startswith("mq-"):
+    elif lookup_id_of(given):
         # A message id that the broker made stays when a message is moved; its lookup id does not.
         parts = PARTS
     else:

@@ -110,7 +110,10 @@ async def _page(
 
 
 def match_of(query: dict[str, str]) -> Match | None:
-    """The identifiers in the arguments of an address; None without any. The macro ``chosen_ids`` names them, too."""
+    """The identifiers in the arguments of an address; None without any.
+
+    The macros ``chosen_ids`` and ``selector_form``, and messages.html, name them, too.
+    """
     ids: dict[str, Any] = {name: identifier_of(query[name]) for name in _IDS if query.get(name)}
     return Match(**ids) if ids else None
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from mqredis.asyncio import QueueManager
 from mqredis.console.actions.base import needed
 from mqredis.console.formats import hex_id
-from mqredis.console.pages.find import LOOKUP_ID
+from mqredis.console.pages.find import lookup_id_in
 from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.models.inspection import TrailEntry
@@ -29,10 +29,8 @@ async def trail(visit: Visit) -> Response:
     queues if this one does not exist.
     """
     name, given = needed(visit.query, "queue"), needed(visit.query, "id").strip()
-    match = LOOKUP_ID.fullmatch(given)
-    if match is not None:
-        lookup_id = int(match[1], 16)
-    else:
+    lookup_id = lookup_id_in(given)
+    if lookup_id is None:
         manager = await visit.manager()
         try:
             found = await manager.run(inspection.trail(manager.context, name, identifier_of(given)))

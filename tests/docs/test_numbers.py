@@ -1,0 +1,55 @@
+"""Numbers that pages repeat are those of the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqredis.cli import messages as cli_messages
+from mqredis.cli import operator, show
+from mqredis.cli.app import build
+from mqredis.commands.send import BATCH
+from mqredis.console import attempts, bodies, charts, security, shared
+from mqredis.console.actions import messages as actions
+from mqredis.console.application import MIN_TOKEN
+from mqredis.console.pages import find, messages
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = "mqredis/console/templates"
+CONSOLE = build().parse_args(["console"])
+WORDS = {2.0: "two", 5: "five", 6.0: "six"}
+PAGE = "docs/console.md"
+KIB = bodies.PAGE_BYTES >> 10
+
+NUMBERS = [
+    (PAGE, f"http://{CONSOLE.host}:{CONSOLE.port}/"),
+    (PAGE, f"about {find.CALLS} calls on a page"),
+    (PAGE, f"makes {messages.CALLS} calls to the broker at a time"),
+    (PAGE, f"in each {charts.SPANS['hour'].step // 60} minutes of the last hour"),
+    (PAGE, f"in each {charts.SPANS['day'].step // 60} minutes of the last day"),
+    (PAGE, f"The token has at least {MIN_TOKEN} characters"),
+    (PAGE, f"keeps it for {security.COOKIE_SECONDS // 3600} hours"),
+    (PAGE, f"After {WORDS[attempts.WRONG]} wrong tokens"),
+    (PAGE, f"Forms are limited to {security.MAX_FORM_BYTES >> 20} MiB, bodies on a page to {KIB} KiB"),
+    (PAGE, f"reads the state for all viewers, every {WORDS[CONSOLE.interval]} seconds"),
+    (PAGE, f"pages that are updated every {WORDS[shared.SLOWER * CONSOLE.interval]} seconds"),
+    (f"{TEMPLATES}/message.html", f"Only the first {KIB} KiB are shown"),
+    (f"{TEMPLATES}/macros.html", f'viewBox="0 0 {charts.WIDTH} {charts.HEIGHT}"'),
+    ("docs/cli.md", f"`show` up to {show.MOST:,}. If there are more"),
+    ("docs/cli.md", f"`import` sends batches of up to {BATCH} messages"),
+    *(
+        ("docs/cli.md", f"`browse` and `actions` show up to {most} rows")
+        for most in (cli_messages.MOST_BROWSED, operator.MOST_ACTIONS)
+    ),
+]
+
+
+@pytest.mark.parametrize("path, text", NUMBERS)
+def test_page_has_the_number_of_the_code(path: str, text: str) -> None:
+    assert text in " ".join((ROOT / path).read_text().split())
+
+
+def test_texts_say_a_minute_and_a_day() -> None:
+    """Forms and docs/console.md say so."""
+    assert (attempts.PAUSE, actions.TRASH) == (60.0, 86_400.0)
