@@ -81,7 +81,9 @@ def register(subparsers: Subparsers) -> None:
 
 def message_options(parser: Any) -> None:
     """Options for the fields of a message that is sent. ``message_fields`` reads them: change both."""
-    parser.add_argument("--priority", type=int, help="0 to 7; 7 is delivered first (default: 3)")
+    parser.add_argument(
+        "--priority", type=int, help=f"0 to 7; 7 is delivered first (default: {Outgoing.FIELDS['priority']})"
+    )
     for name in IDS:
         what = name.replace("_", " ")
         parser.add_argument(

@@ -4,7 +4,7 @@
 command line again: ``worker.command`` does that, and tests/worker/test_command.py goes through all options. Of the
 common options only ``--url`` and ``--manager`` reach a worker. A worker has its own logging (``worker.logs``), so
 ``app`` sets up none for it. ``health`` ends with 1 if a worker does not consume. The port of ``exporter`` is the
-default of ``prometheus.Exporter``, too, and stands in docs/metrics.md.
+default of ``prometheus.Exporter``, too (tests/docs/test_numbers.py), and stands in docs/metrics.md.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 # The package that is used.
 ROOT = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 _base: Any = import_module(f"{ROOT}.base")
+_exceptions: Any = import_module(f"{ROOT}.exceptions")
 
 BaseTaskBackend: Any = import_module(f"{ROOT}.backends.base").BaseTaskBackend
 Task: Any = _base.Task
@@ -20,7 +21,6 @@ TaskContext: Any = _base.TaskContext
 TaskError: Any = _base.TaskError
 TaskResult: Any = _base.TaskResult
 TaskResultStatus: Any = _base.TaskResultStatus
-_exceptions: Any = import_module(f"{ROOT}.exceptions")
 # The base class of what a task is refused with; the name of the class itself differs.
 TaskException: Any = _exceptions.TaskException
 TaskResultDoesNotExist: Any = _exceptions.TaskResultDoesNotExist

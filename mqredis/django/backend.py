@@ -137,7 +137,7 @@ class MqredisBackend(BaseTaskBackend):
                 queue.receive_by_lookup_id(lookup_id)
 
     def get_result(self, result_id: str) -> Any:
-        """The result of this id. Raises TaskResultDoesNotExist: unknown, or its time is over."""
+        """The result of this id. Raises TaskResultDoesNotExist: unknown, or its time is over; and as :meth:`read`."""
         if not self.given.result_ttl:
             return super().get_result(result_id)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from django.utils import timezone
 
 from mqredis.django.api import TaskResultDoesNotExist, TaskResultStatus, signals, task_backends
 from mqredis.django.backend import level
+from mqredis.django.management.commands.mqredis_worker import Command
 from mqredis.django.options import Options
 from mqredis.django.runner import Runner
 from mqredis.errors import MessageTooLarge
 from mqredis.models import Message
 from mqredis.operations import giveback, settle
 from mqredis.testing import drain
-from mqredis.worker import Reject
+from mqredis.worker import Reject, Worker
 
 
 def work(**options: Any) -> str:
@@ -278,6 +280,14 @@ def test_worker_command_without_queues_is_refused(tasks, options):
             work()
         tasks.add.enqueue(1, 1)
         assert work(queue=["default"]) == "1 task\n"
+
+
+def test_options_of_the_worker_command_have_the_defaults_of_workers():
+    given = Command().create_parser("manage.py", "mqredis_worker").parse_args([])
+    defaults = signature(Worker).parameters
+    assert given.shutdown == defaults["shutdown_seconds"].default
+    assert given.health_file == defaults["health_file"].default
+    assert given.concurrency == signature(Runner).parameters["concurrency"].default
 
 
 def test_page_has_every_option() -> None:

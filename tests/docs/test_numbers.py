@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mqredis import console
 from mqredis.cli import messages as cli_messages
 from mqredis.cli import operator, show
 from mqredis.cli.app import build
@@ -14,6 +18,7 @@ from mqredis.console import attempts, bodies, charts, security, shared
 from mqredis.console.actions import messages as actions
 from mqredis.console.application import MIN_TOKEN
 from mqredis.console.pages import find, messages
+from mqredis.prometheus import Exporter
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = "mqredis/console/templates"
@@ -48,6 +53,16 @@ NUMBERS = [
 @pytest.mark.parametrize("path, text", NUMBERS)
 def test_page_has_the_number_of_the_code(path: str, text: str) -> None:
     assert text in " ".join((ROOT / path).read_text().split())
+
+
+def default(call: Callable[..., Any], name: str) -> Any:
+    return signature(call).parameters[name].default
+
+
+def test_options_have_the_defaults_of_calls() -> None:
+    exporter = build().parse_args(["exporter"])
+    assert CONSOLE.interval == default(console.app, "interval")
+    assert (exporter.host, exporter.port) == (default(Exporter, "host"), default(Exporter, "port"))
 
 
 def test_texts_say_a_minute_and_a_day() -> None:

@@ -158,7 +158,12 @@ MESSAGE = (
     Field("content_type", "Content type", help="Empty: text/plain; charset=utf-8."),
     Field("label", "Label"),
     Field("properties", "Properties", "area", 'A JSON object, such as {"region": "EU", "amount": 12.5}.'),
-    Field("priority", "Priority", "number", "0 to 7; 7 is delivered first. Empty: 3."),
+    Field(
+        "priority",
+        "Priority",
+        "number",
+        f"0 to 7; 7 is delivered first. Empty: {Outgoing.FIELDS['priority']}.",
+    ),
     Field("correlation_id", "Correlation id"),
     Field("delay", "Delay in seconds", "number"),
     Field("expires", "Expires after seconds", "number"),

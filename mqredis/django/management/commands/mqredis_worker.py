@@ -1,7 +1,7 @@
 """``manage.py mqredis_worker``: runs the tasks of this project.
 
-Django finds it by its file name, and docs/django.md describes its options. ``Runner`` passes those
-of a ``Worker`` on; their defaults are the same.
+Django finds it by its file name, and docs/django.md describes its options. ``Runner`` passes those of a ``Worker`` on;
+their defaults are the same (tests/django/test_django.py).
 """
 
 from __future__ import annotations
