@@ -2,11 +2,9 @@
 
 ``connect`` of both interfaces reads them; drivers, operations, workers and Spark use them. The command line, the
 console, ``django.options`` and the pytest plugin make them. ``docs/settings.md`` is made from the docstrings of the
-fields (``make format``).
+fields (``make format``). The codec cuts names of clients at the length that is allowed here.
 
-Change together with: the length of ``client_name`` is ``codec.clients.MAX_NAME``, too; ``models.queue`` has the
-default of ``max_message_bytes`` for queues. Guides and decision pages repeat some defaults (docs/guarantees.md,
-production.md).
+Guides and decision pages repeat some defaults (docs/guarantees.md, production.md).
 """
 
 from __future__ import annotations
@@ -19,10 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import Durability
-from mqredis.models.queue import LARGEST_MESSAGE
+from mqredis.models.queue import LARGEST_MESSAGE, MESSAGE_BYTES
 from mqredis.models.validation import translated
 
 ENV_PREFIX = "MQREDIS_"
+# Longest name of a client, in characters. The names of hosts and addresses are cut at this length, too.
+LONGEST_CLIENT_NAME = 64
 # Longest lease of a lock or a transaction, in seconds: so the messages of a dead reader return within a week.
 LONGEST_LEASE = 604_800
 
@@ -39,7 +39,7 @@ class Settings(BaseModel):
     """URL of the server. None: that of ``MQREDIS_URL``, else a private, persistent server on this machine."""
     manager: str = "default"
     """Name of the queue manager."""
-    client_name: str = Field(default="", max_length=64)
+    client_name: str = Field(default="", max_length=LONGEST_CLIENT_NAME)
     """Name that operators see beside the sessions and locks of this client. Empty: the name of the program."""
     read_only: bool = False
     """Change nothing: no session, no timers processed, and AccessDenied for each call that could change something."""
@@ -71,7 +71,7 @@ class Settings(BaseModel):
     """Call the scripts as server functions where the server has them (Redis 7, Valkey); "off": by EVALSHA."""
     max_connections: int = Field(default=50, ge=1, le=10_000)
     """Largest number of connections of one client."""
-    max_message_bytes: int = Field(default=4_194_304, ge=1, le=LARGEST_MESSAGE)
+    max_message_bytes: int = Field(default=MESSAGE_BYTES, ge=1, le=LARGEST_MESSAGE)
     """Largest message in bytes, headers included. A queue may allow less."""
     failed_messages_warning: int = Field(default=100, ge=0, le=1_000_000_000)
     """Messages in a ``;poison`` or dead-letter queue above which doctor, statistics and metrics warn."""

@@ -12,8 +12,7 @@ import platform
 import sys
 from pathlib import PurePath
 
-# Longest name of a client or a host, and longest address, that is kept, in characters.
-MAX_NAME = 64
+from mqredis.settings import LONGEST_CLIENT_NAME
 
 
 def describe(name: str, address: str) -> str:
@@ -22,10 +21,10 @@ def describe(name: str, address: str) -> str:
     program = PurePath(sys.argv[0] if sys.argv else "")
     program = program.parent if program.name == "__main__.py" else program
     known = {
-        "name": (name or program.name)[:MAX_NAME],
-        "host": platform.node()[:MAX_NAME],
+        "name": (name or program.name)[:LONGEST_CLIENT_NAME],
+        "host": platform.node()[:LONGEST_CLIENT_NAME],
         "process": os.getpid(),
-        "address": address[:MAX_NAME],
+        "address": address[:LONGEST_CLIENT_NAME],
         # The package is imported by then. An import of it here would make every layer depend on the topmost one.
         "version": getattr(sys.modules.get("mqredis"), "__version__", ""),
     }

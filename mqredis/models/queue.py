@@ -81,6 +81,8 @@ class RetryPolicy(Model):
 MAX_LABEL = 124
 # Bytes of a message that a queue can allow at most. ``settings`` and kombu's queues have this limit, too.
 LARGEST_MESSAGE = 67_108_864
+# What a queue allows, and a client sends, if nothing else is said.
+MESSAGE_BYTES = 4_194_304
 
 
 class QueueProperties(Model):
@@ -94,7 +96,7 @@ class QueueProperties(Model):
     """Bytes that the messages of the queue may take together; None: no limit."""
     quota_messages: int | None = Field(default=None, ge=0, strict=True)
     """Messages that the queue may hold; None: no limit."""
-    max_message_bytes: int = Field(default=4_194_304, ge=1, le=LARGEST_MESSAGE, strict=True)
+    max_message_bytes: int = Field(default=MESSAGE_BYTES, ge=1, le=LARGEST_MESSAGE, strict=True)
     """Bytes that one message may take."""
     journaling: bool = Field(default=False, strict=True)
     """A copy of each received message goes to the subqueue ``;journal``."""
