@@ -2,14 +2,14 @@
 
 ``operations.publications`` reads all sinks of a manager with it, by plain commands. Who asks for one sink calls a
 script (``commands.stages.sink``), so another part of a text changes lua/stage_list.lua and ``commands.stages.Sink``,
-too. ``tests/contract/test_stored_texts.py`` compares both sides.
+too; Spark's writers (``spark.staging``) know ``NONE``. ``tests/contract/test_stored_texts.py`` compares both sides.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# Stands for no identity and for no batch.
+# Stands for no identity and for no batch. Operators publish with it, and writers without an identity of their own.
 NONE = "-"
 
 

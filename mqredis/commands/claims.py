@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqredis import keys
-from mqredis.codec.claims import Claim
+from mqredis.codec.claims import COMPLETE, FILLING, RELEASED, Claim
 from mqredis.commands.address import Address
 from mqredis.commands.read import Found
 from mqredis.commands.replies import check, check_lost, check_queue, number, text
@@ -23,7 +23,7 @@ from mqredis.models.text import time_at
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# What each word behind LOCK_LOST means for the caller.
+# What each word behind LOCK_LOST means for the caller (``tests/contract/test_arguments.py`` compares the words).
 WHY = {
     "foreign": "a query with another checkpoint has taken over this consumerName. Nothing was taken by this query. "
     "Stop one of the two queries; a query that is to go on needs a new checkpoint",
@@ -207,7 +207,7 @@ def claim_release(queue: Address, owner: str, forget: bool) -> Call[tuple[int, b
     return Call("claim_release", queue.call, [keys.encode(owner), "1" if forget else "0"], parse)
 
 
-_STATES: tuple[ClaimState, ...] = ("filling", "complete", "released")  # by Claim.sealed
+_STATES: dict[int, ClaimState] = {FILLING: "filling", COMPLETE: "complete", RELEASED: "released"}
 
 
 def claims(queue: Address) -> Call[list[ClaimInfo]]:
@@ -219,7 +219,7 @@ def claims(queue: Address) -> Call[list[ClaimInfo]]:
 
     def info(row: Payload) -> ClaimInfo:
         claim = Claim.parse(text(row[2]))
-        open_ = claim.sequence != claim.committed or claim.sealed == 2
+        open_ = claim.sequence != claim.committed or claim.sealed == RELEASED
         return ClaimInfo(
             queue=queue.path,
             owner=keys.decode(text(row[0])),

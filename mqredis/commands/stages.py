@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mqredis import keys
+from mqredis.codec.sinks import NONE
 from mqredis.commands.replies import check, check_lost, names_in, number, text
 from mqredis.errors import InvalidArgument, error_for
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# What each word behind LOCK_LOST means for the caller.
+# What each word behind LOCK_LOST means for the caller (``tests/contract/test_arguments.py`` compares the words).
 _WHY = {
     "closed": "the job was aborted; this task is late",
     "fenced": "a later batch is being published: two runs of the query are active, or this one has continued an old "
@@ -105,7 +106,7 @@ def publish(
     """Publish a batch, or continue with it: ``limit`` messages at most. Raises QueueNotAvailable if a queue of it was
     deleted.
 
-    ``identity``: of the query that writes; "-" for an operator, who has none. ``keep``: remember that the batch was
+    ``identity``: of the query that writes; ``NONE`` for an operator. ``keep``: remember that the batch was
     published, so that a repeated one publishes nothing.
     """
 
@@ -197,7 +198,7 @@ def sink(manager: ManagerKeys, name: str) -> Call[Sink]:
         return Sink(
             identity=text(payload[0]),
             committed=number(payload[1]),
-            publishing=None if publishing == "-" else int(publishing),
+            publishing=None if publishing == NONE else int(publishing),
             manifest=tuple(manifest.split(",")) if manifest else (),
             since_ms=number(payload[4]),
             stages=stages,

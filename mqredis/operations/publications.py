@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from mqredis import keys
-from mqredis.codec.sinks import SinkRecord, StageRecord
+from mqredis.codec.sinks import NONE, SinkRecord, StageRecord
 from mqredis.commands import stages as commands
 from mqredis.errors import ClaimLost
 from mqredis.models.text import time_at
@@ -115,7 +115,7 @@ def finish(context: Context, name: str) -> Steps[int]:
     if state.publishing is None:
         return 0
     rest = pipelines.publish(
-        context, name, state.publishing, identity="-", limit=STEP, keep=_keeps(name), stages=()
+        context, name, state.publishing, identity=NONE, limit=STEP, keep=_keeps(name), stages=()
     )
     return (yield from rest)
 

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from mqredis import keys
 from mqredis.client import QueueManager
+from mqredis.codec.sinks import NONE
 from mqredis.commands import stages as commands
 from mqredis.commands.stages import Stage
 from mqredis.errors import MessageTooLarge, QueueNotFound, TransactionUsage
@@ -39,7 +40,7 @@ CALL_BYTES = 2_097_152
 # Messages that are added, and measured, at once.
 ADDED = 100
 # The identity of a writer that is not a streaming query. The broker refuses another one under the name of a sink.
-NO_IDENTITY = "-"
+NO_IDENTITY = NONE
 
 
 @dataclass
