@@ -18,6 +18,7 @@ It reads Lua line by line, and relies on how the files of ``lua/`` are written:
   together at run time, and ``x.load()`` is written out.
 
 A file that breaks this does not join, or a call of it fails: ``tests/contract/test_headers.py`` calls every script.
+``tools/lua_callers.py`` reads the ``require`` lines, too.
 
 Every process joins what it calls before it calls it first, and bundles share most of their lines: so what a file holds,
 and what a line names, is found once.

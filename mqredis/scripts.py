@@ -24,7 +24,8 @@ from mqredis.bundles import Files, Line, ScriptError
 BUILT = "built"
 
 # The library of the calls that programs make all the time. In one library they share their modules, and a call uses
-# again what the last one knew of its queue. Every other script has a library of its own, with its name.
+# again what the last one knew of its queue. Every other script has a library of its own, with its name. The text of the
+# library has a limit (``tests/unit/test_functions.py``), since a server keeps it in memory.
 MESSAGES = "messages"
 _TOGETHER = ("send", "receive", "settle", "commit", "reject", "begin", "peek", "stop_waiting")
 

@@ -52,4 +52,4 @@ def between(source: Address, target: Address) -> Address:
     """Source, target and their families as one address, for a move."""
     first = tuple(dict.fromkeys((source.path, target.path, *source.family[1:], *target.family[1:])))
     beside = tuple(path for path in source.beside if path not in first)
-    return Address(source.manager, source.path, source.generation, beside, first)
+    return Address(source.manager, source.path, source.generation, beside=beside, first=first)

@@ -35,11 +35,11 @@ from mqredis.models.lookup_ids import LOOKUP_ID, generated_id
 from mqredis.models.text import read_identifier, time_at, unescape
 from mqredis.steps import Arg, Call, Payload
 
-# Operations of each transaction that are shown.
+# Operations of each transaction that are shown (``TransactionInfo.holds`` tells users).
 MAX_HELD = 100
 # Elements of a lock in the reply of lock_list.lua.
 LOCK_ELEMENTS = 10
-# Queues that one call of the overview, or for waiting readers, names.
+# Queues that one call of the overview (``QueueManager.overview`` tells users), or for waiting readers, names.
 QUEUES = 128
 
 _KINDS: dict[str, Literal["lock", "received", "sent", "moved"]] = {

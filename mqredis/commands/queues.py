@@ -45,6 +45,7 @@ FIELDS = {
     "base_priority": "base_priority",
     "type_id": "type_id",
 }
+# Those whose value is a text, and numbers that are never None. The others are None if nothing is stored.
 _TEXT_FIELDS = frozenset({"label", "type_id"})
 _NUMBER_FIELDS = frozenset({"max_message_bytes", "base_priority"})
 

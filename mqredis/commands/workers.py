@@ -49,7 +49,11 @@ def beat(
 
 
 def parse_field(field: bytes, value: bytes, now_ms: int, lead_ms: int) -> WorkerInfo | Pause:
-    """What a field of the hash ``workers`` says of a worker or of a pause."""
+    """What a field of the hash ``workers`` says of a worker or of a pause.
+
+    Its record is the report of a worker, to which ``worker.heartbeat`` adds ``lease_ms``; or what
+    ``operations.workers`` has written of a pause.
+    """
     kind, _, name = text(field).partition(":")
     time, _, record = text(value).partition(" ")
     said: dict[str, Any] = json.loads(record)
