@@ -17,7 +17,7 @@ from mqredis.commands import claims as commands
 from mqredis.commands.address import Address
 from mqredis.commands.claims import Claimed, Order, Received
 from mqredis.commands.filters import Filter
-from mqredis.errors import ClaimLost, QueueNotFound
+from mqredis.errors import ClaimLost, QueueNotAvailable, QueueNotFound
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
 from mqredis.selector import parse
@@ -108,6 +108,23 @@ def draining(pipeline: Pipeline) -> Pipeline:
     assert pipeline.claim(1, 1500, first=True).count == 1500
     assert pipeline.page(1) == Received(PLAIN_PAGE, True, True)
     return pipeline
+
+
+@pytest.mark.parametrize("case", ["nothing", "found", "deleted"])
+def test_wait_ends_its_registrations(pipeline: Pipeline, case: str) -> None:
+    qm, first = pipeline.qm, (pipeline.queue, "")
+    qm.create_queue("second")
+    second = (replace(pipeline, path="second").queue, "")
+    wait = pipelines.wait(qm.context, [first, second], 0)
+    if case == "found":
+        qm.open("second").send(b"x")
+    if case == "deleted":
+        qm.delete_queue("second")
+        with pytest.raises(QueueNotAvailable):
+            qm.run(wait)
+    else:
+        assert qm.run(wait) is (case == "found")
+    assert [info.waiters for info in qm.queues()] == [0] * (2 - (case == "deleted"))
 
 
 def test_commit_receives_all_messages_at_once_and_removes_them_in_pages(draining: Pipeline) -> None:
