@@ -29,8 +29,8 @@ from mqredis.kombu.store import Store
 
 log = logging.getLogger("mqredis.kombu")
 
-# Messages that one fetch takes for a channel without a prefetch limit.
-UNLIMITED = 32
+# Messages that one fetch takes at most, whatever the prefetch limit; the broker allows 256 (``commands.read.BATCH``).
+MOST_PER_FETCH = 32
 # Queue managers and queues of which the log says that only one queue gets their dead letters.
 _WARNED: set[tuple[str, str]] = set()
 
@@ -65,7 +65,7 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
         if "can_consume" in self.__dict__:
             return 1  # Celery's --disable-prefetch has replaced the method: it is asked before each message
         estimate: int | None = self.can_consume_max_estimate()
-        return UNLIMITED if estimate is None else min(estimate, UNLIMITED)
+        return MOST_PER_FETCH if estimate is None else min(estimate, MOST_PER_FETCH)
 
 
 class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
