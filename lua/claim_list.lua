@@ -4,8 +4,8 @@
 -- CALLERS claims in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
--- RETURNS OK now in ms, then for each: owner, "1" if its process is connected, text (claims/claims), how many
---   messages its claim holds, and how many of a committed one are not removed yet
+-- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), then for each: owner, "1" if its process is connected,
+--   text (claims/claims), how many messages its claim holds, and how many of a committed one are not removed yet
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
 --- require "core/context"
@@ -16,7 +16,7 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-reply = context.reply(status.OK, context.now)
+reply = context.reply(status.OK, context.now, context.lead)
 for _, owner in ipairs(claims.owners(q)) do
   local claim = claims.open(q, owner)
   if claim then

@@ -59,6 +59,7 @@ if waits then
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
   if ticket ~= "" and kind == "copy" then
     local id, state, rec = waiter_text.parse_copy(rest)
+    if context.lead > 0 then state, rec = message.without_lead(state), record.shown(rec, context.lead) end
     -- As core/message writes one message; the large body of a copy is with its record already.
     reply = context.reply(status.OK, context.now, id, state, rec, record.has_large_body(rec) and "" or nil)
     waiters.drop(q, waiter, filter_text)

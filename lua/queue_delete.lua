@@ -42,9 +42,9 @@ for _, name in ipairs(redis.call("HKEYS", queues)) do
   if string.sub(name, 1, #stem) == stem and not is_named[name] then context.require(other_queues.encode(name)) end
 end
 if context.missing then return context.close(context.missing) end
--- going: the queues to delete.
-local going = { first }
-for n = 2, #names do going[n] = queue.open(n, queue.admin_keys) end
+-- going: the queues to delete. A subqueue that was named may be gone by now: queue_close.lua deletes empty ones.
+local going = { nil }
+for n = 1, #names do going[#going + 1] = queue.open(n, queue.admin_keys) end
 
 -- remove a page ----------------------------------------------------------------------------------
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once: a page in each call, first

@@ -25,7 +25,7 @@ local key = queue.nth_key(1, queue.admin_keys)
 local reply = context.open()
 if reply then return reply end
 -- Only read here, so they are not saved.
-local q, parent = queue.open(1, queue.admin_keys), queue.open(2, queue.admin_keys)
+local q, parent = queue.read(1, queue.admin_keys), queue.read(2, queue.admin_keys)
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 if is_subqueue and not parent or not is_subqueue and not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local encoded = queue.name_of_key(key)
@@ -46,7 +46,7 @@ end
 context.mark_changed()
 if not q then -- a subqueue is created when it is opened first
   create.queue(key, name, "flags", parent.flags, "max_bytes", parent.max_bytes)
-  q = queue.open(1, queue.admin_keys)
+  q = queue.read(1, queue.admin_keys)
 end
 queue.set_parent(q, parent)
 handle.add(encoded, number, access, share)

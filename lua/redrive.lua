@@ -17,10 +17,11 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "core/position"
+--- require "admin/operator"
 --- require "admin/redrive"
 --- require "waiting/waiters"
 -- Change together with: bulk.lua, whose action redrive calls the same functions of admin/redrive.
-local generation, target, lookup_ids = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
+local generation, target, lookup_ids = ARGV[3], ARGV[4], operator.lookup_ids(5)
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)

@@ -4,7 +4,7 @@
 --- require "core/queue"
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
---- used by bulk, operator_record, schedule_write, tx_abort, unlock, worker_order
+--- used by bulk, operator_record, redrive, schedule_write, tx_abort, unlock, worker_order
 -- What all actions of operators have in common: a token, with which an action runs once however often it is called, and the log
 -- of actions. A script of an operator has these arguments first:
 --

@@ -40,20 +40,24 @@ function lapse.plan(q, ids)
   local entries, found = position.read(q, ids), {}
   tx.load()
   for n = 1, #entries do
-    local entry, state = entries[n], entries[n].state
-    local transaction = not message_state.is_reader_lock(state) and lapse.transaction(state, found, plan.ended)
-    local list = plan.others
-    if transaction and transaction.is_open then
-      list, entry.deadline = plan.extended, transaction.deadline
-    elseif message_state.is_sent(state) then
-      list = plan.sent
-    elseif message_state.is_received(state) then
-      list = plan.received
-    end
+    local entry = entries[n]
+    local list = entry.state and lapse.list_for(plan, entry, found) -- the doctor reports a lock without a state
     entry.lapsed = true -- features/retry_policy, features/trail
-    list[#list + 1] = entry
+    if list then list[#list + 1] = entry end
   end
   return plan
+end
+
+-- Returns the list of the plan that an entry belongs to. `found`: of lapse.transaction.
+function lapse.list_for(plan, entry, found)
+  local state = entry.state
+  local transaction = not message_state.is_reader_lock(state) and lapse.transaction(state, found, plan.ended)
+  if transaction and transaction.is_open then
+    entry.deadline = transaction.deadline
+    return plan.extended
+  end
+  if message_state.is_sent(state) then return plan.sent end
+  return message_state.is_received(state) and plan.received or plan.others
 end
 
 -- Returns the transaction that holds a message with this state; false if it is gone. `found`: those that were looked for

@@ -253,7 +253,7 @@ function queue.open_parent(q, manager_keys)
   local second = queue.nth_key(2, manager_keys)
   if not second then return end
   local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
-  if stem and second == stem .. ":q" then queue.set_parent(q, queue.open(2, manager_keys)) end
+  if stem and second == stem .. ":q" then queue.set_parent(q, queue.read(2, manager_keys)) end
 end
 
 -- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.

@@ -71,11 +71,12 @@ end
 --   q.shown    ids of messages of busy groups, which no reader may take yet: only peeks are offered them (features.arrive_by_fate)
 --   q.sooner   a timer was set that is due before all others (queue.set_arrival)
 function notify.serve(q)
-  local ids, shown = q.arrived or {}, q.shown
-  q.arrived, q.shown = false, false
+  -- A queue may be the call's own, the parent of another one, and among context.sides: it is served once.
+  local ids, shown, sooner = q.arrived or {}, q.shown, q.sooner
+  q.arrived, q.shown, q.sooner = false, false, false
   if #ids > 0 then notify.offer(q, ids) end
   if shown then notify.offer(q, shown, waiter_text.peeks) end
-  if q.sooner then notify.look(q) end
+  if sooner then notify.look(q) end
 end
 
 -- Lets one reader look at the queue again, so that it knows the timer that comes next. It stays registered.

@@ -99,9 +99,11 @@ function waiters.finish(q, reply, upto, ids)
   return reply
 end
 
--- Notifies the readers that wait on a queue, and on the other queues that the script has opened (context.sides).
+-- Notifies the readers that wait on a queue, on its parent, whose timers it may have set (features/retry), and on the other
+-- queues that the script has opened (context.sides).
 function waiters.notify(q)
   waiters.notify_one(q)
+  if q.parent then waiters.notify_one(q.parent) end
   waiters.notify_sides()
 end
 

@@ -215,9 +215,10 @@ def claims(queue: Address) -> Call[list[ClaimInfo]]:
 
     def parse(status: int, payload: Payload) -> list[ClaimInfo]:
         check_queue(status, queue.path)
-        return [info(payload[n : n + 5]) for n in range(1, len(payload), 5)]
+        lead = number(payload[1])
+        return [info(payload[n : n + 5], lead) for n in range(2, len(payload), 5)]
 
-    def info(row: Payload) -> ClaimInfo:
+    def info(row: Payload, lead: int) -> ClaimInfo:
         claim = Claim.parse(text(row[2]))
         open_ = claim.sequence != claim.committed or claim.sealed == RELEASED
         return ClaimInfo(
@@ -227,7 +228,7 @@ def claims(queue: Address) -> Call[list[ClaimInfo]]:
             messages=number(row[3]),
             bytes=claim.bytes,
             state=_STATES[claim.sealed] if open_ else "committed",
-            since=time_at(claim.since_ms),
+            since=time_at(claim.since_ms - lead),
             connected=row[1] == b"1",
             removing=number(row[4]),
         )

@@ -121,6 +121,16 @@ def locked_queue(backend: Backend, request: pytest.FixtureRequest) -> Iterator[L
             assert qm.doctor().healthy
 
 
+def test_locks_stay_packed_when_a_subqueue_is_read_or_a_timer_is_due(locked_queue: LockedQueue) -> None:
+    with locked_queue.queue._manager.open("q;aside") as aside, pytest.raises(mqredis.IoTimeout):
+        aside.receive(0)
+    assert locked_queue.packed() == [3]
+    set_count(locked_queue.raw, locked_queue.key("q"), "due", 0)
+    locked_queue.queue.send(b"6")
+    assert locked_queue.count("due") > 0
+    assert locked_queue.packed() == [3]
+
+
 EACH = pytest.mark.parametrize("locked_queue", ["together", "apart", "beside"], indirect=True)
 WHERE = pytest.mark.parametrize("room", [True, False], ids=["in header", "beside header"])
 

@@ -75,6 +75,19 @@ def test_a_message_that_rests_reaches_a_reader_that_waited_before_it_failed(env:
     assert waiting.result(10).text == "again"
 
 
+def test_a_message_that_fails_in_lapsed_and_rests_reaches_a_reader_of_the_queue(env: Environment) -> None:
+    env.qm.update_queue(
+        "q", retry=mqredis.RetryPolicy(immediate=0, cycles=2, delay=0.2, factor=1.0, isolate=True)
+    )
+    queue, lapsed = env.qm.open("q"), env.qm.open("q;lapsed")
+    queue.send("again")
+    queue.move(queue.peek(0).lookup_id, lapsed)
+    lock = lapsed.lock(0)
+    waiting = env.start(lambda: queue.receive(TIMEOUT))
+    lock.abort()
+    assert waiting.result(10).text == "again"
+
+
 def test_a_reader_that_waits_for_the_end_of_a_lease_is_told_that_it_was_shortened(env: Environment) -> None:
     queue = env.qm.open("q")
     queue.send("held")

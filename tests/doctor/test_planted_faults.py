@@ -391,6 +391,14 @@ def test_timer_of_a_message_whose_time_limit_is_damaged_is_kept(full: Store) -> 
     assert full.raw.zscore(full.key("orders.t"), "e" + full.id("orders", b"brief")) == before
 
 
+def test_queue_with_a_lapsed_lock_that_has_no_state_can_be_used(full: Store) -> None:
+    lid = full.id("tx", b"1")
+    full.raw.hdel(full.key("tx.s"), lid)
+    full.raw.zadd(full.key("tx.l"), {lid: 1})
+    _count("tx.q", "due", 0)(full)
+    assert full.qm.open("tx").peek(0).body == b"2"
+
+
 def test_lock_of_an_unknown_transaction_is_released(full: Store) -> None:
     _state(b"1", r"\S+ (\d+)$", r"nobody \1", "tx")(full)
     assert full.codes() == {"lock.owner", "tx.message"}

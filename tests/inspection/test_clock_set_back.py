@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
 
 import mqredis
-from mqredis import Settings
+from mqredis import QueueManager, Settings
+from mqredis.operations import pipelines
 from tests.support.backend import Backend
 
 _numbers = itertools.count(1)
 
 
-def test_pages_of_locks_end_after_the_clock_was_set_back(backend: Backend) -> None:
+@pytest.fixture
+def qm(backend: Backend) -> Iterator[QueueManager]:
+    """A queue manager with a lead of a minute, and a queue ``q``."""
     name = f"clock-{os.getpid()}-{next(_numbers)}"
-    raw = backend.client()
+    raw: Any = backend.client()
     with mqredis.connect(backend.client(), manager=name, settings=Settings(allow_volatile=True)) as qm:
         meta = f"mq:{{{name}}}:meta"
-        config = raw.hget(meta, "config")
-        assert isinstance(config, bytes)
+        config: bytes = raw.hget(meta, "config")
         raw.hset(meta, mapping={"lead": 60_000, "config": config.rpartition(b" ")[0] + b" 60000"})
         qm.create_queue("q")
-        with qm.open("q") as queue:
-            queue.send_many([b"x"] * 5)
-            held = [queue.lock(0, lease=100).message.lookup_id for _ in range(5)]
-            listed, after = [], None
-            for _ in range(5):
-                page = qm.locks("q", after=after, limit=2)
-                listed += [lock.lookup_id for lock in page.items]
-                after = page.next
-                if after is None:
-                    break
-        assert listed == held
-        assert after is None
+        yield qm
     raw.close()
+
+
+def test_pages_of_locks_end_after_the_clock_was_set_back(qm: QueueManager) -> None:
+    with qm.open("q") as queue:
+        queue.send_many([b"x"] * 5)
+        held = [queue.lock(0, lease=100).message.lookup_id for _ in range(5)]
+        listed, after = [], None
+        for _ in range(5):
+            page = qm.locks("q", after=after, limit=2)
+            listed += [lock.lookup_id for lock in page.items]
+            after = page.next
+            if after is None:
+                break
+    assert listed == held
+    assert after is None
+
+
+def test_a_peek_that_waited_shows_the_times_of_other_peeks(qm: QueueManager) -> None:
+    aside = qm.open("q;aside")
+    with qm.open("q") as queue, ThreadPoolExecutor(1) as pool:
+        moved = queue.send(b"x").lookup_id
+        queue.move(moved, aside)
+        waiting = pool.submit(queue.peek, 20)
+        while not qm.queue_info("q").waiters:
+            assert not waiting.done(), waiting.result()
+        aside.move(moved, queue)
+        copy, message = waiting.result(20), queue.peek(0)
+    assert copy.last_moved_at is not None
+    assert (copy.arrived_at, copy.last_moved_at) == (message.arrived_at, message.last_moved_at)
+
+
+def test_a_claim_began_at_the_time_that_users_are_shown(qm: QueueManager) -> None:
+    with qm.open("q") as queue:
+        queue.send(b"x")
+        sent, address = queue.peek(0), queue.handle.address
+        qm.run(pipelines.claim(address, "lake", "first", 1, pipelines.Order(10), True))
+        (claim,) = qm.claims("q")
+        assert abs((claim.since - sent.arrived_at).total_seconds()) < 30

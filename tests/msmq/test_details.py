@@ -18,7 +18,9 @@ from mqredis import (
     Share,
     SharingViolation,
 )
-from tests.msmq.kit import FULL_RECEIVE, drain, make
+from mqredis.commands import queues
+from mqredis.steps import perform
+from tests.msmq.kit import FULL_RECEIVE, drain, make, unwrap
 
 
 def move(qm, source, target, *bodies):
@@ -47,6 +49,15 @@ def test_delete_queue_deletes_its_subqueues_and_messages(qm):
         sub.receive(0)
     qm.advance_clock(100)
     qm.maintain()
+    assert qm.info().messages == 0
+
+
+def test_delete_queue_deletes_a_subqueue_that_is_named_behind_one_that_is_gone(qm):
+    q = make(qm)
+    q.send(b"a")
+    move(qm, q, "q;s", b"a")
+    call = queues.delete(qm.context.keys, ["q", "q;gone", "q;s"], [])
+    assert unwrap(qm.run(perform(call))) == queues.Deleted(1, True)
     assert qm.info().messages == 0
 
 

@@ -19,7 +19,9 @@ from mqredis import (
     QueueQuotaExceeded,
     RetryPolicy,
 )
-from tests.msmq.kit import drain, make, read
+from mqredis.commands import features
+from mqredis.operations.queue_call import QueueCall
+from tests.msmq.kit import drain, make, read, unwrap
 
 
 def test_source_journal_is_not_limited_by_a_target_journal(qm):
@@ -122,6 +124,17 @@ def test_redrive_limit_counts_only_returned_messages(qm):
     qm.update_queue("q", put_inhibited=True)
     assert qm.redrive(limit=1) == 1
     assert read(other) == "goes"
+
+
+def test_redrive_sends_a_message_once_that_is_named_twice(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
+    qm.advance_clock(2)
+    qm.maintain()
+    with qm.open(DEAD_LETTER) as dead:
+        address, lookup_id = unwrap(dead).handle.address, f"{dead.peek(0).lookup_id:016x}"
+        went, _ = qm.run(QueueCall(address, features.redrive(address, "", [lookup_id, lookup_id])))
+    assert (went, qm.info().messages, read(q)) == (1, 1, "a")
 
 
 def test_discarded_dead_letter_is_not_counted(qm):
