@@ -54,13 +54,13 @@ if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 local transaction
-if q.options.get_inhibited then return finish(status.GET_INHIBITED) end
+if q.options.get_inhibited then return finish({ status.GET_INHIBITED }) end
 if mode == "tx" then
-  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return finish({ status.TRANSACTION_USAGE }) end
   tx.load()
   transaction = tx.open(owner, grant)
-  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
-  if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+  if not transaction then return finish({ status.TRANSACTION_SEQUENCE }) end
+  if transaction.count >= tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
 end
 
 local criteria
@@ -131,15 +131,15 @@ elseif which == "before" or which == "behind" then
 elseif which == "current" then
   for id in string.gmatch(lookup_ids, "[^,]+") do
     local entry, code = current(id)
-    if not entry then return finish(code or status.MESSAGE_NOT_FOUND) end
+    if not entry then return finish({ code or status.MESSAGE_NOT_FOUND }) end
     entries[#entries + 1] = entry
   end
 elseif redis.call("HEXISTS", q.records, lookup_ids) == 1 then
   entries[1], place = nearest(lookup_ids, which == "previous")
 end
 if place then return finish(context.reply(status.CONTINUE, "", -1, 0, place)) end
-if #entries == 0 then return finish(status.MESSAGE_NOT_FOUND) end
-if transaction and transaction.count + #entries > tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+if #entries == 0 then return finish({ status.MESSAGE_NOT_FOUND }) end
+if transaction and transaction.count + #entries > tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
 if mode == "take" and not removal.plan(q, entries, "receive") then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------

@@ -46,17 +46,17 @@ timers.serve(q)
 
 -- Refusals.
 if context.missing then return waiters.finish(q, context.missing) end
-if q.options.get_inhibited then return waiters.finish(q, status.GET_INHIBITED) end
+if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 local cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
 if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
-  return waiters.finish(q, status.ILLEGAL_CURSOR_ACTION)
+  return waiters.finish(q, { status.ILLEGAL_CURSOR_ACTION })
 end
 
 -- What was handed to the reader while it waited (waiting/waiter_text).
 local waiter, notified_id = waiter_text.member(registration, filter_text), nil
 if waits then
   local kind, rest = waiter_text.take()
-  if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, tonumber(rest)) end
+  if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, { tonumber(rest) }) end
   if ticket ~= "" and kind == "copy" then
     local id, state, rec = waiter_text.parse_copy(rest)
     if context.lead > 0 then state, rec = message.without_lead(state), record.shown(rec, context.lead) end
@@ -73,12 +73,12 @@ end
 local entries, continue_from = {}, nil
 if cursor_kind == seek.cursors.read and step == "current" then -- a cursor whose message was read: this message
   entries[1] = seek.current(q, from)
-  if not entries[1] then return waiters.finish(q, status.MESSAGE_ALREADY_RECEIVED) end
+  if not entries[1] then return waiters.finish(q, { status.MESSAGE_ALREADY_RECEIVED }) end
 elseif filter_text ~= "" then -- the first messages that match
   local code
   local seen = cursor == "" and waiters.seen(q, waiter, ticket)
   entries, continue_from, code = seek.matching(q, filter_text, from, count, { notified_id = notified_id, seen = seen })
-  if code then return waiters.finish(q, code) end
+  if code then return waiters.finish(q, { code }) end
 elseif from == "end" then -- a cursor behind the last message: nothing
   entries = {}
 elseif count > 1 then -- a page of a browser: available messages only

@@ -53,8 +53,7 @@
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
-local settlements = ARGV[13] and { unpack(ARGV, 13) } or { nil }
-local waits = registration ~= ""
+local settlements_at, waits = 13, registration ~= ""
 
 local reply = context.open(waits)
 if reply then return reply end
@@ -72,35 +71,26 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q)
 timers.serve(q)
 
--- Ends the script: counters, kept reply, wakes of readers for what settlements and timers made available. Arguments as of
--- waiters.finish.
-local function finish(reply_or_code, upto, ids)
-  -- The next call of this slot brings what is missing: nothing may be handed to it under that token.
-  if context.missing and waiter_text.may_be_handed(registration) then
-    waiters.drop(q, waiter_text.member(registration, ""), "")
-  end
-  return waiters.finish(q, reply_or_code, upto, ids)
-end
-
 -- decide -----------------------------------------------------------------------------------------
 -- All that refuses the call comes before the first settlement: a refusal has settled nothing.
-if context.missing or q.options.get_inhibited then return finish(context.missing or status.GET_INHIBITED) end
+if context.missing then return waiters.ask(q, registration) end
+if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 count = count + 0 -- as a number
 local transaction, code
 if mode == "tx" then
-  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
+  if not q.options.transactional then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
   tx.load()
   transaction = tx.open(owner, grant)
-  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
+  if not transaction then return waiters.finish(q, { status.TRANSACTION_SEQUENCE }) end
   count = math.min(count, tx.most - transaction.count)
-  if count <= 0 then return finish(status.TRANSACTION_TOO_LARGE) end
+  if count <= 0 then return waiters.finish(q, { status.TRANSACTION_TOO_LARGE }) end
 end
 -- waiter: the reader as a member of q.waiters; notified_id: the message that it was notified of (waiting/waiter_text).
 local notified_id, waiter
 if waits then
   waiter = waiter_text.member(registration, filter_text)
   local kind, rest = waiter_text.take()
-  if ticket ~= "" and kind == "cancelled" then return finish(rest + 0) end
+  if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, { rest + 0 }) end
   if ticket ~= "" and kind == "notified" then notified_id = rest end
 end
 local groups_take_turns = q.locks_groups
@@ -111,19 +101,19 @@ if cursor ~= "" then
   if cursor_kind == seek.cursors.read then
     current = seek.current(q, from)
     if not current or groups_take_turns and group_lock.busy(q, current.rec) then
-      return finish(status.MESSAGE_ALREADY_RECEIVED)
+      return waiters.finish(q, { status.MESSAGE_ALREADY_RECEIVED })
     end
   end
 end
-if settlements[1] and filter_text ~= "" and seek.names_next_member(filter_text) then
+if ARGV[settlements_at] and filter_text ~= "" and seek.names_next_member(filter_text) then
   search.load()
   code = search.refuses(q, filter_text)
-  if code then return finish(code) end
+  if code then return waiters.finish(q, { code }) end
 end
 
 -- settle -----------------------------------------------------------------------------------------
-local lost = settle.all(q, settlements, 0) -- what the reply says of lost locks
-if not lost then return finish(context.missing) end
+local lost = settle.all(q, ARGV, settlements_at, 0) -- what the reply says of lost locks
+if not lost then return waiters.ask(q, registration) end
 
 -- choose -----------------------------------------------------------------------------------------
 -- The first of these ways that applies. All but the last one give entries; what comes of it are columns (core/position).
@@ -135,7 +125,7 @@ elseif filter_text ~= "" then -- the first messages that match
   local seen = cursor == "" and waiters.seen(q, waiter, ticket)
   entries, continue_from, code = seek.matching(q, filter_text, from, count,
     { takes = true, notified_id = notified_id, seen = seen })
-  if code then return finish(code) end
+  if code then return waiters.finish(q, { code }) end
 elseif notified_id and (cursor ~= "" or count == 1 and not groups_take_turns)
   and redis.call("ZSCORE", q.available, notified_id) then
   -- The message that this waiting reader was notified of. A batch begins at the front of the queue instead.
@@ -150,12 +140,14 @@ end
 if entries then ids, recs, states = position.columns_of(entries) end
 
 -- A whole group may be more messages than were asked for.
-if transaction and #ids > tx.most - transaction.count then return finish(status.TRANSACTION_TOO_LARGE) end
+if transaction and #ids > tx.most - transaction.count then
+  return waiters.finish(q, { status.TRANSACTION_TOO_LARGE })
+end
 
 -- wait -------------------------------------------------------------------------------------------
 if not ids[1] then
   if not waits and cursor_kind == seek.cursors.unread and ticket == "nowait" and not continue_from then
-    return finish(status.MESSAGE_NOT_FOUND)
+    return waiters.finish(q, { status.MESSAGE_NOT_FOUND })
   end
   if waiters.is_last_look(ticket) then
     if not continue_from then waiters.drop(q, waiter, filter_text) end
@@ -166,35 +158,36 @@ if not ids[1] then
   reply = context.reply(code, ticket, timers.next(q), #lost)
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
   reply[#reply + 1] = continue_from
-  return finish(reply)
+  return waiters.finish(q, reply)
 end
 
 -- apply ------------------------------------------------------------------------------------------
-if not (entries and entries.whole) then seek.limit(q, ids, recs, states) end
+if ids[2] and not (entries and entries.whole) then seek.limit(q, ids, recs, states) end
 if mode == "take" then
   entries = position.entries(ids, recs, states)
-  if not removal.plan(q, entries, "receive") then return finish(context.missing) end
+  if not removal.plan(q, entries, "receive") then return waiters.ask(q, registration) end
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 if groups then group_lock.move_turns(q, groups, ids) end
 context.mark_changed()
-local lock
-if mode == "lock" then
-  lock = { kind = message_state.by_reader, owner = ARGV[1], fence = context.history_text,
-    deadline = string.format("%d", context.now + grant) }
-elseif transaction then
-  lock = tx.lock(transaction, message_state.received)
-end
-reply = message.found(lock and lock.fence or "", lock and lock.deadline or "", lost)
-local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
-if not lock then
+if mode == "take" then
+  reply = message.found("", "", lost)
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   removal.delete(q, entries, "receive")
-else
-  position.lock(q, ids, recs, states, lock)
-  message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))
+  if filter_text ~= "" then waiters.offer_again(q, ids) end
+  return waiters.finish(q, reply)
 end
+local lock
+if transaction then
+  lock = tx.lock(transaction, message_state.received)
+else
+  lock = { kind = message_state.by_reader, owner = ARGV[1], fence = context.history_text,
+    deadline = string.format("%d", context.now + grant) }
+end
+reply = message.found(lock.fence, lock.deadline, lost)
+local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
+position.lock(q, ids, recs, states, lock)
+message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))
 if filter_text ~= "" then waiters.offer_again(q, ids) end
-if not lock then return finish(reply) end
 if transaction then tx.add(transaction, q, tx.received, ids) end
-return finish(reply, upto, ids[2] and table.concat(ids, ",") or ids[1])
+return waiters.finish(q, reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

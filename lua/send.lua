@@ -54,50 +54,39 @@ if queue.is_due(q) then
 end
 
 -- decide -----------------------------------------------------------------------------------------
-local function finish(answer)
-  store.save(q)
-  answer = context.close(answer)
-  if handed then handoff.publish(handed) end
-  if q.waiting or context.sides then
-    waiters.load()
-    waiters.notify(q)
-  end
-  return answer
+if context.missing then
+  waiters.load()
+  return waiters.finish(q, context.missing)
 end
+local code, transaction, batch
+if transactional ~= q.options.transactional then
+  code = status.TRANSACTION_USAGE
+elseif q.options.put_inhibited then
+  code = status.PUT_INHIBITED
+elseif transactional then
+  tx.load()
+  transaction = tx.open(transaction_id, fence)
+  if not transaction then code = status.TRANSACTION_SEQUENCE end
+end
+if not code then batch, code = enqueue.parse(q, first) end
+local count = batch and #batch.records
+if transaction and batch and transaction.count + count > tx.most then code = status.TRANSACTION_TOO_LARGE end
+if not code and (context.manager.limited or q.quota_messages or q.quota_bytes) then
+  quota.load()
+  code = quota.refuses(q, count, batch.bytes)
+end
+if not code and batch.wants then code = features.plan(q, batch.records, batch.wants, transactional) end
 
 -- A refusal may leave negative acknowledgements and dead letters, which are decided first, too. Messages whose time is over refuse
 -- no other one: if the call could not serve all timers, the client calls again before anything is refused.
-local function refuse(code)
-  if more_timers then context.ask_again() end
+if code or context.missing then
+  if code and more_timers then context.ask_again() end
   if not context.missing then
     refusal.load()
     refusal.trace(q, code, first, transactional)
   end
-  return finish(context.missing or { code })
-end
-
-if context.missing then return finish(context.missing) end
-if transactional ~= q.options.transactional then return refuse(status.TRANSACTION_USAGE) end
-if q.options.put_inhibited then return refuse(status.PUT_INHIBITED) end
-local transaction
-if transactional then
-  tx.load()
-  transaction = tx.open(transaction_id, fence)
-  if not transaction then return refuse(status.TRANSACTION_SEQUENCE) end
-end
-local batch, code = enqueue.parse(q, first)
-if not batch then return refuse(code) end
-local count = #batch.records
-if transaction and transaction.count + count > tx.most then return refuse(status.TRANSACTION_TOO_LARGE) end
-if context.manager.limited or q.quota_messages or q.quota_bytes then
-  quota.load()
-  code = quota.refuses(q, count, batch.bytes)
-  if code then return refuse(code) end
-end
-if batch.wants then
-  code = features.plan(q, batch.records, batch.wants, transactional)
-  if code then return refuse(code) end
-  if context.missing then return finish(context.missing) end
+  waiters.load()
+  return waiters.finish(q, context.missing or { code })
 end
 
 -- apply ------------------------------------------------------------------------------------------
@@ -108,4 +97,12 @@ if q.waiting and count == 1 and not transaction then
   handoff.load()
   handed = handoff.offer(q, ids[1], batch.records[1])
 end
-return finish(context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], transaction and transaction.fence))
+reply = context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], transaction and transaction.fence)
+store.save(q)
+reply = context.close(reply)
+if handed then handoff.publish(handed) end
+if q.waiting or context.sides then
+  waiters.load()
+  waiters.notify(q)
+end
+return reply

@@ -19,7 +19,7 @@
 --- require "waiting/waiters"
 -- Change together with: receive.lua, which takes settlements in the same form; mqredis/operations/durability/changes.py, for an
 -- action whose change is permanent. core/settle says what else a new action takes.
-local generation, lease, runs = ARGV[3], ARGV[4], { unpack(ARGV, 5) }
+local generation, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
 local q = queue.read(1)
@@ -27,7 +27,7 @@ if not q or q.generation ~= generation then return context.close({ status.QUEUE_
 queue.open_parent(q)
 timers.serve(q, true)
 -- Timers that were due are served, and saved, even if keys are missing.
-local lost = not context.missing and settle.all(q, runs, tonumber(lease)) or {}
+local lost = not context.missing and settle.all(q, ARGV, 5, tonumber(lease)) or settle.none_lost
 reply = context.missing or context.reply(status.OK, context.now)
 if not context.missing then
   for n = 1, #lost do reply[n + 4] = lost[n] end

@@ -50,7 +50,7 @@ if not context.missing then
   end
   operator.plan()
 end
-if not context.missing then settle.all(q, settlements, 0) end
+if not context.missing then settle.all(q, settlements, 1, 0) end
 if not context.missing then
   operator.log(ended, true)
   reply = context.reply(status.OK, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked)

@@ -46,6 +46,8 @@ local context = {
   -- The same in every call.
   patience = 1000,        -- ms by which the clock may be set back without a correction
   store_after = 5000,     -- ms after which the stored time is old
+  -- Lengths as saved replies have them, of short elements and of ids and times: to format a number costs more.
+  lengths = { [0] = "0:", "1:", "2:", "3:", "4:", "5:", "6:", "7:", "8:", "9:", [13] = "13:", [16] = "16:" },
 
   -- The call.
   call = 0,               -- its number in its library; tells tables of this call from those of earlier ones
@@ -227,21 +229,25 @@ end
 -- and the history number; a reply may be the status alone, { status.OK }. With `ids` only the elements up to `upto` are kept, and
 -- the ids of messages from which a repeated call reads the rest again. Waiting readers are notified after it (waiting/waiters).
 function context.close(reply, upto, ids)
+  local fields, count = context.fields, context.written
   reply[2], reply[3] = context.incarnation, context.history
   -- A call that changes nothing stores the time if the stored one is old, so that a clock that is set back between two
   -- changes delays deadlines by no more than that.
   if context.changed or context.now - context.latest > context.store_after and not context.observing then
     local counters = context.history_text .. string.format(" %d %d %d ", context.seq, context.messages, context.bytes)
       .. context.now_text
-    context.write("counters", counters)
-    context.counters, context.latest = counters, context.now
+    fields[count + 1], fields[count + 2] = "counters", counters
+    count, context.counters, context.latest = count + 2, counters, context.now
   end
   if ARGV[2] ~= "" then
-    context.write(ARGV[1], context.format_reply(ARGV[2], ids or "-", reply, upto))
-    if context.session then context.write(context.owner(), context.session) end
+    fields[count + 1], fields[count + 2] = ARGV[1], context.format_reply(ARGV[2], ids or "-", reply, upto)
+    count = count + 2
+    if context.session then
+      fields[count + 1], fields[count + 2] = context.owner(), context.session
+      count = count + 2
+    end
   end
   -- A message of a topic may go to any number of queues, and unpack has its limit.
-  local fields, count = context.fields, context.written
   if count > 2000 then
     for from = 2001, count, 2000 do redis.call("HSET", KEYS[1], unpack(fields, from, math.min(from + 1999, count))) end
     count, context.fields = 2000, { nil, nil, nil, nil, nil, nil }
@@ -269,16 +275,14 @@ end
 
 -- Returns the text of a saved reply. `ids` as above. Of `reply` the status and the elements 4 to `upto` (all, if nil) are kept.
 function context.format_reply(sequence, ids, reply, upto)
-  local format, code, parts = string.format, reply[1], nil
+  local format, code, lengths, parts = string.format, reply[1], context.lengths, nil
   local text = sequence .. " " .. context.now_text .. " " .. ids .. (code == 0 and " 0 " or format(" %d ", code))
     .. context.history_text .. " "
   for n = 4, upto or #reply do
     local value = reply[n]
     if type(value) == "number" then value = format("%d", value) end
     local size = #value
-    -- The lengths of ids and times, and those of one digit, cost less than to format a number.
-    text = text .. (size == 16 and "16:" or size == 13 and "13:" or size < 10 and string.char(48 + size, 58)
-      or format("%d:", size)) .. value
+    text = text .. (lengths[size] or format("%d:", size)) .. value
     -- Most replies are short. A long one is not copied again for each element.
     if #text > 4000 then
       parts = parts or { nil }

@@ -90,18 +90,16 @@ end
 -- no list, and their bytes are returned. Returns nil if the header has no such lock, or a damaged one; and if the lock is of
 -- other messages, too, which has expanded it. Then the caller goes on with the states.
 function locks.take_out(q, fence, ids)
-  local entry, bytes, id = fence, nil, nil
-  local from = string.find(q.locks, " " .. fence .. ",", 1, true)
-  if from then
-    entry, bytes, id = string.match(q.locks, "^(%d+,(%d+),%d+,[^,]+,(%x+))", from + 1)
-  else
-    from = string.find(q.locks .. " ", " " .. fence .. " ", 1, true)
+  local from, stop, bytes, id = string.find(q.locks, " " .. fence .. ",(%d+),%d+,[^,]+,(%x+)")
+  if id == ids then -- most locks are of one message, and need not be parsed
+    q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, stop + 1), true
+    return bytes + 0
   end
-  if not from or not entry then return end
-  local lock = id ~= ids and locks.parse(entry) -- false: it is of one message, which is `ids`, and need not be parsed
-  if lock == nil then return end
+  local entry = from and string.sub(q.locks, from + 1, stop) or fence
+  from = from or string.find(q.locks .. " ", " " .. fence .. " ", 1, true)
+  local lock = from and locks.parse(entry)
+  if not lock then return end
   q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, from + 1 + #entry), true
-  if not lock then return bytes + 0 end
   locks.forget_field(q, lock)
   if lock.ids == ids then return lock.bytes end
   locks.write_states(q, { lock })

@@ -30,14 +30,14 @@ end
 -- Appends messages to a reply. `states_text`: the element `states`.
 function message.add(q, reply, ids, recs, states_text)
   if not ids[1] then return end
-  local at, byte, free, flag_at = #reply, string.byte, record.free, record.flag_at
-  if context.lead > 0 then states_text = message.without_lead(states_text) end
+  local at, lead, byte, free, flag_at = #reply, context.lead, string.byte, record.free, record.flag_at
+  if lead > 0 then states_text = message.without_lead(states_text) end
   reply[at + 1], reply[at + 2] = ids[2] and table.concat(ids) or ids[1], states_text
   at = at + 2
   for n = 1, #ids do
     local rec = recs[n]
     at = at + 1
-    reply[at] = context.lead > 0 and record.shown(rec, context.lead) or rec
+    reply[at] = lead > 0 and record.shown(rec, lead) or rec
     if not free[byte(rec, flag_at)] and record.has_large_body(rec) then
       at = at + 1
       reply[at] = redis.call("HGET", q.records, "^" .. ids[n]) or ""

@@ -64,10 +64,10 @@ function seek.first(q, after)
   return position.entries(seek.available(q, after, 1))[1]
 end
 
--- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays.
+-- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays, so columns
+-- of one message need not be limited.
 function seek.limit(q, ids, recs, states)
   local size, byte, free, flag_at = 0, string.byte, record.free, record.flag_at
-  if not ids[2] then return end
   for n = 1, #ids do
     local rec = recs[n]
     size = size + (free[byte(rec, flag_at)] and #rec or position.record_size(q, ids[n], rec))

@@ -38,29 +38,30 @@
 --
 -- reasons: the lists of a plan with entries that are deleted
 -- lost: why a lock is lost: its message is available again, has another lock, or is gone
+-- none_lost: what settle.all returns if no lock is lost; it stays empty
 local settle = {
   reasons = { "receive", "receive_rejected", "queue_purged" },
-  lost = { available = "a", locked = "f", gone = "g" },
+  lost = { available = "a", locked = "f", gone = "g" }, none_lost = {},
 }
 
--- Settles the locks of these runs, a flat list as above; `lease` in ms, for locks that are extended. Returns those that were lost,
--- to which nothing was done, as {id, why, ...}, each `why` one of settle.lost.
+-- Settles the locks of the runs in a list, as above, from place `from` on; `lease` in ms, for locks that are extended. Returns those
+-- that were lost, to which nothing was done, as {id, why, ...}, each `why` one of settle.lost. It must not be changed.
 -- Returns nil, and has settled nothing, if context.missing names queues that KEYS must bring. The caller has opened q with
 -- queue.read, has set its parent (queue.open_parent), and saves it.
-function settle.all(q, runs, lease)
-  if not runs[1] then return {} end
+function settle.all(q, runs, from, lease)
+  if not runs[from] then return settle.none_lost end
   if q.locks ~= "" then
     locks.load()
     -- Most calls commit one lock as a whole.
-    local action, fence, joined_ids = runs[1], runs[2], runs[3]
-    if action == "c" and not runs[4] and settle.states_suffice(q) then
+    local action, fence, joined_ids = runs[from], runs[from + 1], runs[from + 2]
+    if action == "c" and not runs[from + 3] and settle.states_suffice(q) then
       local bytes = locks.take_out(q, fence, joined_ids)
       if bytes then return settle.delete_listless(q, locks.ids(joined_ids), bytes) end
     else
       locks.expand(q)
     end
   end
-  local plan = settle.plan(q, runs)
+  local plan = settle.plan(q, runs, from)
   if plan.unread[1] then settle.plan_entries(q, plan) end
   if context.missing then return end
   settle.apply(q, plan, lease)
@@ -78,16 +79,16 @@ function settle.delete_listless(q, ids, bytes)
   store.count(q, -#ids, -bytes)
   store.remove(q, ids)
   context.mark_changed()
-  return {}
+  return settle.none_lost
 end
 
 -- Decides --------------------------------------------------------------------------------------------------------------
 
 -- Returns the plan of these runs, as far as states tell: its fields committed, bytes and unread. The rest, for which records have
 -- to be read, is left to settle.plan_entries.
-function settle.plan(q, runs)
+function settle.plan(q, runs, from)
   local ids, actions, fences, count = { nil }, { nil }, { nil }, 0
-  for n = 1, #runs, 3 do
+  for n = from, #runs, 3 do
     local action, fence, joined_ids = runs[n], runs[n + 1], runs[n + 2]
     for at = 1, #joined_ids, 16 do
       count = count + 1

@@ -89,14 +89,22 @@ end
 
 -- Ends of scripts -------------------------------------------------------------------------------------------------------
 
--- Ends a script that works on one queue: writes the counters, keeps the reply, notifies readers. Returns the reply. `reply`: of
--- context.reply, or a status alone; `upto` and `ids` as of context.close.
+-- Ends a script that works on one queue: writes the counters, keeps the reply, notifies readers. Returns the reply. `reply`,
+-- `upto` and `ids` as of context.close.
 function waiters.finish(q, reply, upto, ids)
   store.save(q)
-  if type(reply) == "number" then reply = { reply } end
   reply = context.close(reply, upto, ids)
-  waiters.notify(q) -- last, since a notification may fail
+  if q.waiting or q.parent or context.sides then waiters.notify(q) end -- last, since a notification may fail
   return reply
+end
+
+-- Ends a script of a reader that has to bring more keys (context.missing): the next call of its slot does. `registration`: of that
+-- reader (waiter_text.member). Nothing may be handed to it under the token of that call.
+function waiters.ask(q, registration)
+  if waiter_text.may_be_handed(registration) then
+    waiters.drop(q, waiter_text.member(registration, ""), "")
+  end
+  return waiters.finish(q, context.missing)
 end
 
 -- Notifies the readers that wait on a queue, on its parent, whose timers it may have set (features/retry), and on the other

@@ -16,7 +16,7 @@ STATE = {"core/context", "core/cache"}
 _MODULE = re.compile(r"^local ([a-z_]+) = \{", re.MULTILINE)
 _ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))")
 # Fields of the context that are the same in every call.
-_CONSTANT = {"patience", "store_after"}
+_CONSTANT = {"patience", "store_after", "lengths"}
 # Fields that count only with another one: what lies behind ``written``, and where ``places`` begin.
 _DEPENDENT = {"fields", "first_place"}
 
