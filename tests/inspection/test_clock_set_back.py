@@ -12,6 +12,7 @@ import pytest
 
 import mqredis
 from mqredis import QueueManager, Settings
+from mqredis.commands.claims import Order
 from mqredis.operations import pipelines
 from tests.support.backend import Backend
 
@@ -65,6 +66,6 @@ def test_a_claim_began_at_the_time_that_users_are_shown(qm: QueueManager) -> Non
     with qm.open("q") as queue:
         queue.send(b"x")
         sent, address = queue.peek(0), queue.handle.address
-        qm.run(pipelines.claim(address, "lake", "first", 1, pipelines.Order(10), True))
+        qm.run(pipelines.claim(address, "lake", "first", 1, Order(10), True))
         (claim,) = qm.claims("q")
         assert abs((claim.since - sent.arrived_at).total_seconds()) < 30
