@@ -4,8 +4,7 @@
 
 stds.broker = {
    read_globals = {
-      "KEYS",
-      ARGV = { other_fields = true, read_only = false }, -- receive puts there what a call has left out
+      "KEYS", "ARGV",
       redis = {
          fields = {
             "call", "pcall", "error_reply", "status_reply", "log",
