@@ -1,8 +1,9 @@
 """Transactions (MS-MQDMPR 3.1.7.1.8, 3.1.4.3-5).
 
-``Transaction`` of both interfaces and ``worker.transaction_loop`` make them. ``locked`` ends messages that were locked
-in a transaction with ``settle_in``, and ``shutdown`` aborts what is open. ``UnitOfWork.doubts`` is set by the interface
-before ``End``, from what the driver knows.
+``Transaction`` of both interfaces and ``worker.transaction_loop`` make them. ``locked`` ends messages that were
+locked in a transaction with ``settle_in``, and ``shutdown`` aborts what is open. The ``UnitOfWork`` of
+``operations.context`` is what all of them share; the interface sets its ``doubts`` before ``End``, from what the
+driver knows.
 """
 
 from __future__ import annotations
@@ -115,7 +116,11 @@ class End(Operation[None]):
         return None
 
     def resume(self, reply: Reply | None) -> Steps[None]:
-        """Name the queues that the script needs, and repeat the call."""
+        """Ask what became of calls in doubt, and end the transaction with all queues that the script needs.
+
+        If a call was carried out and the application has not seen its result, a commit or a preparation becomes an
+        abort: it would lose the messages of that call. All messages go back, also those with verdicts.
+        """
         unit, unseen = self.unit, ""
         if reply is None and unit.doubts:
             unseen = yield from self._unseen()

@@ -18,8 +18,11 @@ from mqredis.operations.schedules import Wanted
 
 log = logging.getLogger("mqredis.worker")
 
-# Seconds between two reads of schedules that were created or resumed meanwhile.
+# Seconds between two reads of schedules that were created or resumed meanwhile, and after a failure. docs/worker.md and
+# docs/operating.md (Schedules) tell users the number.
 _LOOK_SECONDS = 5.0
+# Seconds for which the end of the worker waits for a call that the thread makes.
+_END_SECONDS = 5.0
 # The next look comes earlier if another schedule was served or is due before.
 _UNSERVED = "schedule %s cannot be served: %s; the next try is within %.0f s"
 
@@ -49,7 +52,7 @@ class Scheduler:
     def end(self) -> None:
         """Stop serving."""
         self._ended.set()
-        self._thread.join(_LOOK_SECONDS)
+        self._thread.join(_END_SECONDS)
 
     def serve(self) -> tuple[int, float]:
         """Send the messages that are due. Returns how many were sent, and the seconds until the next call."""
