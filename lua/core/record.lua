@@ -15,8 +15,8 @@
 -- Change together with: a new field has a free letter, a row in mqredis/models/fields.py, which has all letters of senders, and a
 -- kind of value in mqredis/codec/decode.py (`_SYSTEM`) if scripts set it; tests/contract/test_fields.py compares the names. One on
 -- which scripts act is SPECIAL in its row, and is among the `fields` or `traced` of features/features. The form of a record and the
--- bits of its flag are known to mqredis/codec, models/message.py, commands/read.py, operations/doctor/stored.py
--- and spark/columns.py (tests/contract/test_constants.py compares the bits), and here to record.free; the places of arrival, flag
+-- bits of its flag are known to mqredis/models/record_parts.py, whose users take them from there, and to mqredis/codec/decode.py
+-- (`_RECORD`; tests/contract/test_stored_texts.py compares), and here to record.free; the places of arrival, flag
 -- and head stand as numbers in this file, in stats.lua, claim_backlog.lua, selector/selector and selector/selector_condition. Who
 -- moves, copies or removes a record with the flag large does so with its field "^"id as well.
 --

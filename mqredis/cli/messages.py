@@ -5,7 +5,7 @@
 
 Programs read the JSON lines of ``--json`` (``cli.form``; ``send`` has its own fields) and the exit code 3 of
 ``receive`` and ``peek`` when there is no message (IoTimeout, MessageNotFound). A new option also changes docs/cli.md,
-of which a test compares the names of commands only.
+of which a test compares the names of commands, and whether its options exist.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Where the parts of a record stand, and what its flag says.
 
-``codec.encode`` makes records and ``message`` reads them. Commands, operations (``schedules`` and the doctor) and the
-data source for Spark look at their parts without decoding them, and ``selector.names`` needs the letters of fields. The
-form is that of ``lua/core/record.lua``; a test in tests/contract/test_stored_texts.py compares both.
+``codec.encode`` makes records, ``codec.decode`` checks them with a pattern of its own, and ``message`` reads them.
+Commands, operations (``schedules`` and the doctor) and the data source for Spark look at their parts without decoding
+them, and ``selector.names`` needs the letters of fields. The form is that of ``lua/core/record.lua``; a test in
+tests/contract/test_stored_texts.py compares both.
 """
 
 from __future__ import annotations

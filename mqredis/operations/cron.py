@@ -2,6 +2,10 @@
 
 ``operations.schedules`` uses it, and the doctor, which reports expressions without times.
 
+The broker keeps what ``next_time`` accepts (``codec.schedules``), and workers of other releases read it: nothing may
+be refused that was accepted before. docs/worker.md (Schedules) has the rules, and tests/worker/test_schedule.py tests
+them.
+
 The package ``cronsim`` reads the expressions: it follows Debian's cron, also where clocks are set forward or back, and
 needs no other package. Healthchecks maintains it for its own service.
 """

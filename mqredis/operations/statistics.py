@@ -33,8 +33,10 @@ def statistics(context: Context, name: object) -> Steps[QueueStatistics]:
 
 
 def _with_warnings(found: QueueStatistics, bound: int) -> QueueStatistics:
-    """The statistics of a queue with a warning if it, or its ``;poison``, holds too many failed messages."""
-    held = {f"{found.name};poison": found.poison_messages}
+    """The statistics of a queue with a warning if it, or the ``;poison`` that it has a part in, holds too many failed
+    messages. Dead-letter queues that retry policies name are not known here: that takes a listing of all queues.
+    """
+    held = {f"{found.name.partition(';')[0]}{failed.POISON}": found.poison_messages}
     if failed.holds_failed(found.name, failed.SYSTEM_DEAD_LETTERS):
         held = {found.name: found.messages}
     texts = tuple(

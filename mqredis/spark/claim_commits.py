@@ -32,8 +32,11 @@ class ClaimCommits:
         self.options = options
         self.background = BackgroundWork()
         self._threads = threads
-        self._received: dict[str, int] = {}  # sequences
-        self._started: dict[str, int] = {}  # sequences that the background work receives, or has received
+        # Sequences by queue. Both threads write the first, never for one queue at a time: Spark's thread waits for
+        # what was started (``wait_until_received``) before it claims or receives more.
+        self._received: dict[str, int] = {}
+        # Sequences that the background work receives, or has received. Spark's thread writes it.
+        self._started: dict[str, int] = {}
 
     def receive(self, offset: Offset, key: str, plan: Plan, upto: int | None = None) -> None:
         """Receive the claims of a queue up to a sequence (that of ``plan`` by default), and remove their messages."""

@@ -34,7 +34,7 @@ from mqredis.spark.options import Options
 from mqredis.steps import Call, perform
 
 # Messages that one call stages at most (stage.lua; tests/contract/test_arguments.py compares), and bytes from which on
-# a call is made.
+# a call is made. With their large bodies they must stay below 7,000: stage.lua passes them on by ``unpack``.
 CALL_MESSAGES = 1_000
 CALL_BYTES = 2_097_152
 # Messages that are added, and measured, at once.

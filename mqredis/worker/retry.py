@@ -28,7 +28,8 @@ class Retry:
     """How often a message is tried in all: 1 is once, None is without a limit. An attempt that killed its process
     counts, too; one that ended because the worker shut down does not."""
     delay: float = 1.0
-    """Pause before the second attempt, growing by ``factor`` up to ``max_delay``."""
+    """Pause before the second attempt, growing by ``factor`` up to ``max_delay``. Also that of RetryLater without
+    seconds, and of a consumer whose queue has no policy (``failed_attempts``)."""
     factor: float = 2.0
     """Each pause is so many times as long as the one before it."""
     max_delay: float = 300.0
@@ -52,7 +53,11 @@ class Retry:
         self.policy()
 
     def policy(self, dead_letter: str | None = None) -> RetryPolicy:
-        """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``."""
+        """The policy of a queue. ``dead_letter``: the queue for messages that failed, instead of ``final``.
+
+        It isolates: a message that kills its process must not take others with it. ``Consumer.policy`` leaves that out
+        where the queue keeps the order of groups.
+        """
         return RetryPolicy(
             immediate=0,
             cycles=UNLIMITED if self.attempts is None else self.attempts - 1,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from mqredis.errors import ManagerNotFound, MqError, QueueNotAvailable
+from mqredis.worker.consumer import Consumer
 from mqredis.worker.ending import Ending
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.liveness import Liveness
@@ -51,8 +52,11 @@ class Threads:
         liveness: Liveness,
         outage: Outage,
     ) -> None:
-        # These do not change; the parts have their own locks.
+        # Empty until ``Running.prepare`` fills this list.
         self._loops = loops
+        # The rate of each consumer that has one, for all rounds of a burst.
+        self._rates: dict[Consumer, Rate] = {}
+        # These do not change; the parts have their own locks.
         self._shutdown_seconds = shutdown_seconds
         self._retry_seconds = retry_seconds
         self._waiting = waiting
@@ -79,12 +83,13 @@ class Threads:
         self._end(threads)
 
     def _start(self, target: Callable[[Loop, Rate | None], None]) -> list[threading.Thread]:
-        consumers = {loop.consumer for loop in self._loops}
-        rates = {consumer: Rate(consumer.rate) if consumer.rate else None for consumer in consumers}
+        for consumer in {loop.consumer for loop in self._loops}:
+            if consumer.rate and consumer not in self._rates:
+                self._rates[consumer] = Rate(consumer.rate)
         threads = [
             threading.Thread(
                 target=self._guarded,
-                args=(target, loop, rates[loop.consumer]),
+                args=(target, loop, self._rates.get(loop.consumer)),
                 name=f"mqredis-{loop.consumer.name}-{n}",
                 daemon=True,
             )

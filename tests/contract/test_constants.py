@@ -21,7 +21,7 @@ from mqredis.models.lookup_ids import generated_id
 from mqredis.models.properties import PropertyValue, write_properties
 from mqredis.operations import context
 from mqredis.operations.doctor.checks import keys as key_checks
-from mqredis.operations.doctor.checks import policies, queues, sessions, trails
+from mqredis.operations.doctor.checks import manager, policies, queues, sessions, trails
 from mqredis.operations.doctor.snapshot import _HEADER
 from tests.contract.test_stored_texts import module, word
 
@@ -76,6 +76,7 @@ def test_configs_hold_the_same_fields_in_the_same_order() -> None:
     config, asked = with_redis("core/manager_config.lua")
     config.read()
     assert tuple(asked) == queues.META_CONFIG
+    assert set(asked) | set(keys.META_COUNTS) == set(manager.PATTERNS)
     config, asked = with_redis("core/queue_config.lua")
     config.read("q")
     assert tuple(asked) == queues.QUEUE_CONFIG

@@ -54,6 +54,8 @@ def test_failed_messages_above_the_limit_are_warned_of(connect):
         assert text.startswith(f"3 failed messages are in {name}, more than failed_messages_warning (2)")
     assert warned(qm) == set(queues)
     assert qm.statistics("p").warnings == (texts["p;poison"],)
+    with qm.open("p;retry"):
+        assert qm.statistics("p;retry").warnings == (texts["p;poison"],)
     assert qm.statistics(DEAD_LETTER).warnings == (texts[DEAD_LETTER],)
 
 

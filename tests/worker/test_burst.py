@@ -10,7 +10,8 @@ from pydantic import BaseModel, field_validator
 import mqredis
 from mqredis.sealing import AesGcm
 from mqredis.testing import drain
-from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
+from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker, threads
+from mqredis.worker.rate import Rate
 
 
 class Order(BaseModel):
@@ -49,6 +50,21 @@ def burst(worker: Worker, qm, errors: str = "log") -> int:
 def bodies(qm, name: str) -> list[bytes]:
     with qm.open(name) as queue:
         return [message.body for message in drain(queue)]
+
+
+def test_rate_of_a_consumer_holds_over_all_rounds_of_a_burst(qm, worker, put, monkeypatch):
+    made: list[float] = []
+
+    class Counted(Rate):
+        def __init__(self, per_second: float) -> None:
+            made.append(per_second)
+            super().__init__(per_second)
+
+    monkeypatch.setattr(threads, "Rate", Counted)
+    put("q", b"1", b"2")
+    worker.consumer("q", rate="1000/s")(lambda _: None)
+    assert burst(worker, qm) == 2  # and a second round, which finds nothing
+    assert made == [1000]
 
 
 def test_messages_are_handled_in_order_and_removed(qm, worker, put):

@@ -90,7 +90,9 @@ class Backend(Owner):
         """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
         # The connections that no call uses. Threads append and pop without the lock.
         self._idle: deque[Connection] = deque()
-        # Its lock guards what follows.
+        # What follows is written under its lock, but for ``_closed``. ``take`` and ``give`` read it without: ``give``
+        # first appends, and then looks at ``_epoch`` and ``_waiting``, so whoever changes these later finds the
+        # connection.
         self._cond = threading.Condition()
         self._count = 0
         # Threads that wait for a connection.

@@ -2,6 +2,8 @@
 
 ``drivers.durable_calls`` and its asyncio twin find the command of a level with ``wait_command``, and ``doctor.run``
 reports all ``levels``. ``cli/acl.py`` has the rights for the commands.
+
+Change together with: ``drivers.durability``, which sends the command that is found here, any but WAIT as WAITAOF.
 """
 
 from __future__ import annotations

@@ -6,7 +6,11 @@ stay as they are.
 Positions count from the end at which consumers pop, so pushes do not change them, but pops do. The items that were
 copied last are therefore recognised by a hash, which is stored with their number. Each page is read together with
 these items. If they are not at their position they are searched for. If they are not found, or may be at several
-positions, the copy ends with an error: no item is ever skipped.
+positions, the copy ends with an error.
+
+Two things are not noticed, and docs/pipelines.md says so: a pop while a call copies items that repeat themselves,
+since their hash stays the same; and a second place of the last items more than a page below the first one. To search
+all pages would find more places that only have the same hash, of so few bits, and refuse lists for nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Doctor checks of a manager's own fields: its properties, its counters and its list of queues.
 
 ``operations.doctor.checks`` lists it; ``run`` calls it. The fields are those of lua/core/manager_config.lua, and the
-counters those of lua/core/context.lua (``keys.META_COUNTS``).
+counters those of lua/core/context.lua (``keys.META_COUNTS``); tests/contract/test_constants.py compares the names. The
+field ``config``, which repeats the properties, is checked in ``queues``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import Store
 from mqredis.operations.doctor.stored import int_of, size_of
 
-_PATTERNS = {"schema": keys.SCHEMA, "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
-_PATTERNS |= dict.fromkeys(keys.META_COUNTS, r"\d{1,16}")
-_PATTERNS |= dict.fromkeys(("quota_messages", "quota_bytes", "lead"), r"\d*")
+PATTERNS = {"schema": keys.SCHEMA, "incarnation": r"\S+", "throttled": r"[01]", "clock": r"-?\d+"}
+PATTERNS |= dict.fromkeys(keys.META_COUNTS, r"\d{1,16}")
+PATTERNS |= dict.fromkeys(("quota_messages", "quota_bytes", "lead"), r"\d*")
 
 
 def fields(store: Store) -> Faults:
     """The manager's own fields are there and well formed."""
     meta = store.hashes.get("meta", {})
-    for name, pattern in _PATTERNS.items():
+    for name, pattern in PATTERNS.items():
         value = meta.get(name)
         if value is None or not re.fullmatch(pattern, value):
             yield Fault("meta.field", name, f"is {value!r}")
