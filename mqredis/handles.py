@@ -1,8 +1,8 @@
 """Open handles by the names of their queues, of which only some are kept.
 
 A worker has one ``Handles`` for the queues to which its handlers send; kombu has one for queues to which it sends, and
-one for those with bindings. A handle that is closed here may be in use in another thread, which opens it again then:
-``Handles.use``, and ``Unit`` of workers. A handle that holds locks must not be opened here, since its close ends them.
+one for those with bindings. A handle that is closed here may be in use in another thread, which opens it again then
+(``Handles.use``). A handle that holds locks must not be opened here, since its close ends them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Handles:
             close_handle(dropped)
         return handle
 
-    def reopen(self, handle: Queue) -> Queue:
+    def _reopen(self, handle: Queue) -> Queue:
         """A new handle in place of one that was closed to keep another, or whose queue was deleted. Raises
         QueueNotFound."""
         with self._lock:
@@ -62,7 +62,7 @@ class Handles:
         try:
             return work(handle)
         except (InvalidHandle, QueueNotAvailable):
-            return work(self.reopen(handle))
+            return work(self._reopen(handle))
 
     def close(self) -> None:
         """Close all handles."""

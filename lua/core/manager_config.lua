@@ -17,8 +17,8 @@
 --
 -- Change together with: a further part stands in manager_config.parse and manager_config.read, in session_open.lua, which writes
 -- the properties of a new manager, and in the doctor (META_CONFIG in mqredis/operations/doctor/checks/queues.py, and the patterns
--- of checks/manager.py; tests/contract/test_constants.py compares). It takes a new schema number, since no build reads a text with another number of
--- parts.
+-- of checks/manager.py; tests/contract/test_constants.py compares). It takes a new schema number, since no build reads a text with
+-- another number of parts.
 --
 -- schema: the only one that this build reads, and that which it writes (SCHEMA in mqredis/keys.py)
 local manager_config = { schema = "6" }

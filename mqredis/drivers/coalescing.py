@@ -167,9 +167,8 @@ class Batcher(Generic[R]):
             short = [_fresh(error) for _ in batch]
             for fallen, result in zip(short, error.result, strict=True):
                 fallen.result = result
-            return [
-                each.result if isinstance(each.result, Exception) else each for each in short
-            ]  # a lost lock
+            # A lost lock is lost, whatever level the others have reached.
+            return [each.result if isinstance(each.result, Exception) else each for each in short]
         return [_fresh(error) for _ in batch]
 
     def _answer(self, batch: list[PendingCall[R]], answers: Sequence[R | Exception | None]) -> None:

@@ -68,7 +68,7 @@ def wait_for_durability(connection: Connection, attempt: Attempt, wait: Durabili
 
     The caller has sent the first request behind the script, so both replies may be read together. Nothing may be
     awaited before the first exchange here, which waits for the second: a ``PipelinedConnection`` fails on a reply
-    that nobody waits for.
+    for which no future waits.
     """
     attempt.may_have_run = attempt.may_have_run or wait.changed(reply)
     # The generator yields requests and is sent their replies. It is shared with the other interface, so it cannot

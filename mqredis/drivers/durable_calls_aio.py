@@ -70,7 +70,7 @@ async def wait_for_durability(
 
     The caller has sent the first request behind the script, so both replies may be read together. Nothing may be
     awaited before the first exchange here, which waits for the second: a ``PipelinedConnection`` fails on a reply
-    that nobody waits for.
+    for which no future waits.
     """
     attempt.may_have_run = attempt.may_have_run or wait.changed(reply)
     # The generator yields requests and is sent their replies. It is shared with the other interface, so it cannot

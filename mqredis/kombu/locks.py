@@ -21,9 +21,6 @@ from mqredis.operations.locked import mark_renewed
 
 log = logging.getLogger("mqredis.kombu")
 
-# Locks that one call settles or renews.
-_BATCH = 256
-
 
 class Locks:
     """Locked messages by their delivery tags; a thread renews their leases."""
@@ -80,7 +77,7 @@ class Locks:
         return True
 
     def give_back(self, tags: Iterable[str]) -> None:
-        """Return messages to their places, in batches. Their deliveries count as no attempts."""
+        """Return messages to their places. Their deliveries count as no attempts."""
         taken = [self.take(tag) for tag in tags]
         self._end([lock for lock in taken if lock is not None], giveback.orderly())
 
@@ -124,10 +121,6 @@ class Locks:
                     log.warning("message %s was lost: its lease had lapsed", tag)
 
     def _settle(self, queue: Queue, settlements: Sequence[Settlement]) -> set[str]:
-        """Settle locks of one queue, in batches. Returns the lookup ids of those that were lost."""
-        lost: set[str] = set()
-        for start in range(0, len(settlements), _BATCH):
-            batch = settlements[start : start + _BATCH]
-            settled = queue.manager.run(settle.settle(queue.handle, batch, self._lease))
-            lost.update(lookup_id for lookup_id, _ in settled.lost)
-        return lost
+        """Settle locks of one queue. Returns the lookup ids of those that were lost."""
+        settled = queue.manager.run(settle.settle(queue.handle, settlements, self._lease))
+        return {lookup_id for lookup_id, _ in settled.lost}

@@ -15,10 +15,11 @@ from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.stages import Published, Stage
 from mqredis.commands.waiting import PEEKS, Waiter, leave, register_as
-from mqredis.errors import MqError, error_for
+from mqredis.errors import error_for
 from mqredis.operations.context import Context
 from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.queue_call import QueueCall, provide
+from mqredis.operations.wait import leave_all
 from mqredis.status import Status
 from mqredis.steps import Listen, Steps, Wait, perform, procedure
 
@@ -158,15 +159,10 @@ def _arrival(context: Context, waiters: Sequence[tuple[Address, str, Waiter]], e
 
 
 def _leave(waiters: Sequence[tuple[Address, str, Waiter]]) -> Steps[None]:
-    """Remove the registrations. The broker skips readers that no longer listen, so an error does not matter."""
-    for queue, _, waiter in waiters:
-        if waiter.registered:
-            try:
-                yield from perform(leave(queue, waiter.registration))
-            except UNREACHABLE:
-                return
-            except MqError:
-                continue
+    """Remove the registrations."""
+    yield from leave_all(
+        [leave(queue, waiter.registration) for queue, _, waiter in waiters if waiter.registered]
+    )
 
 
 @procedure

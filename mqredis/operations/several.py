@@ -58,7 +58,8 @@ def lock(
     locks = noted(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
-            with suppress(MqError):  # else nobody would have what was locked
+            # An error here would leave the new locks without a holder.
+            with suppress(MqError):
                 yield from earlier[n].settle_some(handle)
     return at, locks
 

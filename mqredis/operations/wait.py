@@ -1,7 +1,8 @@
 """Fetch, sleep, fetch (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
 
-``receive``, ``peek``, ``several``, ``groups``, ``cursor`` and ``browser`` wait with it; ``pipelines.wait``, which takes
-no message, has a shorter loop of its own. A driver carries out its steps Listen and Wait (``drivers/waiting``).
+``receive``, ``peek``, ``several``, ``groups``, ``cursor`` and ``browser`` wait with it; ``pipelines.wait``, which
+takes no message, has a shorter loop of its own and uses ``leave_all``. A driver carries out its steps Listen and Wait
+(``drivers/waiting``).
 
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does
 register, which saves an idle reader a call in each queue. Before a fetch that registers, the operation listens to its
@@ -15,7 +16,7 @@ On the server ``lua/receive.lua`` and ``lua/peek.lua`` register a fetch that fin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -248,17 +249,26 @@ class _Waiting:
 
     def leave(self, but: int = -1) -> Steps[None]:
         """Remove the registrations, except that of reader ``but``. A reader that was notified passes its wake on."""
-        for n, (reader, waiter) in enumerate(zip(self.readers, self.waiters, strict=True)):
-            if n != but and waiter.registered:
-                try:
-                    yield from perform(
-                        waiting.leave(reader.handle.address, waiter.registration, reader.match)
-                    )
-                except UNREACHABLE:
-                    return
-                except MqError:
-                    # The broker skips readers that no longer listen, so the error that ended the wait is raised.
-                    continue
+        yield from leave_all(
+            [
+                waiting.leave(reader.handle.address, waiter.registration, reader.match)
+                for n, (reader, waiter) in enumerate(zip(self.readers, self.waiters, strict=True))
+                if n != but and waiter.registered
+            ]
+        )
+
+
+def leave_all(calls: Iterable[Call[None]]) -> Steps[None]:
+    """Make the calls of ``commands.waiting.leave`` that remove registrations. An error does not matter: the broker
+    skips
+    readers that no longer listen, and what ended the wait is raised."""
+    for call in calls:
+        try:
+            yield from perform(call)
+        except UNREACHABLE:
+            return
+        except MqError:
+            continue
 
 
 def _handover_lease(readers: Sequence[Reader]) -> str:

@@ -74,9 +74,8 @@ class Queues:
             return queue
         except (QueueNotAvailable, InvalidHandle):
             pass
-        with (
-            self._lock
-        ):  # other loops may use the handle still, so it is not closed; the broker has forgotten it
+        # Other loops may use the handle still, so it is not closed; the broker has forgotten it.
+        with self._lock:
             if self._handles.get(queue.name) is queue:
                 del self._handles[queue.name]
         found = self.open(queue.name)

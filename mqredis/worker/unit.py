@@ -19,7 +19,7 @@ from typing import Any, Unpack
 from pydantic import BaseModel
 
 from mqredis.client import Queue, QueueManager, Transaction
-from mqredis.errors import InvalidHandle, QueueNotAvailable, TransactionUsage
+from mqredis.errors import TransactionUsage
 from mqredis.handles import Handles
 from mqredis.models import Message, Outgoing
 from mqredis.models.header import MessageFields
@@ -111,10 +111,7 @@ class Unit:
                 self._send(handle, message, transaction)
 
     def _send(self, handle: Queue, message: Outgoing, transaction: Transaction | None = None) -> None:
-        try:
-            handle.send(message, transaction=transaction)
-        except (InvalidHandle, QueueNotAvailable):  # nothing was sent
-            self._targets.reopen(handle).send(message, transaction=transaction)
+        self._targets.use(handle.name, lambda target: target.send(message, transaction=transaction))
 
 
 class AsyncUnit:

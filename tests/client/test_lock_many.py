@@ -85,7 +85,7 @@ def test_damaged_message_is_refused_and_not_lost(queue, backend: Backend):
 
 
 def test_locks_are_returned_if_a_queue_with_locks_to_commit_was_deleted(queue):
-    """Else nobody would have them until their leases end."""
+    """Otherwise these locks have no holder until their leases end."""
     manager = queue._manager
     manager.create_queue("gone")
     gone = manager.open("gone")

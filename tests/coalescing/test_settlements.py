@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -138,21 +140,9 @@ async def test_lost_reply_gives_outcome_unknown_for_all_batched_commits(proxy):
         assert (await qm.queue_info("q")).messages == 0
 
 
-async def test_durability_shortfall_is_raised_and_the_locks_are_settled(redis_server):
-    short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
-    with mqredis.connect(redis_server.url) as plain:
-        plain.create_queue("q")
-        with plain.open("q") as filled:
-            filled.send_many([b"x"] * 4)
-    async with mqredis.asyncio.connect(redis_server.url, settings=short) as qm:
-        queue = await qm.open("q")
-        held = [await queue.lock(0) for _ in range(4)]
-        found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
-        assert all(isinstance(error, DurabilityNotReached) for error in found)
-        assert all(one.settled for one in held)
-
-
-async def test_lost_lock_among_batched_commits_that_fall_short_is_lost(redis_server):
+@asynccontextmanager
+async def short_of_durability(redis_server: Any) -> AsyncIterator[tuple[Any, Any, list[Any]]]:
+    """A client, another whose commits fall short of their durability, and four messages that the second has locked."""
     short = Settings(durability=Durability.REPLICA, durability_seconds=0.02)
     with mqredis.connect(redis_server.url) as plain:
         plain.create_queue("q")
@@ -160,13 +150,24 @@ async def test_lost_lock_among_batched_commits_that_fall_short_is_lost(redis_ser
             filled.send_many([b"x"] * 4)
         async with mqredis.asyncio.connect(redis_server.url, settings=short) as qm:
             queue = await qm.open("q")
-            held = [await queue.lock(0) for _ in range(4)]
-            plain.operator("tests").release("q", [held[2].lookup_id])
-            found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
-            expected = ["DurabilityNotReached", "DurabilityNotReached", "LockLost", "DurabilityNotReached"]
-            assert names(found) == expected
-            assert [one.settled for one in held] == [True, True, False, True]
-            assert (await qm.queue_info("q")).messages == 1
+            yield plain, qm, [await queue.lock(0) for _ in range(4)]
+
+
+async def test_durability_shortfall_is_raised_and_the_locks_are_settled(redis_server):
+    async with short_of_durability(redis_server) as (_, _, held):
+        found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
+        assert all(isinstance(error, DurabilityNotReached) for error in found)
+        assert all(one.settled for one in held)
+
+
+async def test_lost_lock_among_batched_commits_that_fall_short_is_lost(redis_server):
+    async with short_of_durability(redis_server) as (plain, qm, held):
+        plain.operator("tests").release("q", [held[2].lookup_id])
+        found = await asyncio.gather(*(one.commit() for one in held), return_exceptions=True)
+        expected = ["DurabilityNotReached", "DurabilityNotReached", "LockLost", "DurabilityNotReached"]
+        assert names(found) == expected
+        assert [one.settled for one in held] == [True, True, False, True]
+        assert (await qm.queue_info("q")).messages == 1
 
 
 @pytest.mark.parametrize("how", ["commit", "abort"])

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Callable
 from random import Random
 
 from mqredis.selector import parse
 
 Truth = bool | None
+Part = Callable[[Random, int], tuple[str, Truth]]
 _MESSAGE = {"a": 1, "b": 2, "n": 7, "s": "NOT", "t": "it's", "u": "IN ('x')", "flag": True, "off": False}
 _ABSENT = ["gone", "missing"]
 _TEXTS = ["NOT", "it's", "IN ('x')", "AND", "", "x", "OR TRUE", "NULL"]
@@ -169,18 +171,20 @@ def _like(pattern: str, value: str) -> bool:
 
 def _condition(rnd: Random, depth: int) -> tuple[str, Truth]:
     """OR of ANDs of negations, each level without parentheses of its own."""
-    text, truth = _conjunction(rnd, depth)
-    for _ in range(rnd.choice([0, 0, 1, 2])):
-        more, right = _conjunction(rnd, depth)
-        text, truth = _join(rnd, text, _keyword(rnd, "OR"), more), _either(truth, right)
-    return text, truth
+    return _chain(rnd, depth, _conjunction, "OR", _either)
 
 
 def _conjunction(rnd: Random, depth: int) -> tuple[str, Truth]:
-    text, truth = _negation(rnd, depth)
+    return _chain(rnd, depth, _negation, "AND", _both)
+
+
+def _chain(
+    rnd: Random, depth: int, part: Part, word: str, combine: Callable[[Truth, Truth], Truth]
+) -> tuple[str, Truth]:
+    text, truth = part(rnd, depth)
     for _ in range(rnd.choice([0, 0, 1, 2])):
-        more, right = _negation(rnd, depth)
-        text, truth = _join(rnd, text, _keyword(rnd, "AND"), more), _both(truth, right)
+        more, right = part(rnd, depth)
+        text, truth = _join(rnd, text, _keyword(rnd, word), more), combine(truth, right)
     return text, truth
 
 

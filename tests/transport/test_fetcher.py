@@ -34,6 +34,19 @@ def fetching(connection: Any) -> Iterator[Fetcher]:
         hub.close()
 
 
+@contextlib.contextmanager
+def one_fetched(reading: Any, sending: Any, queue: Any) -> Iterator[tuple[Fetcher, list[Any]]]:
+    """The fetcher of a connection that has fetched the body 1, and a list to which the consumer appends bodies."""
+    seen: list[Any] = []
+    with (
+        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
+        fetching(reading) as fetcher,
+    ):
+        publish(sending, 1, queue)
+        until(lambda: fetcher._inbox)
+        yield fetcher, seen
+
+
 def test_error_in_the_fetcher_thread_is_raised_in_the_event_loop(connect, queue, monkeypatch):
     reading, sending = connect(), connect()
     seen: list[int] = []
@@ -155,13 +168,7 @@ def test_lease_of_a_fetched_message_is_renewed(connect, queue, monkeypatch):
 
     monkeypatch.setattr(Locks, "_extend", counting)
     reading, other = connect(lease=2), connect()
-    seen: list[Any] = []
-    with (
-        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
-        fetching(reading) as fetcher,
-    ):
-        publish(other, 1, queue)
-        until(lambda: fetcher._inbox)
+    with one_fetched(reading, other, queue) as (fetcher, seen):
         for _ in range(4):  # each after a third of the lease: longer than the lease in total
             assert renewed.acquire(timeout=10)
         assert get(other, "q") is None
@@ -171,13 +178,7 @@ def test_lease_of_a_fetched_message_is_renewed(connect, queue, monkeypatch):
 
 def test_fetched_message_whose_lease_has_lapsed_is_not_delivered(connect, queue, monkeypatch):
     reading, other = connect(lease=100), connect()
-    seen: list[Any] = []
-    with (
-        kombu.Consumer(reading, [queue], callbacks=[lambda body, _: seen.append(body)]),
-        fetching(reading) as fetcher,
-    ):
-        publish(other, 1, queue)
-        until(lambda: fetcher._inbox)
+    with one_fetched(reading, other, queue) as (fetcher, seen):
         now = time.monotonic()
         with monkeypatch.context() as later:
             later.setattr(time, "monotonic", lambda: now + 101)

@@ -91,8 +91,8 @@ class Backend(Owner):
         # The connections that no call uses. Threads append and pop without the lock.
         self._idle: deque[Connection] = deque()
         # What follows is written under its lock, but for ``_closed``. ``take`` and ``give`` read it without: ``give``
-        # first appends, and then looks at ``_epoch`` and ``_waiting``, so whoever changes these later finds the
-        # connection.
+        # first appends, and then looks at ``_epoch`` and ``_waiting``, so a thread that changes these later
+        # finds the connection.
         self._cond = threading.Condition()
         self._count = 0
         # Threads that wait for a connection.

@@ -75,9 +75,8 @@ class WaiterRegistry(Waits[WakeFlag]):
     # ---- the subscription ------------------------------------------------------------------------
 
     def _subscribe(self, channel: str) -> None:
-        if not all(
-            thread.ident for thread in self._threads
-        ):  # an earlier call may have failed to start one, too
+        # An earlier call may have failed to start one of the threads.
+        if not all(thread.ident for thread in self._threads):
             with self._lock:
                 for thread in self._threads:
                     if thread.ident is None and not self._closed.is_set():
