@@ -162,8 +162,7 @@ local flag = allow_peek and message_state.visible or ""
 local lock
 if mode == "lock" then
   context.mark_changed()
-  lock = { kind = message_state.by_reader .. flag, owner = ARGV[1], fence = string.format("%.0f", context.history),
-    deadline = string.format("%.0f", context.now + tonumber(grant)) }
+  lock = position.reader_lock(message_state.by_reader .. flag, ARGV[1], grant)
 elseif transaction then
   lock = tx.lock(transaction, message_state.received .. flag)
 end

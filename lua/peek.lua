@@ -53,8 +53,9 @@ if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
 end
 
 -- What was handed to the reader while it waited (waiting/waiter_text).
-local waiter, notified_id = waiter_text.member(registration, filter_text), nil
+local waiter, notified_id = nil, nil
 if waits then
+  waiter = waiter_text.member(registration, filter_text)
   local kind, rest = waiter_text.take()
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, { tonumber(rest) }) end
   if ticket ~= "" and kind == "copy" then
@@ -88,17 +89,13 @@ else -- the first message, which may be locked but visible to peeks
 end
 if #entries > 0 then
   if waits then waiters.drop(q, waiter, filter_text) end
-  seek.limit_entries(q, entries)
+  local ids, recs, states = position.columns_of(entries)
+  if ids[2] and not entries.whole then seek.limit(q, ids, recs, states) end
   reply = context.reply(status.OK, context.now)
-  message.add_entries(q, reply, entries, "")
+  message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   return waiters.finish(q, reply)
 end
 
--- Nothing was found: the reader waits, or goes on with its search.
-if waiters.is_last_look(ticket) then
-  if not continue_from then waiters.drop(q, waiter, filter_text) end
-elseif waits then
-  ticket = waiters.wait(q, waiter, ticket, filter_text, from)
-end
-local code = continue_from and status.CONTINUE or status.WAITING
+local code
+code, ticket = waiters.found_nothing(q, waiter, ticket, filter_text, from, continue_from)
 return waiters.finish(q, context.reply(code, ticket, timers.next(q), continue_from))

@@ -149,12 +149,7 @@ if not ids[1] then
   if not waits and cursor_kind == seek.cursors.unread and ticket == "nowait" and not continue_from then
     return waiters.finish(q, { status.MESSAGE_NOT_FOUND })
   end
-  if waiters.is_last_look(ticket) then
-    if not continue_from then waiters.drop(q, waiter, filter_text) end
-  elseif waits then
-    ticket = waiters.wait(q, waiter, ticket, filter_text, from)
-  end
-  code = continue_from and status.CONTINUE or status.WAITING
+  code, ticket = waiters.found_nothing(q, waiter, ticket, filter_text, from, continue_from)
   reply = context.reply(code, ticket, timers.next(q), #lost)
   for n = 1, #lost do reply[#reply + 1] = lost[n] end
   reply[#reply + 1] = continue_from
@@ -181,8 +176,7 @@ local lock
 if transaction then
   lock = tx.lock(transaction, message_state.received)
 else
-  lock = { kind = message_state.by_reader, owner = ARGV[1], fence = context.history_text,
-    deadline = string.format("%d", context.now + grant) }
+  lock = position.reader_lock(message_state.by_reader, ARGV[1], grant)
 end
 reply = message.found(lock.fence, lock.deadline, lost)
 local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)

@@ -6,8 +6,6 @@
 --- require "core/chunked"
 --- require "core/position"
 --- require "core/removal"
---- require "core/queue"
---- require "core/store"
 --- used by claim_commit, claim_release, queue_delete
 -- Removes the messages of a claim that is committed: that whose number is claim.draining (claims/claims). They count as received
 -- from the commit on, but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
@@ -48,10 +46,7 @@ function drain.packed_page(q, list)
     page, ids_text = drain.first_page(q, list)
   end
   local ids = claim_pages.split_ids(ids_text)
-  if ids[1] then
-    store.count(q, -#ids, -page.bytes)
-    store.remove(q, ids)
-  end
+  if ids[1] then removal.delete_locked(q, ids, page.bytes, nil) end
   redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
   list.from = list.from + 1
   claim_pages.count(list, -page.count, 0) -- what it has counted; a page whose ids are lost has removed none
@@ -92,7 +87,7 @@ function drain.loose_messages(q, number)
     end
   end
   if not drain.entries(q, others) then return end
-  if plain[1] then removal.delete_locked(q, plain, bytes) end
+  if plain[1] then removal.delete_locked(q, plain, bytes, plain) end
   local count = #plain + #others
   return count, count == #ids and #ids < most
 end
@@ -108,7 +103,7 @@ function drain.entries(q, ids)
   removal.plan(q, received, "receive")
   removal.plan(q, purged, "queue_purged")
   if context.missing then return false end
-  if received[1] then removal.delete(q, received, "receive") end
-  if purged[1] then removal.delete(q, purged, "queue_purged") end
+  removal.delete(q, received, "receive")
+  removal.delete(q, purged, "queue_purged")
   return true
 end

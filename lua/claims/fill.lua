@@ -205,7 +205,7 @@ end
 -- Locks a page that fill.plan returned, and deletes what has expired. Changes the claim, which the caller saves: it is complete
 -- with its last page.
 function fill.apply(q, claim, page)
-  if page.expired[1] then removal.delete(q, page.expired, "receive_timeout") end
+  removal.delete(q, page.expired, "receive_timeout")
   if page.ids[1] then fill.lock(q, claim, page) end
   claim.count, claim.bytes = claim.count + #page.ids, claim.bytes + page.bytes
   if page.completes then claim.sealed = claims.complete end

@@ -123,9 +123,9 @@ function locks.ids(text)
   return ids
 end
 
--- Expands all locks. A damaged one has nothing to expand: the doctor finds its messages without a state, in no list.
+-- Expands all locks. Other modules call queue.expand_locks. A damaged lock has nothing to expand: the doctor finds its messages
+-- without a state, in no list.
 function locks.expand(q)
-  if q.locks == "" then return end
   local list = locks.list(q)
   for n = 1, #list do locks.forget_field(q, list[n]) end
   q.locks, q.lock_texts = "", 0

@@ -1,5 +1,4 @@
---- used by 30 files: 7 scripts, 4 in admin, 4 in claims, 10 in core, features/copy, matching/search, transactions/tx_parts, 2 in
----   waiting
+--- used by 29 files: 7 scripts, 4 in admin, 4 in claims, 10 in core, features/copy, transactions/tx_parts, 2 in waiting
 -- The state text of a message, field <id> of a queue's hash `states`. A message gets one when it is locked, unless the lock
 -- is kept in the queue's header (core/locks), and keeps it when it comes back.
 --

@@ -45,8 +45,7 @@
 --
 -- Change together with: a new place of a message is also known to `positions` in mqredis/operations/doctor/checks/messages.py, to
 -- the rows M of admin/audit, and to admin/sweep. What the index has of a message when it comes must be taken out when it goes: both
--- go by position.special. settle.delete_listless and removal.delete_locked take short cuts for messages that need none of this
--- (position.end_reads_record).
+-- go by position.special. removal.delete_locked takes a short cut for messages that need none of this (position.end_reads_record).
 --
 -- Of the functions here only position.lock calls context.mark_changed; who calls position.arrive or position.before_move does so
 -- itself.
@@ -59,12 +58,16 @@ local position = { nothing = {} }
 -- Returns the columns recs and states of available messages; false where a message has none.
 function position.columns(q, ids)
   local recs, states = chunked.read(q.records, ids), { nil }
-  local texts = q.has_states and chunked.read(q.states, ids)
-  for n = 1, #ids do
-    local text = texts and texts[n]
-    states[n] = text and message_state.parse(text) or false
-  end
+  if q.has_states then return recs, position.states(q, ids) end
+  for n = 1, #ids do states[n] = false end
   return recs, states
+end
+
+-- Returns the column states of messages, one at least, in any state; false where a message has none.
+function position.states(q, ids)
+  local states = chunked.read(q.states, ids)
+  for n = 1, #ids do states[n] = states[n] and message_state.parse(states[n]) or false end
+  return states
 end
 
 -- Returns columns as entries, without the messages that have no record.
@@ -92,9 +95,7 @@ end
 -- has no state here: a script that needs it opens the queue with queue.open, which expands these locks.
 function position.read(q, ids)
   if #ids == 0 then return {} end
-  local recs, states = chunked.read(q.records, ids), chunked.read(q.states, ids)
-  for n = 1, #ids do states[n] = states[n] and message_state.parse(states[n]) or false end
-  return position.entries(ids, recs, states)
+  return position.entries(ids, chunked.read(q.records, ids), position.states(q, ids))
 end
 
 -- Returns the bytes of a message: those of its record and of its large body.
@@ -120,6 +121,7 @@ end
 --
 -- `held`: set of places of messages that are locked, and so not in the index; nil if there are none.
 function position.special(q, ids, recs, held)
+  if not q.has_special then return end
   local members, places, wants = nil, nil, nil
   local byte, free, flag_at = string.byte, record.free, record.flag_at
   for n = 1, #ids do
@@ -138,14 +140,6 @@ function position.special(q, ids, recs, held)
     end
   end
   if members or places then return { members = members, places = places, wants = wants } end
-end
-
--- Is one of these messages special?
-function position.any_special(recs)
-  for n = 1, #recs do
-    if record.is_special(recs[n]) then return true end
-  end
-  return false
 end
 
 -- Must the record of a message be read when its lock ends? If not, the state of the lock says all that is needed. `wanted`:
@@ -170,7 +164,9 @@ end
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends
 -- (notify.serve): of most messages all readers, of those whose group is busy only readers that take nothing.
 function position.arrive(q, ids, recs)
-  if not q.has_special and position.any_special(recs) then q.has_special, q.changed = true, true end
+  for n = 1, q.has_special and 0 or #recs do
+    if record.is_special(recs[n]) then q.has_special, q.changed = true, true end
+  end
   local special = position.special(q, ids, recs)
   if special then
     if special.members then chunked.add(q.index, special.members) end
@@ -195,10 +191,17 @@ end
 
 -- Locked ---------------------------------------------------------------------------------------------------------------
 
--- Locks columns of available messages. `lock`: a table {kind, owner, fence, deadline}, all texts, the first three as in states
--- (core/message_state), the deadline in ms. The delivery count in `states` rises here and not at the end, so that a message that
--- kills its reader is noticed. The lock goes into the header of the queue if core/locks has room and no message needs a state, else
--- into q.locked and q.states.
+-- Returns the lock of the reader with this slot. `kind`: message_state.by_reader, perhaps with the flag visible behind it; `lease` in
+-- ms. Its fence is the number of this call, so context.mark_changed comes first.
+function position.reader_lock(kind, slot, lease)
+  return { kind = kind, owner = slot, fence = context.history_text,
+    deadline = string.format("%d", context.now + lease) }
+end
+
+-- Locks columns of available messages. `lock`: of position.reader_lock or tx.lock, a table {kind, owner, fence, deadline}, all texts,
+-- the first three as in states (core/message_state), the deadline in ms. The delivery count in `states` rises here and not at the
+-- end, so that a message that kills its reader is noticed. The lock goes into the header of the queue if core/locks has room and no
+-- message needs a state, else into q.locked and q.states.
 function position.lock(q, ids, recs, states, lock)
   local wants = position.before_lock(q, ids, recs, lock.kind)
   store.withdraw(q, ids)

@@ -3,7 +3,7 @@
 --- require "core/queue_config"
 --- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by 85 files: 46 scripts, 7 in admin, 5 in claims, 9 in core, 12 in features, 2 in matching, 2 in transactions, 2 in waiting
+--- used by 84 files: 46 scripts, 7 in admin, 4 in claims, 9 in core, 12 in features, 2 in matching, 2 in transactions, 2 in waiting
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.
@@ -73,11 +73,15 @@ local queue = {
 -- expanded, so that each lock has its state.
 function queue.open(n, manager_keys, text)
   local q = queue.read(n, manager_keys, text)
-  if q and q.locks ~= "" then
-    locks.load()
-    locks.expand(q)
-  end
+  if q then queue.expand_locks(q) end
   return q
+end
+
+-- Expands the locks in the header of a queue, if there are any, for a script that has opened the queue with queue.read.
+function queue.expand_locks(q)
+  if q.locks == "" then return end
+  locks.load()
+  locks.expand(q)
 end
 
 -- Returns the same for a script that reads no states of locked messages: the locks stay in the header. A script opens a queue once

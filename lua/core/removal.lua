@@ -102,33 +102,24 @@ function removal.delete(q, entries, reason)
 
   -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
   store.count(q, -#entries, -bytes)
-  removal.write_traces(q, entries, reason)
-  store.remove(q, fields, available, locked, stateful)
-  removal.count(q, #entries, reason)
-  context.mark_changed()
-end
-
--- Writes the copies and acknowledgements that these entries leave behind.
-function removal.write_traces(q, entries, reason)
   local traced = removal.traced(q, entries, reason)
-  if not traced[1] then return end
-  trace.load()
-  trace.leave(q, traced, reason)
-end
-
--- Counts how many messages were deleted for this reason. That they are gone is counted already (store.count); one that was sent by
--- an aborted transaction was never there.
-function removal.count(q, count, reason)
-  if reason == "aborted" then store.uncount_gone(q, count) end
+  if traced[1] then
+    trace.load()
+    trace.leave(q, traced, reason)
+  end
+  store.remove(q, fields, available, locked, stateful)
+  if reason == "aborted" then store.uncount_gone(q, #entries) end -- they were never there
   local counter = removal.counters[reason]
-  if counter then store.count_event(q, counter, count) end
+  if counter then store.count_event(q, counter, #entries) end
+  context.mark_changed()
 end
 
 -- Deletes locked messages, `bytes` in all, whose records need not be read (position.end_reads_record). They leave nothing behind,
 -- so nothing is planned. For messages that were received, where no journal wants copies; and for messages that an aborted
--- transaction had sent, which the caller counts (store.uncount_gone).
-function removal.delete_locked(q, ids, bytes)
+-- transaction had sent, which the caller counts (store.uncount_gone). `listed`: the same ids if each message has its element of
+-- q.locked and its state; nil if their lock was in the queue's header (core/locks) or in a packed page (claims/claim_pages).
+function removal.delete_locked(q, ids, bytes, listed)
   store.count(q, -#ids, -bytes)
-  store.remove(q, ids, nil, ids, ids)
+  store.remove(q, ids, nil, listed, listed)
   context.mark_changed()
 end

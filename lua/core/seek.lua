@@ -65,7 +65,7 @@ function seek.first(q, after)
 end
 
 -- Removes from these columns the messages with which a reply would have more than seek.most bytes; the first one stays, so columns
--- of one message need not be limited.
+-- of one message need not be limited. Messages that belong together (entries.whole, search.look) must not be limited.
 function seek.limit(q, ids, recs, states)
   local size, byte, free, flag_at = 0, string.byte, record.free, record.flag_at
   for n = 1, #ids do
@@ -73,19 +73,6 @@ function seek.limit(q, ids, recs, states)
     size = size + (free[byte(rec, flag_at)] and #rec or position.record_size(q, ids[n], rec))
     if size > seek.most and n > 1 then
       for k = #ids, n, -1 do ids[k], recs[k], states[k] = nil, nil, nil end
-      break
-    end
-  end
-end
-
--- Does so for entries, unless they belong together (entries.whole).
-function seek.limit_entries(q, entries)
-  local size = 0
-  if entries.whole or not entries[2] then return end
-  for n = 1, #entries do
-    size = size + position.size(q, entries[n])
-    if size > seek.most and n > 1 then
-      for k = #entries, n, -1 do entries[k] = nil end
       break
     end
   end

@@ -56,9 +56,12 @@ function settle.all(q, runs, from, lease)
     local action, fence, joined_ids = runs[from], runs[from + 1], runs[from + 2]
     if action == "c" and not runs[from + 3] and settle.states_suffice(q) then
       local bytes = locks.take_out(q, fence, joined_ids)
-      if bytes then return settle.delete_listless(q, locks.ids(joined_ids), bytes) end
+      if bytes then
+        removal.delete_locked(q, locks.ids(joined_ids), bytes, nil)
+        return settle.none_lost
+      end
     else
-      locks.expand(q)
+      queue.expand_locks(q)
     end
   end
   local plan = settle.plan(q, runs, from)
@@ -71,15 +74,6 @@ end
 -- Do commits in this queue need no more than a look at the states? Not if a lease may be over, or a journal wants copies.
 function settle.states_suffice(q)
   return not queue.is_due(q) and not q.options.journaling
-end
-
--- Deletes messages whose lock was in the queue's header, so that they are in no list, `bytes` in all. Returns the locks that were
--- lost: none.
-function settle.delete_listless(q, ids, bytes)
-  store.count(q, -#ids, -bytes)
-  store.remove(q, ids)
-  context.mark_changed()
-  return settle.none_lost
 end
 
 -- Decides --------------------------------------------------------------------------------------------------------------
@@ -119,8 +113,7 @@ end
 -- Reads the messages in plan.unread, sorts them into the lists of the plan, and asks for the queues that this takes
 -- (context.missing).
 function settle.plan_entries(q, plan)
-  locks.load()
-  locks.expand(q)
+  queue.expand_locks(q)
   local ids, overdue = { nil }, queue.is_due(q)
   for k = 1, #plan.unread do ids[k] = plan.ids[plan.unread[k]] end
   local entries, unsettled = position.read(q, ids), {} -- unsettled: entries by id
@@ -192,7 +185,7 @@ end
 function settle.apply(q, plan, lease)
   if plan.released[1] then release.unlock(q, plan.released, false) end
   for _, reason in ipairs(settle.reasons) do removal.delete(q, plan[reason], reason) end
-  if plan.committed[1] then removal.delete_locked(q, plan.committed, plan.bytes) end
+  if plan.committed[1] then removal.delete_locked(q, plan.committed, plan.bytes, plan.committed) end
   for n = 1, #plan.extended do store.extend(q, plan.extended[n].id, context.now + lease) end
   if plan.extended[1] then
     queue.set_arrival(q, context.now + lease) -- readers know the old end of a lease that gets shorter

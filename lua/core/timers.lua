@@ -106,7 +106,7 @@ end
 function timers.page(q)
   if q.locks ~= "" then
     locks.load()
-    if (locks.first_deadline(q) or context.now) <= context.now then locks.expand(q) end
+    if (locks.first_deadline(q) or context.now) <= context.now then queue.expand_locks(q) end
   end
   local lapsed = redis.call("ZRANGEBYSCORE", q.locked, "-inf", context.now_text, "LIMIT", 0, timers.most)
   if #lapsed > 0 then

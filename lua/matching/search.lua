@@ -10,7 +10,6 @@
 --- require lazy "matching/candidates"
 --- require lazy "features/group_lock"
 --- require lazy "matching/arrivals"
---- require "core/message_state"
 --- used by admin/bulk_progress, claim_match, claims/fill, core/seek, matching/arrivals, purge, receive, waiting/match_waiters
 -- Finds the first messages in delivery order that a filter admits (IBM MQ, "Getting a particular message").
 --
@@ -215,6 +214,6 @@ end
 function search.add_states(q, found)
   local ids = {}
   for n = 1, #found do ids[n] = found[n].id end
-  local states = redis.call("HMGET", q.states, unpack(ids))
-  for n = 1, #found do found[n].state = states[n] and message_state.parse(states[n]) end
+  local states = position.states(q, ids)
+  for n = 1, #found do found[n].state = states[n] or nil end
 end

@@ -18,7 +18,7 @@ function commit.apply(transaction, parts, queues)
   commit.mark(transaction)
   for n = 1, #parts do
     local part = parts[n]
-    if part.leaving then removal.delete_locked(part.q, part.leaving, part.bytes) end
+    if part.leaving then removal.delete_locked(part.q, part.leaving, part.bytes, part.leaving) end
     if part.arriving then commit.make_available(part, {}, part.arriving) end
     if part.entries then commit.apply_entries(part, queues) end
   end
@@ -49,7 +49,7 @@ function commit.abort(parts)
     local part = parts[n]
     local q, entries = part.q, part.entries
     if part.leaving then
-      removal.delete_locked(q, part.leaving, part.bytes)
+      removal.delete_locked(q, part.leaving, part.bytes, part.leaving)
       store.uncount_gone(q, #part.leaving)
     end
     if part.arriving then

@@ -41,8 +41,7 @@ function handoff.offer(q, id, rec)
   local key, channel = notify.channel(slot, database)
   if (notify.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
-  local lock = { kind = message_state.by_reader, owner = slot, fence = context.history_text,
-    deadline = string.format("%d", context.now + lease) }
+  local lock = position.reader_lock(message_state.by_reader, slot, lease)
   position.lock(q, { id }, { rec }, { false }, lock)
   q.arrived = false -- it is not there for any other reader
   redis.call("ZREM", q.waiters, member)

@@ -36,9 +36,16 @@ function waiters.seen(q, member, ticket)
   if seen and redis.call("ZSCORE", q.waiters, member) then return tonumber(seen) end
 end
 
--- Is this the last look of a reader?
-function waiters.is_last_look(ticket)
-  return string.sub(ticket, 1, 5) == "leave"
+-- Registers a reader that found nothing; after its last look its registration ends, unless its search goes on. Returns the status
+-- of the reply, and the ticket. `member`: of waiter_text.member, nil for a reader that does not wait; `from`: as of waiters.wait;
+-- `continue_from`: the id behind which the search goes on, nil if it is complete.
+function waiters.found_nothing(q, member, ticket, filter_text, from, continue_from)
+  if string.sub(ticket, 1, 5) == "leave" then
+    if not continue_from then waiters.drop(q, member, filter_text) end
+  elseif member then
+    ticket = waiters.wait(q, member, ticket, filter_text, from)
+  end
+  return continue_from and status.CONTINUE or status.WAITING, ticket
 end
 
 -- Registers a reader that found nothing, in its old place if it had a ticket. Not for a last look. Returns its ticket. `member`: of
