@@ -84,7 +84,7 @@ class Browser:
         return await self._queue.manager.run(operations.take(self._browsing, unit))
 
     async def unlock(self) -> None:
-        """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock."""
+        """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock (any more)."""
         await self._queue.manager.run(operations.release(self._browsing))
 
     async def unmark(self, message: Message, mark: Mark = Mark.HANDLE) -> None:

@@ -84,7 +84,7 @@ class Browser:
         return self._queue.manager.run(operations.take(self._browsing, unit))
 
     def unlock(self) -> None:
-        """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock."""
+        """Give the locked message back. Raises MessageNotFound (2209) if this browser holds no lock (any more)."""
         self._queue.manager.run(operations.release(self._browsing))
 
     def unmark(self, message: Message, mark: Mark = Mark.HANDLE) -> None:

@@ -226,11 +226,12 @@ def _under(browsing: Browsing, mode: Mode, unit: UnitOfWork | None) -> Steps[Seq
     return found.messages
 
 
-@procedure
-def unlock(browsing: Browsing) -> Steps[None]:
-    """Release the lock that the browser holds, if it holds one."""
-    yield from settle(browsing.handle, _release_of(browsing))
+def _unlock(browsing: Browsing) -> Steps[bool]:
+    """Release the lock that the browser holds. False if it had none, or if that has ended with its lease."""
+    before = _release_of(browsing)
+    settled = yield from settle(browsing.handle, before)
     browsing.fence = ""
+    return len(settled.lost) < len(before)
 
 
 def _release_of(browsing: Browsing) -> list[Settlement]:
@@ -242,9 +243,8 @@ def _release_of(browsing: Browsing) -> list[Settlement]:
 def release(browsing: Browsing) -> Steps[None]:
     """UNLOCK. Raises MessageNotFound (2209) without a lock."""
     browsing.need()
-    if not browsing.fence:
-        raise MessageNotFound("no message is locked by this browser", mqrc=2209)
-    yield from unlock(browsing)
+    if not (yield from _unlock(browsing)):
+        raise MessageNotFound("no message is locked by this browser, or its lease is over", mqrc=2209)
 
 
 @procedure
@@ -272,7 +272,7 @@ def close(browsing: Browsing) -> Steps[None]:
     if browsing.handle.closed:
         return
     try:
-        yield from unlock(browsing)
+        yield from _unlock(browsing)
         if browsing.marked:
             while (yield from perform(contents.forget_marks(browsing.handle.address, browsing.name))):
                 pass

@@ -295,6 +295,21 @@ def test_browser_lock_ends_with_its_lease(broker):
     assert q.receive(0).body == b"A"
 
 
+def test_unlock_after_the_lease_says_that_nothing_is_locked(broker):
+    q = broker.queue()
+    put(q, "A")
+    with q.browser() as browser:
+        for taken in (False, True):
+            browser.first(lock=True, lease=10)
+            broker.qm.advance_clock(11)
+            if taken:
+                q.receive(0)
+            for _ in range(2):
+                with pytest.raises(MessageNotFound) as caught:
+                    browser.unlock()
+                assert caught.value.mqrc == 2209
+
+
 @ibm("F21", "F22")
 def test_message_goes_to_one_of_locking_browsers_and_receivers(broker):
     q = broker.queue()

@@ -78,7 +78,10 @@ class ModelBrowser:
         if self.lock is None:
             raise MessageNotFound()
         with self._step():
+            held = any(part.lock.held for part in [self.lock, *self.lock.parts])
             self._release()
+            if not held:
+                raise MessageNotFound()
 
     def unmark(self, message: Any, mark: Mark = Mark.HANDLE) -> None:
         """Of a message that is available."""
