@@ -30,7 +30,7 @@ class Handles:
     def __init__(self, manager: QueueManager, access: Access = Access.ALL) -> None:
         self._manager = manager
         self._access = access
-        # The one that was used least recently first. Used under the lock.
+        # The one that was used least recently first. The lock guards it, and is not held during calls of the broker.
         self._handles: dict[str, Queue] = {}
         self._lock = threading.Lock()
 
@@ -38,9 +38,18 @@ class Handles:
         """The handle of this queue. Raises QueueNotFound."""
         name = path_of(name)
         with self._lock:
-            handle = self._handles.pop(name, None) or self._manager.open(name, self._access)
-            self._handles[name] = handle
-            dropped = self._handles.pop(next(iter(self._handles))) if len(self._handles) > MOST else None
+            handle = self._handles.pop(name, None)
+            if handle is not None:
+                self._handles[name] = handle
+                return handle
+        opened = self._manager.open(name, self._access)
+        dropped = None
+        with self._lock:
+            handle = self._handles.setdefault(name, opened)
+            if handle is not opened:  # another thread has opened the queue meanwhile
+                dropped = opened
+            elif len(self._handles) > MOST:
+                dropped = self._handles.pop(next(iter(self._handles)))
         if dropped is not None:
             close_handle(dropped)
         return handle
@@ -66,8 +75,11 @@ class Handles:
 
     def close(self) -> None:
         """Close all handles."""
-        while self._handles:
-            close_handle(self._handles.popitem()[1])
+        with self._lock:
+            handles = [*self._handles.values()]
+            self._handles.clear()
+        for handle in handles:
+            close_handle(handle)
 
 
 def close_handle(handle: Queue) -> None:

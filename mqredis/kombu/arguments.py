@@ -35,7 +35,7 @@ class Declared:
     expires_ms: int | None = None
     """x-expires: milliseconds without use after which the queue is deleted."""
     ttl_ms: int | None = None
-    """x-message-ttl."""
+    """x-message-ttl: milliseconds after which a message expires."""
     dead_exchange: str | None = None
     """x-dead-letter-exchange: where rejected and expired messages go; "" is the default exchange."""
     dead_key: str | None = None
@@ -72,7 +72,7 @@ def split(arguments: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
     if key is not None and exchange is None:
         raise refused("x-dead-letter-routing-key needs x-dead-letter-exchange")
     properties = _quotas(arguments)
-    limit = _number(arguments, "x-delivery-limit")
+    limit = _number(arguments, "x-delivery-limit", least=-1)
     if limit is not None:
         properties["retry"] = retry_policy(exchange is not None, limit)
     return Declared(
@@ -105,24 +105,27 @@ def retry_policy(dead_letters: bool, limit: int = DELIVERY_LIMIT) -> RetryPolicy
     """The retry policy of a queue with ``x-delivery-limit``: messages may return ``limit`` times; -1: without a limit.
 
     A message that comes back once more goes to the dead letter exchange if there is one, or else to ``;poison``. Raises
-    ChannelError (540) for a limit that the broker does not have.
+    ChannelError (540) for a limit of more than 1000.
     """
     if limit == -1:
         return None
-    if not 0 <= limit <= 1000:
+    if limit > 1000:
         raise refused(f"x-delivery-limit must be from 0 to 1000, or -1 for no limit, not {limit}")
     return RetryPolicy(immediate=limit, final="dead_letter" if dead_letters else "poison")
 
 
-def _number(arguments: Mapping[str, Any], name: str) -> int | None:
+def _number(arguments: Mapping[str, Any], name: str, least: int = 0) -> int | None:
     """A whole number; None if it is not among the arguments. Raises ChannelError (540) for anything else."""
     value = arguments.get(name)
     if value is None:
         return None
     try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise refused(f"{name} must be a whole number, not {value!r:.40}") from None
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = least - 1
+    if number < least:
+        raise refused(f"{name} must be a whole number of at least {least}, not {value!r:.40}")
+    return number
 
 
 def refused(why: str) -> ChannelError:

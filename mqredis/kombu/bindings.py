@@ -32,7 +32,8 @@ class Bindings:
         self._tables = Handles(manager)
 
     def add(self, exchange: str, row: Row) -> None:
-        """Add a binding, unless the exchange has it."""
+        """Add a binding, unless the exchange has it. Two processes may add it at once: kombu delivers a message once to
+        each queue, and ``remove`` removes both rows."""
         if row in self.table(exchange):
             return
         name = PREFIX + quote(exchange)
@@ -62,17 +63,21 @@ class Bindings:
 
 
 def _rows(table: Queue) -> list[Row]:
-    return [_row(message.body) for message in table.browse()]
+    return [row for message in table.browse() if (row := _row(message.body))]
 
 
 def _remove_rows(table: Queue, queue: str, routing_key: str | None) -> None:
     for message in table.browse():
         row = _row(message.body)
-        if row[2] == queue and (routing_key is None or row[0] == routing_key):
+        if row and row[2] == queue and (routing_key is None or row[0] == routing_key):
             with contextlib.suppress(MessageNotFound):  # another process has removed it
                 table.receive_by_lookup_id(message.lookup_id)
 
 
-def _row(body: bytes) -> Row:
-    key, pattern, queue = loads(body)[:3]
+def _row(body: bytes) -> Row | None:
+    """The row in a message; None if another program has sent the message."""
+    try:
+        key, pattern, queue = loads(body)[:3]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
     return str(key), str(pattern or ""), str(queue)

@@ -40,15 +40,20 @@ class QoS(virtual.QoS):  # type: ignore[misc]  # kombu has no types
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge: the message leaves its queue."""
-        self.channel.locks.settle(delivery_tag, COMMIT)
-        super().ack(delivery_tag)
-        self.channel.credit_changed()
+        self._settle(delivery_tag, COMMIT)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Return the message to its place, or remove it from the queue as rejected."""
-        self.channel.locks.settle(delivery_tag, ABORT if requeue else REJECT)
-        self._quick_ack(delivery_tag)
-        self.channel.credit_changed()
+        self._settle(delivery_tag, ABORT if requeue else REJECT)
+
+    def _settle(self, delivery_tag: str, action: str) -> None:
+        """End a delivery. It does not count against the limit any more, also if the broker did not answer: the message
+        is delivered again then, unless the broker has carried the action out."""
+        try:
+            self.channel.locks.settle(delivery_tag, action)
+        finally:
+            self._quick_ack(delivery_tag)
+            self.channel.credit_changed()
 
     def restore_unacked(self) -> list[Any]:
         """Give all messages back at once."""
@@ -117,10 +122,7 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         key = declared.dead_key
         if key is None:
             key = message["properties"].get("delivery_info", {}).get("routing_key") or queue
-        try:
-            found = sorted(set(self._lookup(exchange, key)) - {queue, None, ""})
-        except KeyError:
-            found = []
+        found = sorted(set(self._lookup(exchange, key)) - {queue, None, ""})
         if len(found) > 1:
             self._warn_of_one_target(queue, found)
         return quote(found[0]) if found else None
@@ -148,7 +150,8 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         arguments: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        self.store.declare(queue, arguments)
+        if self.store.declare(queue, arguments):
+            self.state.queue_bindings_delete(queue)  # those of a queue that another process has deleted
         if auto_delete:
             self._auto_delete.add(queue)
 
@@ -197,8 +200,9 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         **kwargs: Any,
     ) -> None:
         """Remove one binding."""
+        exchange = exchange or "amq.direct"
         self.state.binding_delete(queue, exchange, routing_key)
-        self.store.bindings.remove(exchange or "amq.direct", queue, routing_key or "")
+        self.store.bindings.remove(exchange, queue, routing_key or "")
 
     def get_table(self, exchange: str) -> list[Row]:
         """All bindings of an exchange, of all processes."""
@@ -256,6 +260,13 @@ class Channel(virtual.Channel):  # type: ignore[misc]  # kombu has no types
         except (QueueNotFound, QueueNotAvailable):
             self.store.forget(queue)
             return None
+
+    def decode_body(self, body: Any, encoding: Any = None) -> Any:
+        """A body as its sender had it; as it is if a sender without kombu names an encoding that it does not have."""
+        try:
+            return super().decode_body(body, encoding)
+        except (AttributeError, ValueError):
+            return body
 
     def needs_ack(self, queue: str) -> bool:
         """Was the consumer of this queue started with acknowledgements?"""

@@ -45,6 +45,7 @@ def fetch(
 ) -> Found | None:
     """Lock messages of the first non-empty queue; None: the time is over, or the wait was cancelled.
 
+    ``timeout``: seconds. The wait ends when ``scope`` is cancelled, and does not begin if ``stop`` says so.
     ``Locks`` renews their leases from now on: they may have to wait for their delivery. Raises QueueNotFound or
     QueueNotAvailable if one of the queues was deleted.
     """
@@ -71,11 +72,12 @@ class Fetcher:
         self._transport = transport
         self._loop = loop
         self._scope = object()
+        # It guards what follows, and is not held during calls of the broker.
+        self._changed = threading.Condition()
         # What the thread fetches; empty while the event loop has not set it since the last fetch.
         self._requests: Requests = []
         # What the thread has fetched and the event loop has not delivered, or the error of the thread.
         self._inbox: deque[Found | Exception] = deque()
-        self._changed = threading.Condition()
         # Does the thread wait at the broker? Must that wait end, since it has other queues now?
         self._asleep = self._outdated = False
         self._closed = False
@@ -89,15 +91,15 @@ class Fetcher:
 
     def update(self) -> None:
         """Update the queues and limits. The event loop's thread calls this in every turn, and
-        ``Transport.credit_changed`` in the thread that changed them: ``_changed`` guards what is written here.
+        ``Transport.credit_changed`` in the thread that changed them.
 
         A wait ends only if the queues are others now. One with the limits of before may lock more messages than may be
         delivered, and ``Transport.deliver`` gives these back.
         """
-        if self._closed or self._inbox:
-            return
-        requests = self._transport.requests()
         with self._changed:
+            if self._closed or self._inbox:
+                return
+            requests = self._transport.requests()
             if requests == self._requests:
                 return
             changed_queues = {queue for queue, _ in requests} != {queue for queue, _ in self._requests}

@@ -23,12 +23,13 @@ log = logging.getLogger("mqredis.kombu")
 
 
 class Locks:
-    """Locked messages by their delivery tags; a thread renews their leases."""
+    """Locked messages by their delivery tags; a thread renews their leases, of ``lease`` seconds each."""
 
     def __init__(self, lease: float) -> None:
         self._lease = lease
-        self._held: dict[str, LockedMessage] = {}
+        # It guards what follows, and is not held during calls of the broker.
         self._changed = threading.Condition()
+        self._held: dict[str, LockedMessage] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -84,9 +85,14 @@ class Locks:
     def _end(self, locks: Sequence[LockedMessage], action: str) -> None:
         for queue in {lock.queue for lock in locks}:
             try:
-                self._settle(queue, settle.ends(action, locks, queue))
+                lost = self._settle(queue, settle.ends(action, locks, queue))
             except QueueNotAvailable as error:
                 log.warning("messages of %s: %s", queue.name, error)
+            else:
+                for lookup_id in lost:
+                    log.warning(
+                        "the lock on message %s is lost: it was or will be delivered again", lookup_id
+                    )
 
     def close(self) -> None:
         """Stop renewing. Messages that are still locked return when their leases end."""

@@ -25,6 +25,7 @@ from mqredis.models import Access, Outgoing
 from mqredis.models.queue import LARGEST_MESSAGE
 from mqredis.operations.broker_time import broker_time
 from mqredis.operations.handle import still_there
+from mqredis.operations.queue import touch
 
 log = logging.getLogger("mqredis.kombu")
 
@@ -33,7 +34,7 @@ _SWEEP_SECONDS = 60.0
 
 
 class Store:
-    """One client of the broker, for one kombu connection."""
+    """One client of the broker, for one kombu connection. ``lease``: of each message that it reads, in seconds."""
 
     def __init__(self, manager: QueueManager, lease: float) -> None:
         self.manager = manager
@@ -41,10 +42,10 @@ class Store:
         self.bindings = Bindings(manager)
         # The queues to which this client sends. These handles do not keep a queue from its expiry (``sweep``).
         self._targets = Handles(manager, Access.SEND)
-        # The queues that it reads, by kombu's names, and the lock that protects this table. It is no ``Handles``, since
-        # these handles hold locks.
+        # The queues that it reads, by kombu's names. It is no ``Handles``, since these handles hold locks. ``_lock``
+        # guards the table, and is not held during calls of the broker.
         self._sources: dict[str, Queue] = {}
-        self._opening = threading.Lock()
+        self._lock = threading.Lock()
         # The arguments with which this client has declared queues, by kombu's names.
         self._arguments: dict[str, Mapping[str, Any]] = {}
         # The declared arguments of open queues, by any client.
@@ -57,11 +58,16 @@ class Store:
 
     def source(self, name: str) -> Queue:
         """The handle that reads a queue, one for all channels. Raises QueueNotFound."""
-        with self._opening:
+        with self._lock:
             found = self._sources.get(name)
-            if found is None:
-                found = self._sources[name] = self.manager.open(quote(name), Access.RECEIVE)
+        if found is not None:
             return found
+        opened = self.manager.open(quote(name), Access.RECEIVE)
+        with self._lock:
+            found = self._sources.setdefault(name, opened)
+        if found is not opened:  # another thread has opened the queue meanwhile
+            close_handle(opened)
+        return found
 
     def stop_reading(self, name: str) -> None:
         """A queue has no consumer here any more. If it has an x-expires, close the handle, so that the time begins.
@@ -69,7 +75,7 @@ class Store:
         Not while messages are unacknowledged: the close of their handle would give them back. Handles of other queues
         stay open, so that the end of a consumer need not wait for a server that does not answer.
         """
-        with self._opening:
+        with self._lock:
             source = self._sources.get(name)
             if source is None or source.handle.locks:
                 return
@@ -88,7 +94,7 @@ class Store:
 
     def forget(self, name: str) -> None:
         """A queue that this client reads was deleted. The broker has closed its handles."""
-        with self._opening:
+        with self._lock:
             self._sources.pop(name, None)
 
     def declared(self, name: str) -> Declared:
@@ -105,8 +111,8 @@ class Store:
             found = self._declared[opened] = read_label(self.manager.queue_info(opened.name).label)
         return found
 
-    def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """Create a queue, or change an existing one to these arguments."""
+    def declare(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool:
+        """Create a queue, or change an existing one to these arguments. Was it created?"""
         own, properties = split(arguments or {})
         if arguments:
             self._arguments[name] = arguments
@@ -119,6 +125,8 @@ class Store:
             )
         except QueueExists:
             self._change(name, own, properties)
+            return False
+        return True
 
     def _change(self, name: str, own: Declared, properties: Mapping[str, Any]) -> None:
         """Give an existing queue what a declaration says, if it says anything."""
@@ -150,7 +158,7 @@ class Store:
 
     def _renew_expiry(self, quoted: str) -> None:
         """Set the time of the last change of a queue, from which ``sweep`` counts."""
-        self.manager.update_queue(quoted, label=self.manager.queue_info(quoted).label)
+        self.manager.run(touch(self.manager.context, quoted))
 
     def recreate(self, name: str) -> None:
         """Create a queue that was deleted, with the arguments of its last declaration by this client."""

@@ -74,7 +74,9 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         self.can_parse_url = "://" in (client.hostname or "")
         self.store: Any = None
         self.locks: Any = None
+        # The turn of the queues, and its lock: several threads change it (``credit_changed``).
         self._order = cycle_by_name(options.get("queue_order_strategy", "round_robin"))()
+        self._turns = threading.Lock()
         self._fetcher: Fetcher | None = None
         # Set when consumers or limits have changed, in any thread. It ends a wait before that begins (``stop`` of
         # ``fetch``); cancelling ``_scope`` ends one that has begun.
@@ -97,11 +99,11 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
     def establish_connection(self) -> Transport:
         """Connect to the broker."""
         options = self.client.transport_options
-        manager = mqredis.connect(
-            self.url(), manager=options.get("manager", "default"), settings=self._settings()
-        )
         lease = float(
             options.get("lease", min(LEASE_SECONDS, float(options.get("visibility_timeout", 3600))))
+        )
+        manager = mqredis.connect(
+            self.url(), manager=options.get("manager", "default"), settings=self._settings()
         )
         self.store, self.locks = Store(manager, lease), Locks(lease)
         connection: Transport = super().establish_connection()
@@ -132,6 +134,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         host = client.hostname or "localhost"
         if "://" in host:
             return str(host)
+        if ":" in host:
+            host = f"[{host}]"  # IPv6
         secret = client.password() if callable(client.password) else client.password
         user = percent(client.userid or "", safe="")
         login = f"{user}:{percent(secret, safe='')}@" if secret else (f"{user}@" if user else "")
@@ -160,10 +164,11 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     def requests(self) -> Requests:
         """Queues from which messages may be delivered now, in their turn, and how many."""
-        consumed = self._consumed()
-        known = [queue for queue in self._order.items if queue in consumed]
-        self._order.update([*known, *(queue for queue in consumed if queue not in known)])
-        return [(queue, consumed[queue][1]) for queue in self._order.consume(len(consumed))]
+        with self._turns:
+            consumed = self._consumed()
+            known = [queue for queue in self._order.items if queue in consumed]
+            self._order.update([*known, *(queue for queue in consumed if queue not in known)])
+            return [(queue, consumed[queue][1]) for queue in self._order.consume(len(consumed))]
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Fetch once, with a wait, and deliver the messages. Raises socket.timeout."""
@@ -194,7 +199,8 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
 
     def deliver(self, queue: str, tags: Iterable[str]) -> None:
         """Pass locked messages to the consumer of their queue. Messages beyond its limit are given back."""
-        self._order.rotate(queue)
+        with self._turns:
+            self._order.rotate(queue)
         waiting = deque(tags)
         try:
             if queue in (consumed := self._consumed()):
@@ -216,30 +222,29 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
                 self._callbacks[queue](unpack(lock.message, tag))
 
     def credit_changed(self) -> None:
-        """Consumers or limits have changed."""
+        """Consumers or limits have changed. Called in any thread, since any may acknowledge a message."""
         self._changed.set()
         if self._waiting:
             self.store.manager.driver.cancel(self._scope)
-        if self._fetcher is not None:
-            self._fetcher.update()
+        fetcher = self._fetcher  # another thread may close the connection meanwhile
+        if fetcher is not None:
+            fetcher.update()
 
     def recreate_deleted(self) -> None:
-        """Create deleted queues again if they have consumers."""
-        for queue, _ in self.requests():
+        """Create deleted queues again if messages may be delivered from them now."""
+        for queue, (channel, _) in self._consumed().items():
             try:
                 self.store.reopen_deleted(queue)
             except QueueNotFound:
                 log.info("queue %r was deleted while it had a consumer; recreating it", queue)
-                self._recreate(queue)
+                self._recreate(queue, channel)
 
-    def _recreate(self, queue: str) -> None:
-        """Create a queue with the arguments and bindings that this process declared."""
+    def _recreate(self, queue: str, channel: Any) -> None:
+        """Create a queue with the arguments and bindings that this connection declared."""
         self.store.recreate(queue)
-        for channel in self.channels:
-            for exchange, routing_key, arguments in list(self.state.queue_bindings(queue)):
-                meta = channel.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments)
-                channel._queue_bind(exchange, *meta)
-            return
+        for exchange, routing_key, arguments in list(self.state.queue_bindings(queue)):
+            meta = channel.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments)
+            channel._queue_bind(exchange, *meta)
 
     # ---- the event loop --------------------------------------------------------------------------
 

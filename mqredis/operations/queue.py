@@ -1,8 +1,8 @@
 """Create, change, list and delete queues (MS-MQDMPR 3.1.7.1.3, .4).
 
-The methods of ``QueueManager`` make them; the console lists ``names``, and other operations ask for ``info`` and
-``serve`` the due timers of a queue. CONTRIBUTING.md shows how to add a property; one that cannot be changed is in
-``FIXED``, one that queues of the system have in ``_OF_SYSTEM``.
+The methods of ``QueueManager`` make them; the console lists ``names``, kombu's store makes ``touch``, and other
+operations ask for ``info`` and ``serve`` the due timers of a queue. CONTRIBUTING.md shows how to add a property; one
+that cannot be changed is in ``FIXED``, one that queues of the system have in ``_OF_SYSTEM``.
 """
 
 from __future__ import annotations
@@ -172,6 +172,12 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
     while missing := (yield from perform(commands.update(context.keys, path, checked, below))):
         below += missing
     return (yield from info(context, path))
+
+
+@procedure
+def touch(context: Context, name: object) -> Steps[None]:
+    """Set the time of the last change of a queue, and nothing else. Raises QueueNotFound."""
+    yield from perform(commands.update(context.keys, path_of(name), {}))
 
 
 @procedure

@@ -77,9 +77,9 @@ def test_deleted_queue_is_recreated_in_the_event_loop_thread(connect, queue, mon
     threads: list[threading.Thread] = []
     recreate = Transport._recreate
 
-    def watched(transport: Transport, name: str) -> None:
+    def watched(*given: Any) -> None:
         threads.append(threading.current_thread())
-        recreate(transport, name)
+        recreate(*given)
 
     monkeypatch.setattr(Transport, "_recreate", watched)
     with kombu.Consumer(reading, [queue], callbacks=[print]), fetching(reading) as fetcher:
@@ -207,3 +207,85 @@ def test_fetch_through_a_handle_that_was_closed_meanwhile_finds_nothing(connecti
     publish(connection, 1, queue)
     connection.transport.store.source("q").close()
     assert module.fetch(connection.transport, [("q", 1)], 0, object(), lambda: False) is None
+
+
+def test_threads_that_change_limits_at_once_do_not_disturb_each_other(connection, monkeypatch):
+    """One thread acknowledges a message while another one computes what to fetch."""
+    transport = connection.connection
+    seen: list[Any] = []
+    for name in ("one", "two"):
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=1)
+        queue = kombu.Queue(name, routing_key=name)
+        kombu.Consumer(channel, [queue], callbacks=[lambda _, message: seen.append(message)]).consume()
+    publish(connection, 1, kombu.Queue("one", routing_key="one"))
+    connection.drain_events(timeout=WAIT)
+    assert transport.requests() == [("two", 1)]
+
+    def in_another_thread() -> None:
+        seen.pop().ack()
+        transport.requests()
+        transport.deliver("two", [])
+
+    other = threading.Thread(target=in_another_thread)
+    update = transport._order.update
+
+    def interrupted(queues: list[str]) -> None:
+        update(queues)
+        if seen:
+            other.start()
+            until(lambda: transport._turns.locked() or not other.is_alive())
+
+    monkeypatch.setattr(transport._order, "update", interrupted)
+    assert transport.requests() == [("two", 1)]
+    other.join(WAIT)
+    assert transport.requests() == [("one", 1), ("two", 1)]
+
+
+def test_end_of_a_consumer_does_not_wait_while_another_thread_opens_a_queue(connection, monkeypatch):
+    store = connection.default_channel.store
+    for name in ("slow", "work"):
+        store.declare(name)
+    store.source("work")
+    opening, opened = threading.Event(), threading.Event()
+    open_queue = store.manager.open
+
+    def slow(*given: Any) -> Any:
+        opening.set()
+        assert opened.wait(WAIT)
+        return open_queue(*given)
+
+    monkeypatch.setattr(store.manager, "open", slow)
+    thread = threading.Thread(target=store.source, args=["slow"])
+    thread.start()
+    try:
+        assert opening.wait(WAIT)
+        ending = threading.Thread(target=store.stop_reading, args=["work"], daemon=True)
+        ending.start()
+        ending.join(2)
+        assert not ending.is_alive()
+    finally:
+        opened.set()
+        thread.join(WAIT)
+
+
+def test_two_threads_that_open_a_queue_at_once_share_one_handle(connection, monkeypatch):
+    store = connection.default_channel.store
+    store.declare("work")
+    together = threading.Barrier(2)
+    open_queue = store.manager.open
+
+    def both(*given: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(2)
+        return open_queue(*given)
+
+    monkeypatch.setattr(store.manager, "open", both)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(store.source("work"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert found[0] is found[1] is store.source("work")
+    assert info(connection, "work").receivers == 1

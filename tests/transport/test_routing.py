@@ -18,6 +18,7 @@ from tests.transport.kit import WAIT, get, info, publish
         ("mqredis://", "redis://localhost:6379/0", "mqredis://:**@localhost:6379//"),
         ("mqredis://h:1/2", "redis://h:1/2", "mqredis://:**@h:1/2"),
         ("mqredis://u:p%2Fw@h/2", "redis://u:p%2Fw@h:6379/2", "mqredis://u:**@h:6379/2"),
+        ("mqredis://u:p@[::1]:7/2", "redis://u:p@[::1]:7/2", "mqredis://u:**@%3A%3A1:7/2"),
         ("mqredis+rediss://u:pw@h:1/0", "rediss://u:pw@h:1/0", "mqredis+rediss://u:**@h:1/0"),
         ("mqredis+unix:///tmp/s?db=1", "unix:///tmp/s?db=1", "mqredis+unix:///tmp/s?db=1"),
         (
@@ -98,6 +99,40 @@ def test_bindings_can_be_removed(connect):
     queue.queue_bind()
     queue.delete()
     assert connection.transport.store.bindings.table("t") == []
+
+
+def test_queue_can_be_bound_to_the_default_exchange_again(connection):
+    channel = connection.default_channel
+    channel.exchange_declare()  # amq.direct
+    channel.queue_declare("q")
+    channel.queue_bind("q", routing_key="k")
+    channel.queue_unbind("q", routing_key="k")
+    channel.queue_bind("q", routing_key="k")
+    assert connection.transport.store.bindings.table("amq.direct") == [("k", "", "q")]
+
+
+def test_queue_that_was_deleted_elsewhere_is_bound_by_its_next_declaration(connect):
+    declaring, other = connect(), connect()
+    exchange = kombu.Exchange("e", type="direct")
+    queue = kombu.Queue("q", exchange=exchange, routing_key="k")(declaring.default_channel)
+    queue.declare()
+    other.default_channel.queue_delete("q")
+    queue.declare()
+    kombu.Producer(other.default_channel, exchange=exchange).publish(1, routing_key="k")
+    assert get(declaring, "q").payload == 1
+
+
+def test_message_among_the_bindings_that_is_none_is_ignored(connection):
+    exchange = kombu.Exchange("e", type="direct")
+    queue = kombu.Queue("q", exchange=exchange, routing_key="k")(connection.default_channel)
+    queue.declare()
+    with connection.transport.store.manager.open("_kombu.bindings.e") as table:
+        for body in (b"nonsense", b"5", b'["k"]', b"\xff"):
+            table.send(body)
+    kombu.Producer(connection.default_channel, exchange=exchange).publish(1, routing_key="k")
+    assert get(connection, "q").payload == 1
+    queue.delete()
+    assert connection.transport.store.bindings.table("e") == []
 
 
 def test_message_without_a_queue_is_dropped(connection):
@@ -216,6 +251,24 @@ def test_message_is_sent_although_its_handle_was_closed_meanwhile(connection, qu
     connection.transport.store._targets.open("q").close()
     publish(connection, 2, queue)
     assert [get(connection, "q").payload for _ in range(2)] == [1, 2]
+
+
+def test_use_of_a_queue_keeps_a_declaration_that_another_process_makes_at_once(connect, monkeypatch):
+    using, declaring = connect(), connect()
+    queue = kombu.Queue("work", expires=1800)
+    queue(using.default_channel).declare()
+    store = using.transport.store
+    run = store.manager.run
+
+    def declared_after_the_first_call(operation):
+        monkeypatch.undo()
+        result = run(operation)
+        kombu.Queue("work", expires=1800, message_ttl=60)(declaring.default_channel).declare()
+        return result
+
+    monkeypatch.setattr(store.manager, "run", declared_after_the_first_call)
+    store._renew_expiry("work")
+    assert "ttl_ms" in info(using, "work").label
 
 
 def test_cancelled_consumer_keeps_its_unacknowledged_messages(connection):

@@ -135,6 +135,9 @@ def test_first_of_several_queues_gets_the_dead_letters_which_is_logged_once(conn
         {"x-message-ttl": "soon"},
         {"x-max-length": [], "x-overflow": "reject-publish"},
         {"x-delivery-limit": -2},
+        {"x-message-ttl": -1},
+        {"x-expires": -1},
+        {"x-expires": float("inf")},
     ],
     ids=str,
 )
@@ -179,6 +182,35 @@ def test_lease_of_an_unacknowledged_message_is_renewed(connect, queue, monkeypat
     assert info(other, "q").messages == 0
 
 
+@pytest.mark.parametrize("end", ["ack", "reject"])
+def test_failed_settlement_does_not_count_against_the_prefetch_limit(connection, queue, monkeypatch, end):
+    """The message is not held any more, and is delivered again when its lease ends."""
+    publish(connection, 1, queue)
+    message = get(connection, "q")
+    channel = connection.default_channel
+    channel.basic_qos(prefetch_count=1)
+    assert channel.qos.credit() == 0
+
+    def fail(*_):
+        raise mqredis.BrokerUnavailable("no reply")
+
+    monkeypatch.setattr(Locks, "settle", fail)
+    with pytest.raises(mqredis.BrokerUnavailable):
+        getattr(message, end)()
+    assert channel.qos.credit() == 1
+
+
+def test_rejection_after_the_lease_is_logged(connect, queue, caplog):
+    options = {"settings": {"allow_volatile": True, "test_clock": True}, "lease": 100}
+    connection = connect(**options)
+    publish(connection, 1, queue)
+    late = get(connection, "q")
+    connection.transport.store.manager.advance_clock(101)
+    assert get(connect(**options), "q").payload == 1
+    late.reject()
+    assert "is lost" in caplog.text
+
+
 def test_unacknowledged_messages_keep_their_position(connect, queue):
     holder, other = connect(), connect()
     for body in range(3):
@@ -189,14 +221,25 @@ def test_unacknowledged_messages_keep_their_position(connect, queue):
 
 
 @pytest.mark.parametrize(
-    "envelope", ["", "nonsense", "[1]", '{"headers": 5, "properties": [1]}', "[" * 100_000, '{"text": true}']
+    "envelope",
+    [
+        "",
+        "nonsense",
+        "[1]",
+        '{"headers": 5, "properties": [1]}',
+        "[" * 100_000,
+        '{"text": true}',
+        '{"properties": {"body_encoding": "none"}}',
+        '{"properties": {"body_encoding": 1}}',
+        '{"properties": {"body_encoding": "base64"}}',
+    ],
 )
 def test_messages_of_other_senders_are_delivered_unchanged(connection, queue, envelope):
     queue(connection.default_channel).declare()
     with connection.transport.store.manager.open("q") as handle:
-        handle.send(b"\xff\x00", properties={"kombu": envelope} if envelope else {})
+        handle.send(b"\xff\x00a", properties={"kombu": envelope} if envelope else {})
     message = get(connection, "q")
-    assert message.body == b"\xff\x00"
+    assert message.body == b"\xff\x00a"
     message.ack()
 
 

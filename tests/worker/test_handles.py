@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue as queues
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,36 @@ def test_only_some_handles_are_kept_and_one_that_was_closed_is_opened_again(
     assert [qm.queue_info(name).ready for name in names] == [1, 1, 1, 1]
     targets.close()
     assert open_handles() == 0
+
+
+def test_open_handle_is_found_while_another_thread_opens_one(
+    qm: mqredis.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(qm, "slow", False)
+    create(qm, "work", False)
+    targets = module.Handles(qm)
+    work = targets.open("work")
+    opening, opened = Event(), Event()
+    open_queue = qm.open
+
+    def slow(*given: Any) -> mqredis.Queue:
+        opening.set()
+        assert opened.wait(WAIT)
+        return open_queue(*given)
+
+    monkeypatch.setattr(qm, "open", slow)
+    both = [Thread(target=targets.open, args=["slow"]) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    assert opening.wait(WAIT)
+    found: queues.Queue[mqredis.Queue] = queues.Queue()
+    Thread(target=lambda: found.put(targets.open("work")), daemon=True).start()
+    try:
+        assert found.get(timeout=2) is work
+    finally:
+        opened.set()
+        for thread in both:
+            thread.join(WAIT)
+    assert qm.queue_info("slow").active == 1
+    targets.close()
+    assert qm.queue_info("slow").active == 0
