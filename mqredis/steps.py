@@ -20,9 +20,9 @@ answer, which is the value of the ``yield``; or it throws the error of the step 
     TimeLimit        None
 
 Operations yield few calls themselves: ``found = yield from perform(call)`` makes a call and is its parsed result,
-``yield from QueueCall(address, call)`` does so for a call on a queue (``operations.queue_call``), and ``yield from
-other_operation`` runs another operation as a part of this one. A generator that gets GeneratorExit was dropped and must
-not yield any more: a clean-up of several steps is left out then.
+``yield from QueueCall(address, call)`` does so for a call on a queue (``operations.queue_call``), ``plain_command`` for
+a command that must not be refused, and ``yield from other_operation`` runs another operation as a part of this one. A
+generator that gets GeneratorExit was dropped and must not yield any more: a clean-up of several steps is left out then.
 
 Change together with: ``AsyncCalls._step`` in ``drivers/calls_aio.py``, which has a branch for each kind of step, and
 ``docs/extending.md``, which describes operations to users.
@@ -36,7 +36,7 @@ from enum import Enum
 from functools import wraps
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from mqredis.errors import InvariantBroken, MqError
+from mqredis.errors import BrokerRefused, InvariantBroken, MqError
 from mqredis.keys import KeySet
 from mqredis.models import Durability
 
@@ -277,6 +277,14 @@ class SingleCall(Operation[T]):
 
 # What generators call it: ``found = yield from perform(call)``.
 perform = SingleCall
+
+
+def plain_command(*args: Arg | int) -> Steps[Any]:
+    """The reply to a plain command. Raises BrokerRefused if the server does not know or allow it."""
+    reply = yield Command(args)
+    if isinstance(reply, Refused):
+        raise BrokerRefused(f"the server refused {args[0]!s}: {reply.text}")
+    return reply
 
 
 class Procedure(Operation[R]):

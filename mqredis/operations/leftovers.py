@@ -55,8 +55,11 @@ def removed_later(context: Context, removal: Removal) -> Iterator[None]:
 @procedure
 def remove(context: Context) -> Steps[None]:
     """Carry out the removals that were noted."""
-    while context.leftovers:
-        token, removal = context.leftovers.popleft()
+    while True:
+        try:
+            token, removal = context.leftovers.popleft()
+        except IndexError:
+            return  # another thread may have taken the last one
         try:
             made = True
             if token:

@@ -60,7 +60,10 @@ def peek(
     selector: Selection = None,
     unit: UnitOfWork | None = None,
 ) -> Steps[Message]:
-    """Peek at the first message; wait for one."""
+    """Peek at the first message; wait up to ``timeout`` seconds for one (None: for ever).
+
+    Raises IoTimeout, OperationCancelled; TransactionUsage with a ``unit``.
+    """
     handle.need("peek")
     if unit is not None:
         raise TransactionUsage(

@@ -15,13 +15,13 @@ from mqredis.commands.address import Address
 from mqredis.commands.claims import Backlog, Claimed, Order
 from mqredis.commands.stages import Published, Stage
 from mqredis.commands.waiting import PEEKS, Waiter, leave, register_as
-from mqredis.errors import error_for
+from mqredis.errors import OperationCancelled, error_for
 from mqredis.operations.context import Context
 from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.queue_call import QueueCall, provide
 from mqredis.operations.wait import leave_all
 from mqredis.status import Status
-from mqredis.steps import Listen, Steps, Wait, perform, procedure
+from mqredis.steps import Listen, Steps, Wait, Woken, perform, procedure
 
 PageHook = Callable[[], None] | None
 
@@ -33,7 +33,11 @@ DISCARD_PAGE = 256
 def look(
     context: Context, path: str, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
 ) -> Steps[Backlog]:
-    """The backlog of a queue and the state of the owner's claim. Raises QueueNotFound."""
+    """The backlog of a queue and the state of the owner's claim. Raises QueueNotFound.
+
+    The last four are those of lua/claim_backlog.lua: the claim of this owner, up to a SequentialID, with a count for
+    each priority, behind a SequentialID.
+    """
     address = Address(context.keys, path)
     return (yield from QueueCall(address, claims.look(address, owner, bound, bands, after)))
 
@@ -110,7 +114,10 @@ def receive(
 
 @procedure
 def release(context: Context, path: str, owner: str, forget: bool) -> Steps[int]:
-    """Release the messages that an owner has claimed; returns how many. Raises WaiterNotFound if it has no claim."""
+    """Release the messages that an owner has claimed; returns how many. Raises WaiterNotFound if it has no claim.
+
+    ``forget``: remove what is known of the owner, too.
+    """
     total, more, address = 0, True, Address(context.keys, path)
     while more:
         count, more = yield from QueueCall(address, claims.claim_release(address, owner, forget))
@@ -123,6 +130,7 @@ def wait(context: Context, places: Sequence[tuple[Address, str]], timeout: float
     """Wait up to ``timeout`` seconds for a message in one of these queues; takes none. False if the time is over.
 
     A queue counts once it has a message above the SequentialID given with it ("": any), or one was returned to it.
+    Raises QueueNotAvailable; OperationCancelled if the client is closed.
     """
     end = context.clock() + timeout
     mode: str = yield Listen()
@@ -155,7 +163,8 @@ def _arrival(context: Context, waiters: Sequence[tuple[Address, str, Waiter]], e
         left = end - context.clock()
         if left <= 0:
             return False
-        yield Wait(min([left, *timers]), ())
+        if (yield Wait(min([left, *timers]), ())) is Woken.CANCELLED:
+            raise OperationCancelled("the wait for messages ended: its client was closed")
 
 
 def _leave(waiters: Sequence[tuple[Address, str, Waiter]]) -> Steps[None]:
@@ -179,7 +188,8 @@ def publish(
     """Publish a batch once, even if earlier attempts failed; returns how many messages of it this call published.
 
     A batch that was started before is completed first, from its stored manifest; if it is this one, the stages given
-    here do not count. Raises ClaimLost and the refusals of a send.
+    here do not count. ``identity``, ``limit``, ``keep``: as of ``commands.stages.publish``. Raises ClaimLost and the
+    refusals of a send.
     """
     total = 0
     beside: tuple[str, ...] = ()
@@ -194,6 +204,7 @@ def publish(
             beside += done.missing
             continue
         if done.pending_batch >= 0:
+            # Kept, since the driver that has begun the batch may be at work on it: it finds it published.
             count = yield from publish(
                 context, sink, done.pending_batch, identity, limit, True, done.pending, after_page
             )

@@ -18,7 +18,7 @@ from mqredis.models.text import time_at
 from mqredis.operations import pipelines
 from mqredis.operations.broker_time import broker_time
 from mqredis.operations.context import Context
-from mqredis.steps import Command, Steps, perform, procedure
+from mqredis.steps import Steps, perform, plain_command, procedure
 
 # Seconds without a step after which a publication counts as abandoned; a step takes less than a second.
 ABANDONED_SECONDS = 10.0
@@ -55,8 +55,11 @@ class Publication:
 
 @procedure
 def publications(context: Context) -> Steps[list[Publication]]:
-    """All open publications of a queue manager, by name. Forgets writes without a name that have expired."""
-    reply: list[bytes] = yield Command(("HGETALL", context.keys.sinks))
+    """All open publications of a queue manager, by name. Forgets writes without a name that have expired.
+
+    Raises BrokerRefused if the user may not read what is stored of them.
+    """
+    reply: list[bytes] = yield from plain_command("HGETALL", context.keys.sinks)
     now, lead = yield from broker_time(context)
     found = []
     for field, text in zip(reply[::2], reply[1::2], strict=True):
@@ -78,8 +81,8 @@ def _publication(
 ) -> Steps[Publication]:
     """The publication of the sink ``field`` (its encoded name), from the stages with these names."""
     registry, *lists = context.keys.stages(field, names)
-    texts: list[bytes | None] = yield Command(("HMGET", registry, *names))
-    ttl: int = yield Command(("PTTL", registry))
+    texts: list[bytes | None] = yield from plain_command("HMGET", registry, *names)
+    ttl: int = yield from plain_command("PTTL", registry)
     messages = left = 0
     queues = []
     for key, text in zip(lists, texts, strict=True):
@@ -88,7 +91,7 @@ def _publication(
         stage = StageRecord.parse(text.decode())
         queues.append(keys.decode(stage.queue))
         messages += stage.messages
-        waiting: int = yield Command(("LLEN", key))
+        waiting: int = yield from plain_command("LLEN", key)
         left += round(waiting * stage.messages / max(1, stage.elements))
     since = time_at(since_ms)
     return Publication(

@@ -87,10 +87,10 @@ def create(
 
 @procedure
 def info(context: Context, name: object) -> Steps[QueueInfo]:
-    """Properties and state of a queue."""
+    """Properties and state of a queue. Raises QueueNotFound."""
     path = path_of(name)
     found = (yield from _infos(context, (path,)))[0]
-    if found is None and keys.is_system_queue(path):
+    if found is None and keys.is_system_queue(path) and not context.settings.read_only:
         yield from perform(commands.ensure(context.keys, (path,)))
         found = (yield from _infos(context, (path,)))[0]
     if found is None:
@@ -142,7 +142,7 @@ def _count_resting(context: Context, rows: dict[str, QueueInfo | None]) -> Steps
 
 @procedure
 def serve(context: Context, path: str) -> Steps[int]:
-    """Serve all due timers of a queue. Returns the number of calls."""
+    """Serve all due timers of a queue, so many with each call as maintain.lua takes. Returns the number of calls."""
     calls, more, address = 0, True, Address(context.keys, path)
     while more:
         calls += 1
@@ -182,7 +182,11 @@ def touch(context: Context, name: object) -> Steps[None]:
 
 @procedure
 def delete(context: Context, name: object) -> Steps[int]:
-    """Delete a queue with its subqueues. Returns how many messages were deleted."""
+    """Delete a queue with its subqueues. Returns how many messages were deleted. Raises QueueNotFound.
+
+    Each call deletes a page of messages, or names queues that the next one has to bring: subqueues, and queues that get
+    dead letters or reports.
+    """
     paths, removed = [path_of(name)], 0
     beside = (
         [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.is_journal_or_system(paths[0]) else []

@@ -18,7 +18,7 @@ from mqredis.operations.handle import closing, open_handle
 from mqredis.operations.matching import Selection
 from mqredis.operations.queue import info
 from mqredis.operations.queue_call import QueueCall
-from mqredis.steps import Steps, Wait, procedure
+from mqredis.steps import Steps, Wait, Woken, procedure
 
 # The part of a lookup id that counts up.
 SEQUENCE = (1 << 56) - 1
@@ -87,9 +87,7 @@ def _redrive(
         moved, before = yield from QueueCall(handle.address, features.redrive(handle.address, target, chosen))
         went += moved
         last = min(last, before)
-        while pace is not None:
-            left = went / pace - (clock() - start)
-            if left <= 0:
-                break
-            yield Wait(left, (handle,))
+        while pace is not None and (left := went / pace - (clock() - start)) > 0:
+            if (yield Wait(left, (handle,))) is Woken.CANCELLED:
+                break  # the client was closed, which the next call says
     return went

@@ -41,8 +41,8 @@ def reply_queue(context: Context, session: Callable[[], str]) -> Steps[Handle]:
     new one.
     """
     yield from leftovers.remove(context)
-    while context.replies:
-        handle, last_used = context.replies.pop()
+    while free := _pop_free(context):
+        handle, last_used = free
         if handle.closed:
             continue
         idle = context.clock() - last_used
@@ -62,6 +62,14 @@ def reply_queue(context: Context, session: Callable[[], str]) -> Steps[Handle]:
         if stem == _stem(session()):
             return handle
         yield from discard(context, handle)
+
+
+def _pop_free(context: Context) -> tuple[Handle, float] | None:
+    """A free reply queue, and when it was used last; None if there is none, as another thread may have taken it."""
+    try:
+        return context.replies.pop()
+    except IndexError:
+        return None
 
 
 def _stem(session: str) -> str:
@@ -102,6 +110,7 @@ def request(
     changes["response_queue"] = handle.path
     try:
         sent = yield from Send(target, message.replace(**changes), {})
+        wanted = {_passed(message, each.message_id) for each in sent.copies or (sent,)}
         while True:
             left = limit - (context.clock() - start)
             if left <= 0:
@@ -110,7 +119,7 @@ def request(
                 reply = (yield from Receive(handle, 1, left))[0]
             except IoTimeout:
                 raise IoTimeout(f"no reply came from {target.path!r} within {timeout} s") from None
-            if reply.correlation_id == _passed(message, sent.message_id):
+            if reply.correlation_id in wanted:
                 context.replies.append((handle, context.clock()))
                 return reply
     except GeneratorExit:
@@ -147,8 +156,8 @@ def discard(context: Context, handle: Handle) -> Steps[None]:
 def discard_all(context: Context) -> Steps[None]:
     """Delete the reply queues of this client that no request uses."""
     yield from leftovers.remove(context)
-    while context.replies:
-        yield from discard(context, context.replies.pop()[0])
+    while free := _pop_free(context):
+        yield from discard(context, free[0])
 
 
 @procedure

@@ -36,7 +36,11 @@ class Advisory(NamedTuple):
 
     def touches(self, version: Version) -> bool:
         """Does this release have the fault?"""
-        return version >= self.since and affected(version, self.fixed)
+        if version < self.since:
+            return False
+        major, minor, patch = (*version, 0, 0, 0)[:3]
+        fixed = self.fixed.get((major, minor))
+        return patch < fixed if fixed is not None else not self.fixed or (major, minor) < max(self.fixed)
 
 
 # Name of the advisory about WAITAOF, an issue of Redis that Valkey inherited.
@@ -252,10 +256,3 @@ def _role() -> Steps[dict[str, str]]:
         return {"role": role}
     replicas = {f"slave{n}": "state=online" for n in range(len(reply[2]))}
     return {"role": role, "connected_slaves": str(len(replicas)), **replicas}
-
-
-def affected(version: Version, fixed: Mapping[tuple[int, int], int]) -> bool:
-    """Does this version lack the fix, which each of these release lines got in the given release?"""
-    line, patch = (*version, 0, 0)[:2], version[2] if len(version) > 2 else 0
-    own = fixed.get((line[0], line[1]))
-    return patch < own if own is not None else not fixed or line < max(fixed)

@@ -8,7 +8,6 @@ One operation waits on all of them: its slot is registered in each queue, and a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from mqredis.commands import read
 from mqredis.commands.waiting import TAKES
@@ -17,6 +16,7 @@ from mqredis.models import Message
 from mqredis.operations import checks
 from mqredis.operations.context import Handle, UnitOfWork, lease_of
 from mqredis.operations.earlier_locks import NO_LOCKS, EarlierLocks
+from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.receive import Locks, fetching, noted
 from mqredis.operations.wait import Reader, until_any
 from mqredis.steps import Steps, procedure
@@ -58,9 +58,12 @@ def lock(
     locks = noted(handles[at], found, lease_ms)
     for n, handle in enumerate(handles):
         if earlier[n].pending():
-            # An error here would leave the new locks without a holder.
-            with suppress(MqError):
+            try:
                 yield from earlier[n].settle_some(handle)
+            except UNREACHABLE:
+                break  # each further call would wait for the server again, while the new leases run
+            except MqError:
+                continue  # to raise it would leave the new locks without a holder
     return at, locks
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqredis.commands import queues
-from mqredis.errors import BrokerUnavailable, MqError, OutcomeUnknown
+from mqredis.errors import MqError
 from mqredis.operations import request, transaction
 from mqredis.operations.context import Context
+from mqredis.operations.leftovers import UNREACHABLE
 from mqredis.operations.settle import abort_all
 from mqredis.steps import Operation, Steps, perform, procedure
 
@@ -34,7 +35,7 @@ def shut_down(context: Context) -> Steps[None]:
     for operation in _operations(context):
         try:
             yield from operation
-        except (BrokerUnavailable, OutcomeUnknown):
+        except UNREACHABLE:
             return
         except MqError:
             continue  # it is released already, or its lease has lapsed

@@ -24,7 +24,10 @@ def _name(value: object) -> str:
 
 @procedure
 def subscribe(context: Context, topic: object, queue: object, selector: object) -> Steps[Subscription]:
-    """Subscribe a queue to a topic, or change the selector of its subscription."""
+    """Subscribe a queue to a topic, or change the selector of its subscription.
+
+    Raises QueueNotFound, InvalidArgument, SelectorSyntaxError.
+    """
     name, to = _name(topic), _name(queue)
     if name == to:
         raise InvalidArgument("a topic cannot subscribe to itself")

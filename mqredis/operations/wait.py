@@ -259,9 +259,8 @@ class _Waiting:
 
 
 def leave_all(calls: Iterable[Call[None]]) -> Steps[None]:
-    """Make the calls of ``commands.waiting.leave`` that remove registrations. An error does not matter: the broker
-    skips
-    readers that no longer listen, and what ended the wait is raised."""
+    """Make these calls of ``commands.waiting.leave``, which remove registrations. An error does not matter: the broker
+    skips readers that no longer listen, and what ended the wait is raised."""
     for call in calls:
         try:
             yield from perform(call)

@@ -71,6 +71,13 @@ def test_user_without_permission_is_broker_refused(server, rules):
     assert size(server) == 0
 
 
+def test_plain_command_on_a_damaged_key_is_broker_refused(server):
+    with mqredis.connect(server.url) as qm, server.client() as client:
+        client.set(qm.context.keys.sinks, "hello")
+        with pytest.raises(BrokerRefused, match=r"refused HGETALL: .*wrong kind of value"):
+            qm.publications()
+
+
 def test_wrong_password_is_broker_refused(server):
     with server.client() as client:
         client.config_set("requirepass", "right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -10,9 +11,20 @@ import pytest
 
 import mqredis.asyncio
 from mqredis import Access, OutcomeUnknown, Settings, Share
+from mqredis.keys import ManagerKeys
+from mqredis.operations import request
+from mqredis.operations.context import Context
 from tests.support.faults import CutRequest, Hold, Request
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+
+
+class Taken(deque[Any]):
+    """Another thread always takes the last element between a look and a pop."""
+
+    def __bool__(self) -> bool:
+        return True
+
 
 PATIENT = Settings(reply_timeout_seconds=60)
 HASTY = Settings(retry_seconds=0)
@@ -141,3 +153,9 @@ async def test_slots_of_forgotten_calls_are_used_again(proxy: Proxy, monkeypatch
         outcomes = [(await qm.resolve(token)).outcome for token in qm.unknown]
         assert (len(slots), outcomes) == (3, ["done", "done"])
         assert (await qm.queue_info("q")).ready == 8
+
+
+def test_another_thread_may_take_the_last_leftover_and_the_last_free_reply_queue() -> None:
+    context: Any = Context(ManagerKeys("m"), Settings())
+    context.leftovers = context.replies = Taken()
+    assert list(request.discard_all(context)) == []

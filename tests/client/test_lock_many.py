@@ -114,3 +114,21 @@ def test_settle_takes_any_number_of_locks_and_says_which_were_lost(queue, monkey
     settled = queue.manager.run(settle.settle(queue.handle, settle.ends(COMMIT, held, queue)))
     assert (sizes, [lookup_id for lookup_id, _ in settled.lost]) == ([256, 44], [held[0].key, held[299].key])
     assert queue.manager.queue_info("q").messages == 2
+
+
+def test_silent_server_is_asked_once_to_settle_what_no_fetch_has_settled(queue):
+    tried: list[Any] = []
+
+    class Unsettled(EarlierLocks):
+        def pending(self) -> int:
+            return 1
+
+        def settle_some(self, handle: Any) -> Any:
+            tried.append(handle)
+            raise mqredis.BrokerUnavailable
+
+    queue.send(b"x")
+    manager, handle = queue._manager, queue._handle
+    reading = several.lock([handle] * 3, 1, 0, None, [Unsettled() for _ in range(3)])
+    assert manager.run(reading)[1].messages[0].body == b"x"
+    assert tried == [handle]

@@ -208,6 +208,17 @@ def test_reading_a_history_writes_nothing(manager: Any, backend: Backend, raw: A
         assert stored(raw) == before
 
 
+def test_queue_of_the_system_that_is_not_there_yet_is_not_found_by_a_reader(
+    manager: Any, backend: Backend, raw: Any
+) -> None:
+    before = stored(raw)
+    with mqredis.connect(backend.client(), manager="past", settings=Settings(read_only=True)) as reader:
+        for read in (reader.queue_info, reader.statistics):
+            with pytest.raises(mqredis.QueueNotFound):
+                read(mqredis.DEAD_LETTER)
+    assert stored(raw) == before
+
+
 def test_history_takes_at_most_8_kb(manager: Any, raw: Any) -> None:
     manager.create_queue("q")
     queue = manager.open("q")

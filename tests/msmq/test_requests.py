@@ -8,7 +8,9 @@ import pytest
 
 from mqredis import (
     DEAD_LETTER,
+    Access,
     InvalidArgument,
+    InvalidHandle,
     IoTimeout,
     Journal,
     Match,
@@ -16,6 +18,9 @@ from mqredis import (
     QueueNotFound,
     RetryPolicy,
 )
+from mqredis.operations import redrive
+from mqredis.operations.context import Handle
+from mqredis.steps import Wait, Woken, procedure
 from tests.msmq.kit import drain, make
 
 
@@ -38,6 +43,15 @@ def test_request_and_reply(qm, connect, background):
     assert len(names) == 1
     qm.close()
     assert [info.name for info in served.queues("reply$*")] == []
+
+
+def test_request_to_several_queues_gets_the_first_reply_of_any(qm, connect, background):
+    make(qm, "first")
+    make(qm, "second")
+    served = connect()
+    server = background(lambda: served.reply(served.open("second").receive(30), b"of the second"))
+    assert qm.request(qm.open("first,second", Access.SEND), b"hello", timeout=30).body == b"of the second"
+    server.result(30)
 
 
 def test_request_without_a_reply_times_out_and_is_removed(qm):
@@ -166,6 +180,31 @@ def test_redrive_keeps_messages_that_their_queue_refuses(qm):
 def test_redrive_with_a_rate_returns_all_messages(qm):
     dead(qm, 3)
     assert qm.redrive(rate=50) == 3
+
+
+def test_redrive_with_a_rate_ends_with_its_client(qm):
+    dead(qm, 2)
+    waits = []
+
+    @procedure
+    def closed_in_a_wait(operation):
+        steps, answer = iter(operation), None
+        while True:
+            step = steps.send(answer)
+            if type(step) is Wait:
+                waits.append(step)
+                assert len(waits) == 1
+                (handle,) = step.scopes
+                assert isinstance(handle, Handle)
+                handle.close()
+                answer = Woken.CANCELLED
+            else:
+                answer = yield step
+
+    context = getattr(qm, "target", qm).context
+    with pytest.raises(InvalidHandle, match="closed"):
+        qm.run(closed_in_a_wait(redrive.redrive(context, DEAD_LETTER, None, None, None, 0.001)))
+    assert len(waits) == 1
 
 
 @pytest.mark.parametrize("bad", [{"rate": 0}, {"rate": "x"}, {"limit": 0}, {"where": 5}, {"to": "a;b"}])

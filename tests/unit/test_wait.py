@@ -190,6 +190,15 @@ def test_interrupted_wait_of_a_pipeline_removes_its_registration(answers: list[A
         steps.send((0, []))
 
 
+def test_wait_of_a_pipeline_ends_when_its_client_is_closed() -> None:
+    steps = pipeline_wait("ab")
+    for answer in ("k", WAITING, WAITING):
+        steps.send(answer)
+    assert [left(steps.send(Woken.CANCELLED)), left(steps.send((0, [])))] == ["a", "b"]
+    with pytest.raises(OperationCancelled, match="its client was closed"):
+        steps.send((0, []))
+
+
 def test_wait_of_a_pipeline_is_not_ended_again_at_a_server_that_does_not_answer() -> None:
     steps = pipeline_wait("a")
     steps.send("k")
