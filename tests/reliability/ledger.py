@@ -30,6 +30,7 @@ TESTS = (
     "operator",
     "inspection",
     "worker",
+    "console",
 )
 
 
