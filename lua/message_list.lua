@@ -93,7 +93,10 @@ local function append_message(from, id, shown_state, due)
   end
   local expires = record.is_special(rec) and record.expires(rec)
   append(id, shown_state, due and string.format("%.0f", context.shown(due)) or -1)
-  append(expires and context.shown(expires) or -1, state and message.without_lead(message_state.shown(state)) or "")
+  -- A locked message without a state is held by a lock of the header (core/locks) or by a packed page: it was delivered once.
+  local is_held = shown_state == "locked" or shown_state == "claimed"
+  local told = state and message.without_lead(message_state.shown(state)) or is_held and message_state.locked_once or ""
+  append(expires and context.shown(expires) or -1, told)
   append(position.size(from, { id = id, rec = rec, state = state }))
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   append(context.lead > 0 and record.shown(rec, context.lead) or rec)

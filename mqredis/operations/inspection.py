@@ -42,6 +42,9 @@ from mqredis.operations.matching import Selection
 from mqredis.operations.peek import PAGE
 from mqredis.steps import Steps, perform, procedure
 
+# What a row of ``overview`` has of the properties of its queue.
+_PROPERTIES = {"transactional", "topic", "put_inhibited", "get_inhibited"}
+
 
 @procedure
 def locks(
@@ -241,13 +244,21 @@ def _stored(context: Context, path: str, page: Page[StoredRow]) -> tuple[StoredM
 def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
     """The contents of each queue, by name. Subqueues that the broker fills are shown with their queue."""
     found_names = yield from queue.names(context, pattern)
-    wanted = [
+    shown = [
         name for name in found_names if name.startswith(f"{keys.SYSTEM};") or not keys.kept_by_broker(name)
     ]
-    found: list[QueueDepth] = []
+    # A subqueue has no properties of its own, so its queue is read as well.
+    owners = {
+        name: name.partition(";")[0] for name in shown if ";" in name and not keys.is_journal_or_system(name)
+    }
+    wanted = list(dict.fromkeys((*shown, *owners.values())))
+    rows: dict[str, QueueDepth] = {}
     at = 0
     while at < len(wanted):
         told = yield from perform(commands.overview(context.keys, wanted[at : at + commands.QUEUES]))
-        found += told.queues
+        rows |= {row.name: row for row in told.queues}
         at += told.done
-    return found
+    for name, owner in owners.items():
+        if name in rows and owner in rows:
+            rows[name] = rows[name].model_copy(update=rows[owner].model_dump(include=_PROPERTIES))
+    return [rows[name] for name in shown if name in rows]

@@ -91,6 +91,17 @@ def test_due_messages_are_listed_as_overdue_until_handled(qm: Any) -> None:
     assert bodies(qm.messages("q").items) == [b"delayed"]
 
 
+def test_message_that_a_reader_has_locked_shows_this_delivery(qm: Any) -> None:
+    queue = made(qm)
+    queue.send(b"x")
+    locked = queue.lock(0)
+    shown = qm.message("q", locked.lookup_id)
+    assert (shown.state, shown.message.delivery_count, shown.message.attempts) == ("locked", 1, 1)
+    queue.send_many([b"y", b"z"])
+    for lock in queue.lock_many(2, 0):
+        assert qm.message("q", lock.lookup_id).message.delivery_count == 1
+
+
 def test_pages_list_available_messages_in_order(qm: Any) -> None:
     queue = made(qm)
     queue.send_many([b"%03d" % n for n in range(700)])

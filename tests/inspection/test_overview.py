@@ -34,6 +34,19 @@ def test_overview_counts_messages_by_state(qm: Any) -> None:
     assert qm.overview("q")[0].delayed == 0
 
 
+def test_overview_shows_the_properties_of_its_queue_for_a_subqueue(qm: Any) -> None:
+    qm.create_queue("q", transactional=True)
+    qm.open("q;s")
+    qm.update_queue("q", put_inhibited=True)
+    (depth,) = qm.overview("*;s")
+    assert (depth.name, depth.put_inhibited, depth.get_inhibited, depth.transactional) == (
+        "q;s",
+        True,
+        False,
+        True,
+    )
+
+
 def test_overview_agrees_with_queue_info(qm: Any) -> None:
     for name in ("a", "b", "c"):
         qm.create_queue(name, quota_messages=100)

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 import mqredis
 from mqredis.settings import Settings
 from tests import model
+from tests.property import views
 from tests.property.random_steps import RandomSteps, shrunk
 from tests.property.steps import Runner, Step
 from tests.property.strategies import STEPS
@@ -87,7 +88,9 @@ class Pair:
                     expected, got = self.model.state(), self.real.state()
                     if got != expected:
                         return f"after step {number}, {step}: {difference(expected, got)}"
-            return "".join(map(str, findings(self.qm)))
+            return "".join(map(str, findings(self.qm))) or views.difference(
+                self.qm, self.model.qm.store, len(steps)
+            )
         finally:
             self.qm.close()
             model.forget(self.manager)
