@@ -277,7 +277,7 @@ class QueueManager(Inspection):
             with suppress(MqError):
                 await self.run(shutdown.shut_down(self._context))
         await self._driver.close()
-        for opened in [*self._context.opened]:
+        for opened in self._context.open_handles():
             opened.close()  # so that closing a queue after its client does nothing
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------

@@ -75,7 +75,7 @@ def abort(queues: Address, entry: bytes, transaction: str) -> Call[None]:
 
     def parse(status: int, _payload: Payload) -> None:
         refused = status == Status.TRANSACTION_SEQUENCE
-        check(status, f"no transaction {transaction!r} is open" if refused else "")
+        check(status, f"no transaction {transaction!r:.300} is open" if refused else "")
 
     args: list[Arg] = ["1" if queues.extra else "", entry, transaction]
     return Call("tx_abort", queues.call, args, parse)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from mqredis import codec
 from mqredis.codec import Raw
 from mqredis.commands import contents, filters, read
 from mqredis.commands.arguments import Mode
@@ -35,7 +36,7 @@ from mqredis.operations.lookup import hex_id
 from mqredis.operations.matching import Selection
 from mqredis.operations.peek import peeking
 from mqredis.operations.queue_call import QueueCall
-from mqredis.operations.receive import fetching, noted
+from mqredis.operations.receive import fetching
 from mqredis.operations.settle import settle
 from mqredis.operations.wait import Reader, until_found
 from mqredis.steps import Steps, perform, procedure
@@ -133,9 +134,10 @@ def _mark(mark: object) -> None:
 
 @procedure
 def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
-    """The first matching message, or the next one after the cursor. If the call fails, the cursor does not move.
+    """The first matching message, or the next one after the cursor.
 
-    If the lock before cannot be given back, closing the handle does so, or its lease ends it.
+    If the call fails, the cursor does not move, but with SealBroken it stands on the message that cannot be opened. If
+    the lock before cannot be given back, closing the handle does so, or its lease ends it.
     """
     handle = browsing.handle
     browsing.need()
@@ -155,22 +157,21 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     else:
         kind, fetch = PEEKS, peeking(handle, text, "after", marks=marking)
     reader = Reader(handle, fetch, text, locks=call.lock)
-    answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
-    before = _release_of(browsing)
     browsing.marked = browsing.marked or marking
-    if call.lock:
-        messages = noted(handle, answer, lease).messages
-    else:
-        messages = handle.context.messages(handle.path, answer.messages)
-    browsing.fence = answer.fence if call.lock else ""
-    browsing.under = tuple(raw[0].decode() for raw in answer.messages)
+    answer = yield from until_found(reader, kind, call.timeout, scopes=(browsing,))
+    ids = tuple(raw[0].decode() for raw in answer.messages)
+    if call.lock:  # noted at once: closing the handle gives back also what cannot be decoded
+        handle.locks.update(dict.fromkeys(ids, answer.fence))
+    messages = codec.decode_each(handle.path, handle.context.incarnation, answer.messages)
+    before = _release_of(browsing)
+    browsing.under, browsing.fence = ids, answer.fence if call.lock else ""
     if found.member is None:
         browsing.place = browsing.under[0]  # members of a group are delivered in the place of its first one
     if Grouping.LOGICAL_ORDER in found.grouping:
         browsing.member = matching.following(messages[-1])
     with suppress(MqError):  # the caller gets the message that is under the cursor now
         yield from settle(handle, before)
-    return _whole(browsing, messages)
+    return _whole(browsing, handle.context.unsealed(messages))
 
 
 def _whole(browsing: Browsing, messages: Sequence[Message]) -> Message:

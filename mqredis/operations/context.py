@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, ref
+from weakref import ref
 
 from mqredis import codec
 from mqredis.commands.address import Address
@@ -84,12 +84,12 @@ class Context:
     """The lease of a lock in ms, kept here since reading it from the settings takes longer."""
     lease: str = field(init=False)
     """``lease_ms`` as an argument of scripts."""
-    opened: WeakSet[Handle] = field(default_factory=WeakSet)
-    """The open handles, which the client closes at its end."""
+    opened: set[ref[Handle]] = field(default_factory=set)
+    """References to the handles that ``open_handle`` has made."""
     subqueues: dict[str, Address] = field(default_factory=dict)
     """The subqueues of open handles, by the numbers of these, also of handles that the application has dropped."""
     units: set[ref[UnitOfWork]] = field(default_factory=set)
-    """References to the open units of work. A plain set, since adding to a WeakSet costs more for each transaction."""
+    """References to the units of work. Plain sets can be copied while another thread adds to them."""
     dropped: deque[Handle | UnitOfWork] = field(default_factory=lambda: deque(maxlen=MAX_DROPPED))
     """Handles that held locks, and units of work that had begun, when the application dropped its last reference."""
 
@@ -97,23 +97,30 @@ class Context:
         self.lease_ms = milliseconds(self.settings.lease_seconds)
         self.lease = str(self.lease_ms)
 
+    def handle(self, handle: Handle) -> Handle:
+        """Add a new handle."""
+        self.opened.add(ref(handle, self.opened.discard))
+        return handle
+
     def unit(self, unit: UnitOfWork) -> UnitOfWork:
         """Add a new unit of work."""
         self.units.add(ref(unit, self.units.discard))
         return unit
 
+    def open_handles(self) -> list[Handle]:
+        """The open handles, also those in ``dropped``."""
+        # A weak reference may still lead to an object in ``dropped``, so each is taken once.
+        each = dict.fromkeys([*(reference() for reference in list(self.opened)), *self.dropped])
+        return [handle for handle in each if isinstance(handle, Handle) and not handle.closed]
+
     def begun(self) -> list[UnitOfWork]:
         """The units of work that the broker knows and that have not ended."""
-        # A weak reference may still lead to an object in ``dropped``, so each is taken once.
         each = dict.fromkeys([*(reference() for reference in list(self.units)), *self.dropped])
         return [unit for unit in each if isinstance(unit, UnitOfWork) and unit.fence and not unit.finished]
 
     def holding(self) -> list[Handle]:
         """The open handles that hold locks."""
-        handles = dict.fromkeys([*self.opened, *self.dropped])
-        return [
-            handle for handle in handles if isinstance(handle, Handle) and handle.locks and not handle.closed
-        ]
+        return [handle for handle in self.open_handles() if handle.locks]
 
     def messages(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
         """Decode messages of a reply. ``taken``: the script removed them, so their states do not count this

@@ -45,9 +45,11 @@ def release(
 
 @procedure
 def abort(context: Context, operator: actions.Author, transaction: object, token: str | None) -> Steps[None]:
-    """Abort an open transaction by its id."""
-    if not isinstance(transaction, str) or not transaction:
-        raise InvalidArgument(f"abort takes the id of a transaction, a str, not {transaction!r:.40}")
+    """Abort an open transaction by its id. Raises InvalidArgument, TransactionSequence (it is not open)."""
+    if not isinstance(transaction, str) or not transaction or not transaction.isascii():
+        raise InvalidArgument(
+            f"abort takes the id of a transaction, a str as Transaction.id has it, not {transaction!r:.40}"
+        )
     entry = actions.entry(operator, "abort", "", {"transaction": transaction})
     # The script names the queues of the transaction.
     queues = Address(context.keys, "", extra=actions.token_key(context.keys, token, "abort", transaction))

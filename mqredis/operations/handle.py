@@ -76,8 +76,7 @@ def open_handle(
     )
     address.generation = opened.generation
     limit = min(opened.max_message_bytes, context.settings.max_message_bytes)
-    handle = Handle(context, address, number, access, share, opened.flags, limit)
-    context.opened.add(handle)
+    handle = context.handle(Handle(context, address, number, access, share, opened.flags, limit))
     if ";" in address.path:
         context.subqueues[number] = address
     handle.selector = selected
@@ -118,7 +117,8 @@ def close_handle(handle: Handle) -> Steps[None]:
     handle.close()
     if handle.elements:
         for element in handle.elements:
-            yield from close_handle(element)
+            _close_later(element)
+        yield from leftovers.remove(handle.context)
         return
     with leftovers.removed_later(handle.context, lambda: _close(handle)):
         with suppress(QueueNotAvailable):  # the locks have gone with their queue

@@ -54,7 +54,7 @@ class Locked:
     _grant: Locks
     _key: str
     _found: codec.Checked
-    # None: the lease is that of the grant; ``extend`` sets another.
+    # When the lease lapses, since ``extend`` has set another one than that of the grant.
     _until: float | None = None
     _settled = False
 
@@ -92,9 +92,9 @@ class Locked:
             [format_id(message.lookup_id)],
             unit.fence,
             lease_ms=unit.lease_ms,
-            clock=unit.context.clock(),
+            clock=unit.lapses,
             now_ms=0,
-            deadline_ms=unit.lease_ms,
+            deadline_ms=0,
         )
         locks.made = [message]
         return cls._each(queue, locks, unit)[0]
@@ -107,6 +107,9 @@ class Locked:
     @property
     def expires_at(self) -> float:
         """When the lease lapses, on the clock of ``time.monotonic()``."""
+        unit = self._grant.unit
+        if unit is not None:
+            return unit.lapses
         until = self._until
         return self._grant.until if until is None else until
 

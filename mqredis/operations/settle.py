@@ -80,7 +80,8 @@ def settle_segments(
 
 def abort_all(handle: Handle) -> Operation[settlement.Settled]:
     """Give back every lock of this handle."""
-    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in handle.locks.items()])
+    held = list(handle.locks.items())  # another thread may lock or settle meanwhile
+    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in held])
 
 
 def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:

@@ -127,7 +127,7 @@ KINDS: dict[str, list[Any]] = {
     "details": [5, "x", ["x"], {5: "x"}],
     "outcome": [5, "x", ["x"], {5: "x"}, {"x": "x" * 4000}, None],
     "changed": [-1, 1.5, "1", None, True, HUGE],
-    "transaction_id": ["", 5, None, b"t"],
+    "transaction_id": ["", 5, None, b"t", "\ud800", "x" * 10_000],
     "priority": [-1, 8, True, 1.5, "1", None],
     "time": [5, "now", datetime(2030, 1, 1), True, None],  # noqa: DTZ001 - without a time zone
     "choice": [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -82,6 +83,17 @@ async def test_queue_whose_close_was_cancelled_is_closed(proxy: Proxy) -> None:
         proxy.cut_all()
         async with await opened(qm):
             rule.release()
+
+
+async def test_all_queues_of_a_multiple_element_name_are_closed_after_a_lost_close(proxy: Proxy) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=HASTY) as qm:
+        await qm.create_queue("r")
+        both = await qm.open("q,r", Access.SEND)
+        proxy.add(CutRequest(), where=is_script)
+        with suppress(OutcomeUnknown):
+            await both.close()
+        async with await opened(qm):
+            assert [(await qm.queue_info(name)).active for name in ("q", "r")] == [True, False]
 
 
 @pytest.mark.parametrize("call", range(len(CALLS)), ids=CALLS)

@@ -112,6 +112,21 @@ def test_changed_body_is_refused_and_not_lost(redis_server: RedisServer, spoil: 
             assert [message.body for message in broken.value.messages] == [spoiled, b"good"]
 
 
+def test_browser_stands_on_a_message_that_cannot_be_opened(redis_server: RedisServer) -> None:
+    with connect(redis_server) as plain, connect(redis_server, sealer=sealer()) as qm:
+        qm.create_queue("q")
+        plain.open("q").send(b"plain")
+        with qm.open("q") as q:
+            q.send(b"good")
+            browser = q.browser()
+            with pytest.raises(SealBroken) as broken:
+                browser.first(lock=True)
+            assert [message.body for message in broken.value.messages] == [b"plain"]
+            browser.unlock()
+            assert qm.queue_info("q").locked == 0
+            assert browser.next().body == b"good"
+
+
 def test_body_sealed_for_another_manager_is_refused(redis_server: RedisServer) -> None:
     with (
         connect(redis_server, manager="one", sealer=sealer()) as one,

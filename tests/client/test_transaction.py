@@ -42,6 +42,20 @@ def test_chosen_id_that_is_in_use_is_named(backend: Backend) -> None:
         qm.transaction(id="pay 7").commit()
 
 
+def test_lock_in_a_transaction_ends_with_the_lease_of_the_transaction(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(allow_volatile=True)) as qm:
+        qm.create_queue("t", transactional=True)
+        queue = qm.open("t")
+        with qm.transaction() as sending:
+            queue.send_many([b"A", b"B"], transaction=sending)
+        with qm.transaction(lease=60) as unit:
+            locks = [queue.lock(0, transaction=unit) for _ in range(2)]
+            assert {lock.expires_at for lock in locks} == {unit.unit.lapses}
+            for extend in (unit.extend, locks[1].extend):
+                extend(90)
+                assert {lock.expires_at for lock in locks} == {unit.unit.lapses}
+
+
 def _receive_at_cursor(queue: mqredis.Queue, unit: mqredis.Transaction) -> object:
     return queue.cursor().receive(60, transaction=unit)
 

@@ -52,7 +52,7 @@ def test_only_some_handles_are_kept_and_one_that_was_closed_is_opened_again(
         create(qm, name, False)
 
     def open_handles() -> int:
-        return sum(not handle.closed for handle in qm.context.opened)
+        return len(qm.context.open_handles())
 
     targets = module.Handles(qm)
     unit = Unit(qm, targets, [], None)
