@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mqredis import keys
@@ -20,6 +21,7 @@ from mqredis.errors import (
     InvalidArgument,
     InvalidName,
     QueueExists,
+    QueueNotAvailable,
     QueueNotFound,
 )
 from mqredis.keys import path_of
@@ -185,13 +187,18 @@ def delete(context: Context, name: object) -> Steps[int]:
     """Delete a queue with its subqueues. Returns how many messages were deleted. Raises QueueNotFound.
 
     Each call deletes a page of messages, or names queues that the next one has to bring: subqueues, and queues that get
-    dead letters or reports.
+    dead letters or reports. Messages whose time is over have expired, and are not deleted with their queue, so its
+    timers are served first.
     """
-    paths, removed = [path_of(name)], 0
+    paths, removed, served = [path_of(name)], 0, 0
     beside = (
         [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.is_journal_or_system(paths[0]) else []
     )
     while True:
+        for path in paths[served:]:
+            with suppress(QueueNotAvailable):
+                yield from serve(context, path)
+        served = len(paths)
         deleted = yield from perform(commands.delete(context.keys, paths, beside))
         removed += deleted.messages
         if deleted.done:

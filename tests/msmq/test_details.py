@@ -10,17 +10,19 @@ from mqredis import (
     Access,
     DuplicateMessage,
     IoTimeout,
+    Journal,
     Match,
     MessageClass,
     Outgoing,
     QueueNotFound,
+    RetryPolicy,
     Seek,
     Share,
     SharingViolation,
 )
 from mqredis.commands import queues
 from mqredis.steps import perform
-from tests.msmq.kit import FULL_RECEIVE, drain, make, unwrap
+from tests.msmq.kit import FULL_RECEIVE, NACK_RECEIVE, drain, make, unwrap
 
 
 def move(qm, source, target, *bodies):
@@ -64,6 +66,20 @@ def test_delete_queue_deletes_a_subqueue_that_is_named_behind_one_that_is_gone(q
 def test_delete_queue_deletes_its_timers(qm):
     make(qm).send(b"x", delay=60)
     assert qm.delete_queue("q") == 1  # the doctor reports keys of unknown queues
+
+
+def test_delete_queue_finds_what_has_expired_before(qm):
+    q, admin = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter")), make(qm, "admin")
+    life = {"time_to_be_received": 5, "journal": Journal.DEAD_LETTER, **NACK_RECEIVE}
+    q.send(b"c")
+    q.lock(0, lease=5)  # the last attempt of c
+    q.send(b"a", **life)
+    q.move(q.send(b"b", **life).lookup_id, qm.open("q;s"))
+    qm.advance_clock(6)
+    qm.delete_queue("q")
+    dead = {m.body: m.message_class for m in drain(qm, "system$;deadletter")}
+    assert dead == {b"a": 0xC002, b"b": 0xC002, b"c": 0xC004}
+    assert [m.message_class for m in admin.browse()] == [0xC002, 0xC002]
 
 
 def test_delete_queue_acknowledges_delayed_messages(qm):
