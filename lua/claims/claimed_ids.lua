@@ -32,7 +32,7 @@ function claimed_ids.read(q, claim, offset, count)
     end
     return texts
   end
-  local before, is_lost = 0, false
+  local before, is_lost = 0, nil
   claim_pages.each(q, list, function(k, page)
     is_lost = not append(k, before, page.count)
     before = before + page.count

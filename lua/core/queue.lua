@@ -121,13 +121,11 @@ function queue.parse(at, text)
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
     changed = false, altered = false, parent = false, apart = false,
-    call = 0, text = false, notes = false, arrived = false, shown = false, beside = false, sooner = false,
-    sub_messages = false, sub_bytes = false,
   }
   return cache.keep_table(key, queue.begin_call(q))
 end
 
--- Resets what holds for one call. Returns the table.
+-- Sets what holds for one call. Returns the table.
 --
 --   call              the number of the call (context.call)
 --   text              false: the table may differ from the stored header (see the head of this file)

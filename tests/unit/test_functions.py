@@ -124,10 +124,11 @@ def test_context_fields_are_reset_at_the_begin_of_a_call() -> None:
     assert {match[2] for match in _ASSIGNED.finditer(text) if match[1] == "context"} <= declared
 
 
-def test_queue_fields_are_declared_in_queue_parse() -> None:
-    """A table of a queue that outlives its call has no fields but those of ``queue.parse``."""
+def test_queue_fields_are_declared() -> None:
+    """A table of a queue that outlives its call has no fields but those of ``parse`` and ``begin_call``."""
     text = code_of("core/queue")
-    declared = fields(body(text, "queue.parse"))
+    each_call = set(re.findall(r"\bq\.([a-z_]+)", body(text, "queue.begin_call")))
+    declared = fields(body(text, "queue.parse")) | each_call
     for path in sorted(LUA.rglob("*.lua")):
         code = re.sub(r"--.*", "", path.read_text())
         lines = [
