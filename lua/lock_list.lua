@@ -86,7 +86,7 @@ local transactions, clients = {}, {}
 
 -- Returns the session that holds a lock, as text; false or nil if that is not known.
 local function session_of(state)
-  if message_state.is_reader_lock(state) then return string.match(state.owner, "^(%d+)%.%d+$") end
+  if message_state.is_reader_lock(state) then return context.session_of(state.owner) end
   if transactions[state.owner] == nil then
     local transaction = tx.find(state.owner)
     transactions[state.owner] = transaction and transaction.session or false

@@ -39,7 +39,7 @@ local transaction_id, fence = ARGV[6], ARGV[7]
 local reply = context.open()
 if reply then return reply end
 local queues = touched.queues()
-local q, target = queues[queue.name_of_key(queue.nth_key(1))], queues[queue.name_of_key(queue.nth_key(2))]
+local q, target = queues[queue.nth_name(1)], queues[queue.nth_name(2)]
 if not q or not target or q.generation ~= source_generation or target.generation ~= target_generation then
   return context.close({ status.QUEUE_NOT_AVAILABLE })
 end

@@ -14,9 +14,7 @@
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/store"
 --- require "admin/operator"
---- require "waiting/waiters"
 local outcome, changed = ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
@@ -32,8 +30,4 @@ if context.missing then return context.close(context.missing) end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 operator.log(changed, outcome ~= "")
-store.save_sides()
-operator.keep(context.reply(status.OK, "0", outcome))
-reply = context.close(context.reply(status.OK, "1", outcome))
-waiters.notify_sides()
-return reply
+return operator.finish(context.reply(status.OK, "1", outcome), context.reply(status.OK, "0", outcome))

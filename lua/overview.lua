@@ -24,10 +24,10 @@ if reply then return reply end
 
 -- Messages in the subqueues that the broker fills: their headers are fields of meta, too.
 local function beside(q)
-  local stem, counts = string.sub(q.key, 1, -3) .. "%3B", { nil }
-  local headers = redis.call("HMGET", KEYS[1], stem .. "retry:q", stem .. "lapsed:q", stem .. "poison:q",
-    stem .. "journal:q")
-  for n = 1, 4 do
+  local keys, counts = { nil }, { nil }
+  for n, name in ipairs({ "retry", "lapsed", "poison", "journal" }) do keys[n] = queue.subqueue_key(q, name) end
+  local headers = redis.call("HMGET", KEYS[1], unpack(keys))
+  for n = 1, #keys do
     local _, messages = queue.parse_header(headers[n])
     counts[n] = messages or "0"
   end

@@ -51,7 +51,7 @@ if transactional then
 end
 local batch, code = enqueue.parse(q, first)
 if not batch then return waiters.finish(q, { code }) end
-local entries = enqueue.entries(batch, priorities)
+local entries = topic.entries(batch, priorities)
 if transaction and transaction.count + #entries > tx.most then
   return waiters.finish(q, { status.TRANSACTION_TOO_LARGE })
 end
@@ -66,7 +66,7 @@ if context.missing then return waiters.finish(q, context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
-local ids = enqueue.number(entries, transaction)
+local ids = topic.number(entries, transaction)
 if batch.wants then features.accept(q, ids, batch.records, batch.wants, true) end
 topic.deliver(q, transaction)
 return waiters.finish(q, context.reply(status.OK, table.concat(ids), transaction and transaction.fence))

@@ -20,7 +20,7 @@ local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 local reply = context.open()
 if reply then return reply end
 context.mark_changed()
-local encoded = queue.name_of_key(queue.nth_key(1, queue.admin_keys))
+local encoded = queue.nth_name(1, queue.admin_keys)
 handle.remove(encoded, number)
 local q = queue.open(1, queue.admin_keys)
 

@@ -36,10 +36,10 @@ if #names == 1 then queue.open_parent(first, queue.admin_keys) end
 
 -- decide -----------------------------------------------------------------------------------------
 -- All subqueues must be among the names.
-local is_named, stem = {}, names[1] .. ";"
-for n = 1, #names do is_named[names[n]] = true end
-for _, name in ipairs(redis.call("HKEYS", queues)) do
-  if string.sub(name, 1, #stem) == stem and not is_named[name] then context.require(other_queues.encode(name)) end
+local is_named = {}
+for n = 1, #names do is_named[queue.nth_name(n, queue.admin_keys)] = true end
+for _, name in ipairs(other_queues.subqueues(queue.name(first))) do
+  if not is_named[name] then context.require(name) end
 end
 if context.missing then return context.close(context.missing) end
 -- going: the queues to delete. A subqueue that was named may be gone by now: queue_close.lua deletes empty ones.
@@ -52,8 +52,7 @@ for n = 1, #names do going[#going + 1] = queue.open(n, queue.admin_keys) end
 
 -- Returns a claim that is committed, and whose messages are not all removed yet; nil if there is none.
 local function draining_claim(q)
-  for _, owner in ipairs(claims.owners(q)) do
-    local claim = claims.open(q, owner)
+  for _, claim in ipairs(claims.all(q)) do
     if claim.draining then return claim end
   end
 end

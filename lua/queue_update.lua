@@ -27,10 +27,7 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 local refused = { nil }
 if queue_config.parse_options(to_set).get_inhibited then
   refused[1] = q
-  local stem = other_queues.decode(queue.name(q)) .. ";"
-  for _, name in ipairs(redis.call("HKEYS", KEYS[3])) do
-    if string.sub(name, 1, #stem) == stem then refused[#refused + 1] = other_queues.find(other_queues.encode(name)) end
-  end
+  for _, name in ipairs(other_queues.subqueues(queue.name(q))) do refused[#refused + 1] = other_queues.find(name) end
   if context.missing then return context.close(context.missing) end
 end
 context.mark_changed()

@@ -13,7 +13,7 @@
 local slot, sequence = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
-local session = string.match(slot, "^%d+")
+local session = context.session_of(slot)
 local found = redis.call("HMGET", KEYS[1], session, slot)
 local session_text, kept = found[1], found[2]
 if not session_text then return context.close(context.reply(status.OK, "expired")) end

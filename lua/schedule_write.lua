@@ -25,10 +25,8 @@
 -- RETURNS DUPLICATE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
---- require "core/store"
 --- require "admin/operator"
 --- require "admin/schedules"
---- require "waiting/waiters"
 -- Change together with: mqredis/operations/schedules.py, which decides again if the schedule has become another one; the refusals
 -- are those of admin/schedules.
 local last = operator.last_key() -- the last key but that of the token
@@ -69,7 +67,4 @@ else
 end
 if batch then schedules.send(batch) end
 operator.log(1, true)
-store.save_sides()
-reply = operator.close(context.reply(status.OK, "1"))
-waiters.notify_sides()
-return reply
+return operator.finish(context.reply(status.OK, "1"))

@@ -22,7 +22,7 @@ for n = 1, #rows, 2 do
     reply[5] = "1"
     break
   end
-  local used, ttl, slots = session.last_used(rows[n])
+  local used, ttl, slots = session.used(rows[n], true)
   left = left - slots
   local at = #reply
   reply[at + 1], reply[at + 2] = rows[n], string.format("%.0f", rows[n + 1])

@@ -31,6 +31,6 @@ if text ~= "" and subscriber.options.transactional ~= q.options.transactional th
   return refuse(status.INVALID_PARAMETER, "transactional")
 end
 context.mark_changed()
-local name = queue.name_of_key(queue.nth_key(2, queue.admin_keys))
+local name = queue.nth_name(2, queue.admin_keys)
 if text == "" then subscription.remove(q, name) else subscription.save(q, name, text) end
 return context.close({ status.OK })

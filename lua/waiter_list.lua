@@ -9,6 +9,7 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
+--- require "waiting/waiter_text"
 -- budget: readers and queues that one call examines; most: readers of one queue that are counted.
 local budget, most = 2000, 1000
 local reply = context.observe()
@@ -20,7 +21,7 @@ for n = 1, queue.count_keys() do
   local members = q and q.waiting and redis.call("ZRANGE", q.waiters, 0, most - 1) or {}
   local readers, told = {}, {}
   for k = 1, #members do
-    local number = string.match(members[k], "^(%d+)%.") -- a member begins with the slot (waiting/waiter_text)
+    local number = context.session_of(waiter_text.parse(members[k]) or "")
     if number then readers[number] = (readers[number] or 0) + 1 end
   end
   for number, count in pairs(readers) do told[#told + 1] = number .. ":" .. count end

@@ -12,10 +12,8 @@
 -- RETURNS OK "1": done; "0": no such live worker, or no such pause
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
---- require "core/store"
 --- require "admin/operator"
 --- require "admin/workers"
---- require "waiting/waiters"
 local key = KEYS[operator.last_key()]
 local field, text = ARGV[5], ARGV[6]
 local reply = context.open()
@@ -44,7 +42,4 @@ else
 end
 context.mark_changed()
 operator.log(1, true)
-store.save_sides()
-reply = operator.close(context.reply(status.OK, "1"))
-waiters.notify_sides()
-return reply
+return operator.finish(context.reply(status.OK, "1"))

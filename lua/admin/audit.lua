@@ -180,8 +180,9 @@ function audit.members(q, id, rec, must)
   if not audit.is_sound(rec) or not record.is_special(rec) then return {} end
   local flags, stored = unpack(redis.call("HMGET", q.key, "flags", "index"))
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
-  local is_subqueue = string.find(q.key, "%%3B[^:]*:q$") and not queue.is_subqueue(q, "journal")
-  local locks_groups = not is_subqueue and queue_config.parse_options(flags or "").group_exclusive
+  local _, subqueue = queue.split_name(queue.name(q))
+  local has_parent = subqueue and subqueue ~= "journal" -- as queue.set_parent says
+  local locks_groups = not has_parent and queue_config.parse_options(flags or "").group_exclusive
   local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
   return index.members(described, id, rec, record.keys(rec))
 end

@@ -44,16 +44,14 @@ end
 -- Returns the queue with this encoded name, which belongs to the family of q. `make`: create it if it does not exist.
 function bulk_actions.plan_target(q, name, make)
   other_queues.load()
-  local home = q.parent or q
-  local target = other_queues.find(name, make)
+  local target = other_queues.find_relative(q.parent or q, name, make)
   if not target and not context.missing then return nil, status.QUEUE_NOT_AVAILABLE end
-  if target and target ~= home then queue.set_parent(target, home) end
   return target
 end
 
 -- Returns the subqueue ;trash as the plan.
 function bulk_actions.plan_trash(q)
-  return bulk_actions.plan_target(q, queue.name(q.parent or q) .. "%3Btrash", true)
+  return bulk_actions.plan_target(q, queue.join_name(queue.name(q.parent or q), "trash"), true)
 end
 
 -- Returns the target as the plan. `value`: its encoded name.

@@ -2,8 +2,10 @@
 --- require "core/position"
 --- require "core/removal"
 --- require "core/queue"
+--- require "core/store"
 --- require lazy "features/copy"
 --- require lazy "features/other_queues"
+--- require "waiting/waiters"
 --- used by bulk, operator_record, redrive, schedule_write, tx_abort, unlock, worker_order
 -- What all actions of operators have in common: a token, with which an action runs once however often it is called, and the log
 -- of actions. A script of an operator has these arguments first:
@@ -19,8 +21,8 @@
 -- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
 --
 -- A script of an operator calls operator.repeated before it decides anything, operator.plan before its first write, operator.log
--- after that, and operator.close at its end. An action that was refused ends with context.close instead, so that the next call with
--- its token runs.
+-- after that, and operator.close or operator.finish at its end. An action that was refused ends with context.close instead, so that
+-- the next call with its token runs.
 -- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; mqredis/console/log.py and
 -- mqredis/cli/operator.py, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
 local operator = { remembered = 86400000, most = 10000 }
@@ -87,16 +89,22 @@ function operator.log(changed, finished, earlier)
   return copy.insert(log, string.sub(entry, 1, 1) + 0, head, string.sub(entry, stop), "")
 end
 
--- Keeps a reply under the token, for repeated calls.
-function operator.keep(reply)
+-- Ends the script as context.close does, and keeps the reply, or `kept` if that is not nil, under the token for repeated calls.
+function operator.close(reply, kept)
+  reply = context.close(reply)
   local key = operator.token_key()
-  redis.call("HSET", key, "reply", context.format_reply("0", "-", reply))
-  redis.call("PEXPIRE", key, operator.remembered)
+  if key then
+    redis.call("HSET", key, "reply", context.format_reply("0", "-", kept or reply))
+    redis.call("PEXPIRE", key, operator.remembered)
+  end
+  return reply
 end
 
--- Ends the script as context.close does, and keeps the reply under the token.
-function operator.close(reply)
-  reply = context.close(reply)
-  if operator.token_key() then operator.keep(reply) end
+-- Does so for a script that works on no queue of its own, but on the log and other queues that it has found (context.sides): saves
+-- them, and notifies their readers at last.
+function operator.finish(reply, kept)
+  store.save_sides()
+  reply = operator.close(reply, kept)
+  waiters.notify_sides()
   return reply
 end

@@ -69,8 +69,8 @@ end
 function redrive.origin(q, entry)
   local origin = record.field(entry.rec, "original_queue")
   if origin then return origin end
-  local name = string.match(queue.name(q), "^(.*)%%3Bpoison$")
-  if name then return other_queues.decode(name) end
+  local home, subqueue = queue.split_name(queue.name(q))
+  if subqueue == "poison" then return other_queues.decode(home) end
   local head = record.split(entry.rec)
   return string.match(head, "\1dead_letter_queue\2s([^\1\3]+)")
 end

@@ -63,7 +63,7 @@ end
 function sweep.committed_claims(q)
   claims.load()
   local committed = {}
-  for _, owner in ipairs(claims.owners(q)) do committed[owner] = claims.open(q, owner).committed end
+  for _, claim in ipairs(claims.all(q)) do committed[claim.owner] = claim.committed end
   return committed
 end
 

@@ -92,19 +92,20 @@ function claims.score(number)
   return string.format("%.0f", queue.claimed + tonumber(number))
 end
 
--- Returns the names of owners that have, or had, a claim on this queue.
-function claims.owners(q)
-  local owners = {}
-  for _, field in ipairs(redis.call("HKEYS", q.key)) do owners[#owners + 1] = string.match(field, "^claim:(.*)$") end
-  return owners
+-- Returns the claims of all owners on this queue.
+function claims.all(q)
+  local found = {}
+  for _, field in ipairs(redis.call("HKEYS", q.key)) do
+    local owner = string.match(field, "^claim:(.*)$")
+    if owner then found[#found + 1] = claims.open(q, owner) end
+  end
+  return found
 end
 
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives
 -- (claim_channel in mqredis/keys.py).
 function claims.alive(claim)
-  local channel = string.sub(KEYS[1], 1, -5) .. "claim:" .. claim.owner .. ":" .. claim.lineage
-  local listeners = redis.pcall("PUBSUB", "NUMSUB", channel)
-  return type(listeners) == "table" and tonumber(listeners[2] or 0) > 0
+  return (context.listeners(context.prefix() .. "claim:" .. claim.owner .. ":" .. claim.lineage) or 0) > 0
 end
 
 -- Returns why the checkpoint `lineage` may not use sequence `seq` of the claim, or nil if it may. The words of the reply: foreign,
@@ -118,14 +119,30 @@ end
 
 -- What a claim may take -------------------------------------------------------------------------------------------------
 
--- Returns up to `count` ids of available messages behind SequentialID `after` and up to `bound` ("" for no limit), in delivery
--- order. An id is two digits, 0 to 7 (7 less the priority), and a SequentialID, so the ids of one priority are one range.
+-- Returns where the ids of one priority begin and end, as ZRANGEBYLEX takes it, that are behind SequentialID `after` and up to
+-- `bound` ("" for no limit). An id is two digits, 0 to 7 (7 less the priority), and a SequentialID. `digits`: the number of the
+-- first two.
+function claims.range(digits, after, bound)
+  return string.format(after == "" and "[%02x%s" or "(%02x%s", digits, after),
+    bound == "" and string.format("(%02x", digits + 1) or string.format("[%02x%s", digits, bound)
+end
+
+-- Returns how many messages are available in these limits.
+function claims.count(q, after, bound)
+  if after == "" and bound == "" then return redis.call("ZCARD", q.available) end
+  local count = 0
+  for digits = 0, 7 do
+    count = count + redis.call("ZLEXCOUNT", q.available, claims.range(digits, after, bound))
+  end
+  return count
+end
+
+-- Returns up to `count` ids of available messages in these limits, in delivery order.
 function claims.ids(q, count, after, bound)
   if after == "" and bound == "" then return redis.call("ZRANGE", q.available, 0, count - 1) end
   local ids = {}
   for digits = 0, 7 do
-    local from = string.format(after == "" and "[%02x%s" or "(%02x%s", digits, after)
-    local upto = bound == "" and string.format("(%02x", digits + 1) or string.format("[%02x%s", digits, bound)
+    local from, upto = claims.range(digits, after, bound)
     local some = redis.call("ZRANGEBYLEX", q.available, from, upto, "LIMIT", 0, count - #ids)
     for n = 1, #some do ids[#ids + 1] = some[n] end
     if #ids == count then break end

@@ -40,7 +40,7 @@ function publish.parts(count, resumed)
   context.first_place, context.places = queue.message_keys, {}
   local found, by_name = {}, {}
   for n = 1, count do
-    local name = queue.name_of_key(queue.nth_key(n))
+    local name = queue.nth_name(n)
     context.places[name] = n
     local q = queue.open(n)
     if q then

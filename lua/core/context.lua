@@ -124,7 +124,7 @@ function context.parse_counters(text)
   local history, seq, messages, bytes, latest = string.match(text, "^(%d+) (%S+) (%S+) (%S+) (%d+)$")
   if not history then
     error("the manager's counters cannot be read (" .. text .. "). Restore the store from a backup, or "
-      .. "delete the keys that begin with " .. string.sub(KEYS[1], 1, -5), 0)
+      .. "delete the keys that begin with " .. context.prefix(), 0)
   end
   context.history, context.history_text, context.latest = history + 0, history, latest + 0
   context.seq, context.messages, context.bytes = seq, messages, bytes
@@ -155,9 +155,25 @@ function context.shown(time)
   return time - context.lead
 end
 
--- Returns the number of this call's session, as text.
+-- Returns what the keys and channels of this manager begin with, "mq:{<manager>}:". KEYS[1] is "mq:{<manager>}:meta".
+function context.prefix()
+  return string.sub(KEYS[1], 1, -5)
+end
+
+-- Returns how many clients are subscribed to a channel; nil if this user may not ask.
+function context.listeners(channel)
+  local reply = redis.pcall("PUBSUB", "NUMSUB", channel)
+  return reply[2] and tonumber(reply[2])
+end
+
+-- Returns the number of a slot's session, as text; nil if the text is not a slot.
+function context.session_of(slot)
+  return string.match(slot, "^(%d+)%.%d+$")
+end
+
+-- Returns the number of this call's session, as text; "" if the call has no slot.
 function context.owner()
-  return string.match(ARGV[1], "^(%d+)%.%d+$") or ""
+  return context.session_of(ARGV[1]) or ""
 end
 
 -- Returns nothing if the call with this token is to run, else its reply. `kept`: the saved reply of its slot, false if there is

@@ -123,25 +123,6 @@ function enqueue.hold(q, ids, batch, transaction)
   tx.add(transaction, q, tx.sent, ids)
 end
 
--- Returns the messages of a batch as entries {rec, large, size, priority}, for features/topic, which chooses among them. They get
--- lookup ids from enqueue.number. `priorities`: a digit for each message.
-function enqueue.entries(batch, priorities)
-  local entries = {}
-  for n = 1, #batch.records do
-    local rec, large = batch.records[n], batch.larges and batch.larges[n]
-    entries[n] = { rec = rec, large = large or nil, size = #rec + (large and #large or 0),
-      priority = string.byte(priorities, n) - 48, id = nil }
-  end
-  return entries
-end
-
--- Returns such entries as a batch.
-function enqueue.batch(q, entries)
-  local batch = enqueue.new_batch({ nil })
-  for n = 1, #entries do enqueue.append(batch, entries[n].rec, entries[n].large, q) end
-  return batch
-end
-
 -- Returns a batch with no messages. `records`: an empty list.
 function enqueue.new_batch(records)
   return { records = records, larges = nil, bytes = 0, special = false, wants = nil }
@@ -171,13 +152,4 @@ function enqueue.append(batch, rec, large, q)
     batch.special, batch.wants = true, batch.wants or {}
     batch.wants[place] = features.wants(rec)
   end
-end
-
--- Gives such entries lookup ids, and returns the ids.
-function enqueue.number(entries, transactional)
-  local priorities = {}
-  for n = 1, #entries do priorities[n] = entries[n].priority end
-  local ids = enqueue.ids(table.concat(priorities), #entries, transactional)
-  for n = 1, #entries do entries[n].id = ids[n] end
-  return ids
 end

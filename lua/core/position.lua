@@ -191,17 +191,17 @@ end
 
 -- Locked ---------------------------------------------------------------------------------------------------------------
 
--- Returns the lock of the reader with this slot. `kind`: message_state.by_reader, perhaps with the flag visible behind it; `lease` in
--- ms. Its fence is the number of this call, so context.mark_changed comes first.
+-- Returns the lock of the reader with this slot. `kind`: message_state.by_reader, perhaps with the flag visible behind it; `lease`
+-- in ms. Its fence is the number of this call, so context.mark_changed comes first.
 function position.reader_lock(kind, slot, lease)
   return { kind = kind, owner = slot, fence = context.history_text,
     deadline = string.format("%d", context.now + lease) }
 end
 
--- Locks columns of available messages. `lock`: of position.reader_lock or tx.lock, a table {kind, owner, fence, deadline}, all texts,
--- the first three as in states (core/message_state), the deadline in ms. The delivery count in `states` rises here and not at the
--- end, so that a message that kills its reader is noticed. The lock goes into the header of the queue if core/locks has room and no
--- message needs a state, else into q.locked and q.states.
+-- Locks columns of available messages. `lock`: of position.reader_lock or tx.lock, a table {kind, owner, fence, deadline}, all
+-- texts, the first three as in states (core/message_state), the deadline in ms. The delivery count in `states` rises here and not
+-- at the end, so that a message that kills its reader is noticed. The lock goes into the header of the queue if core/locks has room
+-- and no message needs a state, else into q.locked and q.states.
 function position.lock(q, ids, recs, states, lock)
   local wants = position.before_lock(q, ids, recs, lock.kind)
   store.withdraw(q, ids)

@@ -1,9 +1,8 @@
 --- require "core/cache"
 --- require "core/context"
 --- require "core/queue_config"
---- require lazy "core/statistics"
 --- require lazy "core/locks"
---- used by 84 files: 46 scripts, 7 in admin, 4 in claims, 9 in core, 12 in features, 2 in matching, 2 in transactions, 2 in waiting
+--- used by 85 files: 46 scripts, 7 in admin, 4 in claims, 9 in core, 12 in features, 2 in matching, 3 in transactions, 2 in waiting
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.
@@ -36,7 +35,7 @@
 -- A header that is lost has no counters: messages, bytes, gone and due are nil then, until the doctor has counted, and calls that
 -- count fail. Who changes a field of the table that is in the header sets q.changed, else store.save does not write it.
 --
--- Change together with: a new part of the header stands in queue.parse_header, queue.format_header and queue.create, in
+-- Change together with: a new part of the header stands in queue.parse_header, queue.format_header and queue.write_first, in
 -- QUEUE_COUNTS of mqredis/keys.py and `_HEADER` of mqredis/operations/doctor/snapshot.py (tests/contract/test_constants.py
 -- compares), in mqredis/codec/locks.py, and in repair.lua, which writes counts; it takes a new schema number
 -- (core/manager_config). A new key of a queue stands in QUEUE_PARTS of mqredis/keys.py, queue.parse, store.delete_queue and
@@ -185,12 +184,8 @@ function queue.write(q)
   if q.messages then redis.call("HSET", KEYS[1], q.key, queue.format_header(q)) end
 end
 
--- Writes the hash and the header of a new queue. `key`: its first key; `...`: more fields of its hash and their values. Only
--- admin/create calls it.
-function queue.create(key, generation, ...)
-  statistics.load()
-  redis.call("HSET", key, "generation", generation, "created", context.now, "modified", context.now,
-    "index", queue.never, "statistics", statistics.begin(), ...)
+-- Writes the header of a new queue, whose hash is written already. `key`: its first key. Only admin/create calls it.
+function queue.write_first(key)
   redis.call("HSET", KEYS[1], key, queue_config.read(key) .. string.format(" 0 0 0 %d 0 0", queue.bucket_end()))
 end
 
@@ -252,10 +247,9 @@ end
 
 -- Opens the parent of a subqueue, which stands right behind it in KEYS. No other queue of its family may stand there.
 function queue.open_parent(q, manager_keys)
-  local second = queue.nth_key(2, manager_keys)
-  if not second then return end
-  local stem = string.match(q.key, "^(.*)%%3B[^:]*:q$")
-  if stem and second == stem .. ":q" then queue.set_parent(q, queue.read(2, manager_keys)) end
+  if not queue.nth_key(2, manager_keys) then return end
+  local home, subqueue = queue.split_name(queue.name(q))
+  if subqueue and queue.nth_name(2, manager_keys) == home then queue.set_parent(q, queue.read(2, manager_keys)) end
 end
 
 -- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.
@@ -285,6 +279,11 @@ function queue.is_subqueue(q, name)
   return string.sub(q.key, -#name - 5) == "%3B" .. name .. ":q"
 end
 
+-- Returns the first key of the subqueue of this name of a queue.
+function queue.subqueue_key(q, name)
+  return queue.join_name(string.sub(q.key, 1, -3), name) .. ":q"
+end
+
 -- Places in KEYS, and names -------------------------------------------------------------------------------------------
 
 -- Returns how many queues KEYS brings, if no other keys follow theirs. `manager_keys` as of queue.open.
@@ -312,11 +311,17 @@ function queue.name(q)
   return queue.name_of_key(q.key)
 end
 
+-- Returns the encoded name of the n-th queue of KEYS, which exists or not. `manager_keys` as of queue.open.
+function queue.nth_name(n, manager_keys)
+  return queue.name_of_key(queue.nth_key(n, manager_keys))
+end
+
 -- Returns the encoded names of a queue and of its subqueue, from the encoded name of both, "<queue>%3B<subqueue>"; nil as the
 -- second one for a name without a subqueue.
 function queue.split_name(name)
-  local home, subqueue = string.match(name, "^(.-)%%3B(.*)$")
-  return home or name, subqueue
+  local at = string.find(name, "%3B", 1, true)
+  if not at then return name, nil end
+  return string.sub(name, 1, at - 1), string.sub(name, at + 3)
 end
 
 -- Returns the encoded name of the subqueue of this name of a queue. `home`: the encoded name of the queue.

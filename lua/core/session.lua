@@ -13,7 +13,7 @@
 -- idle                the place of `idle` in KEYS, in scripts with "KEYS admin"
 -- chunk               fields that one command reads or removes
 -- most_terms          how many terms are kept (session.term)
--- slots_per_session   how many slots of a session are asked when it was used last (session.last_used)
+-- slots_per_session   how many slots of a session are asked when it was used last (session.used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
 local session = { idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32, slots_per_page = 1024,
@@ -55,34 +55,19 @@ function session.drop(number)
   context.mark_changed()
 end
 
--- Returns when one of the slots of a session was last used, in ms, 0 if none ever was; and its time to live in ms.
-function session.used(number)
+-- Returns when one of the slots of a session was last used, in ms, 0 if none ever was; its time to live in ms; and how many
+-- elements of meta were read for that. `is_estimate`: only the first slots are asked, and no long replies are read. A client takes
+-- the slot that it used last, so the first ones are those that are used.
+function session.used(number, is_estimate)
   local last, ttl, highest = 0, session.read(number)
-  for from = 0, highest, session.chunk do
-    local slots = {}
-    for n = from, math.min(from + session.chunk - 1, highest) do slots[#slots + 1] = number .. "." .. n end
-    local kept = redis.call("HMGET", KEYS[1], unpack(slots))
-    for n = 1, #slots do
-      if kept[n] then last = math.max(last, tonumber((context.reply_moment(kept[n])))) end
-    end
-  end
-  return last, ttl
-end
-
--- Returns when one of its first slots was last used, in ms, 0 if none of them says; its time to live in ms; and how many elements
--- of meta were read for that.
--- A client takes the slot that it used last, so the first ones are those that are used.
-function session.last_used(number)
-  local last, ttl, highest = 0, session.read(number)
-  local upto = math.min(highest, session.slots_per_session - 1)
-  for n = 0, upto do
+  if is_estimate then highest = math.min(highest, session.slots_per_session - 1) end
+  for n = 0, highest do
     local slot = number .. "." .. n
-    if redis.call("HSTRLEN", KEYS[1], slot) <= session.largest then
-      local kept = redis.call("HGET", KEYS[1], slot)
-      if kept then last = math.max(last, tonumber((context.reply_moment(kept)))) end
-    end
+    local is_read = not is_estimate or redis.call("HSTRLEN", KEYS[1], slot) <= session.largest
+    local kept = is_read and redis.call("HGET", KEYS[1], slot)
+    if kept then last = math.max(last, tonumber((context.reply_moment(kept)))) end
   end
-  return last, ttl, upto + 2
+  return last, ttl, highest + 2
 end
 
 -- Deletes the handles of sessions that are gone. `gone`: the set of their numbers.
@@ -106,7 +91,7 @@ function session.sweep()
   local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, 8)
   local gone, any = {}, false
   for n = 1, #idle do
-    local used, ttl = session.used(idle[n])
+    local used, ttl = session.used(idle[n], false)
     local until_ms = used + ttl
     if until_ms > context.now or idle[n] == context.owner() then
       redis.call("ZADD", KEYS[session.idle], until_ms, idle[n])
@@ -118,13 +103,9 @@ function session.sweep()
   if any then session.drop_handles(gone) end
 end
 
--- Ends a few transactions whose lease is over and that hold no message any more, so that no queue ends them: a
--- chosen id that was never used, or one whose queues were deleted. What a queue still holds it gives back by itself.
+-- Forgets a few transactions whose lease is over (tx.sweep). The field "units" of meta says where the last call has stopped.
 function session.sweep_transactions()
-  -- "units": where the last call has stopped.
   local place = redis.call("HGET", KEYS[1], "units") or "0"
-  local txs = KEYS[2]
-  local page = redis.call("HSCAN", txs, place, "COUNT", 32)
-  for _, transaction in ipairs(tx.list(page[2], false)) do tx.forget(transaction) end
-  if page[1] ~= place then redis.call("HSET", KEYS[1], "units", page[1]) end
+  local further = tx.sweep(place, 32)
+  if further ~= place then redis.call("HSET", KEYS[1], "units", further) end
 end

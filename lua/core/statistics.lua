@@ -1,7 +1,7 @@
 --- require "core/context"
 --- require "core/oldest"
 --- require "core/queue"
---- used by core/queue, core/timers, stats_history
+--- used by admin/create, core/timers, stats_history
 -- Statistics of a queue over time: what came, left, failed and was tried again in each period of 5 minutes (a bucket) of
 -- the last day, and the age of the oldest message at its end.
 --

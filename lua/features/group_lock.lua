@@ -2,6 +2,7 @@
 --- require "core/context"
 --- require "core/record"
 --- require "core/position"
+--- require "core/store"
 --- require lazy "matching/index"
 --- used by claims/claims, claims/fill, features/features, lookup, matching/search, receive, waiting/notify
 -- Queues with one active message of each group at a time, and fair turns between the groups (option group_exclusive;
@@ -102,11 +103,7 @@ function group_lock.leave(q, batch, places)
     else
       local was_busy = redis.call("ZREM", q.index, group_lock.busy_member(group_id, id)) == 1
       local first = group_lock.set_ready(q, group_id, group_lock.holder(q, group_id) ~= nil)
-      if was_busy and first then
-        -- Readers are notified of it as of a message that arrives (position.arrive).
-        q.arrived = q.arrived or {}
-        q.arrived[#q.arrived + 1] = first
-      end
+      if was_busy and first then store.announce(q, { first }) end -- as of a message that arrives
     end
   end
 end

@@ -33,7 +33,7 @@ function other_queues.find(name, make)
     context.first_place = string.sub(KEYS[3] or "", -7) == ":queues" and queue.admin_keys or queue.message_keys
     context.places = {}
     for n = 1, queue.count_keys(context.first_place) do
-      local own = queue.name_of_key(queue.nth_key(n, context.first_place))
+      local own = queue.nth_name(n, context.first_place)
       context.places[own] = context.places[own] or n
     end
   end
@@ -47,4 +47,21 @@ function other_queues.find(name, make)
   end
   if q then return q end
   if make or not n then context.require(name) end
+end
+
+-- Returns the same for a queue of the family of `home`, which is no subqueue: `home` itself, or one of its subqueues with `home` as
+-- its parent.
+function other_queues.find_relative(home, name, make)
+  local q = other_queues.find(name, make)
+  if q and q ~= home then queue.set_parent(q, home) end
+  return q
+end
+
+-- Returns the encoded names of all subqueues of the queue with this encoded name. For scripts with "KEYS admin".
+function other_queues.subqueues(name)
+  local stem, found = other_queues.decode(name) .. ";", { nil }
+  for _, written in ipairs(redis.call("HKEYS", KEYS[3])) do
+    if string.sub(written, 1, #stem) == stem then found[#found + 1] = other_queues.encode(written) end
+  end
+  return found
 end

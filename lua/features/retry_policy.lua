@@ -162,10 +162,8 @@ end
 function retry_policy.subqueue(q, name)
   other_queues.load()
   local home = retry_policy.home(q)
-  local to = other_queues.find(queue.join_name(queue.name(home), name), true)
-  if not to then return end
-  queue.set_parent(to, home)
-  if name == "poison" then
+  local to = other_queues.find_relative(home, queue.join_name(queue.name(home), name), true)
+  if to and name == "poison" then
     local policy = retry_policy.read(q)
     queue.set_quota(to, policy.poison_messages, policy.poison_bytes)
   end

@@ -2,9 +2,9 @@
 --- require "core/queue"
 --- require "core/quota"
 --- require lazy "features/other_queues"
---- require lazy "core/enqueue"
+--- require "core/enqueue"
 --- require lazy "transactions/tx"
---- require lazy "core/record"
+--- require "core/record"
 --- require "features/subscription"
 --- require lazy "features/trace"
 --- used by publish
@@ -19,9 +19,29 @@
 -- the same for a queue: a new refusal there mostly belongs into topic.plan, too.
 local topic = {}
 
+-- Returns the messages of a batch (core/enqueue) as entries {rec, large, priority, id}. `priorities`: a digit for each message.
+-- topic.number sets their ids.
+function topic.entries(batch, priorities)
+  local entries = {}
+  for n = 1, #batch.records do
+    local large = batch.larges and batch.larges[n] or nil
+    entries[n] = { rec = batch.records[n], large = large, priority = string.sub(priorities, n, n), id = nil }
+  end
+  return entries
+end
+
+-- Gives entries lookup ids, and returns these.
+function topic.number(entries, transaction)
+  local priorities = {}
+  for n = 1, #entries do priorities[n] = entries[n].priority end
+  local ids = enqueue.ids(table.concat(priorities), #entries, transaction)
+  for n = 1, #entries do entries[n].id = ids[n] end
+  return ids
+end
+
 -- Decides which messages go where, and notes that as `plans` (queue.notes), a list of {to, entries}. Returns a status if one
 -- of the queues refuses: a durable subscriber misses nothing, so all get the messages or none does. A subscriber that was
--- deleted, or that takes no messages of this kind, is passed over. `entries`: of enqueue.entries.
+-- deleted, or that takes no messages of this kind, is passed over. `entries`: of topic.entries.
 function topic.plan(q, entries, transaction)
   local names, texts = subscription.all(q)
   local total, total_bytes, plans = 0, 0, {}
@@ -79,7 +99,7 @@ function topic.pick(entries, text, to)
       local id_bytes = record.field(rec, "message_id") and 0 or #topic.id_field("0000000000000000")
       local trail_bytes = to.options.trail and #record.fields.trail or 0
       local size = #rec + (entry.large and #entry.large or 0) + id_bytes + trail_bytes
-      picked[#picked + 1] = { rec = rec, large = entry.large, size = size, priority = entry.priority, of = entry }
+      picked[#picked + 1] = { rec = rec, large = entry.large, priority = entry.priority, id = nil, of = entry }
       bytes = bytes and size <= to.max_bytes and bytes + size
     end
   end
@@ -113,9 +133,8 @@ function topic.deliver(q, transaction)
         entry.rec = record.prepend(rec, topic.id_field(entry.of.id))
       end
     end
-    enqueue.number(plan.entries, transaction)
-    local ids = {}
-    for k = 1, #plan.entries do ids[k] = plan.entries[k].id end
-    enqueue.put(plan.to, ids, enqueue.batch(plan.to, plan.entries), transaction)
+    local ids, batch = topic.number(plan.entries, transaction), enqueue.new_batch({ nil })
+    for k = 1, #plan.entries do enqueue.append(batch, plan.entries[k].rec, plan.entries[k].large, plan.to) end
+    enqueue.put(plan.to, ids, batch, transaction)
   end
 end

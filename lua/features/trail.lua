@@ -67,7 +67,7 @@ end
 
 -- Returns who did something, as "<session> <client>". `slot`: of its session; nil if the broker did it.
 function trail.by(slot)
-  local session = string.match(slot or "", "^(%d+)%.%d+$")
+  local session = context.session_of(slot or "")
   if not session then return "- -" end
   local told, client = pcall(cjson.decode, redis.call("HGET", KEYS[1], "client:" .. session) or "")
   local name = told and type(client) == "table" and client.name

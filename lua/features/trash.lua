@@ -55,8 +55,7 @@ function trash.plan(home, entries)
     local subqueue = trash.origin(entries[n].rec)
     local name = subqueue and queue.join_name(queue.name(home), subqueue) or queue.name(home)
     if not by_name[name] then
-      local target = other_queues.find(name, true)
-      if target and target ~= home then queue.set_parent(target, home) end
+      local target = other_queues.find_relative(home, name, true)
       by_name[name] = { nil }
       groups[#groups + 1] = { target = target, entries = by_name[name] }
     end

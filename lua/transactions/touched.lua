@@ -8,21 +8,14 @@ local touched = {}
 -- Returns the queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first`,
 -- `second`: the headers of the first two queues, nil if they were not read yet.
 function touched.queues(first, second)
-  local found, gone, subqueues = {}, {}, false
+  local found, gone = {}, {}
   for n = 1, queue.count_keys() do
-    local q, key = queue.open(n, nil, n == 1 and first or n == 2 and second or nil), queue.nth_key(n)
-    if q then
-      found[queue.name(q)] = q
-      subqueues = subqueues or string.find(key, "%3B", 1, true)
-    else
-      gone[queue.name_of_key(key)] = true
-    end
+    local q, name = queue.open(n, nil, n == 1 and first or n == 2 and second or nil), queue.nth_name(n)
+    if q then found[name] = q else gone[name] = true end
   end
-  if subqueues then
-    for name, q in pairs(found) do
-      local parent = string.match(name, "^(.-)%%3B")
-      if parent then queue.set_parent(q, found[parent]) end
-    end
+  for name, q in pairs(found) do
+    local home, subqueue = queue.split_name(name)
+    if subqueue then queue.set_parent(q, found[home]) end
   end
   return found, gone
 end

@@ -202,6 +202,18 @@ function tx.list(fields, is_open)
   return found
 end
 
+-- Forgets the transactions whose lease is over among some `count` fields of the log, in a scan that goes on from `cursor`. Returns
+-- the cursor of the next call, "0" at the end. A scan comes by every field that is there from its first call to its last one,
+-- whatever is added and removed meanwhile; a server that was restarted has another order of fields, so the scan may miss some then,
+-- which the next one finds. Each queue gives its messages back by itself (core/lapse), and ends their transaction as well: this is
+-- for those that hold no message, since their id was chosen and never used, or their queues were deleted.
+function tx.sweep(cursor, count)
+  local page = redis.call("HSCAN", KEYS[2], cursor, "COUNT", count)
+  local ended = tx.list(page[2], false)
+  for n = 1, #ended do tx.forget(ended[n]) end
+  return page[1]
+end
+
 -- Does a transaction that is stored, open or not, move a message to the queue with this encoded name?
 function tx.moves_to(name)
   local fields = redis.call("HGETALL", KEYS[2])

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/chunked"
 --- require "core/message_state"
+--- require "core/queue"
 --- require "core/record"
 --- require lazy "core/release"
 --- require "core/removal"
@@ -82,12 +83,11 @@ end
 
 -- Returns an empty part for the queue with this encoded name; false if the queue is not there.
 function tx_parts.new(name, queues, gone)
-  local q, subqueue = queues[name], string.find(name, "%3B", 1, true)
-  if subqueue then touched.need(string.sub(name, 1, subqueue - 1), queues, gone) end
-  if not q then
-    touched.need(name, queues, gone)
-    return false
-  end
+  local home, subqueue = queue.split_name(name)
+  if subqueue then touched.need(home, queues, gone) end
+  touched.need(name, queues, gone)
+  local q = queues[name]
+  if not q then return false end
   -- The fields that most parts need: a table of eight is the cheapest that holds them.
   return { q = q, ids = { nil }, kinds = { nil }, leaving = nil, bytes = 0, arriving = nil, arriving_records = nil,
     entries = nil }

@@ -39,7 +39,7 @@ function handoff.offer(q, id, rec)
   local kept = handoff.kept_wait(slot)
   if not kept then return end
   local key, channel = notify.channel(slot, database)
-  if (notify.listeners(channel) or 0) == 0 then return end
+  if (context.listeners(channel) or 0) == 0 then return end
   local sequence = string.format("%d", context.reply_sequence(kept) + 1)
   local lock = position.reader_lock(message_state.by_reader, slot, lease)
   position.lock(q, { id }, { rec }, { false }, lock)

@@ -26,14 +26,8 @@ local notify = { page = 64, most = 1000 }
 -- Returns the wake key of a slot, "mq:{manager}:wake:<slot>", and its channel in this database. The key is computed, not
 -- declared in KEYS: it never exists between two commands.
 function notify.channel(slot, database)
-  local key = string.sub(KEYS[1], 1, -5) .. "wake:" .. slot
+  local key = context.prefix() .. "wake:" .. slot
   return key, "__keyspace@" .. database .. "__:" .. key
-end
-
--- Returns how many clients are subscribed to a channel; nil if this user may not ask.
-function notify.listeners(channel)
-  local reply = redis.pcall("PUBSUB", "NUMSUB", channel)
-  return reply[2] and tonumber(reply[2])
 end
 
 -- Adds and deletes a wake key, which the server publishes on its channel.
@@ -46,7 +40,7 @@ end
 function notify.one(slot, mode)
   local key, channel = notify.channel(slot, string.sub(mode, 2))
   if string.sub(mode, 1, 1) == "p" then return redis.pcall("PUBLISH", channel, "sadd") ~= 0 end
-  if notify.listeners(channel) == 0 then return false end
+  if context.listeners(channel) == 0 then return false end
   notify.wake(key)
   return true
 end

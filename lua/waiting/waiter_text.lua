@@ -1,7 +1,8 @@
 --- require "core/context"
---- used by cancel, claim_wait, peek, receive, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/notify, waiting/waiters
+--- used by cancel, claim_wait, peek, receive, stop_waiting, waiter_list, waiting/handoff, waiting/match_waiters, waiting/notify,
+---   waiting/waiters
 -- The two texts that are stored for a reader that waits. This module alone writes them. core/context reads the second one with the
--- slot, and core/session removes it with its session; waiter_list.lua takes the slots from members.
+-- slot, and core/session removes it with its session.
 --
 -- Change together with: kind, mode, tag and lease come from the client (register_as in mqredis/commands/waiting.py, which has
 -- the letters; mqredis/drivers/waiting/mode.py chooses the mode); the doctor checks both texts (`_WAITER` and the

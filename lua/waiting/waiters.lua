@@ -4,9 +4,9 @@
 --- require lazy "waiting/notify"
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
---- used by bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit, lookup, maintain,
----   move, operator_record, peek, publish, purge, queue_delete, queue_update, receive, redrive, schedule_write, send, settle,
----   stage_publish, stop_waiting, tx_abort, unlock, worker_order
+--- used by admin/operator, bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit,
+---   lookup, maintain, move, peek, publish, purge, queue_delete, queue_update, receive, redrive, send, settle, stage_publish,
+---   stop_waiting, tx_abort, unlock
 -- Registers readers that wait on a queue, and ends the scripts after which readers may have to be notified.
 --
 -- A reader that finds nothing becomes a member of q.waiters (waiting/waiter_text). Its score is its ticket's number, so the
@@ -90,8 +90,7 @@ function waiters.offer_again(q, ids)
   local id = waiter_text.notified_of()
   if not id or id == ids[1] or not redis.call("ZSCORE", q.available, id) then return end
   notify.load()
-  q.arrived = q.arrived or {}
-  q.arrived[#q.arrived + 1] = notify.left(q)[1] -- nil if its group is busy
+  store.announce(q, notify.left(q)) -- nothing if its group is busy
 end
 
 -- Ends of scripts -------------------------------------------------------------------------------------------------------

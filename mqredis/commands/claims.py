@@ -56,12 +56,9 @@ class Backlog:
     claim: Claim | None  # of the owner; None: it has none
     alive: bool  # is the process of that claim connected?
     turns: bool  # one active message for each group (group_exclusive)
-    bands: list[int]  # available messages by the first byte of their id, if asked
 
 
-def look(
-    queue: Address, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
-) -> Call[Backlog]:
+def look(queue: Address, owner: str = "", bound: str = "", after: str = "") -> Call[Backlog]:
     """The backlog of a queue, and the progress of a claim."""
 
     def parse(status: int, payload: Payload) -> Backlog:
@@ -80,11 +77,9 @@ def look(
             claim=Claim.parse(claim) if claim else None,
             alive=number(payload[10]) == 1,
             turns=number(payload[11]) == 1,
-            bands=[number(item) for item in payload[12:]],
         )
 
-    args: list[Arg] = [keys.encode(owner), bound, "1" if bands else "0", after]
-    return Call("claim_backlog", queue.call, args, parse, changes=False)
+    return Call("claim_backlog", queue.call, [keys.encode(owner), bound, after], parse, changes=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,15 +122,16 @@ def renew(manager: ManagerKeys, transaction: str, fence: str, lease_ms: int) -> 
     return Call("renew", manager.call(), [transaction, fence, str(lease_ms)], parse)
 
 
-def sweep(manager: ManagerKeys) -> Call[bool]:
-    """Forget lapsed transactions; True if there may be more."""
+def sweep(manager: ManagerKeys, cursor: str) -> Call[str]:
+    """Forget lapsed transactions, from a place in a scan on: "0" to begin. Returns the next place, "" at the end."""
 
-    def parse(status: int, _payload: Payload) -> bool:
-        if status != Status.CONTINUE:
-            check(status)
-        return status == Status.CONTINUE
+    def parse(status: int, payload: Payload) -> str:
+        if status == Status.CONTINUE:
+            return text(payload[0])
+        check(status)
+        return ""
 
-    return Call("tx_sweep", manager.call(), [], parse)
+    return Call("tx_sweep", manager.call(), [cursor], parse)
 
 
 def reject(queue: Address, transaction: str, fence: str, lookup_id: str, reason: str) -> Call[None]:

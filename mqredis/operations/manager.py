@@ -75,8 +75,8 @@ def resolve(context: Context, token: object, call: Call[Found] | None = None) ->
 @procedure
 def maintain(context: Context) -> Steps[int]:
     """Serve every due timer of every queue, and forget lapsed transactions. Returns the number of calls."""
-    calls = 1
-    while (yield from perform(transactions.sweep(context.keys))):
+    calls, cursor = 1, "0"
+    while cursor := (yield from perform(transactions.sweep(context.keys, cursor))):
         calls += 1
     for path in (yield from perform(features.orphans(context.keys))):
         calls += 1

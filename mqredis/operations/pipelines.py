@@ -30,16 +30,14 @@ DISCARD_PAGE = 256
 
 
 @procedure
-def look(
-    context: Context, path: str, owner: str = "", bound: str = "", bands: bool = False, after: str = ""
-) -> Steps[Backlog]:
+def look(context: Context, path: str, owner: str = "", bound: str = "", after: str = "") -> Steps[Backlog]:
     """The backlog of a queue and the state of the owner's claim. Raises QueueNotFound.
 
-    The last four are those of lua/claim_backlog.lua: the claim of this owner, up to a SequentialID, with a count for
-    each priority, behind a SequentialID.
+    The last three are those of lua/claim_backlog.lua: the claim of this owner, up to a SequentialID, behind a
+    SequentialID.
     """
     address = Address(context.keys, path)
-    return (yield from QueueCall(address, claims.look(address, owner, bound, bands, after)))
+    return (yield from QueueCall(address, claims.look(address, owner, bound, after)))
 
 
 @procedure

@@ -70,4 +70,4 @@ def _with_long_timeouts(settings: Settings) -> Settings:
 def backlog(manager: QueueManager, path: str, owner: str = "", bound: str = "", after: str = "") -> Backlog:
     """The backlog of a queue. Raises QueueNotFound. ``owner``: whose claim is asked for as well, "" nobody's.
     ``bound``, ``after``: count only up to this SequentialID, and behind that one; "": all."""
-    return manager.run(pipelines.look(manager.context, path, owner, bound, False, after))
+    return manager.run(pipelines.look(manager.context, path, owner, bound, after))

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,19 @@ def test_lock_in_a_transaction_ends_with_the_lease_of_the_transaction(backend: B
             for extend in (unit.extend, locks[1].extend):
                 extend(90)
                 assert {lock.expires_at for lock in locks} == {unit.unit.lapses}
+
+
+def test_maintain_forgets_all_lapsed_transactions_in_one_scan(backend: Backend) -> None:
+    raw: Any = backend.client()
+    with mqredis.connect(raw, manager="m", settings=mqredis.Settings(allow_volatile=True)) as qm:
+        qm.maintain()
+        # Deadline, fence, operations, session, beginning.
+        lapsed = {f"lapsed{n}": "1 1 0 1 1" for n in range(1000)}
+        still_open = {f"open{n}": f"{2**52} 1 0 1 1" for n in range(500)}
+        raw.hset("mq:{m}:txs", mapping=lapsed | still_open)
+        calls = qm.maintain()
+        assert {name.decode() for name in raw.hkeys("mq:{m}:txs")} == set(still_open)
+        assert calls < 10  # and not one for every few of them, each of which looks at all
 
 
 def _receive_at_cursor(queue: mqredis.Queue, unit: mqredis.Transaction) -> object:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from mqredis import keys
+from mqredis import keys, scripts
 from mqredis.codec import history, states
 from mqredis.codec.locks import in_header
 from mqredis.commands import filters, read, settlement, waiting
@@ -115,7 +115,8 @@ def test_names_of_queues_are_encoded_alike() -> None:
 
 def test_generated_message_ids_and_wake_channels() -> None:
     assert module("core/record").made_message_id("0400000000000001") == "s" + generated_id("0400000000000001")
-    notify, known = module("waiting/notify", 'KEYS = { "mq:{x}:meta" }'), keys.ManagerKeys("x")
+    before = 'KEYS = { "mq:{x}:meta" }\n' + (scripts.root() / "core/context.lua").read_text()
+    notify, known = module("waiting/notify", before), keys.ManagerKeys("x")
     assert notify.channel("12.3", "5") == (known.wake_key("12.3"), known.channel("12.3", 5))
 
 

@@ -200,7 +200,8 @@ class PackedComparison:
         return contents.move(self.address, self.sub, self.any())
 
     def look(self) -> Call[Any]:
-        return claims.look(self.address, self.rng.choice(("", *OWNERS)), bands=True)
+        after, bound = (self.rng.choice(("", self.any()[2:])) for _ in "ab")
+        return claims.look(self.address, self.rng.choice(("", *OWNERS)), bound, after)
 
     def claims(self) -> Call[Any]:
         return claims.claims(self.address)
