@@ -47,17 +47,23 @@ class Browsing:
     """The position of a browser, and the lock that it holds."""
 
     handle: Handle
-    name: str  # "<session>-<number>", under which its marks are stored
+    name: str
+    """ "<session>-<number>", under which its marks are stored."""
     match: Match | None = None
     selector: Selection = None
     grouping: Grouping = Grouping.NONE
-    interval: str | None = None  # of co-operative marks; None: not in the set
-    place: str = ""  # the search continues after this id
+    interval: str | None = None
+    """How long co-operative marks count, as of ``Filter.interval``."""
+    place: str = ""
+    """The lookup id behind which ``next`` searches; "" before the first message."""
     under: tuple[str, ...] = ()
     """The id of the message under the cursor; if it was joined, the ids of all its segments."""
-    member: Member | None = None  # the next one of the group that is browsed in logical order
-    fence: str = ""  # of the lock on the message under the cursor
+    member: Member | None = None
+    """The next member of the group that is browsed in logical order; None between groups."""
+    fence: str = ""
+    """Fence of the lock on the message under the cursor, which is in ``handle.locks``, too; "" without a lock."""
     marked: bool = False
+    """May it have set marks of its own, which its close removes?"""
     closed: bool = False
 
     def need(self) -> None:
@@ -90,21 +96,22 @@ def start(
     grouping: Grouping | None,
     co_op: object,
 ) -> Steps[Browsing]:
-    """A browser before the first message. ``session``: as of ``request``. Raises InvalidArgument if its options are
-    wrong."""
+    """A browser before the first message. ``session``: as of ``request``.
+
+    Raises what is wrong with its options (``matching.filter_of``), and QueueNotAvailable.
+    """
     handle.need("peek")
     found = matching.filter_of(handle, match, selector, grouping)
     if not isinstance(co_op, bool):
         raise InvalidArgument(f"co_op must be True or False, not {co_op!r:.40}", mqrc=2046)
     yield from still_there(handle)
-    handle.context.browsers += 1
     interval = interval_of(handle.context.settings.mark_interval_seconds) if co_op else None
-    name = f"{session()}-{handle.context.browsers}"
+    name = f"{session()}-{next(handle.context.browser_numbers)}"
     return Browsing(handle, name, match, matching.selection(selector), found.grouping, interval)
 
 
 def interval_of(seconds: float) -> str:
-    """The interval of co-operative marks as a filter has it."""
+    """The interval of co-operative marks as a filter has it; a negative one is for ever."""
     return "-" if seconds < 0 else str(round(seconds * 1000))
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -54,6 +55,11 @@ class ServerState:
     lost."""
 
 
+def _numbers() -> Iterator[int]:
+    """1, 2, 3 and so on; ``next`` gives each thread another one."""
+    return count(1)
+
+
 @dataclass(slots=True)
 class Context:
     """One client of one queue manager."""
@@ -69,12 +75,13 @@ class Context:
     """Seals what is sent and opens what is read."""
     clock: Callable[[], float] = monotonic
     """A clock in seconds of which only differences mean anything."""
-    handles: int = 0
-    """How many handles this client has opened; their numbers, and the names of the next three, are made of such
-    counts."""
-    browsers: int = 0
-    transactions: int = 0
-    reply_queues: int = 0
+    handle_numbers: Iterator[int] = field(default_factory=_numbers)
+    """Numbers for the handles of this client, and for the names of its browsers, transactions and reply queues."""
+    browser_numbers: Iterator[int] = field(default_factory=_numbers)
+    transaction_numbers: Iterator[int] = field(default_factory=_numbers)
+    reply_queue_numbers: Iterator[int] = field(default_factory=_numbers)
+    has_requested: bool = False
+    """Has the client made a request, so that it may have left a reply queue?"""
     replies: list[tuple[Handle, float]] = field(default_factory=list)
     """Temporary reply queues that are free, and when each was used last, on ``clock``."""
     leftovers: deque[tuple[str, Callable[[], Operation[Any]]]] = field(default_factory=deque)

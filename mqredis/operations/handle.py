@@ -66,8 +66,7 @@ def open_handle(
             raise UnsupportedAccess("messages cannot be moved to a journal or to a queue of the system")
         yield from perform(commands.ensure(context.keys, (address.path,)))
     yield from leftovers.remove(context)
-    context.handles += 1
-    number = str(context.handles)
+    number = str(next(context.handle_numbers))
     mode = "deny" if share is Share.DENY_RECEIVE else "none"
     opened = yield from leftovers.undone_unless_returned(
         context,

@@ -50,9 +50,9 @@ def reply_queue(context: Context, session: Callable[[], str]) -> Steps[Handle]:
             return handle
         yield from discard(context, handle)
     while True:
-        context.reply_queues += 1
+        context.has_requested = True
         stem = _stem(session())
-        name = f"{stem}{context.reply_queues}"
+        name = f"{stem}{next(context.reply_queue_numbers)}"
         with leftovers.removed_later(context, partial(queue.delete, context, name)):
             try:
                 yield from queue.create(context, name, {})

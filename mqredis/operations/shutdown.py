@@ -22,7 +22,7 @@ from mqredis.steps import Operation, Steps, perform, procedure
 def holds_anything(context: Context) -> bool:
     """Does the client hold anything that would stay: locks, transactions, perhaps empty subqueues?"""
     # Other handles end with the session. So only a client that has made requests may have left something else.
-    left = context.leftovers if context.reply_queues else ()
+    left = context.leftovers if context.has_requested else ()
     return bool(context.begun() or context.replies or left or context.holding() or context.subqueues)
 
 

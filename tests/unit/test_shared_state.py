@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import mqredis
 from mqredis.commands.address import Address
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
+from mqredis.operations import browser
 from mqredis.operations.context import Context, Handle
 from mqredis.operations.settle import abort_all
 from mqredis.settings import Settings
@@ -75,3 +77,19 @@ def test_messages_are_locked_while_their_handle_is_closed(context: Context) -> N
             del handle.locks["one more"]
 
     beside(lock_or_settle, lambda: abort_all(handle))
+
+
+def test_browsers_that_begin_at_the_same_time_have_names_of_their_own() -> None:
+    with mqredis.connect("memory://names", settings=Settings(allow_volatile=True)) as qm:
+        qm.create_queue("q")
+        handle = qm.open("q").handle
+        others: list[browser.Browsing] = []
+
+        def begin(session: Callable[[], str]) -> browser.Browsing:
+            return qm.run(browser.start(handle, session, None, None, None, False))
+
+        def session() -> str:
+            others.append(begin(lambda: "1"))  # as if another thread ran now
+            return "1"
+
+        assert begin(session).name != others[0].name
