@@ -62,9 +62,9 @@ class Filter:
     after: str = ""
     """Lookup id behind which the search begins."""
     browser: str = ""
-    """The browser whose marks count, and the interval of co-operative ones in ms ("-": for ever, None: not in the
-    set)."""
+    """The name of the browser whose marks count."""
     interval: str | None = None
+    """How long co-operative marks count, in ms; "-": for ever; None: the browser does not co-operate."""
 
     def text(self) -> bytes:
         """The filter as an argument of scripts; empty if every message passes. lua/matching/filter.lua describes it."""

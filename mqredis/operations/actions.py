@@ -64,7 +64,8 @@ def text(value: object, what: str, most: int = 255) -> str:
 def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> tuple[str, ...]:
     """The key of a token, made from the token and everything that the action depends on; none without a token.
 
-    Raises InvalidArgument.
+    A second call with the same key does nothing and gets the first reply, for a day (lua/admin/operator.lua), so each
+    argument that changes what an action does has to be among ``depends_on``. Raises InvalidArgument.
     """
     if token is None:
         return ()
@@ -72,11 +73,12 @@ def token_key(manager: ManagerKeys, token: str | None, *depends_on: object) -> t
     return (manager.token(hashlib.sha256(repr((token, *depends_on)).encode()).hexdigest()[:32]),)
 
 
-def entry(operator: Author, action: str, queue: str, details: Mapping[str, Any], call: str = "") -> bytes:
+def entry(operator: Author, action: str, queue: str, details: Details, call: str = "") -> bytes:
     """An entry of the log as the scripts take it (lua/admin/operator.lua).
 
     The label is the action, the properties ``operator``, ``source`` and ``queue`` say who acted on what, and the body
-    has the details as JSON. ``call``: a property that the entries of one action have in common.
+    has the details as JSON, without those that are empty. ``call``: a property that the entries of one action have in
+    common, where these are several (:func:`begin` and :func:`end`).
     """
     shown = {name: value for name, value in details.items() if value not in (None, "", [], ())}
     body = json.dumps(shown, default=str)
@@ -99,7 +101,10 @@ def entry(operator: Author, action: str, queue: str, details: Mapping[str, Any],
 def begin(
     context: Context, operator: Author, action: object, queue: object, token: str, details: Details | None
 ) -> Steps[dict[str, Any] | None]:
-    """Log that an action begins. Returns None. If it had begun before: its outcome or {}, and nothing is logged."""
+    """Log that an action begins. Returns None. If it had begun before: its outcome or {}, and nothing is logged.
+
+    Raises InvalidArgument, InvalidName.
+    """
     said = yield from _record(context, operator, action, queue, token, details or {}, "")
     return None if said.now else json.loads(said.outcome or "{}")
 
@@ -114,7 +119,10 @@ def end(
     outcome: Details,
     changed: int,
 ) -> Steps[None]:
-    """Log the outcome of an action. Raises InvalidArgument if it is too long."""
+    """Log the outcome of an action that ``begin`` has begun, with the same action, queue and token, which make its key.
+
+    ``changed``: how many messages it has changed. Raises InvalidArgument, also if the outcome is too long.
+    """
     if len(written := _json(outcome)) > _BODY:
         raise InvalidArgument(f"the outcome takes {len(written)} bytes of JSON; {_BODY} are allowed")
     count = checks.count(changed, "changed", 1 << 53, least=0)
@@ -131,7 +139,7 @@ def _record(
     outcome: str,
     changed: int = 0,
 ) -> Steps[Recorded]:
-    """Log the beginning of an action, or its end with an outcome."""
+    """Log the beginning of an action, or its end with ``outcome``, a text of JSON."""
     checks.name(token, "token")
     if not (name := text(action, "the name of an action")):
         raise InvalidArgument("the name of an action is empty")

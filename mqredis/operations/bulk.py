@@ -101,6 +101,7 @@ class Job:
         """Make one call, which continues at ``cursor``."""
         chosen = self.chosen
         beside: tuple[str, ...] = ()
+        # Each page has a key of its own, by its cursor. A field of Chosen that changes what is done belongs here, too.
         depends_on = self.path, self.action, self.match, chosen.limit, cursor, self.lookup_ids
         extra = actions.token_key(context.keys, chosen.token, *depends_on)
         if self.action.name in ("move", "restore"):
@@ -134,7 +135,11 @@ def bulk(
     choice: Mapping[str, Any],
     title: str = "",
 ) -> Steps[BulkResult]:
-    """Carry out an action on the chosen messages. ``title``: its name in the log, if it differs."""
+    """Carry out an action on the chosen messages. ``title``: its name in the log, if it differs.
+
+    ``choice``: the fields of :class:`Chosen`. Raises InvalidArgument, UnsupportedAccess, QueueNotFound. If the reply of
+    a page is lost, the pages before are done, and with a token a repeated call does none of them again.
+    """
     unknown = choice.keys() - Chosen.__slots__
     if unknown:
         raise InvalidArgument(f"an action takes no argument {min(unknown)!r:.60}")

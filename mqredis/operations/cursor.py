@@ -137,7 +137,7 @@ def _dequeue(
         wanted = place.wanted(timeout, taking=True)
         timeout = checks.timeout(timeout)
         nowait = timeout is not None and timeout <= 0
-        idle = Waiter(ticket=NO_WAIT if nowait else "")
+        idle = Waiter(ticket=NO_WAIT if nowait else "")  # NO_WAIT: nothing behind the cursor is an error
         fetch = fetching(handle, mode, wanted, unit=unit, lease=lease, cursor_at=place.text, idle=idle)
         reader = Reader(handle, fetch, wanted, locks=mode == "lock", unit=unit)
         try:

@@ -61,7 +61,7 @@ class EarlierLocks:
         return settlement.runs([*zip(repeat(COMMIT), fences, ids)])
 
     def sent_with(self, handle: Handle, call: Call[Found]) -> Call[Found]:
-        """The read ``call``, whose arguments have the pending runs: its reply is noted here when it is parsed."""
+        """The read ``call``, whose arguments have the pending runs: its reply is noted here when it is parsed, once."""
         call.parse = partial(self._parse, handle, call.parse, self.pending())
         return call
 

@@ -29,7 +29,7 @@ BUCKET_SECONDS = BUCKET_MS // 1000
 
 @procedure
 def history(context: Context, name: object, since: object, step: object) -> Steps[QueueHistory]:
-    """The history of one queue. Raises QueueNotFound."""
+    """The history of one queue; arguments as of ``histories``. Raises QueueNotFound."""
     path = path_of(name)
     found = yield from histories(context, [path], since, step)
     if path in found:
@@ -41,7 +41,11 @@ def history(context: Context, name: object, since: object, step: object) -> Step
 
 @procedure
 def histories(context: Context, names: object, since: object, step: object) -> Steps[dict[str, QueueHistory]]:
-    """The histories of those of these queues that exist."""
+    """The histories of those of these queues that exist, by name.
+
+    ``since``: a timedelta back from the broker's time, a datetime with a time zone, or None: the last day. ``step``:
+    the length of a period in seconds, a multiple of 300. Raises InvalidArgument, InvalidName.
+    """
     paths = [path_of(name) for name in checks.several(names, "queues")]
     buckets, joined = _buckets(since), _step(step)
     found: dict[str, QueueHistory] = {}
@@ -108,8 +112,8 @@ def _periods(row: HistoryRow, told: HistoryRows, first: int, joined: int) -> Ite
     """The buckets from ``first`` on, ``joined`` of them in a period."""
     present = told.now_ms // BUCKET_MS
     items = [(number, item) for number, item in _items(row, present, told.now_ms) if number >= first]
-    left = sum(item.counted.came - item.counted.left for _, item in items)
-    messages = row.now.came - row.now.left - left
+    growth = sum(item.counted.came - item.counted.left for _, item in items)
+    messages = row.now.came - row.now.left - growth  # as many as there were when the first bucket began
     at = 0
     while at < len(items):
         start = items[at][0] // joined

@@ -29,7 +29,8 @@ Selection: TypeAlias = "str | Selector | None"
 
 
 def selection(given: object) -> Selector | None:
-    """Parse a selector that a caller gave. None: it selects every message. Raises SelectorSyntaxError."""
+    """Parse a selector that a caller gave. None: it selects every message. Raises SelectorSyntaxError, also for a text
+    that can select none."""
     if given is None:
         return None
     from mqredis.selector import Selector, parse  # with the whole language: most programs use no selector
@@ -101,14 +102,13 @@ def check_token(match: Match | None, timeout: float | None) -> None:
 # ---- logical order ---------------------------------------------------------------------------------------
 
 
-def following(message: Message, size: int | None = None) -> Member | None:
+def following(message: Message) -> Member | None:
     """The next member of the message's group; None after the last one, or without a group."""
     group = matched(message.group_id, "group_id")
     if not group:
         return None
     if message.segment and not message.last_segment:
-        offset = message.offset + (len(message.body) if size is None else size)
-        return Member(group, message.sequence, offset)
+        return Member(group, message.sequence, message.offset + len(message.body))
     return None if message.last_in_group else Member(group, message.sequence + 1, 0)
 
 
@@ -127,7 +127,8 @@ def enter(state: Logical, found: Filter, unit: UnitOfWork | None) -> None:
 def advance(
     state: Logical, found: Filter, unit: UnitOfWork | None, messages: Sequence[Message], reader: object = None
 ) -> None:
-    """Note the next member after a successful read. ``reader``: the lock that may return the messages."""
+    """Note the next member after a successful read. ``reader``: the lock that may return the messages, its lookup id
+    and fence, by which ``settle.forget`` finds it; a unit of work stands for itself."""
     if Grouping.LOGICAL_ORDER not in found.grouping:
         return
     state.advance(unit or reader, following(messages[-1]), unit is not None)
