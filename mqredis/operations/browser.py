@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mqredis import codec
 from mqredis.codec import Raw
 from mqredis.commands import contents, filters, read
 from mqredis.commands.arguments import Mode
@@ -169,7 +168,7 @@ def browse(browsing: Browsing, call: Browse) -> Steps[Message]:
     ids = tuple(raw[0].decode() for raw in answer.messages)
     if call.lock:  # noted at once: closing the handle gives back also what cannot be decoded
         handle.locks.update(dict.fromkeys(ids, answer.fence))
-    messages = codec.decode_each(handle.path, handle.context.incarnation, answer.messages)
+    messages = handle.context.decoded(handle.path, answer.messages)
     before = _release_of(browsing)
     browsing.under, browsing.fence = ids, answer.fence if call.lock else ""
     if found.member is None:

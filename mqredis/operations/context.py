@@ -130,9 +130,16 @@ class Context:
         return [handle for handle in self.open_handles() if handle.locks]
 
     def messages(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
-        """Decode messages of a reply. ``taken``: the script removed them, so their states do not count this
-        delivery."""
-        return self.unsealed(codec.decode_each(path, self.incarnation, raw, taken))
+        """Decode messages of a reply, and open their bodies. Raises SealBroken, which has the messages.
+
+        What the reply has changed (locks, a position) must be noted before, since the error is no refusal of the call:
+        see :meth:`decoded`. ``taken``: the script removed them, so their states do not count this delivery.
+        """
+        return self.unsealed(self.decoded(path, raw, taken=taken))
+
+    def decoded(self, path: str, raw: Sequence[codec.Raw], *, taken: bool = False) -> list[Message]:
+        """Decode messages of a reply, and leave their bodies as they are stored."""
+        return codec.decode_each(path, self.incarnation, raw, taken)
 
     def sealed(self, message: Outgoing) -> Outgoing:
         """The message as it is sent. Raises InvalidArgument for a segment, if the client seals."""

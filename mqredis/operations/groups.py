@@ -39,7 +39,6 @@ def _take(
     handle.need("receive")
     matching.check_token(wanted.match, timeout)
     text = wanted.text()
-
     fetch = fetching(handle, mode, text, unit=unit, lease=lease)
     reader = Reader(handle, fetch, text, locks=mode == "lock", unit=unit)
     found = yield from until_found(reader, TAKES, timeout, tag)
@@ -58,12 +57,13 @@ def receive(
     selector: Selection,
     grouping: Grouping,
 ) -> Steps[Message]:
-    """Receive one message under grouping options."""
+    """Receive one message under grouping options. A member that SealBroken is raised for counts as read."""
     wanted = matching.filter_of(handle, match, selector, grouping)
     matching.enter(handle.getting, wanted, unit)
     found = yield from _take(handle, wanted, timeout, "tx" if unit else "take", unit, "", tag)
-    messages = handle.context.messages(handle.path, found.messages, taken=unit is None)
+    messages = handle.context.decoded(handle.path, found.messages, taken=unit is None)
     matching.advance(handle.getting, wanted, unit, messages)
+    messages = handle.context.unsealed(messages)
     return matching.joined(messages) if Grouping.COMPLETE_MESSAGE in wanted.grouping else messages[0]
 
 

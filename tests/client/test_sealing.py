@@ -127,6 +127,17 @@ def test_browser_stands_on_a_message_that_cannot_be_opened(redis_server: RedisSe
             assert browser.next().body == b"good"
 
 
+def test_group_goes_on_behind_a_member_that_cannot_be_opened(redis_server: RedisServer) -> None:
+    with connect(redis_server) as plain, connect(redis_server, sealer=sealer()) as qm:
+        qm.create_queue("q")
+        plain.open("q").send_group([b"one", b"two"])
+        with qm.open("q") as q:
+            for body in (b"one", b"two"):
+                with pytest.raises(SealBroken) as broken:
+                    q.receive(0, grouping=mqredis.Grouping.LOGICAL_ORDER)
+                assert [message.body for message in broken.value.messages] == [body]
+
+
 def test_body_sealed_for_another_manager_is_refused(redis_server: RedisServer) -> None:
     with (
         connect(redis_server, manager="one", sealer=sealer()) as one,
