@@ -6,6 +6,7 @@ import pickle
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import fakeredis
 import fakeredis.aioredis
@@ -201,6 +202,22 @@ def test_driver_uses_given_redis_clients(redis_server: RedisServer, connect: Cal
     assert driver.run(add(driver.core.keys)) == "1"
     assert driver.backend.database == 3
     other.close()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"ssl": True}, {"unix_socket_path": "/s"}, {"socket_timeout": 3}], ids=str
+)
+def test_clients_with_plain_options_get_our_own_connections(options: dict[str, Any]) -> None:
+    plans = [
+        open_backend(redis.Redis(**options), Settings()).plan,
+        open_async_backend(redis.asyncio.Redis(**options), Settings()).plan,
+    ]
+    assert all(endpoint.endpoint_of(plan.connection, plan.kwargs) for plan in plans)
+
+
+def test_client_with_an_option_that_ours_lack_keeps_connections_of_redis_py() -> None:
+    plan = open_backend(redis.Redis(socket_keepalive_options={1: 2}), Settings()).plan
+    assert endpoint.endpoint_of(plan.connection, plan.kwargs) is None
 
 
 def test_driver_uses_given_fakeredis_clients(connect: Callable[..., Driver]) -> None:

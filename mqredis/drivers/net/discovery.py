@@ -59,7 +59,8 @@ def prepare(
     ``reply`` is the socket timeout (None where the driver keeps the time itself).
     """
     known = accepted(cls)
-    out = {k: v for k, v in options.items() if k not in _POOL_ONLY and v is not None}
+    # A plain object marks an option that the user did not set (socket_keepalive_options since redis-py 8.1).
+    out = {k: v for k, v in options.items() if k not in _POOL_ONLY and v is not None and type(v) is not object}
     ours: dict[str, Any] = {
         "decode_responses": False,
         "encoding": "utf-8",
