@@ -16,6 +16,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.retry import Retry
 
 from mqredis.drivers.net.discovery import Plan, check_options, prepare
+from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.pool import Backend
 from mqredis.drivers.net.urls import REDIS_PORT, SENTINEL_PORT, Target, parse
 from mqredis.errors import InvalidArgument, MissingDependency
@@ -118,7 +119,7 @@ def _make_plan(
     kwargs = prepare(cls, options, settings, retry, reply)
     if "server" in options:
         kwargs["server"] = options["server"]
-    return Plan(target, settings, cls, kwargs, key, secrets=target.secrets)
+    return Plan(target, settings, Connector(cls, kwargs), key, secrets=target.secrets)
 
 
 def _plan_client(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 import mqredis
 import mqredis.asyncio
+from mqredis.drivers.net import endpoint
 from mqredis.drivers.net.blocking import SocketConnection
+from mqredis.drivers.net.pool import Backend
 from tests.support.server import RedisServer
 from tests.support.tls import serve_tls
 
@@ -73,6 +78,60 @@ def test_asyncio_message_is_sent_and_received_over_tls(serve: Serve):
                 return (await waiting).body
 
     assert asyncio.run(main()) == b"secret"
+
+
+@pytest.fixture
+def contexts(monkeypatch: pytest.MonkeyPatch) -> list[ssl.SSLContext]:
+    """The TLS contexts that the connections of the test have made."""
+    made: list[ssl.SSLContext] = []
+    create = ssl.create_default_context
+
+    def note() -> ssl.SSLContext:
+        made.append(create())
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", note)
+    return made
+
+
+def open_two(backend: Backend) -> None:
+    opened = [backend.acquire(time.monotonic() + 30) for _ in range(2)]
+    assert all(isinstance(connection.conn, SocketConnection) for connection in opened)
+    for connection in opened:
+        backend.discard(connection)
+
+
+def test_connections_share_a_tls_context(serve: Serve, contexts: list[ssl.SSLContext]):
+    address, authority = serve("127.0.0.1")
+    with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
+        open_two(qm.driver.backend)
+        assert len(contexts) == 1
+
+
+def test_asyncio_connections_share_a_tls_context(serve: Serve, contexts: list[ssl.SSLContext]):
+    address, authority = serve("127.0.0.1")
+
+    async def main() -> None:
+        async with mqredis.asyncio.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
+            for _ in range(2):
+                connection = await qm.driver.backend.acquire(time.monotonic() + 30, alone=True)
+                await qm.driver.backend.discard(connection)
+
+    asyncio.run(main())
+    assert len(contexts) == 1
+
+
+def test_replaced_certificate_is_used_by_later_connections(
+    serve: Serve, contexts: list[ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(endpoint, "CONTEXT_SECONDS", 0.0)
+    address, authority = serve("127.0.0.1")
+    with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
+        contexts.clear()
+        trustme.CA().cert_pem.write_to_path(str(authority))  # another authority, under the same name
+        with pytest.raises(ssl.SSLCertVerificationError):
+            open_two(qm.driver.backend)
+        assert len(contexts) == 1
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown authority", "wrong host name"])

@@ -212,12 +212,12 @@ def test_clients_with_plain_options_get_our_own_connections(options: dict[str, A
         open_backend(redis.Redis(**options), Settings()).plan,
         open_async_backend(redis.asyncio.Redis(**options), Settings()).plan,
     ]
-    assert all(endpoint.endpoint_of(plan.connection, plan.kwargs) for plan in plans)
+    assert all(plan.server.endpoint() for plan in plans)
 
 
 def test_client_with_an_option_that_ours_lack_keeps_connections_of_redis_py() -> None:
     plan = open_backend(redis.Redis(socket_keepalive_options={1: 2}), Settings()).plan
-    assert endpoint.endpoint_of(plan.connection, plan.kwargs) is None
+    assert plan.server.endpoint() is None
 
 
 def test_driver_uses_given_fakeredis_clients(connect: Callable[..., Driver]) -> None:
@@ -251,7 +251,7 @@ def test_memory_store_is_shared_by_name(connect: Callable[..., Driver]) -> None:
 
 
 def test_tls_checks_the_host_name() -> None:
-    kwargs = open_backend("rediss://h", Settings()).plan.current()
+    kwargs = open_backend("rediss://h", Settings()).plan.server.kwargs
     assert kwargs["ssl_check_hostname"] is True
     assert kwargs["protocol"] == 2
     assert kwargs["retry"]._retries == 0
@@ -301,7 +301,9 @@ def test_connect_timeout_is_bounded_by_the_time_the_call_has_left(
     retry: float, left: float, seconds: float
 ) -> None:
     settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
-    assert Plan(parse("redis://localhost"), settings, object, {}).patience(left) == seconds
+    assert (
+        Plan(parse("redis://localhost"), settings, endpoint.Connector(object, {})).patience(left) == seconds
+    )
 
 
 def test_own_connections_follow_each_option_of_a_url() -> None:

@@ -1,4 +1,4 @@
-"""How to make a connection: class and keyword arguments, for one node, a Sentinel group or a cluster.
+"""Where to connect, and how: to one node, a Sentinel group or a cluster.
 
 ``drivers.connect`` makes a plan. ``net.owner`` and its asyncio twin search for the node (``Search``), and the two pools
 connect as the plan says; all of them tell it what they found. Nothing here connects.
@@ -15,6 +15,7 @@ from typing import Any
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
+from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.urls import Target
 from mqredis.drivers.net.wire import as_text
@@ -60,7 +61,9 @@ def prepare(
     """
     known = accepted(cls)
     # A plain object marks an option that the user did not set (socket_keepalive_options since redis-py 8.1).
-    out = {k: v for k, v in options.items() if k not in _POOL_ONLY and v is not None and type(v) is not object}
+    out = {
+        k: v for k, v in options.items() if k not in _POOL_ONLY and v is not None and type(v) is not object
+    }
     ours: dict[str, Any] = {
         "decode_responses": False,
         "encoding": "utf-8",
@@ -97,8 +100,8 @@ class Plan:
 
     target: Target
     settings: Settings
-    connection: type[Any]
-    kwargs: dict[str, Any] = field(repr=False)
+    server: Connector
+    """How to connect to a server of the manager."""
     key: str = ""
     """A key of the manager: its slot decides the node of a cluster."""
     node: tuple[str, int] | None = None
@@ -121,7 +124,7 @@ class Plan:
     @property
     def memory(self) -> bool:
         """Is the server a fakeredis in this process?"""
-        return self.connection.__module__.startswith("fakeredis")
+        return self.server.connection.__module__.startswith("fakeredis")
 
     def without_secrets(self, error: Exception) -> Exception | None:
         """The error without passwords in its text; None if it repeats none."""
@@ -136,20 +139,22 @@ class Plan:
         whole = self.settings.connect_timeout_seconds
         return min(whole, max(left, 0.05)) if self.settings.retry_seconds else whole
 
-    def current(self, node: tuple[str, int] | None = None) -> dict[str, Any]:
-        """Keyword arguments of a connection to the node that owns the manager; None: the only one there is."""
-        return self.kwargs if node is None else self.kwargs | {"host": node[0], "port": node[1]}
-
-    def at(self, node: tuple[str, int], *, sentinel: bool = False) -> dict[str, Any]:
-        """Keyword arguments of a connection to this node; an empty host: that of the node in use."""
+    def at(self, node: tuple[str, int] | None) -> Connector:
+        """How to connect to this node. An empty host: that of the node in use; None: the only server there is."""
+        if node is None:
+            return self.server
         if not node[0] and self.node is not None:
             node = (self.node[0], node[1])
-        kwargs = dict(self.kwargs)
-        if sentinel:
-            for name in ("username", "password", "db", "credential_provider"):
-                kwargs.pop(name, None)
-            kwargs.update(self.target.sentinel_options)
-        return kwargs | {"host": node[0], "port": node[1]}
+        return self.server.having(host=node[0], port=node[1])
+
+    def asking(self, node: tuple[str, int]) -> Connector:
+        """How to connect to a node that is asked which one owns the manager (:meth:`query`)."""
+        if not self.supervised:
+            return self.at(node)
+        own = ("username", "password", "db", "credential_provider")
+        others = {name: value for name, value in self.server.kwargs.items() if name not in own}
+        sentinel = Connector(self.server.connection, others, self.server.tls)
+        return sentinel.having(**self.target.sentinel_options, host=node[0], port=node[1])
 
     def candidates(self) -> list[tuple[str, int]]:
         """The nodes to ask which node owns the manager, in order."""
@@ -241,7 +246,8 @@ def _owner(asked: tuple[str, int], reply: Any, slot: int) -> tuple[str, int] | N
 def check_options(plan: Plan) -> None:
     """Build a connection object without connecting. Raises InvalidArgument, without values, if an option is wrong."""
     try:
-        plan.connection(**plan.current(plan.target.nodes[0] if plan.movable else None))
+        connector = plan.at(plan.target.nodes[0] if plan.movable else None)
+        connector.connection(**connector.kwargs)
     except TypeError as error:
         found = _UNKNOWN.search(str(error))
         name = found.group(1) if found else "one"

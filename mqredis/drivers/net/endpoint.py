@@ -1,13 +1,15 @@
-"""What our own connections need to know: the address of the server, TLS, credentials and timeouts.
+"""How to connect to servers of one kind, and what our own connections need to know of one server.
 
-The pools make one for each server that they connect to, and ``net.blocking`` and ``net.aio`` dial it. An option that a
-URL may have (``net.urls``) has to be in ``_FOLLOWED``, or connections of redis-py are used for such a URL.
+``drivers.connect`` makes a ``Connector``. The pools make an ``Endpoint`` of it for each server that they connect to,
+and ``net.blocking`` and ``net.aio`` dial it. An option that a URL may have (``net.urls``) has to be in ``_FOLLOWED``,
+or connections of redis-py are used for such a URL.
 """
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
@@ -43,6 +45,9 @@ _WITHOUT_MEANING = frozenset(
 )  # fmt: skip
 # These have one if they are set: our own connections do not ask for the revocation of certificates.
 _OCSP = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+# A TLS context is used for so many seconds. Making one reads the certificates of all authorities, during which an event
+# loop stands still for about 35 ms; but certificates are replaced while a process runs.
+CONTEXT_SECONDS = 10.0
 _CERTIFICATES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -62,18 +67,52 @@ class Endpoint:
     """Packed commands before the first request: AUTH, CLIENT SETNAME, SELECT."""
 
 
-def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | None:
-    """The endpoint that these options of a redis-py connection class describe.
+class TlsContext:
+    """The TLS context for the options of one kind of server."""
 
-    None: our own connections do not support the class or one of its options.
+    def __init__(self) -> None:
+        # The context, and until when it is used, on the monotonic clock.
+        self._made: tuple[ssl.SSLContext, float] | None = None
+
+    def get(self, options: dict[str, Any]) -> ssl.SSLContext:
+        """The context. Threads may make one each at the same time."""
+        now, made = time.monotonic(), self._made
+        if made is None or now >= made[1]:
+            made = self._made = (_make_context(options), now + CONTEXT_SECONDS)
+        return made[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """How to connect to servers of one kind: a connection class of redis-py and its keyword arguments.
+
+    Our own connections are used instead if these support both (:meth:`endpoint`).
     """
-    if connection not in STOCK:
-        return None
-    given = {
-        name: value for name, value in options.items() if name not in _WITHOUT_MEANING and value is not None
-    }
-    if not _FOLLOWED.issuperset(given) or any(map(options.get, _OCSP)):
-        return None
+
+    connection: type[Any]
+    kwargs: dict[str, Any] = field(repr=False)
+    tls: TlsContext = field(default_factory=TlsContext, repr=False)
+    """Shared with all copies: they have the same options of TLS."""
+
+    def having(self, **options: Any) -> Connector:
+        """A copy with other options, none of TLS."""
+        return replace(self, kwargs=self.kwargs | options)
+
+    def endpoint(self) -> Endpoint | None:
+        """The endpoint that the options describe. None: our own connections do not support the class, or an option."""
+        given = {
+            name: value
+            for name, value in self.kwargs.items()
+            if name not in _WITHOUT_MEANING and value is not None
+        }
+        unsupported = self.connection not in STOCK or not _FOLLOWED.issuperset(given)
+        if unsupported or any(map(self.kwargs.get, _OCSP)):
+            return None
+        tls = self.tls.get(given) if "SSL" in self.connection.__name__ else None
+        return _endpoint(given, tls)
+
+
+def _endpoint(given: dict[str, Any], tls: ssl.SSLContext | None) -> Endpoint:
     username, password = given.get("username"), given.get("password")
     greeting: list[tuple[str, ...]] = []
     if password or username:
@@ -86,14 +125,14 @@ def endpoint_of(connection: type[Any], options: dict[str, Any]) -> Endpoint | No
         host=str(given.get("host", "localhost")),
         port=int(given.get("port", REDIS_PORT)),
         path=str(given.get("path", "")),
-        tls=_tls(given) if "SSL" in connection.__name__ else None,
+        tls=tls,
         keepalive=bool(given.get("socket_keepalive")),
         reply_timeout=given.get("socket_timeout"),
         greeting=[packed_command(command) for command in greeting],
     )
 
 
-def _tls(options: dict[str, Any]) -> ssl.SSLContext:
+def _make_context(options: dict[str, Any]) -> ssl.SSLContext:
     """A TLS context, with the defaults of redis-py."""
     context = ssl.create_default_context()
     wanted = options.get("ssl_cert_reqs", "required")

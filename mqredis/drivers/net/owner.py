@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redis import exceptions as rx
 
 from mqredis.drivers.net.discovery import Plan, Search
+from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.errors import BrokerUnavailable
 
@@ -94,8 +95,8 @@ class Owner:
         if self.plan.supervised:
             self._locate()
 
-    def _current(self) -> dict[str, Any]:
-        """Keyword arguments of a connection to the node that owns the manager now.
+    def _current(self) -> Connector:
+        """How to connect to the node that owns the manager now.
 
         Sentinel is asked before every connection, as its documentation demands: a primary that was replaced while it
         was down takes writes again after its restart, until Sentinel makes it a replica of the new one. In a cluster
@@ -105,7 +106,7 @@ class Owner:
         node = self.plan.node
         if self.plan.supervised or (self.plan.movable and node is None):
             node = self._locate()
-        return self.plan.current(node)
+        return self.plan.at(node)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -21,7 +21,7 @@ from redis import exceptions as rx
 
 from mqredis.drivers.net.blocking import SocketConnection, connect
 from mqredis.drivers.net.discovery import Search
-from mqredis.drivers.net.endpoint import endpoint_of
+from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.owner import Owner
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
 
@@ -204,25 +204,24 @@ class Backend(Owner):
             self._require_open()
             if node is not None:
                 return Connection(self._make(self.plan.at(node), deadline), -1)  # for one call: never pooled
-            kwargs = self._current()
+            connector = self._current()
             epoch = self._epoch
-            return Connection(self._make(kwargs, deadline), epoch)
+            return Connection(self._make(connector, deadline), epoch)
         except BaseException:
             with self._cond:
                 self._count -= 1
                 self._cond.notify()
             raise
 
-    def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
+    def _make(self, connector: Connector, deadline: float) -> Any:
         patience = self.plan.patience(deadline - monotonic())
-        if "socket_connect_timeout" in kwargs:
-            kwargs = kwargs | {"socket_connect_timeout": patience}
-        endpoint = endpoint_of(self.plan.connection, kwargs)
-        conn: Any = None
+        endpoint, conn = connector.endpoint(), None
         try:
             if endpoint is not None:
                 return connect(endpoint, patience)
-            conn = self.plan.connection(**kwargs)
+            if "socket_connect_timeout" in connector.kwargs:
+                connector = connector.having(socket_connect_timeout=patience)
+            conn = connector.connection(**connector.kwargs)
             conn.connect()
         except REDIS_ERRORS as error:
             if conn is not None:
@@ -240,10 +239,10 @@ class Backend(Owner):
 
     def _ask(self, node: tuple[str, int], search: Search) -> None:
         plan, deadline = self.plan, search.deadline(monotonic())
-        kwargs = plan.at(node, sentinel=plan.supervised)
+        connector = plan.asking(node)
         if search.found is not None:
-            kwargs["socket_timeout"] = max(deadline - monotonic(), 0.001)
-        conn = self._make(kwargs, deadline)
+            connector = connector.having(socket_timeout=max(deadline - monotonic(), 0.001))
+        conn = self._make(connector, deadline)
         try:
             conn.send_command(*plan.query())
             reply, master = conn.read_response(), None

@@ -21,7 +21,7 @@ from redis import exceptions as rx
 from mqredis.drivers.net import aio as net
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
 from mqredis.drivers.net.discovery import Search
-from mqredis.drivers.net.endpoint import endpoint_of
+from mqredis.drivers.net.endpoint import Connector
 from mqredis.drivers.net.owner_aio import AsyncOwner
 from mqredis.drivers.net.pool import PROBE_AFTER_SECONDS
 from mqredis.drivers.net.wire import REDIS_ERRORS, packed_command
@@ -245,25 +245,25 @@ class AsyncBackend(AsyncOwner):
         try:
             self._require_open()
             if node is not None:
-                kwargs, epoch = self.plan.at(node), -1  # for one call: never pooled
+                connector, epoch = self.plan.at(node), -1  # for one call: never pooled
             else:
-                kwargs = await self._current()
+                connector = await self._current()
                 epoch = self._epoch
-            conn = await self._make(kwargs, deadline)
+            conn = await self._make(connector, deadline)
         except BaseException:
             self._count -= 1
             self._wake()
             raise
         return AsyncConnection(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
 
-    async def _make(self, kwargs: dict[str, Any], deadline: float) -> Any:
-        endpoint, conn = endpoint_of(self.plan.connection, kwargs), None
+    async def _make(self, connector: Connector, deadline: float) -> Any:
+        endpoint, conn = connector.endpoint(), None
         patience = self.plan.patience(deadline - time.monotonic())
         try:
             async with asyncio.timeout(patience):
                 if endpoint is not None:
                     return await net.connect(endpoint, self.plan.settings.reply_timeout_seconds)
-                conn = self.plan.connection(**kwargs)
+                conn = connector.connection(**connector.kwargs)
                 await conn.connect()
         except TimeoutError:
             await hang_up(conn)
@@ -285,7 +285,7 @@ class AsyncBackend(AsyncOwner):
         patience = plan.settings.reply_timeout_seconds
         if search.found is not None:
             patience = max(deadline - time.monotonic(), 0.001)
-        conn = await self._make(plan.at(node, sentinel=plan.supervised), deadline)
+        conn = await self._make(plan.asking(node), deadline)
         try:
             async with asyncio.timeout(patience):
                 connection = AsyncConnection(conn, -1, patience)
