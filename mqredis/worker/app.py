@@ -24,7 +24,8 @@ from mqredis.operations import checks
 from mqredis.operations.schedules import Wanted
 from mqredis.settings import Settings
 from mqredis.worker.consumer import Consumer, ConsumerOptions, Handler, queues_of
-from mqredis.worker.metrics import served
+from mqredis.worker.ending import Ending
+from mqredis.worker.metrics import address, served
 from mqredis.worker.rate import rate_of
 from mqredis.worker.retry import Retry
 from mqredis.worker.run import Running
@@ -49,7 +50,7 @@ class Worker:
     and as ``client_name`` if the settings have none; None: host and process id. ``heartbeat_seconds``: how often the
     worker tells the broker that it lives and asks what operators want of it (docs/operating.md); None: never.
 
-    Raises InvalidArgument for a heartbeat that is not positive.
+    Raises InvalidArgument for times that are none, and for ``metrics`` that are no address.
     """
 
     @checks.options("Worker")
@@ -67,6 +68,9 @@ class Worker:
     ) -> None:
         if heartbeat_seconds is not None:
             checks.seconds(heartbeat_seconds, "heartbeat_seconds", positive=True)
+        checks.seconds(shutdown_seconds, "shutdown_seconds")
+        if metrics is not None:
+            address(metrics)
         self.name = name
         """Name of the worker in failure reports; None: host and process id."""
         self._heartbeat_seconds = heartbeat_seconds
@@ -82,9 +86,10 @@ class Worker:
         """The registered consumers, with their counters."""
         self.schedules: list[Wanted] = []
         """The declared schedules."""
-        self._running: Running | None = None
         # It is held while the worker runs.
         self._claim = threading.Lock()
+        # That of the present run, from its beginning: ``stop`` may be called while it connects.
+        self._ending: Ending | None = None
         self._ready = threading.Event()
 
     @checks.options("a consumer")
@@ -163,10 +168,13 @@ class Worker:
 
         Raises InvalidArgument, InvalidName; MissingDependency for an expression without the extra "worker".
         """
-        wanted = Wanted.of(name, when, queue, body, fields, timezone)
+        self.schedules.append(self._new_schedule(Wanted.of(name, when, queue, body, fields, timezone)))
+
+    def _new_schedule(self, wanted: Wanted) -> Wanted:
+        """The schedule, unless its name is taken. Raises InvalidArgument."""
         if wanted.name in {each.name for each in self.schedules}:
-            raise InvalidArgument(f"this worker declares a schedule {name!r} already")
-        self.schedules.append(wanted)
+            raise InvalidArgument(f"this worker declares a schedule {wanted.name!r} already")
+        return wanted
 
     def _add(self, consumer: Consumer) -> None:
         """Register a consumer. If its name is taken, a number is added, so that metrics tell the two apart."""
@@ -196,8 +204,9 @@ class Worker:
             chosen = name or handler.__name__
             queue = f"schedule.{chosen}.runs"
             options.setdefault("create", {"transactional": True})
+            wanted = self._new_schedule(Wanted.of(chosen, when, queue, b"", {}, timezone))
             self.consumer(queue, **options)(handler)
-            self.schedule(chosen, when, queue, timezone=timezone)
+            self.schedules.append(wanted)  # if either is refused, neither is registered
             return handler
 
         return register
@@ -223,14 +232,16 @@ class Worker:
             raise InvalidArgument(
                 "this worker is running already: make another Worker, or stop() this one first"
             )
+        ending = self._ending = Ending()
         try:
             with ExitStack() as stack:
                 if manager is None:
                     manager = stack.enter_context(
                         connect(self._url, manager=self._manager, settings=self._connection_settings())
                     )
-                return self._run(manager, burst, errors, signals)
+                return self._run(manager, ending, burst, errors, signals)
         finally:
+            self._ending = None
             self._claim.release()
 
     def _connection_settings(self) -> Settings | None:
@@ -241,12 +252,13 @@ class Worker:
         name = settings.client_name or self.name[:64]
         return settings.model_copy(update={"client_name": name})
 
-    def _run(self, manager: QueueManager, burst: bool, errors: str, signals: bool) -> int:
+    def _run(self, manager: QueueManager, ending: Ending, burst: bool, errors: str, signals: bool) -> int:
         before = sum(consumer.handled for consumer in self.consumers)
-        running = self._running = Running(
+        running = Running(
             manager,
             self.consumers,
             self.schedules,
+            ending=ending,
             shutdown_seconds=self._shutdown_seconds,
             health_file=self.health_file,
             raise_errors=errors == "raise",
@@ -258,14 +270,13 @@ class Worker:
             with ExitStack() as stack:
                 stack.enter_context(served(self.metrics, manager, self.consumers))
                 if signals:
-                    stack.enter_context(running.ending.on_signals())
+                    stack.enter_context(ending.on_signals())
                 self._ready.set()
                 running.burst() if burst else running.forever()
         finally:
-            self._running = None
             running.close()
-        if running.ending.error is not None:
-            raise running.ending.error
+        if ending.error is not None:
+            raise ending.error
         return sum(consumer.handled for consumer in self.consumers) - before
 
     @contextmanager
@@ -298,8 +309,9 @@ class Worker:
 
     def stop(self) -> None:
         """End ``run`` as SIGTERM does: finish what is being handled. The second time: cancel it."""
-        if self._running is not None:
-            self._running.ending.stop()
+        ending = self._ending  # the run may end meanwhile
+        if ending is not None:
+            ending.stop()
 
     def health(self) -> dict[str, Any]:
         """For each consumer: seconds since its queues were last read successfully (None: never), and its counters."""

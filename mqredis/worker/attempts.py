@@ -7,6 +7,7 @@ its consumer, unless its messages were lost, or given back without a failure: by
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -120,7 +121,7 @@ class Attempts:
             if not held.end():
                 seconds = time.monotonic() - begun
                 log.warning("%s has ended at last, %.1f s after its start: %r", consumer.name, seconds, error)
-                return GivenUp(str(error))
+                return GivenUp()
             if unit.broker_error is not None and error is unit.broker_error:
                 raise unit.broker_error
             error = error or _commit(commit)
@@ -150,12 +151,15 @@ class Attempts:
                 self._run_plain(held, *given)
             if held.reason is not None:
                 raise Cancelled(str(held.reason))
-        except Cancelled as cancelled:
-            why = held.reason or cancelled
-            if isinstance(why, TimeLimitExceeded | HandlerCancelled):
-                return why
-            log.warning("%s was cancelled: %s", consumer.name, why)
-            return cancelled
+        except (Cancelled, asyncio.CancelledError) as cancelled:
+            if held.reason is None:  # a failure, or else the message would come back at once, for ever
+                error = RuntimeError("the handler ended as cancelled, although nobody cancelled it")
+                error.__cause__ = cancelled
+                return error
+            if isinstance(held.reason, TimeLimitExceeded | HandlerCancelled):
+                return held.reason
+            log.warning("%s was cancelled: %s", consumer.name, held.reason)
+            return Cancelled(str(held.reason))
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, not ours
             return _from_handler(error, consumer.handler)
         return None

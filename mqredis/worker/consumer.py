@@ -112,8 +112,8 @@ class Consumer:
     def _read_signature(self) -> None:
         """Set what the signature of the handler tells. Raises InvalidArgument."""
         handler = self.handler
-        if not callable(handler):
-            raise InvalidArgument(f"a handler must be a function, not {handler!r:.40}")
+        if not inspect.isroutine(handler):
+            raise InvalidArgument(f"a handler must be a function or a method, not {handler!r:.40}")
         positional = [
             parameter
             for parameter in inspect.signature(handler).parameters.values()
@@ -124,7 +124,12 @@ class Consumer:
             raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
         self.takes_tx = len(positional) > 1
         self.is_async = inspect.iscoroutinefunction(handler)
-        self.payload = payload_of(handler, positional[0].name)
+        try:
+            self.payload = payload_of(handler, positional[0].name)
+        except Exception as error:  # an annotation may be anything
+            raise InvalidArgument(
+                f"the annotation of the first argument of the handler {handler!r} cannot be used: {error}"
+            ) from error
         if self.batch > 1 and not self.payload.many:
             raise InvalidArgument("a batch handler takes a list: annotate its first argument as list[...]")
         self.batch = self.batch or (64 if self.payload.many else 1)

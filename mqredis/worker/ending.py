@@ -1,7 +1,7 @@
 """Whether a run of a worker ends, and why.
 
-``run`` makes one. ``Worker.stop``, signals, orders of operators and threads that fail end the run with it, and so does
-``failed_attempts`` with ``errors="raise"``; all threads that read ask it.
+``Worker.run`` makes one. ``Worker.stop``, signals, orders of operators and threads that fail end the run with it, and
+so does ``failed_attempts`` with ``errors="raise"``; all threads that read ask it.
 """
 
 from __future__ import annotations

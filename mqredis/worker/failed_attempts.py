@@ -66,7 +66,9 @@ class FailedAttempts:
         if isinstance(error, Reject) and not consumer.isolates(messages):
             for message in messages:
                 consumer.count(rejected=1)
-                log.warning("message %#018x of %s is rejected: %s", message.lookup_id, message.queue, error)
+                log.warning(
+                    "message %#018x of %s is rejected: %s", message.lookup_id, message.queue, _said(error)
+                )
         elif not isinstance(error, Cancelled | RetryLater):
             self._failed(error, messages, lapsed)
             if consumer.isolates(messages):
@@ -97,7 +99,7 @@ class FailedAttempts:
         if self._consumer.isolates(messages):
             return giveback.alone()
         if isinstance(error, Reject):
-            reason = error.kind if self._sealed and isinstance(error, NotValid) else str(error)
+            reason = error.kind if self._sealed and isinstance(error, NotValid) else _said(error)
             return giveback.ended(reason, self._about)
         about = {**self._about, "error": self._text(error)}
         if not self._sealed:
@@ -116,7 +118,7 @@ class FailedAttempts:
         """The type and the text of an error; of sealed bodies the type alone, unless a body could not be opened."""
         kind = type(error).__name__
         secret = self._sealed and not isinstance(error, SealBroken)
-        return kind if secret else f"{kind}: {error}"[:MAX_ERROR]
+        return kind if secret else f"{kind}: {_said(error)}"[:MAX_ERROR]
 
     def _failed(self, error: BaseException, messages: Sequence[Message], lapsed: bool) -> None:
         consumer, queue = self._consumer, messages[0].queue
@@ -131,6 +133,14 @@ class FailedAttempts:
         else:
             said = "; ".join(_failed_message(consumer, message, known, lapsed) for message in messages)
         log.error("%s failed with %s", consumer.name, said, exc_info=error)
+
+
+def _said(error: BaseException) -> str:
+    """The text of an error, whose class may be one of the application that fails to give it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the error is the handler's; its message must not end the worker
+        return "an error without a text"
 
 
 def _failed_message(consumer: Consumer, message: Message, known: bool, lapsed: bool) -> str:

@@ -107,9 +107,11 @@ class Heartbeat:
             )
 
     def end(self) -> None:
-        """Tell the broker that the worker has ended."""
+        """Tell the broker that the worker has ended, unless it does not answer the present heartbeat."""
         self._ended.set()
         self._thread.join(self._seconds)
+        if self._thread.is_alive():
+            return  # nor must that heartbeat come after the end
         try:
             self._tell(0, False, "{}")
         except MqError as error:

@@ -169,7 +169,7 @@ class Held:
         def finished(task: asyncio.Task[None]) -> None:
             if task.cancelled():
                 coroutine.close()  # it may not have begun
-                done.set_exception(Cancelled(str(self.reason)))
+                done.set_exception(Cancelled())
 
         def stop() -> None:
             tasks[0].cancel()

@@ -20,7 +20,7 @@ from mqredis.worker.consumer import Consumer
 
 def address(text: str) -> tuple[str, int]:
     """Host and port of "127.0.0.1:9465" or "9465". Raises InvalidArgument."""
-    host, _, port = text.rpartition(":")
+    host, _, port = str(text).rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise InvalidArgument(f"metrics must be a port or host:port, not {text!r}")
     return host or "127.0.0.1", int(port)

@@ -43,7 +43,7 @@ from mqredis.worker.waiting import Pauses, Waiting
 
 
 class Running:
-    """A worker at work on one queue manager. Only ``ending`` is for other threads than that of ``Worker.run``."""
+    """A worker at work on one queue manager, for the thread of ``Worker.run``. ``ending`` ends it from any thread."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Running:
         consumers: Iterable[Consumer],
         schedules: Iterable[Wanted] = (),
         *,
+        ending: Ending,
         shutdown_seconds: float,
         health_file: str | None = None,
         raise_errors: bool = False,
@@ -63,7 +64,7 @@ class Running:
         self._consumers = list(consumers)
         self._schedules = list(schedules)
         self._raise_errors = raise_errors
-        self.ending = Ending()
+        self.ending = ending
         self._waiting = Waiting(manager)
         self._queues = Queues(manager)
         self._targets = Handles(manager)
@@ -76,7 +77,7 @@ class Running:
             shutdown_seconds=shutdown_seconds,
             retry_seconds=self._settings.retry_seconds,
             waiting=self._waiting,
-            ending=self.ending,
+            ending=ending,
             keeper=self._keeper,
             liveness=Liveness(manager, health_file, self._consumers, self._keeper),
             outage=outage,
@@ -92,7 +93,7 @@ class Running:
                 schedules=self._schedules,
                 keeper=self._keeper,
                 waiting=self._waiting,
-                ending=self.ending,
+                ending=ending,
                 outage=outage,
             )
 

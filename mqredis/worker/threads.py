@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from mqredis.errors import ManagerNotFound, MqError, QueueNotAvailable
 from mqredis.worker.consumer import Consumer
@@ -69,20 +70,21 @@ class Threads:
 
     def until_empty(self) -> None:
         """Read and handle until each loop has found its queues empty, or the run ends."""
-        threads = self._start(self._until_empty)
-        for thread in threads:
-            while thread.is_alive() and not self._ending.stopping.is_set():
-                thread.join(0.1)
-        self._end(threads)
+        with self._run(self._until_empty) as threads:
+            for thread in threads:
+                while thread.is_alive() and not self._ending.stopping.is_set():
+                    thread.join(0.1)
 
     def until_stopped(self) -> None:
         """Read and handle until the run ends."""
-        threads = self._start(self._until_stopped)
-        while not self._ending.stopping.wait(_POLL_CHECK_SECONDS):
-            self._liveness.note(loop.consumer for loop in self._loops if loop.reading)
-        self._end(threads)
+        with self._run(self._until_stopped):
+            while not self._ending.stopping.wait(_POLL_CHECK_SECONDS):
+                self._liveness.note(loop.consumer for loop in self._loops if loop.reading)
 
-    def _start(self, target: Callable[[Loop, Rate | None], None]) -> list[threading.Thread]:
+    @contextmanager
+    def _run(self, target: Callable[[Loop, Rate | None], None]) -> Iterator[list[threading.Thread]]:
+        """Run all loops in their threads while the block lasts. An error in it, such as KeyboardInterrupt, stops them,
+        too."""
         for consumer in {loop.consumer for loop in self._loops}:
             if consumer.rate and consumer not in self._rates:
                 self._rates[consumer] = Rate(consumer.rate)
@@ -95,9 +97,15 @@ class Threads:
             )
             for n, loop in enumerate(self._loops)
         ]
-        for thread in threads:
-            thread.start()
-        return threads
+        try:
+            for thread in threads:
+                thread.start()
+            yield threads
+        except BaseException:
+            self._ending.stop()
+            raise
+        finally:
+            self._end(threads)
 
     def _end(self, threads: list[threading.Thread]) -> None:
         """Let the threads finish. At the deadline cancel their handlers, and give back the messages of those that go
@@ -115,7 +123,8 @@ class Threads:
             log.warning("%d handler(s) did not end in time and were cancelled", ended)
             deadline = time.monotonic() + min(_CANCELLED_SECONDS, wait)  # of all together
             for thread in threads:
-                thread.join(max(0.0, deadline - time.monotonic()))
+                if thread.is_alive():
+                    thread.join(max(0.0, deadline - time.monotonic()))
             for loop, thread in zip(self._loops, threads, strict=True):
                 if thread.is_alive():
                     loop.give_back()

@@ -15,6 +15,7 @@ from mqredis import Message
 from mqredis.errors import BrokerUnavailable, QueueNotAvailable
 from mqredis.steps import Operation
 from mqredis.worker import Worker
+from mqredis.worker.heartbeat import Heartbeat
 from mqredis.worker.outage import Outage
 from mqredis.worker.schedule import Scheduler
 from tests.support.server import RedisServer
@@ -128,6 +129,32 @@ def test_outage_is_logged_by_the_first_heartbeat_that_fails_and_when_it_is_over(
                 assert logged.events["the broker can be reached again"].wait(WAIT)
         finally:
             logging.getLogger("mqredis.worker").removeHandler(logged)
+
+
+def test_end_of_a_worker_does_not_wait_for_a_heartbeat_that_is_not_answered(
+    qm: mqredis.QueueManager, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker counts the worker as gone after a while. A heartbeat that comes late must not follow its end."""
+    qm.create_queue("q")
+    worker = Worker(heartbeat_seconds=0.05, shutdown_seconds=5)
+    worker.consumer("q")(lambda message: message)
+    asked, answered = threading.Event(), threading.Event()
+    told: list[int] = []
+    tell = Heartbeat._tell
+
+    def silent(heartbeat: Heartbeat, lease_ms: int, *given: Any) -> Any:
+        if lease_ms == 0:
+            told.append(lease_ms)
+        elif threading.current_thread().name == "mqredis-heartbeat":
+            asked.set()
+            assert answered.wait(WAIT)
+        return tell(heartbeat, lease_ms, *given)
+
+    monkeypatch.setattr(Heartbeat, "_tell", silent)
+    with worker.background(qm):
+        assert asked.wait(WAIT)
+    answered.set()
+    assert told == []
 
 
 class Logged(logging.Handler):

@@ -14,6 +14,7 @@ from mqredis.operations import settle, several
 from mqredis.steps import procedure
 from mqredis.testing import drain
 from mqredis.worker import Reject, Retry, Worker, prefetch
+from mqredis.worker.loop import Loop
 
 WAIT = 30
 
@@ -46,6 +47,20 @@ def register(request):
         worker.consumer("q", **options)(handle if request.param == "thread" else handle_async)
 
     return register
+
+
+@pytest.fixture
+def loops(monkeypatch):
+    """The loops of the worker."""
+    found: list[Loop] = []
+    init = Loop.__init__
+
+    def noted(self, *given):
+        init(self, *given)
+        found.append(self)
+
+    monkeypatch.setattr(Loop, "__init__", noted)
+    return found
 
 
 @pytest.fixture
@@ -230,14 +245,16 @@ def test_leases_of_prefetched_messages_are_renewed(qm, queue, worker, register, 
     worker.stop()
 
 
-def test_prefetched_messages_are_handled_after_their_leases_were_renewed(qm, queue, worker, register, caplog):
+def test_prefetched_messages_are_handled_after_their_leases_were_renewed(
+    qm, queue, worker, register, loops, caplog
+):
     queue.send_many([b"%d" % n for n in range(7)])
     seen: list[tuple[bytes, int]] = []
 
     def work(message: mqredis.Message) -> None:
         seen.append((message.body, message.delivery_count))
         if message.body == b"3":
-            prefetch = worker._running._loops[0].prefetch
+            prefetch = loops[0].prefetch
             waiting = [*prefetch._waiting]
             assert [lock.body for lock in waiting] == [b"4", b"5", b"6"]
             waiting[0].abort()
@@ -255,7 +272,7 @@ def test_prefetched_messages_are_handled_after_their_leases_were_renewed(qm, que
 
 
 def test_failed_renewal_of_prefetched_messages_is_told_to_the_keeper(
-    qm, queue, worker, register, monkeypatch
+    qm, queue, worker, register, loops, monkeypatch
 ):
     queue.send_many([b"%d" % n for n in range(7)])
     errors: list[MqError] = []
@@ -265,7 +282,7 @@ def test_failed_renewal_of_prefetched_messages_is_told_to_the_keeper(
 
     def work(message: mqredis.Message) -> None:
         if message.body == b"3":
-            prefetch = worker._running._loops[0].prefetch
+            prefetch = loops[0].prefetch
             with monkeypatch.context() as patch:
                 patch.setattr(settle, "settle", unavailable)
                 with pytest.raises(mqredis.BrokerUnavailable) as caught:
@@ -278,14 +295,14 @@ def test_failed_renewal_of_prefetched_messages_is_told_to_the_keeper(
     assert counts(qm) == (0, 0)
 
 
-def test_prefetched_message_whose_lease_lapsed_is_not_handled(qm, queue, worker, register, caplog):
+def test_prefetched_message_whose_lease_lapsed_is_not_handled(qm, queue, worker, register, loops, caplog):
     queue.send_many([b"%d" % n for n in range(7)])
     seen: list[bytes] = []
 
     def work(message: mqredis.Message) -> None:
         seen.append(message.body)
         if message.body == b"3":
-            for lock in worker._running._loops[0].prefetch._waiting:
+            for lock in loops[0].prefetch._waiting:
                 lock._until = 0.0
                 lock.abort()
 
@@ -325,14 +342,14 @@ def test_exclusive_groups_have_one_message_at_a_time(qm, worker, register):
     ],
     ids=["transactions", "rate"],
 )
-def test_prefetch_is_1_for_transactions_and_rates(qm, worker, register, create, options):
+def test_prefetch_is_1_for_transactions_and_rates(qm, worker, register, loops, create, options):
     qm.create_queue("q", **create)
     register(worker, ignore, **options)
     most: list[int] = []
 
     @worker.consumer("end", create={"transactional": False})
     def end(message):
-        most.extend(loop.prefetch.most for loop in worker._running._loops)
+        most.extend(loop.prefetch.most for loop in loops)
 
     with qm.open("q") as queue:
         qm.create_queue("end")

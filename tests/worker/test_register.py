@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from typing import get_args
+from functools import partial
+from typing import List, get_args  # noqa: UP035
 
 import pytest
 
@@ -87,6 +88,49 @@ def test_misspelt_option_is_refused_before_a_consumer_is_registered(worker: Work
 def test_handler_that_is_not_a_function_is_refused(worker: Worker):
     with pytest.raises(mqredis.InvalidArgument, match="function"):
         worker.consumer("q")(3)  # type: ignore[type-var]
+
+
+class Called:
+    def __call__(self, message):
+        """An object that can be called is no function."""
+
+
+def unknown_type(message: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """Its annotation names nothing."""
+
+
+def no_item_type(messages: List) -> None:  # type: ignore[type-arg]  # noqa: UP006
+    """A list of what?"""
+
+
+def no_schema(message: threading.Lock) -> None:
+    """pydantic cannot validate it."""
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [Called(), partial(handle), unknown_type, no_item_type, no_schema],
+    ids=["called", "partial", "unknown", "list", "no schema"],
+)
+def test_handler_whose_signature_says_nothing_is_refused(worker: Worker, handler):
+    with pytest.raises(mqredis.InvalidArgument, match="handler"):
+        worker.consumer("q")(handler)
+    assert not worker.consumers
+
+
+@pytest.mark.parametrize("when, options", [("nonsense", {}), ("* * * * *", {"concurrency": 0})])
+def test_cron_that_is_refused_registers_nothing(worker: Worker, when, options):
+    with pytest.raises(mqredis.InvalidArgument):
+        worker.cron(when, **options)(handle)
+    assert (worker.consumers, worker.schedules) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "options", [{"shutdown_seconds": "5"}, {"shutdown_seconds": float("nan")}, {"metrics": "host"}]
+)
+def test_invalid_options_of_a_worker_are_refused(options):
+    with pytest.raises(mqredis.InvalidArgument):
+        Worker(**options)
 
 
 def test_invalid_retry_later_delay_is_refused():

@@ -16,6 +16,7 @@ from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.testing import drain
 from mqredis.worker import AsyncUnit, Reject, Retry, RetryLater, Unit, Worker
+from mqredis.worker.ending import Ending
 from mqredis.worker.lock_loop import HandledLocks, LockLoop
 from mqredis.worker.outcomes import GivenUp
 from mqredis.worker.run import Running
@@ -95,7 +96,7 @@ class SubqueueConsumer:
     def run(self, handler: Callable[[mqredis.Message], None]) -> None:
         worker = Worker()
         worker.consumer("q;poison", retry=Retry(delay=40))(handler)
-        running = Running(self.qm, worker.consumers, shutdown_seconds=5)
+        running = Running(self.qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
         running.prepare()
 
         class Stopping(threading.Event):
@@ -142,7 +143,7 @@ def test_flush_after_an_error_commits_only_the_rest(qm, fail_operations, caplog)
         create(qm, name, False, b"1", b"2", b"3")
     worker = Worker()
     worker.consumer("a", "b")(ignore)
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert isinstance(loop, LockLoop)
@@ -165,7 +166,7 @@ def test_handled_messages_of_a_deleted_queue_are_dropped_with_a_warning(qm, capl
     create(qm, "b", False, b"1")
     worker = Worker()
     worker.consumer("a", "b")(ignore)
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert isinstance(loop, LockLoop)
@@ -189,7 +190,7 @@ def test_message_of_a_paused_queue_is_committed_before_the_next_read(qm, monkeyp
         if message.body == b"1":
             running._waiting.set_pauses(Pauses(frozenset({"q:a"})))
 
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     assert loop.turn(0)
@@ -239,7 +240,7 @@ def test_locks_of_a_batch_are_renewed_and_given_back_with_one_call_each(
         calls.clear()
         raise RetryLater(5)
 
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     running._loops[0].turn(0)
     assert calls == ["settle"]
@@ -264,7 +265,7 @@ def test_message_of_a_running_handler_is_given_back_after_that_of_an_earlier_one
     """The keeper gives up a handler, which ends then, and goes on when the next handler has begun."""
     create(qm, "q", True, b"1", b"2")
     worker.consumer("q")(ignore)
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     give_ups: list[Callable[[str], None]] = []
@@ -471,7 +472,7 @@ def test_recreated_queue_is_not_read_before_its_policy_is_set(qm, transactional,
     create(qm, "q", transactional)
     worker = Worker()
     worker.consumer("q", retry=Retry(attempts=2))(ignore)
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     loop = running._loops[0]
     recreated(qm, transactional, b"x")
@@ -497,7 +498,7 @@ def test_failure_without_a_retry_policy_pauses_the_loop_and_is_logged(qm, transa
     def fail(message):
         raise RuntimeError("no")
 
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     qm.update_queue("q", retry=None)
 
@@ -532,7 +533,7 @@ def test_log_claims_no_next_attempt_if_the_policy_cannot_be_read(
             qm.delete_queue("q")
         raise RuntimeError("no")
 
-    running = Running(qm, worker.consumers, shutdown_seconds=5)
+    running = Running(qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
     running.prepare()
     if not deleted:
         fail_operations(lambda operation: operation.name == "info", BrokerUnavailable("down"))

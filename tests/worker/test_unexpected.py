@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 import threading
 from typing import Any
@@ -11,7 +13,8 @@ from pydantic import BaseModel, field_validator
 
 import mqredis
 from mqredis.testing import drain
-from mqredis.worker import Retry, Worker
+from mqredis.worker import Cancelled, Reject, Retry, Worker, app
+from mqredis.worker.liveness import Liveness
 from tests.worker.test_settling import burst, create, transactional  # noqa: F401 - a fixture
 
 WAIT = 30
@@ -137,3 +140,130 @@ def test_traceback_of_a_failure_begins_in_the_handler(
         frames = [line.strip() for line in text.splitlines() if line.strip().startswith("File ")]
         assert len(frames) == 1
         assert frames[0].endswith(f"in {handler.__name__}")
+
+
+class Unspeakable(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise AttributeError("no text")
+
+
+class Refused(Unspeakable, Reject):
+    """A rejection of this kind."""
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), Refused()], ids=["error", "reject"])
+def test_error_without_a_text_is_a_failed_attempt(qm, worker, transactional, error):  # noqa: F811
+    create(qm, "q", transactional, b"1", b"2")
+
+    @worker.consumer("q", retry=Retry(attempts=1))
+    def handle(body: bytes) -> None:
+        if body == b"1":
+            raise error
+
+    burst(worker, qm)
+    (consumer,) = worker.consumers
+    assert (consumer.handled, consumer.failed + consumer.rejected) == (1, 1)
+    with qm.open("q;poison") as poison:
+        assert [message.body for message in drain(poison)] == [b"1"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "async", "own"])
+def test_handler_that_ends_as_cancelled_though_nobody_cancelled_it_has_failed(
+    qm,
+    worker,
+    transactional,  # noqa: F811
+    kind,
+):
+    """Its message would return without an attempt, and be handled again for ever."""
+    create(qm, "q", transactional, b"1")
+
+    def plain(body: bytes) -> None:
+        raise Cancelled if kind == "own" else asyncio.CancelledError
+
+    async def coroutine(body: bytes) -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    worker.consumer("q", retry=Retry(attempts=1))(coroutine if kind == "async" else plain)
+    burst(worker, qm)
+    assert worker.consumers[0].failed == 1
+    with qm.open("q;poison") as poison:
+        (message,) = drain(poison)
+    assert "although nobody cancelled it" in str(message.reason)
+
+
+def test_error_of_the_main_thread_ends_the_loops(qm, worker, monkeypatch):
+    """Such as KeyboardInterrupt in a run without signals, or an error of the health file."""
+    qm.create_queue("q")
+    worker.consumer("q", name="h")(lambda _message: None)
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Liveness, "note", fail)
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(manager=qm, signals=False)
+    with qm.open("q") as queue:
+        queue.send(b"x")
+        assert (queue.peek().body, qm.queue_info("q").waiters) == (b"x", 0)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("mqredis-h")]
+
+
+def test_threads_that_have_begun_end_if_another_cannot_begin(qm, worker, monkeypatch):
+    qm.create_queue("q")
+    worker.consumer("q", concurrency=3, name="h")(lambda _message: None)
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name == "mqredis-h-2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        worker.run(manager=qm, signals=False)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("mqredis-h")]
+
+
+def test_stop_of_a_worker_that_still_connects_ends_its_run(qm, worker, monkeypatch):
+    worker.consumer("q", create={})(lambda _message: None)
+
+    def connect(*_: Any, **__: Any) -> contextlib.nullcontext[mqredis.QueueManager]:
+        worker.stop()
+        return contextlib.nullcontext(qm)
+
+    monkeypatch.setattr(app, "connect", connect)
+    thread = threading.Thread(target=lambda: worker.run(signals=False), daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    alive = thread.is_alive()
+    worker.stop()
+    assert not alive
+
+
+def test_end_of_a_worker_does_not_wait_for_a_blocking_call_of_a_coroutine(qm):
+    create(qm, "q", False, b"1")
+    begun, end = threading.Event(), threading.Event()
+    worker = Worker(shutdown_seconds=0.1)
+
+    def block() -> None:
+        begun.set()
+        end.wait(WAIT)
+
+    @worker.consumer("q")
+    async def handle(body: bytes) -> None:
+        await asyncio.to_thread(block)
+
+    thread = threading.Thread(target=lambda: worker.run(manager=qm, signals=False), daemon=True)
+    thread.start()
+    try:
+        assert begun.wait(WAIT)
+        worker.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+    finally:
+        end.set()
+        thread.join(WAIT)
