@@ -218,6 +218,18 @@ async def test_message_is_moved_and_deleted_once(browser: Browser, manager: Queu
     assert await ready(manager, "orders;later") == 1
 
 
+async def test_deletion_without_a_message_deletes_nothing(browser: Browser, manager: QueueManager) -> None:
+    (number,) = await fill(manager, ["a"])
+    path = "/m/main/act/delete"
+    form = await browser.get(path, 200, queue="orders", id=hex_id(number))
+    for chosen in ({"id": ""}, {"id": "", "selector": "TRUE"}):
+        shown = await browser.get(path, 400, queue="orders", **chosen)
+        assert ("id is missing" in shown.text, "This affects" in shown.text) == (True, False)
+        page = await browser.post(path, {**form.fields, "confirm": "orders", **chosen}, 400)
+        assert "id is missing" in page.text
+        assert await ready(manager) == 1
+
+
 async def test_redrive_returns_failed_messages_to_the_queue(browser: Browser, manager: QueueManager) -> None:
     await manager.update_queue("orders", retry=RetryPolicy(immediate=0))
     await fill(manager, ["a"])

@@ -4,13 +4,15 @@
 
 They run in parts of about a second: an ``Unfinished`` makes progress.html, whose form console.js sends again by itself
 with the cursor, and with the token of the first form. Each calls a method of ``Operator``, so the log has the names of
-those: a purge is "delete" or "trash" there. ``scheduled=`` of the count has to be that of the action. ``purge`` takes
-only available messages, unlike ``mqredis queue purge``. Tests set ``ACTING`` and ``STEPS``.
+those: a purge is "delete" or "trash" there. The count of the form chooses messages as the action does (``Choose``).
+``purge`` takes only available messages, unlike ``mqredis queue purge``. ``delete`` is a right of its own, so its form
+always names one message (``_one``). Tests set ``ACTING`` and ``STEPS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -48,14 +50,25 @@ _SELECTOR = Field(
 _TRASH = Field("trash", "Keep in ;trash for a day, from where it can be restored", "check")
 
 
-def _choice(values: Values, scheduled: bool | None = None) -> Choice:
+# Which messages a form is about.
+Choose = Callable[[Values], Choice]
+
+
+def _one(values: Values) -> Choice:
+    """The one message that the form is about. Raises InvalidArgument if it names none."""
+    return {"lookup_ids": [lookup_id(values)]}
+
+
+def _chosen(values: Values, scheduled: bool | None) -> Choice:
     """One message, or all that the selector chooses."""
-    chosen: Choice = {"scheduled": scheduled}
     if values.get("id"):
-        chosen["lookup_ids"] = [lookup_id(values)]
-    elif values.get("selector"):
-        chosen["selector"] = values["selector"]
-    return chosen
+        return {**_one(values), "scheduled": scheduled}
+    return {"selector": values.get("selector") or None, "scheduled": scheduled}
+
+
+_available = partial(_chosen, scheduled=False)
+_delayed = partial(_chosen, scheduled=True)
+_in_trash = partial(_chosen, scheduled=None)
 
 
 def _check_one(values: Values, result: BulkResult) -> None:
@@ -64,9 +77,9 @@ def _check_one(values: Values, result: BulkResult) -> None:
         raise InvalidArgument("the message is locked, or it is not in the queue any more")
 
 
-async def _counted(manager: QueueManager, values: Values, scheduled: bool | None = None) -> Preview:
+async def _counted(manager: QueueManager, values: Values, choose: Choose) -> Preview:
     name = needed(values, "queue")
-    choice: Choice = {**_choice(values, scheduled), "steps": COUNTING}
+    choice: Choice = {**choose(values), "steps": COUNTING}
     found = await manager.operator("console", source="console").count(name, **choice)
     _check_one(values, found)
     count = formats.plural(found.changed, "message")
@@ -77,20 +90,13 @@ async def _counted(manager: QueueManager, values: Values, scheduled: bool | None
     return Preview(text, {"trash": trash}, found.changed if found.finished else None)
 
 
-async def _preview_waiting(manager: QueueManager, values: Values) -> Preview:
-    return await _counted(manager, values)
-
-
-async def _preview_available(manager: QueueManager, values: Values) -> Preview:
-    return await _counted(manager, values, scheduled=False)
-
-
-async def _preview_delayed(manager: QueueManager, values: Values) -> Preview:
-    return await _counted(manager, values, scheduled=True)
+_preview_available = partial(_counted, choose=_available)
+_preview_delayed = partial(_counted, choose=_delayed)
 
 
 async def _preview_trash(manager: QueueManager, values: Values) -> Preview:
-    return await _counted(manager, {**values, "queue": f"{needed(values, 'queue').partition(';')[0]};trash"})
+    name = f"{needed(values, 'queue').partition(';')[0]};trash"
+    return await _counted(manager, {**values, "queue": name}, _in_trash)
 
 
 async def _all(
@@ -112,58 +118,51 @@ async def _all(
     return Unfinished(f"{done} so far.", result.changed, result.cursor)
 
 
-async def _delete(manager: QueueManager, values: Values) -> str | Unfinished:
+async def _remove(manager: QueueManager, values: Values, choose: Choose, what: str) -> str | Unfinished:
     trash = TRASH if values.get("trash") == "on" else None
-    what = "moved to the trash" if trash else "deleted"
+    what = "moved to the trash" if trash else what
     return await _all(
         operator_of(manager, values).delete,
         values,
         what,
         needed(values, "queue"),
         trash=trash,
-        **_choice(values),
-    )
-
-
-async def _purge(manager: QueueManager, values: Values) -> str | Unfinished:
-    trash = TRASH if values.get("trash") == "on" else None
-    what = "moved to the trash" if trash else "removed"
-    choice = _choice(values, scheduled=False)
-    return await _all(
-        operator_of(manager, values).delete, values, what, needed(values, "queue"), trash=trash, **choice
+        **choose(values),
     )
 
 
 async def _restore(manager: QueueManager, values: Values) -> str | Unfinished:
     name = needed(values, "queue").partition(";")[0]
-    return await _all(operator_of(manager, values).restore, values, "restored", name, **_choice(values))
+    return await _all(operator_of(manager, values).restore, values, "restored", name, **_in_trash(values))
 
 
 async def _move(manager: QueueManager, values: Values) -> str | Unfinished:
     target = needed(values, "target")
-    choice = _choice(values, scheduled=False)
     return await _all(
         operator_of(manager, values).move,
         values,
         f"moved to {target}",
         needed(values, "queue"),
         target,
-        **choice,
+        **_available(values),
     )
 
 
 async def _redrive(manager: QueueManager, values: Values) -> str | Unfinished:
-    choice = _choice(values, scheduled=False)
     options = {"to": values.get("to") or None, "limit": whole(values, "limit")}
     return await _all(
-        operator_of(manager, values).redrive, values, "put back", needed(values, "queue"), **options, **choice
+        operator_of(manager, values).redrive,
+        values,
+        "put back",
+        needed(values, "queue"),
+        **options,
+        **_available(values),
     )
 
 
 async def _cancel(manager: QueueManager, values: Values) -> str | Unfinished:
-    choice = _choice(values, scheduled=True)
     return await _all(
-        operator_of(manager, values).cancel, values, "cancelled", needed(values, "queue"), **choice
+        operator_of(manager, values).cancel, values, "cancelled", needed(values, "queue"), **_delayed(values)
     )
 
 
@@ -171,16 +170,24 @@ async def _reschedule(manager: QueueManager, values: Values) -> str | Unfinished
     delay = seconds(values, "delay")
     if delay is None:
         raise InvalidArgument("delay is missing")
-    choice, what = _choice(values, scheduled=True), f"rescheduled to {formats.duration(delay)} from now"
+    what = f"rescheduled to {formats.duration(delay)} from now"
     return await _all(
-        operator_of(manager, values).reschedule, values, what, needed(values, "queue"), delay=delay, **choice
+        operator_of(manager, values).reschedule,
+        values,
+        what,
+        needed(values, "queue"),
+        delay=delay,
+        **_delayed(values),
     )
 
 
 async def _run_now(manager: QueueManager, values: Values) -> str | Unfinished:
-    choice = _choice(values, scheduled=True)
     return await _all(
-        operator_of(manager, values).run_now, values, "made available", needed(values, "queue"), **choice
+        operator_of(manager, values).run_now,
+        values,
+        "made available",
+        needed(values, "queue"),
+        **_delayed(values),
     )
 
 
@@ -189,8 +196,8 @@ ACTIONS = (
         "delete",
         "Delete the message",
         (_QUEUE, _ID, _TRASH),
-        _preview_waiting,
-        _delete,
+        partial(_counted, choose=_one),
+        partial(_remove, choose=_one, what="deleted"),
         to_queue,
         by_operator=True,
         destroys=True,
@@ -200,7 +207,7 @@ ACTIONS = (
         "Purge",
         (_QUEUE, _SELECTOR, _TRASH),
         _preview_available,
-        _purge,
+        partial(_remove, choose=_available, what="removed"),
         to_queue,
         by_operator=True,
         destroys=True,
