@@ -102,6 +102,11 @@ def to_queue(values: Values) -> tuple[str, dict[str, str]]:
     return ("/failures", {}) if name == SYSTEM else ("/queue", {"name": name})
 
 
+def to(path: str) -> Callable[[Values], tuple[str, dict[str, str]]]:
+    """After an action whose result is on a page without arguments."""
+    return lambda _: (path, {})
+
+
 def needed(values: Values, name: str) -> str:
     """A field that may not be empty. Raises InvalidArgument."""
     if not values.get(name):

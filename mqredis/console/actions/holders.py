@@ -11,16 +11,12 @@ from __future__ import annotations
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of
+from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of, to
 from mqredis.errors import InvalidArgument, TransactionSequence
 from mqredis.models import LockInfo, Match, Message, TransactionInfo
 
 # Pages of open transactions, or of locks, among which one is looked for.
 _PAGES = 50
-
-
-def _to_holders(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
-    return "/in-flight", {}
 
 
 async def lock_of(manager: QueueManager, message: Message) -> LockInfo | None:
@@ -127,7 +123,7 @@ ACTIONS = (
         (Field("queue", "Queue", "hidden"), Field("id", "Message", "hidden")),
         _preview_release,
         _release,
-        _to_holders,
+        to("/in-flight"),
         by_operator=True,
     ),
     Action(
@@ -136,7 +132,7 @@ ACTIONS = (
         (Field("queue", "Queue", "hidden"), Field("id", "Message", "hidden"), Field("reason", "Reason")),
         _preview_reject,
         _reject,
-        _to_holders,
+        to("/in-flight"),
         by_operator=True,
         destroys=True,
     ),
@@ -146,7 +142,7 @@ ACTIONS = (
         (Field("transaction", "Transaction", "hidden"),),
         _preview_abort,
         _abort,
-        _to_holders,
+        to("/in-flight"),
         by_operator=True,
     ),
 )

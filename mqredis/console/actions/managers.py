@@ -11,11 +11,7 @@ from __future__ import annotations
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import Action, Field, Preview, Values, whole
-
-
-def _to_server(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
-    return "/server", {}
+from mqredis.console.actions.base import Action, Field, Preview, Values, to, whole
 
 
 async def _preview(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001
@@ -59,7 +55,7 @@ ACTIONS = (
         (Field("throttled", "Refuse every send to this queue manager (ManagerQuotaExceeded)", "check"),),
         _preview,
         _throttle,
-        _to_server,
+        to("/server"),
     ),
     Action(
         "quota",
@@ -70,7 +66,7 @@ ACTIONS = (
         ),
         _preview,
         _quota,
-        _to_server,
+        to("/server"),
     ),
-    Action("repair", "Repair", (), _preview_repair, _repair, lambda _: ("/doctor", {})),
+    Action("repair", "Repair", (), _preview_repair, _repair, to("/doctor")),
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import Action, Field, Preview, Values, needed, share, to_queue, whole
+from mqredis.console.actions.base import Action, Field, Preview, Values, needed, share, to, to_queue, whole
 from mqredis.models import QueueInfo
 from mqredis.models.queue import counted_once
 
@@ -126,14 +126,6 @@ async def _unsubscribe(manager: QueueManager, values: Values) -> str:
     return f"{values['queue']} receives nothing more from {values['topic']}; it keeps its messages."
 
 
-def _to_topics(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
-    return "/topics", {}
-
-
-def _to_overview(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001
-    return "/", {}
-
-
 _TOPIC = Field("topic", "Topic", "hidden")
 
 ACTIONS = (
@@ -160,7 +152,7 @@ ACTIONS = (
         (_QUEUE,),
         _preview_delete,
         _delete,
-        _to_overview,
+        to("/"),
         destroys=True,
     ),
     Action(
@@ -212,7 +204,7 @@ ACTIONS = (
         ),
         _preview_topic,
         _subscribe,
-        _to_topics,
+        to("/topics"),
     ),
     Action(
         "unsubscribe",
@@ -220,7 +212,7 @@ ACTIONS = (
         (_TOPIC, _QUEUE),
         _preview_topic,
         _unsubscribe,
-        _to_topics,
+        to("/topics"),
         destroys=True,
     ),
 )

@@ -13,20 +13,15 @@ from collections.abc import Awaitable, Callable
 
 from mqredis.asyncio import QueueManager
 from mqredis.asyncio.operator import Operator
-from mqredis.console.actions.base import Action, Field, Preview, Values, needed, operator_of, seconds
+from mqredis.console.actions.base import Action, Field, Preview, Values, needed, operator_of, seconds, to
 from mqredis.console.actions.sending import MESSAGE, outgoing_of
 from mqredis.errors import InvalidArgument, ScheduleDamaged, ScheduleNotFound
 from mqredis.models.schedule import ScheduleInfo
 
-
-def _to_schedules(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
-    return "/schedules", {}
-
-
 # ---- create --------------------------------------------------------------------------------------
 
 
-async def _preview_create(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001 - as above
+async def _preview_create(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001 - every action is asked in one way
     return Preview(
         "A message is sent to the queue at each of these times, once, by any worker that runs. Times that pass while "
         "no worker runs are made up for by one message."
@@ -148,7 +143,7 @@ ACTIONS = (
         ),
         _preview_create,
         _create,
-        _to_schedules,
+        to("/schedules"),
         by_operator=True,
     ),
     Action(
@@ -157,7 +152,7 @@ ACTIONS = (
         _SCHEDULE,
         _preview_pause,
         _execute(Operator.pause_schedule, "The schedule {} is paused."),
-        _to_schedules,
+        to("/schedules"),
         by_operator=True,
     ),
     Action(
@@ -166,7 +161,7 @@ ACTIONS = (
         _SCHEDULE,
         _preview_resume,
         _execute(Operator.resume_schedule, "The schedule {} is resumed."),
-        _to_schedules,
+        to("/schedules"),
         by_operator=True,
     ),
     Action(
@@ -175,7 +170,7 @@ ACTIONS = (
         _SCHEDULE,
         _preview_trigger,
         _execute(Operator.trigger_schedule, "The message of the schedule {} was sent."),
-        _to_schedules,
+        to("/schedules"),
         by_operator=True,
     ),
     Action(
@@ -184,7 +179,7 @@ ACTIONS = (
         _SCHEDULE,
         _preview_remove,
         _execute(Operator.remove_schedule, "The schedule {} was removed."),
-        _to_schedules,
+        to("/schedules"),
         destroys=True,
         names="schedule",
         by_operator=True,

@@ -11,14 +11,9 @@ from __future__ import annotations
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import formats
-from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of
+from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of, to
 from mqredis.errors import InvalidArgument
 from mqredis.models.worker import Pause, WorkerInfo
-
-
-def _to_workers(values: Values) -> tuple[str, dict[str, str]]:  # noqa: ARG001 - every action is asked in one way
-    return "/workers", {}
-
 
 # ---- pause and resume ----------------------------------------------------------------------------
 
@@ -150,7 +145,7 @@ ACTIONS = (
         (_QUEUE, _CONSUMER, Field("reason", "Reason", help="Shown to everybody who sees the pause.")),
         _preview_pause,
         _pause,
-        _to_workers,
+        to("/workers"),
         by_operator=True,
     ),
     Action(
@@ -159,17 +154,19 @@ ACTIONS = (
         (_QUEUE, _CONSUMER),
         _preview_resume,
         _resume,
-        _to_workers,
+        to("/workers"),
         by_operator=True,
     ),
-    Action("stop-worker", "Stop the worker", (_WORKER,), _preview_stop, _stop, _to_workers, by_operator=True),
+    Action(
+        "stop-worker", "Stop the worker", (_WORKER,), _preview_stop, _stop, to("/workers"), by_operator=True
+    ),
     Action(
         "cancel-handler",
         "Cancel the handler",
         (_WORKER, Field("id", "Message", "hidden")),
         _preview_cancel,
         _cancel,
-        _to_workers,
+        to("/workers"),
         by_operator=True,
     ),
 )
