@@ -33,12 +33,21 @@ from mqredis.cli.values import amount, asked, chosen, match_options
 from mqredis.client import LockedMessage, QueueManager
 from mqredis.commands import read
 from mqredis.commands.send import BATCH
-from mqredis.errors import DurabilityNotReached, InvalidArgument, IoTimeout, OutcomeUnknown, QueueNotFound
+from mqredis.errors import (
+    DurabilityNotReached,
+    InvalidArgument,
+    IoTimeout,
+    LockLost,
+    OutcomeUnknown,
+    QueueNotFound,
+)
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import Access, Message, Outgoing
 
 # Bytes of the lines of a batch: far below ``operations.send.CALL_BYTES``, so one call takes the batch.
 BATCH_BYTES = 524_288
+# Seconds in which a batch of ``--drain`` has to be written, whatever ``lease_seconds`` is: the output may be a pager.
+LEASE = 3_600.0
 
 
 def register(subparsers: Subparsers) -> None:
@@ -102,14 +111,27 @@ def _export(arguments: Arguments, output: Output) -> Exit:
 def _drained(
     arguments: Arguments, qm: QueueManager, file: IO[str], how: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Lock a batch, hand it out to be written, and commit it together with locking the next one."""
+    """Lock a batch, hand it out to be written, and commit it together with locking the next one.
+
+    Raises LockLost if messages that were written went back to the queue: their lines would be written again.
+    """
     written: list[LockedMessage] = []
+    removed = 0
     with qm.open(arguments.queue, Access.RECEIVE) as queue:
         while True:
             try:
-                locks = queue.lock_many(read.BATCH, 0, settle=written, **how)
+                locks = queue.lock_many(read.BATCH, 0, lease=LEASE, settle=written, **how)
             except IoTimeout:
-                return  # what was written was settled by this last look
+                locks = []  # what was written was settled by this last look
+            kept = sum(not lock.settled for lock in written)
+            if kept:
+                raise LockLost(
+                    f"{kept} of the last {counted(len(written), 'line')} are of messages that were not removed: their "
+                    f"locks ended while they were written. Those of the {removed} lines before were removed"
+                )
+            if not locks:
+                return
+            removed += len(written)
             for lock in locks:
                 yield to_json(lock.message)
             _keep(file)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import mqredis
+from mqredis.cli import transfer
 from mqredis.cli.exits import Exit
 from mqredis.commands.send import BATCH
 from tests.cli.conftest import Run
@@ -107,6 +108,40 @@ def test_drain_removes_messages_when_they_are_on_the_disk(
     assert synced == [(1, 1)]
     with mqredis.connect() as qm:
         assert qm.queue_info("orders").messages == 0
+
+
+@pytest.mark.parametrize("freed", [2, 1])
+def test_drain_ends_when_messages_that_it_wrote_went_back_to_the_queue(
+    orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, freed: int
+) -> None:
+    orders("send", "copy", "--lines", stdin="a\nb\n")
+    dump, frees = tmp_path / "dump.jsonl", iter([freed])
+
+    def fsync(_: int) -> None:  # the first one takes longer than the lease
+        with mqredis.connect() as qm:
+            ids = [lock.lookup_id for lock in qm.locks("copy").items][: next(frees, 0)]
+            if ids:
+                qm.operator("ann").release("copy", ids)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    told = orders("export", "copy", "--file", str(dump), "--drain", code=Exit.REFUSED).err
+    assert f"{freed} of the last 2 lines" in told
+    assert len(dump.read_text().splitlines()) == 2
+    assert orders("queue", "info", "copy", "--json").rows[0]["ready"] == freed
+
+
+def test_drain_locks_for_longer_than_readers_do(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders("send", "orders", "x")
+    leases: list[timedelta] = []
+
+    def flush() -> None:
+        with mqredis.connect() as qm:
+            leases.extend(lock.lease_until - datetime.now(UTC) for lock in qm.locks("orders").items)
+
+    monkeypatch.setenv("MQREDIS_LEASE_SECONDS", "1")
+    monkeypatch.setattr(transfer, "_keep", lambda _: flush())
+    orders("export", "orders", "--drain")
+    assert [lease.total_seconds() > 500 for lease in leases] == [True]
 
 
 def _lines(count: int) -> str:
