@@ -193,17 +193,20 @@ class Calls(BaseDriver):
 
     def _command(self, step: Command) -> Any:
         """Run a command. Returns its reply, or why it was refused. Tries again once, since an idle connection may be
-        lost."""
+        lost, or lead to a node that holds the key no more. Raises BrokerUnavailable."""
         tries = 2
         while True:
             try:
                 return self.command(*step.args)
-            except rx.ResponseError as error:
-                return refusal(error)
             except REDIS_ERRORS as error:
+                if (refused := refusal(error)) is not None:
+                    return refused
                 tries -= 1
                 if not tries:
                     raise BrokerUnavailable(redact(error)) from None
+                if fault_of(error) is Fault.MOVED:
+                    with suppress(*REDIS_ERRORS):  # the next try says what is wrong
+                        self.backend.rediscover()
 
     # ---- calls -----------------------------------------------------------------------------------
 
@@ -328,8 +331,9 @@ class Calls(BaseDriver):
                 step: Any = questions.send(reply)
                 try:
                     reply = connection.command(*step.args)
-                except rx.ResponseError as error:
-                    reply = refusal(error)
+                except REDIS_ERRORS as error:
+                    if (reply := refusal(error)) is None:
+                        raise  # the next try asks again
         except StopIteration as stop:
             connection.run_id = run_id = str(stop.value)
         return run_id

@@ -1,9 +1,11 @@
 """What a driver asks over a new connection: which server process answers, whether it keeps data, how it runs scripts.
 
-``drivers.calls`` and ``drivers.calls_aio`` run ``greet`` over each new connection, before its first call. The deploy
-step probes for functions with the same command. ``cli/acl.py`` has the rights for what is asked.
+``drivers.calls`` and ``drivers.calls_aio`` run ``greet`` over each new connection, before its first call; they and the
+waits ask ``refusal`` what an error means. The deploy step probes for functions with the same command. ``cli/acl.py``
+has the rights for what is asked.
 
-The user of the connection may lack the permission. Then the driver continues, and logs what it could not check.
+The user of the connection may lack the permission. Then the driver continues, and logs what it could not check. If the
+server is only busy, the try fails, and the next one greets again.
 """
 
 from __future__ import annotations
@@ -31,9 +33,14 @@ FUNCTION_PROBE = ("FCALL", "mqredis_probe", "0")
 SCRIPT_PROBE = ("EVALSHA", "0" * 40, "0")
 
 
-def refusal(error: Exception) -> Refused:
-    """Why a server did not carry out a command, without secrets."""
-    return Refused(redact(error), fault_of(error) is Fault.REFUSED)
+# With these the server says that it may carry the command out later, or that another node does.
+_NOT_NOW = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.ASK, Fault.NOT_READY))
+
+
+def refusal(error: Exception) -> Refused | None:
+    """Why a server does not carry out a command, without secrets; None: it may do so when it is asked again."""
+    fault = fault_of(error)
+    return None if fault in _NOT_NOW else Refused(redact(error), fault is Fault.REFUSED)
 
 
 @procedure

@@ -16,6 +16,7 @@ from redis.crc import key_slot
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
+from mqredis.steps import plain_command, procedure
 from tests.drivers.kit import FAST, add, put, read, take, until
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, free_port
@@ -66,6 +67,16 @@ async def test_async_cluster_redirections_are_followed(
     assert await driver.run(add(keys)) == "2"
     cluster.finish(slot, 1 - source)
     assert await driver.run(add(keys)) == "3"
+
+
+def test_plain_command_follows_its_slot_to_another_node(
+    cluster: Cluster, connect: Callable[..., Driver]
+) -> None:
+    driver, source = connect(cluster.url, LONG_RETRY, "m"), cluster.owner("m")
+    driver.run(add(driver.core.keys))
+    cluster.move(cluster.slot("m"), source, 1 - source)
+    found = driver.run(procedure(plain_command)("HGET", driver.core.keys.own[0], "incarnation"))
+    assert found.decode() == driver.core.incarnation
 
 
 def test_cluster_node_given_as_a_single_server_is_refused(

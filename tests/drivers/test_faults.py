@@ -28,7 +28,7 @@ from mqredis.errors import (
     ManagerNotFound,
     OutcomeUnknown,
 )
-from mqredis.steps import Call, perform
+from mqredis.steps import Call, perform, plain_command, procedure
 from tests.drivers.kit import FAST, add, aio_until, first, read, take, until
 from tests.drivers.proxy import Proxy
 from tests.support.server import RedisServer, server_version
@@ -309,8 +309,9 @@ def test_script_error_raises_invariant_broken(url: str, connect: Callable[..., D
     assert driver.run(add(driver.core.keys)) == "2"
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["known server", "first connection"])
 def test_busy_server_is_retried(
-    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     driver, paused = connect(redis_server.url), threading.Event()
     next_pause = Attempt.next_pause
@@ -320,7 +321,8 @@ def test_busy_server_is_retried(
         return next_pause(attempt)
 
     monkeypatch.setattr(Attempt, "next_pause", record_pause)
-    driver.run(add(driver.core.keys))
+    if known:
+        driver.run(add(driver.core.keys))
     with redis_server.client() as client, redis_server.client() as slow, ThreadPoolExecutor(2) as pool:
         client.config_set("lua-time-limit", "10")
         loop = pool.submit(slow.execute_command, "EVAL", "while true do end", "0")
@@ -328,10 +330,30 @@ def test_busy_server_is_retried(
         future = pool.submit(driver.run, add(driver.core.keys))
         assert paused.wait(30), "the call was refused by the busy server"
         client.script_kill()
-        assert future.result(30) == "2"
+        assert future.result(30) == ("2" if known else "1")
         with pytest.raises(Exception, match="killed"):
             loop.result(30)
         client.config_set("lua-time-limit", "5000")
+        assert driver.core.run_id == client.info("server")["run_id"]
+        assert driver.core.forms.shebang is (server_version() >= (7,))
+
+
+def test_plain_command_on_a_busy_server_is_no_refusal(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url)
+    driver.open()
+    with redis_server.client() as client, redis_server.client() as slow, ThreadPoolExecutor(1) as pool:
+        client.config_set("lua-time-limit", "10")
+        loop = pool.submit(slow.execute_command, "EVAL", "while true do end", "0")
+        until(lambda: _busy(redis_server))
+        with pytest.raises(BrokerUnavailable, match="BUSY"):
+            driver.run(procedure(plain_command)("HGETALL", "key"))
+        client.script_kill()
+        with pytest.raises(Exception, match="killed"):
+            loop.result(30)
+        client.config_set("lua-time-limit", "5000")
+        assert not driver.run(procedure(plain_command)("HGETALL", "key"))
 
 
 def _busy(server: RedisServer) -> bool:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import redis
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
@@ -137,6 +138,25 @@ def test_publish_is_used_if_keyspace_notifications_are_off(
         assert future.result(30) == "taken"
     assert seen == ["p", Woken.NOTIFIED]
     assert driver.wake_mode == "publish"
+
+
+def test_mode_is_tried_again_after_a_busy_server(
+    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = connect(redis_server.url)
+    driver.open()
+    command, busy = driver.command, {"SADD", "PUBLISH"}
+
+    def command_of_busy_server(*args: str) -> object:
+        if args[0] in busy:
+            raise redis.ResponseError("BUSY Redis is busy running a script.")
+        return command(*args)
+
+    monkeypatch.setattr(driver, "command", command_of_busy_server)
+    assert (driver._waiters._mode(), driver.wake_mode) == ("poll", "")
+    busy.clear()
+    monkeypatch.setattr(driver._waiters, "_probe_again_at", 0.0)
+    assert driver._waiters._mode() in ("keyspace", "publish")
 
 
 def test_configure_server_adds_to_the_present_notification_flags(

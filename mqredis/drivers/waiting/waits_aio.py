@@ -14,6 +14,7 @@ from typing import Any
 
 from redis import exceptions as rx
 
+from mqredis.drivers.greeting import refusal
 from mqredis.drivers.net.wire import REDIS_ERRORS
 from mqredis.drivers.session import Run, Slot
 from mqredis.drivers.waiting.base import BaseRegistry
@@ -106,7 +107,7 @@ class AsyncWaits(BaseRegistry[F]):
             return None
 
     async def _try(self, mode: str) -> bool | None:
-        """Does a notification in this mode arrive? None: the connection failed."""
+        """Does a notification in this mode arrive? None: it cannot be told now."""
         keys, slot = self._driver.core.keys, f"probe-{secrets.token_hex(8)}"
         channel = self._channel_name(slot)
         with self._lock:
@@ -123,8 +124,8 @@ class AsyncWaits(BaseRegistry[F]):
                 await self._driver.command("SADD", keys.wake_key(slot), "1")
                 await self._driver.command("DEL", keys.wake_key(slot))
             return await self._sleep(wake.notified, PROBE_SECONDS)
-        except rx.ResponseError:
-            return False
+        except rx.ResponseError as error:
+            return None if refusal(error) is None else False
         except (*REDIS_ERRORS, MqError):
             return None
         finally:
