@@ -108,7 +108,7 @@ function redrive.send(q, to, entry)
     trail.load()
     head = trail.carry(head, trail.number(entry.id, entry.rec))
   end
-  local id = copy.insert_if_room(to, copy.flag(entry.rec), head, body, large)
+  local id = copy.insert_if_room(q, to, copy.flag(entry.rec), head, body, large)
   if id and trailed then trail.copied(q, to, entry, id, "redriven", "") end
   return id
 end

@@ -5,6 +5,7 @@
 --- require "features/other_queues"
 --- require "core/position"
 --- require lazy "core/enqueue"
+--- require lazy "features/expiry"
 --- require lazy "features/failure"
 --- require lazy "features/trail"
 --- require "core/store"
@@ -59,10 +60,19 @@ function copy.insert(to, flag, head, body, large, state)
   return id
 end
 
--- As copy.insert, if the quotas have room; else returns nil.
-function copy.insert_if_room(to, flag, head, body, large, state)
+-- As copy.insert, if the quotas have room; else returns nil. `q`: the queue of the message that it is made of.
+function copy.insert_if_room(q, to, flag, head, body, large, state)
   local size = #context.now_text + 1 + #head + #body + #large
+  if not quota.fits(to, 1, size) then copy.make_room(q, to) end
   if quota.fits(to, 1, size) then return copy.insert(to, flag, head, body, large, state) end
+end
+
+-- Deletes messages that have expired in `to`, since nobody else may call a queue that only the broker writes to. What has expired
+-- in the queue that the script works on, or in its subqueues, is left alone: it may be about to be deleted.
+function copy.make_room(q, to)
+  if queue.split_name(queue.name(q)) == queue.split_name(queue.name(to)) then return end
+  expiry.load()
+  expiry.drop(to)
 end
 
 -- Puts a copy of an entry of q, which leaves it for this reason, into `to`. `class`: of a dead letter; nil for a
@@ -77,9 +87,13 @@ function copy.put(q, to, entry, class, reason)
   local old_head, body = record.split(rec)
   local head, trailed = copy.head(q, entry, old_head, class, reason)
   local large = entry.large or record.has_large_body(entry.rec) and redis.call("HGET", q.records, "^" .. entry.id) or ""
-  -- For the dead letter of a retry policy, features/retry_policy has looked for room.
-  local insert = reason == "poison" and copy.insert or copy.insert_if_room
-  local id = insert(to, copy.flag(entry.rec), head, body, large, copy.state(entry, reason))
+  local flag, state = copy.flag(entry.rec), copy.state(entry, reason)
+  local id
+  if reason == "poison" then -- features/retry_policy has looked for room
+    id = copy.insert(to, flag, head, body, large, state)
+  else
+    id = copy.insert_if_room(q, to, flag, head, body, large, state)
+  end
   if id and class then
     redis.call("HINCRBY", (q.parent or q).key, "dead", 1)
     local detail = reason .. (entry.why and ": " .. entry.why or "")

@@ -5,7 +5,7 @@
 --- require "core/queue"
 --- require "core/record"
 --- require "core/timers"
---- used by features/features
+--- used by features/copy, features/features
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
 -- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does not expire:
 -- its timer is removed with the lock, and set again, or found to be over, when it comes back. A message that has expired is
@@ -52,6 +52,20 @@ end
 -- Deletes the messages that expiry.plan_due has returned.
 function expiry.due(q, entries)
   removal.delete(q, entries, "receive_timeout")
+end
+
+-- Deletes a page of the messages of q that have expired, and that leave nothing behind: for features/copy, which has no time left
+-- to plan anything.
+function expiry.drop(q)
+  local members, ids = redis.call("ZRANGEBYSCORE", q.timers, "-inf", context.now_text, "LIMIT", 0, timers.most), {}
+  for n = 1, #members do
+    if string.sub(members[n], 1, 1) == timers.letters.expiry then ids[#ids + 1] = string.sub(members[n], 2) end
+  end
+  local entries, gone = position.read(q, ids), {}
+  for n = 1, #entries do
+    if not removal.traced(q, { entries[n] }, "receive_timeout")[1] then gone[#gone + 1] = entries[n] end
+  end
+  removal.delete(q, gone, "receive_timeout")
 end
 
 expiry.hooks = { arrive = expiry.arrive, leave = expiry.leave, plan_due = expiry.plan_due, due = expiry.due }

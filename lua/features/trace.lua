@@ -201,5 +201,5 @@ function trace.acknowledge(q, to, entry, class)
       body = select(2, record.split(entry.rec))
     end
   end
-  copy.insert_if_room(to, flag, head, body, large)
+  copy.insert_if_room(q, to, flag, head, body, large)
 end

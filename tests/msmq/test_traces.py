@@ -238,6 +238,26 @@ def test_full_dead_letter_queue_discards_the_copy(qm):
     assert [m.body for m in drain(qm, DEAD_LETTER)] == [b"a"]
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_copies_take_the_room_of_messages_that_have_expired(qm, asks):
+    beside, q = make(qm, "beside", quota_messages=1), make(qm, failed_time_to_live=5)
+    for letter in "ab":  # of the first one, nobody reads the dead letter
+        life = {"journal": Journal.DEAD_LETTER, "dead_letter_queue": "beside", "time_to_be_received": 1}
+        q.send(letter, **life)
+        qm.advance_clock(2)
+        with pytest.raises(IoTimeout):
+            q.peek(0)
+        qm.advance_clock(5 if letter == "a" else 0)
+    assert [m.text for m in beside.browse()] == ["b"]
+    beside.purge()
+    nack = {"acknowledge": Acknowledge.NACK_RECEIVE, "administration_queue": "q"}
+    beside.send("old", time_to_be_received=1, **(nack if asks else {}))
+    qm.advance_clock(2)
+    q.send("c", acknowledge=Acknowledge.POSITIVE_ARRIVAL, administration_queue="beside")
+    # What leaves something behind needs a call to its own queue.
+    assert [m.message_class for m in beside.browse()] == ([] if asks else [MessageClass.ACK_REACH_QUEUE])
+
+
 def test_reject_in_a_transaction_takes_effect_at_commit(qm):
     t, admin = make(qm, "t", transactional=True), make(qm, "admin")
     with qm.transaction() as tx:
