@@ -88,12 +88,14 @@ class Pair:
                     expected, got = self.model.state(), self.real.state()
                     if got != expected:
                         return f"after step {number}, {step}: {difference(expected, got)}"
-            return "".join(map(str, findings(self.qm))) or views.difference(
-                self.qm, self.model.qm.store, len(steps)
-            )
+            return "".join(map(str, findings(self.qm))) or self.wrong_view(len(steps))
         finally:
             self.qm.close()
             model.forget(self.manager)
+
+    def wrong_view(self, seed: int) -> str:
+        """The first view of operators that shows something else than the model; "" if all agree."""
+        return views.difference(self.qm, self.model.qm.store, seed)
 
 
 def difference(expected: Any, got: Any, path: str = "") -> str:
