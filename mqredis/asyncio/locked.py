@@ -50,7 +50,8 @@ class LockedMessage(Locked):
     async def reject(self, reason: str = "", *, durability: Durability | str | None = None) -> None:
         """Remove the message from the queue as rejected, since it cannot be handled. Raises as ``commit``.
 
-        ``reason`` is the ``reason`` of its dead letter and of its negative acknowledgement, if there are any.
+        ``reason`` is the ``reason`` of its negative acknowledgement, and stands in that of its dead letter behind
+        "receive_rejected: ", if there are any.
         """
         await self._settle(REJECT + checks.reason(reason), durability)
 

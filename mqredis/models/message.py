@@ -83,9 +83,9 @@ class Message(Header):
     message_class: MessageClass | int = MessageClass.NORMAL
     """Class of the message: normal, or the kind of acknowledgement. One that this release does not know is an int."""
     first_in_transaction: bool = False
-    """The message is the first one that its transaction sent to this queue."""
+    """The message is the first one that its transaction sent, to any queue."""
     last_in_transaction: bool = False
-    """The message is the last one that its transaction sent to this queue."""
+    """The message is the last one that its transaction sent, to any queue."""
     transaction_id: str | None = None
     """Id of the transaction in which the message was sent."""
     original_queue: str | None = None
