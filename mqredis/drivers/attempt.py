@@ -141,6 +141,7 @@ class Attempt:
             return DONE
         if not self.call.changes and monotonic() > core.renewal_due:
             core.away = True
+        # A detour is one request; the session is shown to its node when the slot has moved.
         if run_id == core.run_id and (not core.away or self.detour is not None):
             if run.slot.session is not core.session:
                 return Next.RENEW

@@ -300,7 +300,7 @@ class Calls(BaseDriver):
         elif step is Next.TOUCH:
             with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.forms.shebang = None
+                    self.core.forms.shebang = None  # the next greeting asks what the server understands
                     self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 durable_calls.renew_wait_command(self, attempt, attempt.wait)

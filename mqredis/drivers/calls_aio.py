@@ -308,7 +308,7 @@ class AsyncCalls(BaseDriver):
         elif step is Next.TOUCH:
             async with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.forms.shebang = None
+                    self.core.forms.shebang = None  # the next greeting asks what the server understands
                     await self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 await durable_calls_aio.renew_wait_command(self, attempt, attempt.wait)

@@ -331,7 +331,10 @@ class UnitOfWork:
         self.lapses = self.context.clock() + lease_ms / 1000
 
     def touched(self, fence: str, handle: Handle) -> None:
-        """An operation of this unit of work succeeded."""
+        """An operation of this unit of work on this queue succeeded. ``fence``: in its reply, of the transaction.
+
+        The lease runs from the first operation; later ones do not renew it.
+        """
         if not self.fence:
             self.renewed(self.lease_ms)
         self.fence = fence

@@ -30,7 +30,10 @@ def release(
     reject: str | None,
     token: str | None,
 ) -> Steps[BulkResult]:
-    """End the locks of readers on these messages: they are given back, or rejected for a reason."""
+    """End the locks of readers on these messages: they are given back, or with ``reject``, a reason, rejected.
+
+    Raises InvalidArgument, InvalidName, QueueNotFound.
+    """
     path = path_of(queue)
     if lookup_ids is None:
         raise InvalidArgument("release takes the lookup ids of messages, not None")

@@ -23,13 +23,13 @@ REPORT = "failure_"
 
 
 def orderly(rest: float | None = None) -> str:
-    """The message was not handled, so this delivery is no attempt. It rests for so many seconds, if any."""
+    """The message was not handled, so this delivery is no attempt. ``rest``: seconds before it is available again."""
     return RETURN if rest is None else f"{RETURN}{milliseconds(rest)}"
 
 
 def alone() -> str:
     """Messages failed together, which is no attempt of each: it goes to ``;lapsed`` at once if its policy isolates."""
-    return f"{RETURN}0i"
+    return f"{RETURN}0i"  # no rest, and the letter that isolates
 
 
 def failed(reason: str, about: Mapping[str, PropertyValue]) -> str:

@@ -96,13 +96,13 @@ def sessions(context: Context, after: str | None, limit: object) -> Steps[Page[S
     most = checks.count(limit, "limit", MAX_PAGE)
     page = yield from perform(commands.sessions(context.keys, after, most))
     waiting: dict[str, dict[str, int]] = {each.number: {} for each in page.items}
-    names = (yield from perform(queues.names(context.keys))) if waiting else []
+    paths = (yield from perform(queues.names(context.keys))) if waiting else []
     at = 0
-    while at < len(names):
-        told = yield from perform(commands.waiters(context.keys, names[at : at + commands.QUEUES]))
-        for name, readers in zip(names[at:], told, strict=False):
+    while at < len(paths):
+        told = yield from perform(commands.waiters(context.keys, paths[at : at + commands.QUEUES]))
+        for path, readers in zip(paths[at:], told, strict=False):  # one call tells of one queue at least
             for session in readers.keys() & waiting.keys():
-                waiting[session][name] = readers[session]
+                waiting[session][path] = readers[session]
         at += len(told)
     items = tuple(each.model_copy(update={"waiting": waiting[each.number]}) for each in page.items)
     return Page(items, page.next)
@@ -127,12 +127,9 @@ def messages(
 ) -> Steps[Page[StoredMessage]]:
     """A page of the available messages of a queue. ``complete``: with large bodies. Raises QueueNotFound."""
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
-    checks.flag(reverse, "reverse")
-    checks.flag(complete, "complete")
+    reverse, complete = checks.flag(reverse, "reverse"), checks.flag(complete, "complete")
     wanted = matching.operator_filter(context, match, selector)
-    call = stored_messages.available(
-        Address(context.keys, path), after, most, wanted, bool(reverse), bool(complete)
-    )
+    call = stored_messages.available(Address(context.keys, path), after, most, wanted, reverse, complete)
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
 
@@ -149,12 +146,12 @@ def scheduled(
     complete: object,
 ) -> Steps[Page[StoredMessage]]:
     """A page of the delayed and the resting messages of a queue, in the order of their times. Raises QueueNotFound."""
-    checks.flag(complete, "complete")
+    complete = checks.flag(complete, "complete")
     path, most = path_of(name), checks.count(limit, "limit", MAX_PAGE)
     since, until = _moment(span[0], "since"), _moment(span[1], "until")
     wanted = matching.operator_filter(context, match, selector)
     call = stored_messages.scheduled(
-        Address(context.keys, path), after, most, (since, until), wanted, bool(complete)
+        Address(context.keys, path), after, most, (since, until), wanted, complete
     )
     page = yield from perform(call)
     return Page(_stored(context, path, page), page.next)
@@ -229,7 +226,7 @@ def _moment(value: object, what: str) -> str:
 def _stored(context: Context, path: str, page: Page[StoredRow]) -> tuple[StoredMessage, ...]:
     found = []
     for row in page.items:
-        resting = row.state == "retry" and ";" not in path
+        resting = row.state == "retry" and ";" not in path  # it was listed with the queue to which it returns
         where = f"{path};retry" if resting else path
         shown = decode_each(where, context.incarnation, [row.raw])
         if row.complete:

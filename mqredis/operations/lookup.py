@@ -40,7 +40,8 @@ def _find(
     grant: str = "",
     allow_peek: bool = False,
 ) -> Steps[Found]:
-    """Read the message; arguments as of ``commands.read.lookup``. A search that takes more than one call goes on.
+    """Read the message; arguments as of ``commands.read.lookup``. A search that takes more than one call goes on behind
+    ``place`` of the reply, or before it if it looks backwards.
 
     Raises InvalidArgument, MessageNotFound.
     """

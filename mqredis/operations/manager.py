@@ -39,14 +39,14 @@ def _quota(value: object, what: str) -> str:
 
 @procedure
 def set_quota(context: Context, messages: object, bytes_: object) -> Steps[None]:
-    """Quota over all queues; None: no limit."""
+    """Quota over all queues, in messages and in bytes; None: no limit."""
     values = _quota(messages, "messages"), _quota(bytes_, "bytes")
     yield from perform(commands.update(context.keys, "quota", *values))
 
 
 @procedure
 def advance_clock(context: Context, by: object) -> Steps[None]:
-    """Move the clock of a test manager."""
+    """Move the clock of a test manager forward by so many seconds. Raises AccessDenied, InvalidArgument."""
     ms = round(checks.seconds(by, "seconds") * 1000)
     if ms < 0:
         raise InvalidArgument(f"the clock only moves forward, not by {by!r:.40} seconds")
@@ -87,7 +87,7 @@ def maintain(context: Context) -> Steps[int]:
     for path in (yield from perform(queues.names(context.keys))):
         calls += yield from queue.serve(context, path)
         if ";" in path and not keys.kept_by_broker(path):
-            # An empty subqueue that is not open is deleted, as after its last close.
+            # An empty subqueue that is not open is deleted, as after its last close. No handle has the number 0.
             calls += 1
             address = Address(context.keys, path)
             yield from perform(queues.close_handle(context.keys, address.family, "0"))

@@ -3,8 +3,9 @@
 ``wrapper`` and ``drivers.durability`` ask it.
 
 What a lease undoes is not permanent: locks, the operations of a transaction before its commit, and aborts. A new script
-needs a row in ``_PERMANENT`` if no lease undoes its change; ``tests/contract/test_arguments.py`` compares the arguments
-that are looked at.
+needs a row in ``_PERMANENT`` if no lease undoes its change, and docs/guarantees.md (Durability) names its call. Actions
+of operators (``bulk``, ``unlock``, ``schedule_write``) wait for no level. ``tests/contract/test_arguments.py`` compares
+the arguments that are looked at.
 """
 
 from __future__ import annotations
@@ -54,5 +55,6 @@ def permanent(call: Call[Any]) -> bool:
 
 
 def changed(call: Call[Any], status: int) -> bool:
-    """Did a permanent call with this status change anything? A refusal or a read that found nothing did not."""
+    """Did a permanent call with this status change anything? A refusal or a read that found nothing did not. After
+    CONTINUE another call follows, whose wait is also for the changes before it."""
     return status == Status.OK or (status in NOTHING_FOUND and brings_settlements(call))
