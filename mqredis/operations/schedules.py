@@ -119,8 +119,11 @@ class Wanted:
 
 
 def _next(definition: Definition, now: float) -> int:
-    """The first time of a schedule after ``now``, in ms."""
-    return math.ceil(next_time(definition.when, definition.timezone, now) * 1000)
+    """The first time of a schedule after ``now``, in ms: a later ms than that of ``now``, which may be a time of it."""
+    time = next_time(definition.when, definition.timezone, now)
+    if math.ceil(time * 1000) <= round(now * 1000):
+        time = next_time(definition.when, definition.timezone, time)
+    return math.ceil(time * 1000)
 
 
 # ---- reading -------------------------------------------------------------------------------------

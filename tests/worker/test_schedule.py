@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import mqredis
+from mqredis.codec.schedules import Definition
 from mqredis.models.schedule import ScheduleInfo
 from mqredis.operations import schedules as operations
 from mqredis.operations.cron import next_time, zone_name, zone_of
@@ -133,6 +134,18 @@ def scheduled() -> Worker:
     worker = Worker()
     worker.schedule("hourly", 3600.0, "jobs", b"go", label="l")
     return worker
+
+
+@pytest.mark.parametrize("seconds", [1.1, 2.7, 10 / 3, 61.7, 3600.01])
+def test_interval_served_when_it_is_due_is_followed_by_the_next_one(seconds: float) -> None:
+    """A worker may serve it in the very ms in which it is due, where times of fractions of seconds are rounded."""
+    schedule = Definition(0, "q", seconds, "UTC", declared=True)
+    due_ms = operations._next(schedule, at("2026-01-01T00:00:00"))
+    for _ in range(2000):
+        following_ms = operations._next(schedule, due_ms / 1000)
+        assert following_ms - due_ms == pytest.approx(seconds * 1000, abs=1.1)
+        due_ms = following_ms
+        assert next_time(seconds, "UTC", due_ms / 1000) > due_ms / 1000
 
 
 def test_workers_starting_together_on_a_new_manager_all_run(redis_server):
