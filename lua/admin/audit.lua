@@ -5,7 +5,6 @@
 --- require "core/record"
 --- require "core/timers"
 --- require "claims/claim_pages"
---- require "core/queue_config"
 --- require "admin/audit_claims"
 --- used by audit
 -- Reads every key of the manager and of the queues in KEYS for the doctor, page by page: audit.lua calls audit.keys once, and then
@@ -182,7 +181,8 @@ function audit.members(q, id, rec, must)
   local indexed = must and stored == "part" and queue.never or queue.reach(stored or "")
   local _, subqueue = queue.split_name(queue.name(q))
   local has_parent = subqueue and subqueue ~= "journal" -- as queue.set_parent says
-  local locks_groups = not has_parent and queue_config.parse_options(flags or "").group_exclusive
+  -- By its letter (queue_config.letters), since queue_config.parse_options fails if another one is damaged.
+  local locks_groups = not has_parent and string.find(flags or "", "x", 1, true) ~= nil
   local described = { records = q.records, locks_groups = locks_groups, indexed = indexed }
   return index.members(described, id, rec, record.keys(rec))
 end

@@ -1,5 +1,5 @@
 --- require "core/cache"
---- used by admin/audit, core/queue, queue_update
+--- used by core/queue, queue_update
 -- The properties of a queue that scripts decide by. Each is a field of the queue's hash q.key; the first part of the queue's header
 -- (core/queue) holds them as one text, the config, so that a call reads them with the header:
 --

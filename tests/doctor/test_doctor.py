@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -349,3 +349,13 @@ def test_expiry_while_a_pipeline_waits_in_a_subqueue_is_counted_in_its_queue(sto
     assert found is not None, "a message that has expired was found"
     assert store.qm.queue_info("q;s").messages == 0
     assert store.codes() == set()
+
+
+def test_error_that_shows_no_damage_is_raised(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(_: object) -> Iterator[object]:
+        yield from ()
+        raise mqredis.HistoryRolledBack
+
+    monkeypatch.setattr("mqredis.operations.doctor.snapshot.take", take)
+    with pytest.raises(mqredis.HistoryRolledBack):
+        store.qm.doctor()

@@ -109,6 +109,19 @@ def _expiring(name: str) -> Fault:
     return fault
 
 
+def _forget(queue: str, *where: str) -> Fault:
+    """Remove what names a queue: from the list, from the headers, and its properties."""
+
+    def fault(p: Store) -> None:
+        p.raw.hdel(p.key("queues"), queue)
+        if "meta" in where:
+            p.raw.hdel(p.key("meta"), p.key(f"{queue}.q"))
+        if f"{queue}.q" in where:
+            p.raw.delete(p.key(f"{queue}.q"))
+
+    return fault
+
+
 # name, fault, expected code, whether a repair fixes it
 FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("messages of a queue", _count("orders.q", "messages", 3), "counter.queue", True),
@@ -187,6 +200,8 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
         False,
     ),
     ("operation of nobody", _set("txs", "ghost:1", f"R tx {GHOST}"), "tx.orphan", True),
+    ("operation on a queue of a damaged name", lambda p: p.raw.hset(p.key("txs"), f"{_tx(p)}:1", f"R %zz {GHOST}"),
+     "lock.owner", True),
     ("transaction of words", _set("txs", "ghost", "once upon a time"), "tx.malformed", False),
     (
         "operation on a free message",
@@ -293,8 +308,18 @@ FAULTS: list[tuple[str, Fault, str, bool]] = [
     ("base priority of words", _set("orders.q", "base_priority", "high"), "queue.field", False),
     ("time of words", _set("orders.q", "created", "today"), "queue.time", True),
     ("no time", lambda p: p.raw.hdel(p.key("orders.q"), "modified"), "queue.time", True),
-    ("orphan subqueue", lambda p: p.raw.hdel(p.key("queues"), "orders"), "queue.parent", False),
-    ("queue not in the list", lambda p: p.raw.hdel(p.key("queues"), "tx"), "key.orphan", False),
+    ("orphan subqueue", _forget("orders", "queues", "meta", "orders.q"), "queue.parent", False),
+    ("parent not in the list", _forget("orders", "queues"), "queue.unlisted", True),
+    ("queue not in the list", _forget("tx", "queues"), "queue.unlisted", True),
+    ("queue that nothing names", _forget("tx", "queues", "meta"), "key.orphan", False),
+    ("orphan of a name that is not encoded", lambda p: p.raw.zadd(p.key("gh ost.a"), {GHOST: 0}), "key.unknown", False),
+    ("orphan of a damaged name", lambda p: p.raw.zadd(p.key("%zz.a"), {GHOST: 0}), "key.unknown", False),
+    ("orphan of a name of bytes", lambda p: p.raw.zadd(p.key("%FF.a"), {GHOST: 0}), "key.unknown", False),
+    ("clock of words", _set("meta", "clock", "abc"), "meta.field", False),
+    ("lead of words", _set("meta", "lead", "abc"), "meta.field", False),
+    ("flag that no queue has", _set("orders.q", "flags", "z"), "queue.field", False),
+    ("session of words", lambda p: (_set("meta", "1", "hello")(p), p.raw.zrem(p.key("idle"), "1")),
+     "session.malformed", False),
     ("list without a queue", lambda p: p.raw.zadd(p.key("ghost.a"), {GHOST: 0}), "key.orphan", True),
     ("a key of somebody else", lambda p: p.raw.set(p.tag + "hello", "x"), "key.unknown", False),
     ("time to live", lambda p: p.raw.expire(p.key("orders.m"), 1000), "key.ttl", True),
@@ -469,3 +494,25 @@ def test_schedule_of_a_missing_queue_is_reported_as_advice(full: Store) -> None:
     assert advice == [
         ("nightly", "sends to queue 'gone', which does not exist: create it, or remove the schedule")
     ]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        _set("meta", "quota_messages", "many"),
+        _set("meta", "lead", "abc"),
+        _set("orders.q", "max_bytes", "many"),
+        _set("orders.q", "generation", "x"),
+        _set("orders.q", "flags", "z"),
+        _forget("orders", "queues"),
+    ],
+    ids=["quota of the manager", "lead", "size of messages", "generation", "flags", "entry of the list"],
+)
+def test_repair_keeps_what_works_beside_a_damaged_property(full: Store, fault: Fault) -> None:
+    """Scripts go by the header of a queue, whose config repeats the properties."""
+    fault(full)
+    full.qm.doctor(repair=True)
+    with mqredis.connect(full.raw, manager=full.qm.name) as client:
+        orders = client.open("orders")
+        orders.send(b"x", priority=7)
+        assert orders.receive(0).body == b"x"

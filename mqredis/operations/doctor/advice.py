@@ -139,7 +139,8 @@ def _unchecked(facts: ServerFacts) -> Iterator[Advice]:
 def _clock(store: Store) -> list[Finding]:
     """Findings about the server's clock, and about broker time, which makes up for its steps back."""
     fields, found = store.hashes.get("meta", {}), []
-    lead, moved = (int(fields.get(name) or 0) for name in ("lead", "clock"))
+    texts = (fields.get(name, "") for name in ("lead", "clock"))
+    lead, moved = (int(text) if re.fullmatch(r"-?\d+", text) else 0 for text in texts)
     ahead = (store.now_ms - lead - moved) / 1000 - datetime.now(UTC).timestamp()
     if abs(ahead) > CLOCK_SECONDS:
         text = (

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqredis import keys
 from mqredis.commands import doctor as commands
 from mqredis.commands.doctor import Edit
 from mqredis.errors import (
     AccessDenied,
     BrokerRefused,
-    BrokerUnavailable,
     InvariantBroken,
     ManagerNotFound,
-    MqError,
+    SchemaTooNew,
+    SchemaTooOld,
 )
-from mqredis.keys import ManagerKeys
 from mqredis.operations import checks as arguments
 from mqredis.operations import libraries
 from mqredis.operations.context import Context
@@ -55,9 +53,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
         raise BrokerRefused(
             f"{error}. The doctor needs the rights of the role admin (mqredis acl --role admin)"
         ) from None
-    except BrokerUnavailable:
-        raise
-    except MqError as error:
+    except (InvariantBroken, ManagerNotFound, SchemaTooNew, SchemaTooOld) as error:
         # The manager's own fields are damaged so that not even the doctor's script could read them.
         code = "meta.missing" if isinstance(error, ManagerNotFound) else "meta.unreadable"
         broken = Finding(code=code, severity="error", where=context.keys.tag + "meta", text=str(error))
@@ -68,7 +64,7 @@ def examine(context: Context, repair: bool) -> Steps[Report]:
             levels=reached,
             server=facts.summary(),
         )
-    store, faults, repaired = yield from _repair(context.keys, store, ROUNDS if repair else 0)
+    store, faults, repaired = yield from _repair(store, ROUNDS if repair else 0)
     findings = [_finding(fault, True) for fault in repaired] + [_finding(fault, False) for fault in faults]
     about_store = advice.about_store(store, settings.failed_messages_warning)
     return Report(
@@ -92,7 +88,7 @@ def find(store: Store) -> list[Fault]:
     ]
 
 
-def _repair(manager: ManagerKeys, store: Store, rounds: int) -> Steps[tuple[Store, list[Fault], list[Fault]]]:
+def _repair(store: Store, rounds: int) -> Steps[tuple[Store, list[Fault], list[Fault]]]:
     """Repair what can be repaired. Returns the last snapshot, the faults in it, and those that are repaired."""
     faults = find(store)
     edited: dict[tuple[str, str], Fault] = {}
@@ -100,9 +96,9 @@ def _repair(manager: ManagerKeys, store: Store, rounds: int) -> Steps[tuple[Stor
         todo = [fault for fault in faults if fault.edits and (fault.code, fault.where) not in edited]
         if not todo or not store.consistent:
             break
-        if (yield from _edit(manager, store, todo)):
+        if (yield from _edit(store, todo)):
             edited.update({(fault.code, fault.where): fault for fault in todo})
-        store = yield from snapshot.take(manager)
+        store = yield from snapshot.take(store.manager)
         faults = find(store)
     left = {(fault.code, fault.where) for fault in faults}
     return store, faults, [fault for key, fault in edited.items() if key not in left]
@@ -119,12 +115,12 @@ def _finding(fault: Fault, repaired: bool) -> Finding:
     )
 
 
-def _edit(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Steps[bool]:
+def _edit(store: Store, faults: Sequence[Fault]) -> Steps[bool]:
     """Carry out the edits, unless the store has changed since the snapshot."""
     history = store.history
-    for paths, edits in _batches(manager, [edit for fault in faults for edit in fault.edits]):
+    for paths, edits in _batches(store, [edit for fault in faults for edit in fault.edits]):
         try:
-            history = yield from perform(commands.repair(manager, paths, history, edits))
+            history = yield from perform(commands.repair(store.manager, paths, history, edits))
         except InvariantBroken:
             return False  # the manager is damaged in a way that no script can work with
         if history < 0:
@@ -132,11 +128,11 @@ def _edit(manager: ManagerKeys, store: Store, faults: Sequence[Fault]) -> Steps[
     return True
 
 
-def _batches(manager: ManagerKeys, edits: Sequence[Edit]) -> list[tuple[list[str], list[Edit]]]:
+def _batches(store: Store, edits: Sequence[Edit]) -> list[tuple[list[str], list[Edit]]]:
     """Group edits in order, as many as one call takes, each group with the queues of its keys."""
     batches: list[tuple[list[str], list[Edit]]] = []
     for edit in edits:
-        path = _path(manager, edit.key)
+        path = store.path(edit.key)
         if not batches or len(batches[-1][1]) >= commands.EDITS or len(batches[-1][0]) >= snapshot.CHUNK:
             batches.append(([], []))
         paths, chosen = batches[-1]
@@ -144,9 +140,3 @@ def _batches(manager: ManagerKeys, edits: Sequence[Edit]) -> list[tuple[list[str
             paths.append(path)
         chosen.append(edit)
     return batches
-
-
-def _path(manager: ManagerKeys, key: str) -> str | None:
-    """The queue that a key belongs to; None for the manager's own."""
-    parts = key[len(manager.tag) :].split(":")
-    return keys.decode(parts[1]) if parts[0] == "q" and len(parts) == 3 else None

@@ -1,4 +1,4 @@
-"""Read the whole store for the doctor: in one call if it is small, else in pages.
+"""Read the whole store for the doctor: first the keys of the manager, then those of its queues, in pages.
 
 ``doctor.run`` takes one, and the checks and ``doctor.advice`` read it. The reliability tests take their own.
 
@@ -26,6 +26,7 @@ from mqredis.keys import (
     QUEUE_PARTS,
     TRAIL,
     ManagerKeys,
+    decode,
 )
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
@@ -107,8 +108,17 @@ class Store:
         """Name of one of the manager's own keys."""
         return self.manager.tag + part
 
+    def path(self, key: str) -> str | None:
+        """The queue to which a key belongs; None if it is no key that mqredis makes of the name of a queue."""
+        name, _, _ = key.removeprefix(self.key("q:")).rpartition(":")
+        try:
+            path = decode(name)
+            return path if key in self.manager.queue(path) else None
+        except ValueError:
+            return None
+
     def existing(self) -> Iterator[QueueView]:
-        """The queues that have properties. Of the others, the check of the list of queues tells."""
+        """The queues that have properties. Of the others, the checks of the list of queues and of headers tell."""
         return (view for view in self.queues.values() if view.keys[PROPERTIES] in self.keys)
 
 
@@ -116,10 +126,11 @@ class Store:
 def take(manager: ManagerKeys) -> Steps[Store]:
     """Take the snapshot."""
     for _ in range(TRIES):
-        names = yield from perform(queue_commands.names(manager))
-        store = yield from _read_store(manager, names)
+        # This call also tells, with what to do, that the manager itself cannot be read.
+        listed = yield from perform(queue_commands.names(manager))
+        store = yield from _read_store(manager, listed)
         yield from _read_schedules_and_workers(store)
-        if sorted(store.hashes.get("queues", {})) != names:
+        if sorted(store.hashes.get("queues", {})) != listed:
             store.consistent = False
         if store.consistent:
             break
@@ -165,33 +176,40 @@ def _drop_expanded_locks(store: Store) -> Steps[None]:
             del locks[name]
 
 
-def _read_store(manager: ManagerKeys, names: Sequence[str]) -> Steps[Store]:
+def _read_store(manager: ManagerKeys, listed: Sequence[str]) -> Steps[Store]:
     store = Store(manager)
-    for at in range(0, max(1, len(names)), CHUNK):
-        chunk = names[at : at + CHUNK]
-        views = {key: _view(store, path) for path in chunk for key in manager.queue(path)}
-        place = "" if at == 0 else f"+{len(MANAGER_PARTS) + 1} 0"
-        while True:
-            page = yield from perform(commands.audit(manager, chunk, place))
-            store.now_ms = page.now_ms
-            if store.history not in (-1, page.history):
-                store.consistent = False
-            store.history = page.history
-            for letter, row in page.rows:
-                _place(store, views, letter, row)
-            place = page.place
-            if not place:
-                break
+    yield from _read_keys(store, (), "")
+    names = sorted({*listed, *_names_in_headers(store)})
+    for at in range(0, len(names), CHUNK):
+        yield from _read_keys(store, names[at : at + CHUNK], f"+{len(MANAGER_PARTS) + 1} 0")
     _read_headers(store)
     return store
 
 
-def _view(store: Store, path: str) -> QueueView:
-    view = store.queues.get(path)
-    if view is None:
-        keys = dict(zip(QUEUE_PARTS, store.manager.queue(path), strict=True))
-        view = store.queues[path] = QueueView(path, keys)
-    return view
+def _names_in_headers(store: Store) -> Iterator[str]:
+    """The queues that have a header, by which scripts find them, also if they are not in the list."""
+    headers = (key for key in store.hashes.get("headers", {}) if _part(key) == PROPERTIES)
+    return filter(None, map(store.path, headers))
+
+
+def _read_keys(store: Store, names: Sequence[str], place: str) -> Steps[None]:
+    """Read the keys of these queues. ``place``: where lua/admin/audit.lua begins; "": with the manager's own keys."""
+    views = {}
+    for path in names:
+        queue_keys = store.manager.queue(path)
+        store.queues[path] = view = QueueView(path, dict(zip(QUEUE_PARTS, queue_keys, strict=True)))
+        views.update(dict.fromkeys(queue_keys, view))
+    while True:
+        page = yield from perform(commands.audit(store.manager, names, place))
+        store.now_ms = page.now_ms
+        if store.history not in (-1, page.history):
+            store.consistent = False
+        store.history = page.history
+        for letter, row in page.rows:
+            _place(store, views, letter, row)
+        place = page.place
+        if not place:
+            break
 
 
 def _place(store: Store, views: dict[str, QueueView], letter: str, row: list[bytes]) -> None:
@@ -210,7 +228,7 @@ def _field(store: Store, view: QueueView | None, key: bytes, name: bytes, value:
     if view is not None:
         into, counts = view.fields, QUEUE_COUNTS
     else:
-        part = _part(key)
+        part = _part(_text(key))
         group = _meta_group(store, field_name) if part == "meta" else part
         into, counts = store.hashes.setdefault(group, {}), META_COUNTS if group == "meta" else ()
     if field_name == "counters" and counts:
@@ -221,7 +239,7 @@ def _field(store: Store, view: QueueView | None, key: bytes, name: bytes, value:
 
 
 def _element(store: Store, view: QueueView | None, key: bytes, member: bytes, score: bytes) -> None:
-    into = store.zsets.setdefault(_part(key), {}) if view is None else view.waiters
+    into = store.zsets.setdefault(_part(_text(key)), {}) if view is None else view.waiters
     into[_text(member)] = float(score)
 
 
@@ -268,11 +286,11 @@ def _policy_timer(_: Store, view: QueueView, _key: bytes, member: bytes, score: 
 
 
 def _misplaced(_: Store, view: QueueView, key: bytes, member: bytes, score: bytes) -> None:
-    view.misplaced[_part(key), member] = _text(score)
+    view.misplaced[_part(_text(key)), member] = _text(score)
 
 
 def _stray(_: Store, view: QueueView, key: bytes, member: bytes, value: bytes) -> None:
-    view.strays[_part(key), member] = _text(value)
+    view.strays[_part(_text(key)), member] = _text(value)
 
 
 # What stores a row, by its letter. The parameters behind the first two are the elements of the row, of which the first
@@ -318,9 +336,9 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _part(key: bytes) -> str:
+def _part(key: str) -> str:
     """The last part of the name of a key: one of MANAGER_PARTS or QUEUE_PARTS."""
-    return _text(key).rpartition(":")[2]
+    return key.rpartition(":")[2]
 
 
 def _scan(manager: ManagerKeys) -> Steps[list[str] | None]:

@@ -17,7 +17,6 @@ from mqredis.keys import (
     OPTIONAL,
     OPTIONAL_PREFIXES,
     PROPERTIES,
-    QUEUE_PARTS,
     RECORDS,
     STATES,
     TIMERS,
@@ -63,9 +62,9 @@ def names(store: Store) -> Faults:
         rest = key[len(tag) :]
         if key in known or rest in OPTIONAL or rest.startswith(OPTIONAL_PREFIXES):
             continue
-        stem, _, part = key.rpartition(":")
-        if rest.startswith("q:") and part in QUEUE_PARTS:
+        if store.path(key) is not None:
             # A list without messages can be deleted; records cannot.
+            stem = key.rpartition(":")[0]
             bare = f"{stem}:{RECORDS}" not in present and f"{stem}:{PROPERTIES}" not in present
             edits = (Edit("unlink", key),) if bare else ()
             yield Fault("key.orphan", key, "belongs to a queue that the manager does not know", edits)

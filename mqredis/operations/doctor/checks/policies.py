@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 
-from mqredis import keys
 from mqredis.codec.subscriptions import parse_subscription
 from mqredis.commands.doctor import Edit
 from mqredis.commands.queues import FLAGS, POLICY_FLAGS
@@ -94,7 +93,7 @@ def subscriptions(store: Store) -> Faults:
         for name, text in view.fields.items():
             if not name.startswith(SUBSCRIPTION):
                 continue
-            where = f"{view.path}: {keys.decode(name.removeprefix(SUBSCRIPTION))}"
+            where = f"{view.path}: {name.removeprefix(SUBSCRIPTION)}"
             if "flags" in view.fields and FLAGS["topic"] not in view.fields["flags"]:
                 yield Fault("topic.flag", where, "is subscribed to a queue that is no topic")
                 continue

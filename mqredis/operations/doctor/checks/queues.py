@@ -10,13 +10,15 @@ lua/core/locks.lua, for the text of locks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mqredis import keys
 from mqredis.codec import history
 from mqredis.commands.doctor import Edit
+from mqredis.commands.queues import FLAGS, POLICY_FLAGS
 from mqredis.keys import LOCK, PROPERTIES, QUEUE_COUNTS
 from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.operations.doctor.checks import manager
 from mqredis.operations.doctor.checks.claims import NEVER
 from mqredis.operations.doctor.fault import Fault, Faults
 from mqredis.operations.doctor.snapshot import QueueView, Store
@@ -33,6 +35,14 @@ _OPTIONAL = {
     "failed_ttl": r"\d*",
     "base_priority": r"-?\d*",
 }
+# The properties that every script reads. The flag s is that of the queues of the system (lua/core/queue_config.lua).
+_PATTERNS = {
+    **dict.fromkeys((name for name in QUEUE_COUNTS if name != "due"), r"\d+"),
+    **dict.fromkeys(("generation", "max_bytes"), r"\d+"),
+    "flags": f"[s{''.join((*FLAGS.values(), *POLICY_FLAGS.values()))}]*",
+    **dict.fromkeys(("quota_messages", "quota_bytes"), r"\d*"),
+    **_OPTIONAL,
+}
 _REACH = re.compile(rf"{LOOKUP_ID.pattern}|0|part")
 """Field ``index`` of a queue: an id, 0 before the first search, or "part" (lua/matching/index_build.lua)."""
 # The beginning of a text of packed locks. The doctor reads no more of a long one (lua/core/locks, lua/admin/audit).
@@ -42,18 +52,23 @@ META_CONFIG = ("schema", "incarnation", "clock", "throttled", "quota_messages", 
 QUEUE_CONFIG = ("generation", "flags", "max_bytes", "quota_messages", "quota_bytes", "index")
 
 
+def _damaged(view: QueueView) -> dict[str, str | None]:
+    """The properties that every script reads and that are missing (None) or not well formed."""
+    found: dict[str, str | None] = {}
+    for name, pattern in _PATTERNS.items():
+        # Subqueues have the limits of their queue. Those that the broker creates have no fields for them.
+        optional = name in _OPTIONAL or (name.startswith("quota") and ";" in view.path)
+        value = view.fields.get(name, "" if optional else None)
+        if value is None or not re.fullmatch(pattern, value, re.ASCII):
+            found[name] = value
+    return found
+
+
 def fields(store: Store) -> Faults:
     """The properties that every script reads exist and are well formed."""
     for view in store.existing():
-        for name, pattern in (
-            ("generation", r"\d+"), ("flags", r"[a-z]*"), *((name, r"\d+") for name in QUEUE_COUNTS if name != "due"),
-            ("max_bytes", r"\d+"), ("quota_messages", r"\d*"), ("quota_bytes", r"\d*"), *_OPTIONAL.items(),
-        ):  # fmt: skip
-            # Subqueues have the limits of their queue. Those that the broker creates have no fields for them.
-            optional = name in _OPTIONAL or (name.startswith("quota") and ";" in view.path)
-            value = view.fields.get(name, "" if optional else None)
-            if value is None or not re.fullmatch(pattern, value):
-                yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
+        for name, value in _damaged(view).items():
+            yield Fault("queue.field", f"{view.path}: {name}", f"is {value!r}")
         # Texts of packed locks belong into ``meta``.
         for name, value in view.fields.items():
             if name.startswith(LOCK):
@@ -130,9 +145,10 @@ def counters(store: Store) -> Faults:
 def header_values(store: Store) -> Faults:
     """Copies and hints in headers are right: the config agrees with the properties, ``due`` is no later than the first
     timer and the end of the open bucket of the statistics, and ``waiting`` is set if a reader waits."""
-    yield from _config("meta", store.key("meta"), store.hashes.get("meta", {}), META_CONFIG, " ")
+    meta = store.hashes.get("meta", {})
+    yield from _config("meta", store.key("meta"), meta, META_CONFIG, " ", manager.damaged(meta))
     for view in store.existing():
-        yield from _config(view.path, view.keys[PROPERTIES], view.fields, QUEUE_CONFIG, "|")
+        yield from _config(view.path, view.keys[PROPERTIES], view.fields, QUEUE_CONFIG, "|", _damaged(view))
         times, text = _timers(view), view.fields.get("due", "")
         ends, readable = history.end_of(view.fields.get("statistics", "")), bool(_NUMBER.fullmatch(text))
         if ends is not None and (times or readable):
@@ -154,10 +170,17 @@ def _timers(view: QueueView) -> list[float]:
     return [at for at in (*times, *view.policies.values()) if at < NEVER]
 
 
-def _config(where: str, key: str, fields: Mapping[str, str], parts: Sequence[str], between: str) -> Faults:
-    # Without one a script makes it from the fields.
+def _config(
+    where: str,
+    key: str,
+    fields: Mapping[str, str],
+    parts: Sequence[str],
+    between: str,
+    damaged: Collection[str],
+) -> Faults:
+    """The config repeats these parts. ``damaged``: fields that cannot be read."""
     said = fields.get("config", "")
     if said and said != between.join(fields.get(name, "") for name in parts):
-        yield Fault(
-            "config", where, f"config {said!r} is not what its fields say", (Edit("hdel", key, "config"),)
-        )
+        # Without a config a script makes it from the fields: of damaged ones, none that a script could read.
+        edits = () if set(parts) & set(damaged) else (Edit("hdel", key, "config"),)
+        yield Fault("config", where, f"config {said!r} is not what its fields say", edits)

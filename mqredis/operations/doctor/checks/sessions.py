@@ -38,11 +38,11 @@ def sessions(store: Store) -> Faults:
         if not re.fullmatch(r"\d+(\.\d+!?)?", name):
             yield Fault("session.malformed", name, "is neither a session nor a slot", edits)
         elif not dot:
-            if number not in idle:
-                edit = Edit("zadd", store.key("idle"), number, store.now_ms)
-                yield Fault("session.idle", number, "is not among the sessions to look at", (edit,))
             if not re.fullmatch(r"\d{1,16}( \d{1,9})?", value):
                 yield Fault("session.malformed", number, f"its time to live and highest slot are {value!r}")
+            elif number not in idle:
+                edit = Edit("zadd", store.key("idle"), number, store.now_ms)
+                yield Fault("session.idle", number, "is not among the sessions to look at", (edit,))
             if int(number) > last:
                 yield Fault("session.number", number, f"was never given out (last: {last})")
         elif place.endswith("!"):

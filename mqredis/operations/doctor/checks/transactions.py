@@ -6,24 +6,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mqredis import keys
 from mqredis.codec.states import IN_TRANSACTION, SENT
 from mqredis.codec.transactions import KINDS, OperationRecord, TransactionRecord
 from mqredis.commands.doctor import Edit
 from mqredis.operations.doctor.fault import Fault, Faults, at
-from mqredis.operations.doctor.snapshot import Store
+from mqredis.operations.doctor.snapshot import QueueView, Store
 from mqredis.operations.doctor.stored import state_of, without_holder
 
 
 def operations(store: Store) -> Faults:
     """A transaction has all its operations, and each of them names a message that it holds."""
     texts = store.hashes.get("txs", {})
+    queues = {keys.encode(path): view for path, view in store.queues.items()}
     for name, text in texts.items():
         owner, colon, place = name.rpartition(":")
         if colon and place.isdigit() and owner in texts:
             record = TransactionRecord.parse(texts[owner])
             if record is None or 1 <= int(place) <= record.operations:
-                yield from _operation(store, owner, place, text)
+                yield from _operation(queues, owner, place, text)
                 continue
         if colon and place.isdigit() and text[:1] in KINDS and text[1:2] == " ":
             edits = (Edit("hdel", store.key("txs"), name),)
@@ -38,12 +41,12 @@ def operations(store: Store) -> Faults:
                 yield Fault("tx.operation", name, f"its operation {k} of {record.operations} is missing")
 
 
-def _operation(store: Store, owner: str, place: str, text: str) -> Faults:
+def _operation(queues: Mapping[str, QueueView], owner: str, place: str, text: str) -> Faults:
     operation = OperationRecord.parse(text)
     if operation is None:
         yield Fault("tx.malformed", f"{owner}:{place}", f"is {text!r:.60}")
         return
-    view = store.queues.get(keys.decode(operation.queue))
+    view = queues.get(operation.queue)
     record = view.records.get(operation.lookup_id) if view else None
     if record is None:
         return  # the message has gone with its queue, which the transaction finds out when it ends
