@@ -105,7 +105,7 @@ class Meter:
                     took = time.monotonic() - began
                     self.calls.observe(took, manager=manager.name, script=call.script)
                 elif type(step) is Wait:
-                    was_notified = answer is Woken.NOTIFIED
+                    was_notified = answer is Woken.NOTIFIED or type(answer) is tuple  # a lock was handed over
         finally:
             steps.close()
 

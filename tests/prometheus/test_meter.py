@@ -133,6 +133,7 @@ WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type
     "how, deliveries, late, counted",
     [
         (Woken.NOTIFIED, 1, 3600, 1),
+        ((0, []), 1, 3600, 1),
         (Woken.TIMED_OUT, 1, 3600, 0),
         (Woken.NOTIFIED, 2, 3600, 0),  # it had been delivered before
         (
@@ -142,7 +143,7 @@ WAIT, CALL = Wait(None), Call("receive", None, [], lambda code, _: code)  # type
             0,
         ),  # it arrived before the wait, delayed or locked by another reader
     ],
-    ids=["woken", "by itself", "again", "old"],
+    ids=["woken", "handed over", "by itself", "again", "old"],
 )
 @pytest.mark.parametrize("shape", ["messages", "one", "place and locks"])
 def test_only_wakes_by_a_new_message_are_counted(qm, meter, how, deliveries, late, counted, shape):
