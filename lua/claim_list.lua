@@ -18,9 +18,8 @@ local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = context.reply(status.OK, context.now, context.lead)
 for _, claim in ipairs(claims.all(q)) do
-  local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3] = claim.owner, claims.alive(claim) and "1" or "0", claims.format(claim)
-  reply[at + 4] = claim.number ~= claim.draining and claim_pages.held(q, claim.number) or 0
-  reply[at + 5] = claim.draining and claim_pages.held(q, claim.draining) or 0
+  context.append(reply, claim.owner, claims.alive(claim) and "1" or "0", claims.format(claim),
+    claim.number ~= claim.draining and claim_pages.held(q, claim.number) or 0,
+    claim.draining and claim_pages.held(q, claim.draining) or 0)
 end
 return context.close(reply)

@@ -31,8 +31,7 @@ queue.open_parent(q)
 timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
 -- `takes`: passes over the messages of busy groups, as a claim does. These filters name no next member, so no code is returned.
-local found, place = search.look(q, filter_text, start, claims.page_with_records, { takes = true })
+local found, place = search.read_page(q, filter_text, start, claims.page_with_records, { takes = true })
 if #claims.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
-if #found > 0 then place = found[#found].id end -- these were outside the bounds, but the search is not over
 if place then return waiters.finish(q, context.reply(status.CONTINUE, place)) end
 return waiters.finish(q, context.reply(status.OK, "0"))

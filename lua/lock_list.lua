@@ -94,11 +94,6 @@ local function session_of(state)
   return transactions[state.owner]
 end
 
--- Appends these elements to a list.
-local function append(list, ...)
-  for _, element in ipairs({ ... }) do list[#list + 1] = element end
-end
-
 -- Appends what the reply says of a lock to a list. `rec`: of record_of.
 local function append_lock(list, lock, rec)
   local state = state_of(lock)
@@ -107,9 +102,9 @@ local function append_lock(list, lock, rec)
     clients[session] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
   end
   local since = message_state.is_reader_lock(state) and locked_at(state.owner, state.fence) or ""
-  append(list, lock.id, context.shown(lock.deadline), since, state.kind, state.owner, state.fence)
-  append(list, state.deliveries, state.uncounted)
-  append(list, rec and record.field(rec, "message_id") or "", rec and record.field(rec, "label") or "")
+  context.append(list, lock.id, context.shown(lock.deadline), since, state.kind, state.owner, state.fence,
+    state.deliveries, state.uncounted, rec and record.field(rec, "message_id") or "",
+    rec and record.field(rec, "label") or "")
 end
 
 local elements, shown = {}, 0 -- of the locks that match: their elements in the reply, and how many they are
@@ -130,7 +125,7 @@ end
 
 reply = context.reply(status.OK, context.shown(context.now), last_deadline, last_id, shown)
 for n = 1, #elements do reply[#reply + 1] = elements[n] end
-for session, client in pairs(clients) do append(reply, session, client) end
-append(reply, "-")
-for transaction, session in pairs(transactions) do append(reply, transaction, session or "") end
+for session, client in pairs(clients) do context.append(reply, session, client) end
+context.append(reply, "-")
+for transaction, session in pairs(transactions) do context.append(reply, transaction, session or "") end
 return context.close(reply)

@@ -53,14 +53,12 @@ local function finish(...) return waiters.finish(q, ...) end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local transaction
+local transaction, refusal
 if q.options.get_inhibited then return finish({ status.GET_INHIBITED }) end
 if mode == "tx" then
-  if not q.options.transactional then return finish({ status.TRANSACTION_USAGE }) end
   tx.load()
-  transaction = tx.open(owner, grant)
-  if not transaction then return finish({ status.TRANSACTION_SEQUENCE }) end
-  if transaction.count >= tx.most then return finish({ status.TRANSACTION_TOO_LARGE }) end
+  transaction, refusal = tx.enter(q, owner, grant)
+  if refusal then return finish({ refusal }) end
 end
 
 local criteria

@@ -70,12 +70,7 @@ local function state_of(id, state)
   return is_claimed and "claimed" or "locked"
 end
 
-local elements = {}
-
--- Appends these elements of a message in the reply, which RETURNS describes.
-local function append(...)
-  for _, element in ipairs({ ... }) do elements[#elements + 1] = element end
-end
+local elements = {} -- of the messages, as RETURNS describes them
 
 -- Appends a message of the queue `from`, if it is there and matches. `shown_state`, `due`: as state_of returns them, nil if they
 -- are not known. Returns true if the call is to end: the page is full, or the filter has done as much work as one call may.
@@ -92,14 +87,13 @@ local function append_message(from, id, shown_state, due)
     shown_state = due and "retry" or shown_state
   end
   local expires = record.is_special(rec) and record.expires(rec)
-  append(id, shown_state, due and string.format("%.0f", context.shown(due)) or -1)
   -- A locked message without a state is held by a lock of the header (core/locks) or by a packed page: it was delivered once.
   local is_held = shown_state == "locked" or shown_state == "claimed"
   local told = state and message.without_lead(message_state.shown(state)) or is_held and message_state.locked_once or ""
-  append(expires and context.shown(expires) or -1, told)
-  append(position.size(from, { id = id, rec = rec, state = state }))
+  local size = position.size(from, { id = id, rec = rec, state = state })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
-  append(context.lead > 0 and record.shown(rec, context.lead) or rec)
+  context.append(elements, id, shown_state, due and string.format("%.0f", context.shown(due)) or -1,
+    expires and context.shown(expires) or -1, told, size, context.lead > 0 and record.shown(rec, context.lead) or rec)
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end

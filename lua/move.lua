@@ -57,13 +57,11 @@ end
 if context.missing then return finish(context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
-local transaction
+local transaction, refusal
 if transaction_id ~= "" then
-  if not q.options.transactional then return finish(status.TRANSACTION_USAGE) end
   tx.load()
-  transaction = tx.open(transaction_id, fence)
-  if not transaction then return finish(status.TRANSACTION_SEQUENCE) end
-  if transaction.count >= tx.most then return finish(status.TRANSACTION_TOO_LARGE) end
+  transaction, refusal = tx.enter(q, transaction_id, fence)
+  if refusal then return finish(refusal) end
 end
 local entry = position.read(q, { lookup_id })[1]
 if not entry or seek.expired(entry) then return finish(status.MESSAGE_NOT_FOUND) end

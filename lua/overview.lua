@@ -34,7 +34,7 @@ local function beside(q)
   return table.concat(counts, " ")
 end
 
-reply = context.reply(status.OK, context.now - context.lead, 0)
+reply = context.reply(status.OK, context.shown(context.now), 0)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[5] = n

@@ -35,8 +35,7 @@ for n = 1, queues do
   local q = queue.read(n, nil, meta[values_before + n])
   local ms = q and ms_to_timer(q) or 0 -- of a queue that was deleted: its readers are to find that out
   local poll_now = not q or ms == 0 or redis.call("ZCARD", q.available) > 0
-  reply[#reply + 1] = poll_now and "1" or "0"
-  reply[#reply + 1] = ms
+  context.append(reply, poll_now and "1" or "0", ms)
 end
 
 local at = values_before + queues

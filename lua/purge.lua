@@ -38,14 +38,14 @@ if is_first_call then limit = context.last_sequential() end
 -- nil if it is complete.
 local function purge_matching()
   search.load()
-  local entries, further = search.look(q, filter_text, place, sweep.page)
+  local entries, further = search.read_page(q, filter_text, place, sweep.page)
   local old = {}
   for n = 1, #entries do
     if string.sub(entries[n].id, 3) <= limit then old[#old + 1] = entries[n] end
   end
   if not removal.plan(q, old, "queue_purged") then return end
   removal.delete(q, old, "queue_purged")
-  return #old, #entries > 0 and entries[#entries].id or further
+  return #old, further
 end
 
 local removed, more, next_limit
@@ -54,7 +54,7 @@ if filter_text ~= "" then
   more, next_limit = place, place and limit .. " " .. place
 else
   if is_first_call then sweep.mark_locked(q) end
-  removed, more = sweep.purge(q, limit, "queue_purged")
+  removed, more = sweep.purge(q, limit)
   next_limit = limit
 end
 return waiters.finish(q, context.missing

@@ -29,16 +29,12 @@ for n = 1, queue.count_keys(queue.admin_keys) do
     end
     reply[#reply + 1] = #fields + 6
     for k = 1, #fields do reply[#reply + 1] = fields[k] end
-    reply[#reply + 1] = redis.call("ZCARD", q.available)
-    reply[#reply + 1] = claim_pages.locked(q)
-    reply[#reply + 1] = redis.call("ZCARD", q.waiters)
     local handles, receivers = handle.all(queue.name(q)), 0
     for k = 1, #handles do
       if handle.receives(handles[k].access) then receivers = receivers + 1 end
     end
-    reply[#reply + 1] = #handles
-    reply[#reply + 1] = receivers
-    reply[#reply + 1] = timers.overdue(q) and "1" or "0"
+    context.append(reply, redis.call("ZCARD", q.available), claim_pages.locked(q), redis.call("ZCARD", q.waiters),
+      #handles, receivers, timers.overdue(q) and "1" or "0")
   end
 end
 return context.close(reply)

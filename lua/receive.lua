@@ -78,12 +78,10 @@ if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED 
 count = count + 0 -- as a number
 local transaction, code
 if mode == "tx" then
-  if not q.options.transactional then return waiters.finish(q, { status.TRANSACTION_USAGE }) end
   tx.load()
-  transaction = tx.open(owner, grant)
-  if not transaction then return waiters.finish(q, { status.TRANSACTION_SEQUENCE }) end
+  transaction, code = tx.enter(q, owner, grant)
+  if code then return waiters.finish(q, { code }) end
   count = math.min(count, tx.most - transaction.count)
-  if count <= 0 then return waiters.finish(q, { status.TRANSACTION_TOO_LARGE }) end
 end
 -- waiter: the reader as a member of q.waiters; notified_id: the message that it was notified of (waiting/waiter_text).
 local notified_id, waiter

@@ -30,10 +30,7 @@ queue.open_parent(q)
 timers.serve(q, true) -- what is left over of its timers makes no difference
 
 -- decide -----------------------------------------------------------------------------------------
-local found, entries = position.read(q, lookup_ids), {}
-for n = 1, #found do
-  if redis.call("ZSCORE", q.available, found[n].id) then entries[#entries + 1] = found[n] end
-end
+local entries = position.read_available(q, lookup_ids)
 local targets = redrive.plan(q, entries, target) -- may ask for queues
 local last, went = context.last_sequential(), 0
 

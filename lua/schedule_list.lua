@@ -20,9 +20,7 @@ for n = 1, #found, 2 do
   local over = at > 0 and at <= now
   if at > now and (first == 0 or at < first) then first = at end
   if over or not due then
-    local count = #reply
-    reply[count + 1], reply[count + 2] = found[n], found[n + 1]
-    reply[count + 3] = not due and redis.call("HGET", messages, found[n]) or ""
+    context.append(reply, found[n], found[n + 1], not due and redis.call("HGET", messages, found[n]) or "")
   end
 end
 reply[5] = string.format("%.0f", first)

@@ -98,6 +98,7 @@ if q.waiting and count == 1 and not transaction then
   handed = handoff.offer(q, ids[1], batch.records[1])
 end
 reply = context.reply(status.OK, ids[2] and table.concat(ids) or ids[1], transaction and transaction.fence)
+-- As waiters.finish, which is loaded only if a reader has to be notified; a lock that was handed over is published before that.
 store.save(q)
 reply = context.close(reply)
 if handed then handoff.publish(handed) end

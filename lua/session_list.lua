@@ -16,7 +16,7 @@ local idle, count, score, number = KEYS[5], ARGV[3] + 0, ARGV[4], ARGV[5]
 local reply = context.observe()
 if reply then return reply end
 local rows, left = ordered.page(idle, score, number, count + 1), session.slots_per_page
-reply = context.reply(status.OK, context.now - context.lead, "0")
+reply = context.reply(status.OK, context.shown(context.now), "0")
 for n = 1, #rows, 2 do
   if left <= 0 or n > count * 2 then
     reply[5] = "1"
@@ -24,9 +24,7 @@ for n = 1, #rows, 2 do
   end
   local used, ttl, slots = session.used(rows[n], true)
   left = left - slots
-  local at = #reply
-  reply[at + 1], reply[at + 2] = rows[n], string.format("%.0f", rows[n + 1])
-  reply[at + 3], reply[at + 4] = used > 0 and context.shown(used) or 0, ttl
-  reply[at + 5] = redis.call("HGET", KEYS[1], "client:" .. rows[n]) or ""
+  context.append(reply, rows[n], string.format("%.0f", rows[n + 1]), used > 0 and context.shown(used) or 0, ttl,
+    redis.call("HGET", KEYS[1], "client:" .. rows[n]) or "")
 end
 return context.close(reply)

@@ -16,7 +16,6 @@ if reply then return reply end
 local sink = sinks.open(sink_name)
 reply = context.reply(status.OK, sink.identity, sink.committed, sink.publishing, sink.manifest, sink.since)
 for _, stage in ipairs(sinks.all_stages(sink)) do
-  local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = stage.name, stage.queue, stage.messages, stage.bytes
+  context.append(reply, stage.name, stage.queue, stage.messages, stage.bytes)
 end
 return context.close(reply)

@@ -22,10 +22,7 @@ if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = context.reply(status.OK)
-local function say(name, value)
-  reply[#reply + 1] = name
-  reply[#reply + 1] = value
-end
+local function say(name, value) context.append(reply, name, value) end
 say("overdue", timers.overdue(q) and 1 or 0)
 say("messages", q.messages)
 say("bytes", q.bytes)

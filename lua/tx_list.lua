@@ -20,10 +20,7 @@ reply = context.reply(status.OK, context.now, context.lead, page[1])
 for n = 1, #found do
   local id, session = found[n].id, found[n].session
   local texts = tx.read_some(id, math.min(operations, found[n].count))
-  reply[#reply + 1] = #texts + 2
-  reply[#reply + 1] = id
-  reply[#reply + 1] = texts[1] or ""
-  reply[#reply + 1] = redis.call("HGET", KEYS[1], "client:" .. session) or ""
+  context.append(reply, #texts + 2, id, texts[1] or "", redis.call("HGET", KEYS[1], "client:" .. session) or "")
   for k = 2, #texts do reply[#reply + 1] = texts[k] or "" end
 end
 return context.close(reply)

@@ -17,7 +17,7 @@ local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
   local kind = string.sub(fields[n], 1, 1)
   if workers.pauses[kind] or kind == "w" and (workers.lives_until(fields[n + 1]) or 0) > context.now then
-    reply[#reply + 1], reply[#reply + 2] = fields[n], fields[n + 1]
+    context.append(reply, fields[n], fields[n + 1])
   end
 end
 return context.close(reply)

@@ -76,10 +76,7 @@ end
 
 -- Appends a row to the reply.
 function audit.row(reply, letter, ...)
-  local row = { ... }
-  reply[#reply + 1] = letter
-  reply[#reply + 1] = #row
-  for n = 1, #row do reply[#reply + 1] = row[n] end
+  context.append(reply, letter, select("#", ...), ...)
 end
 
 -- Appends a row for each key that exists.

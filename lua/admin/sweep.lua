@@ -71,14 +71,14 @@ end
 
 -- Removes a page of messages that are not locked, and whose SequentialID is not above `limit` (14 hex digits). Returns how
 -- many, and whether there may be more; nil if context.missing names queues that this takes.
-function sweep.purge(q, limit, reason)
+function sweep.purge(q, limit)
   local locked = redis.call("ZRANGE", q.locked, 0, -1)
   if sweep.may_unlink(q, locked, limit) then return sweep.unlink_all_but(q, locked), false end
   local old = sweep.old_available(q, limit)
   sweep.append_delayed(q, old, limit)
   local entries = position.read(q, old)
-  if not removal.plan(q, entries, reason) then return end
-  removal.delete(q, entries, reason)
+  if not removal.plan(q, entries, "queue_purged") then return end
+  removal.delete(q, entries, "queue_purged")
   -- An id without a record, which the doctor removes, must not make the client call again for ever.
   return #entries, #entries > 0
 end

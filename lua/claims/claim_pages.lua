@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/queue"
 --- require "claims/claims"
@@ -239,7 +240,7 @@ function claim_pages.trim(q, list)
     claim_pages.count(list, 0, -page.count)
   end)
   if #fields == 0 then return end
-  for n = 1, #fields, 1000 do redis.call("HDEL", q.states, unpack(fields, n, math.min(n + 999, #fields))) end
+  chunked.run("HDEL", q.states, fields)
   list.from = list.from + #fields / 2
   claim_pages.save(q)
 end

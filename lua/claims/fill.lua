@@ -91,10 +91,8 @@ function fill.search(q, page, count, limits)
     search.load()
     -- With one active message for each group, a search must not find two of one group.
     local most = q.locks_groups and 1 or count
-    entries, page.place = search.look(q, limits.filter, limits.place, most, { takes = true })
-    page.is_rest = #entries == 0 and not page.place
-    -- A search that has found something does not say whether it is complete.
-    if #entries > 0 and not page.place then page.place = entries[#entries].id end
+    entries, page.place = search.read_page(q, limits.filter, limits.place, most, { takes = true })
+    page.is_rest = not page.place
     entries = claims.between(entries, limits.after, limits.bound)
   end
   fill.set_columns(page, entries)

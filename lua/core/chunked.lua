@@ -1,6 +1,6 @@
---- used by admin/sweep, claims/drain, claims/fill, core/locks, core/position, core/removal, core/settle, core/store, core/timers,
----   features/expiry, features/group_lock, features/identifiers, features/trail_store, matching/arrivals, matching/mark,
----   transactions/tx_parts
+--- used by admin/sweep, claims/claim_pages, claims/drain, claims/fill, core/locks, core/position, core/removal, core/session,
+---   core/settle, core/store, core/timers, features/expiry, features/group_lock, features/identifiers, features/trail_store,
+---   matching/arrivals, matching/mark, transactions/tx, transactions/tx_parts
 -- Runs commands with lists of any length. Lua's unpack returns 7,999 values at most, and lists may be longer: a transaction has
 -- 1,000 messages with up to four elements each in the index, a group any number. So a command is run for one slice of the
 -- list after the other. Most lists are one slice and cost as much as the command alone.

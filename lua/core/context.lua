@@ -241,6 +241,11 @@ function context.reply(code, ...)
   return { code, "", 0, ... }
 end
 
+-- Appends elements to a reply, or to another list. None of them may be nil.
+function context.append(reply, ...)
+  for _, element in ipairs({ ... }) do reply[#reply + 1] = element end
+end
+
 -- Ends a script: writes meta, keeps the reply under the token and returns it. Sets elements 2 and 3 of the reply, the incarnation
 -- and the history number; a reply may be the status alone, { status.OK }. With `ids` only the elements up to `upto` are kept, and
 -- the ids of messages from which a repeated call reads the rest again. Waiting readers are notified after it (waiting/waiters).

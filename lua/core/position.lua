@@ -98,6 +98,15 @@ function position.read(q, ids)
   return position.entries(ids, chunked.read(q.records, ids), position.states(q, ids))
 end
 
+-- Returns those of them that are available.
+function position.read_available(q, ids)
+  local entries, found = position.read(q, ids), { nil }
+  for n = 1, #entries do
+    if redis.call("ZSCORE", q.available, entries[n].id) then found[#found + 1] = entries[n] end
+  end
+  return found
+end
+
 -- Returns the bytes of a message: those of its record and of its large body.
 function position.size(q, entry)
   return entry.state and entry.state.size or position.record_size(q, entry.id, entry.rec)

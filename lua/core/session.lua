@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/handle"
 --- require "transactions/tx"
@@ -11,13 +12,11 @@
 -- do not read it; mqredis/commands/inspection.py does.
 --
 -- idle                the place of `idle` in KEYS, in scripts with "KEYS admin"
--- chunk               fields that one command reads or removes
 -- most_terms          how many terms are kept (session.term)
 -- slots_per_session   how many slots of a session are asked when it was used last (session.used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
-local session = { idle = 5, chunk = 256, most_terms = 64, slots_per_session = 32, slots_per_page = 1024,
-  largest = 16384 }
+local session = { idle = 5, most_terms = 64, slots_per_session = 32, slots_per_page = 1024, largest = 16384 }
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
@@ -42,15 +41,12 @@ end
 -- Deletes a session with its slots and what its waiters were handed.
 function session.drop(number)
   local _, highest = session.read(number)
-  for from = 0, highest, session.chunk do
-    local fields = {}
-    for n = from, math.min(from + session.chunk - 1, highest) do
-      fields[#fields + 1] = number .. "." .. n
-      fields[#fields + 1] = number .. "." .. n .. "!"
-    end
-    redis.call("HDEL", KEYS[1], unpack(fields))
+  local fields = { number, "client:" .. number }
+  for n = 0, highest do
+    fields[#fields + 1] = number .. "." .. n
+    fields[#fields + 1] = number .. "." .. n .. "!"
   end
-  redis.call("HDEL", KEYS[1], number, "client:" .. number)
+  chunked.run("HDEL", KEYS[1], fields)
   redis.call("ZREM", KEYS[session.idle], number)
   context.mark_changed()
 end
@@ -80,9 +76,7 @@ function session.drop_handles(gone)
       if gone[handle.owner(page[n])] then found[#found + 1] = page[n] end
     end
   until #page < 500
-  for at = 1, #found, 500 do
-    redis.call("ZREM", KEYS[handle.key], unpack(found, at, math.min(at + 499, #found)))
-  end
+  chunked.run("ZREM", KEYS[handle.key], found)
 end
 
 -- Drops a few sessions that were not used for their time to live. That of this call is used now.

@@ -170,13 +170,8 @@ end
 -- Decides for timers with this letter that are due (hook of features/features). `q`: the queue with the policy; `ids`: of the
 -- messages. Returns the entries that are still in their subqueue, available.
 function retry.plan_due(q, ids, letter)
-  local from, entries = retry.subqueue_of(q, letter), {}
-  if from then
-    local found = position.read(from, ids)
-    for n = 1, #found do
-      if redis.call("ZSCORE", from.available, found[n].id) then entries[#entries + 1] = found[n] end
-    end
-  end
+  local from = retry.subqueue_of(q, letter)
+  local entries = from and position.read_available(from, ids) or {}
   if letter == timers.letters.rest_isolated then retry_policy.subqueue(q, "lapsed") end
   trace.load()
   trace.expiring(q, entries) -- those that have expired meanwhile are deleted as they arrive

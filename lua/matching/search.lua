@@ -54,6 +54,13 @@ function search.look(q, filter_text, from, count, reader)
   return search.finish(q, criteria, found)
 end
 
+-- Does so for callers that go through all messages page by page: returns entries, and the id behind which the next page begins, nil
+-- if there is none. What was found does not say whether there is more, so a page with entries always has a next one.
+function search.read_page(q, filter_text, from, count, reader)
+  local entries, continue_from = search.look(q, filter_text, from, count, reader)
+  return entries, entries[1] and entries[#entries].id or continue_from
+end
+
 -- Returns the criteria of a filter, after it has loaded the modules that they need.
 function search.open(q, filter_text, takes)
   index.load()

@@ -1,3 +1,4 @@
+--- require "core/chunked"
 --- require "core/context"
 --- require "core/queue"
 --- used by begin, commit, core/enqueue, core/lapse, core/session, features/topic, lock_list, lookup, manager_info, move, publish,
@@ -6,8 +7,8 @@
 -- writes; scripts that go through all transactions (tx_list, tx_sweep and others) read it and have this module parse the texts.
 -- Every script that sends, receives or moves in a transaction, or ends one, requires this module. It calls, in this order:
 --
---   to add operations       tx.open, context.mark_changed, tx.add. tx.open makes the fence of a new transaction from the history
---                           number that context.mark_changed then gives to this call, so it must come first
+--   to add operations       tx.open or tx.enter, context.mark_changed, tx.add. The fence of a new transaction is the history
+--                           number that context.mark_changed gives to this call afterwards
 --   to end the transaction  tx.read; transactions/tx_parts and transactions/commit for its messages; tx.forget
 --
 -- Two texts are stored, each written and read by one pair of functions here (the doctor reads them with
@@ -36,8 +37,7 @@
 --
 -- sent, received, rejected, moved   the kinds of operations
 -- most    operations that a transaction may have; the scripts refuse more
--- chunk   fields that one command reads or removes, well below what unpack can return
-local tx = { most = 1000, chunk = 500, sent = "S", received = "R", rejected = "X", moved = "M" }
+local tx = { most = 1000, sent = "S", received = "R", rejected = "X", moved = "M" }
 
 -- The stored texts ------------------------------------------------------------------------------------------------------
 
@@ -105,6 +105,16 @@ function tx.open(id, fence)
   return tx.new(id, lease, stale)
 end
 
+-- Returns the transaction in which a script takes or moves messages of q, with room for one operation at least; or nil and the
+-- status that refuses this. `id`, `fence`: as of tx.open.
+function tx.enter(q, id, fence)
+  if not q.options.transactional then return nil, status.TRANSACTION_USAGE end
+  local transaction = tx.open(id, fence)
+  if not transaction then return nil, status.TRANSACTION_SEQUENCE end
+  if transaction.count >= tx.most then return nil, status.TRANSACTION_TOO_LARGE end
+  return transaction
+end
+
 -- Returns a new transaction with a lease in ms, which tx.save or tx.add write. Its fence is unique only together with its id.
 function tx.new(id, lease, stale)
   local deadline, fence = string.format("%d", context.now + lease), string.format("%d", context.history + 1)
@@ -152,19 +162,22 @@ function tx.fields(id, count)
   return fields
 end
 
+-- Returns the texts of the record of a transaction and of its first `most` operations.
+function tx.read_some(id, most)
+  return chunked.read(KEYS[2], tx.fields(id, most))
+end
+
 -- Returns the transaction with this id, open or ended, with its operations; nil if nothing is stored of it. Most have two
 -- operations, which are read together with the record.
 function tx.read(id)
   local texts = redis.call("HMGET", KEYS[2], id, id .. ":1", id .. ":2")
   local transaction = tx.from_text(id, texts[1])
   if not transaction then return end
-  local count, operations = transaction.count, { texts[2], texts[3] }
-  local fields = count > 2 and tx.fields(id, count)
-  for from = 3, count, tx.chunk do -- the k-th operation is the field k + 1
-    local more = redis.call("HMGET", KEYS[2], unpack(fields, from + 1, math.min(from + tx.chunk, count + 1)))
-    for k = 1, #more do operations[from + k - 1] = more[k] end
+  transaction.operations = { texts[2], texts[3] }
+  if transaction.count > 2 then -- all are read again, with the record, which comes first
+    transaction.operations = tx.read_some(id, transaction.count)
+    table.remove(transaction.operations, 1)
   end
-  transaction.operations = operations
   return transaction
 end
 
@@ -183,10 +196,7 @@ function tx.forget(transaction)
   context.mark_changed()
   local id, count = transaction.id, transaction.count
   if count == 2 then return redis.call("HDEL", KEYS[2], id, id .. ":1", id .. ":2") end
-  local fields = tx.fields(id, count)
-  for from = 1, #fields, tx.chunk do
-    redis.call("HDEL", KEYS[2], unpack(fields, from, math.min(from + tx.chunk - 1, #fields)))
-  end
+  chunked.run("HDEL", KEYS[2], tx.fields(id, count))
 end
 
 -- Many transactions -----------------------------------------------------------------------------------------------------
@@ -223,7 +233,3 @@ function tx.moves_to(name)
   return false
 end
 
--- Returns the texts of the record of a transaction and of its first `most` operations.
-function tx.read_some(id, most)
-  return redis.call("HMGET", KEYS[2], unpack(tx.fields(id, most)))
-end

@@ -76,7 +76,7 @@ def test_client_finds_the_transaction_of_a_call_and_its_fence(script: str) -> No
 
 
 def test_client_knows_all_scripts_that_may_begin_a_transaction() -> None:
-    opening = {name for name in scripts.names() if "tx.open(" in source(name)}
+    opening = {name for name in scripts.names() if re.search(r"\btx\.(open|enter)\(", source(name))}
     assert opening - {"begin", "reject", "renew"} == set(IN_TRANSACTIONS) == arguments.FENCES.keys()
 
 
