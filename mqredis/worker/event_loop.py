@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 
 class EventLoop:
@@ -19,14 +18,12 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._executor = ThreadPoolExecutor(thread_name_prefix="mqredis-asyncio")
 
     def get(self) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         """The loop, and the thread that runs it."""
         with self._lock:
             if self._loop is None or self._thread is None:
                 self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(self._executor)
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="mqredis-asyncio", daemon=True
                 )
@@ -40,6 +37,5 @@ class EventLoop:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
-        self._executor.shutdown(wait=False, cancel_futures=True)
         if not self._thread.is_alive():
             self._loop.close()

@@ -29,7 +29,11 @@ _GRACE = 2.0
 
 
 class Held:
-    """Messages on which a handler works, with their lease."""
+    """Messages on which a handler works, with their lease. Times are seconds.
+
+    The thread of the keeper calls ``renew`` and ``on_overdue``. ``on_cancel`` is called in any thread and under the
+    lock, so it must not wait.
+    """
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ class Shared:
 
     consumer: Consumer
     lease: float
+    """Seconds."""
     attempts: Attempts
     failed: FailedAttempts
     reopen: Callable[[Consumer, Queue], Queue]
@@ -186,6 +187,7 @@ class Loop:
         )
 
     def _read(self, operation: Operation[R]) -> R:
+        """The result of a read. Raises MqError. What it took comes back when its lease ends if the reply is lost."""
         self.reading = True
         try:
             return accept_lower_durability(lambda: self.manager.run(operation))

@@ -47,6 +47,7 @@ class Unit:
         """The messages that are being handled."""
         self._targets = targets
         self._transaction = transaction
+        # Threads of ``AsyncUnit.send`` may append at once.
         self._kept: list[tuple[Queue, Outgoing]] = []
         # The thread that cancels the handler sets it, once.
         self._lost = False

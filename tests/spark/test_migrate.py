@@ -17,6 +17,8 @@ from mqredis.spark.pipelines.list_source import ListSource
 from tests.support.counts import count
 
 pytestmark = pytest.mark.spark
+# The package has a function of this name.
+module = importlib.import_module("mqredis.spark.pipelines.migrate")
 
 
 @pytest.fixture
@@ -120,7 +122,6 @@ def test_item_that_is_too_large_for_the_queue_is_refused_until_the_limit_is_rais
 
 
 def test_large_items_are_staged_in_several_calls(qm, where, source, monkeypatch):
-    module = importlib.import_module("mqredis.spark.pipelines.migrate")
     monkeypatch.setattr(module, "CALL_BYTES", 1_000)
     source.lpush("work", *[f"{n:0200}" for n in range(50)])
     before = source.info("commandstats").get("cmdstat_fcall", {}).get("calls", 0)
@@ -202,6 +203,37 @@ def test_unreachable_source_is_named(qm, where):
     with pytest.raises(ConnectionError, match=r"the source cannot be read: .*is source_url right"):
         migrate("list", "work", "target", **where)
     assert qm.queue_info("target").messages == 0
+
+
+def test_source_that_refuses_its_user_is_named(qm, where, source, redis_server):
+    source.lpush("work", "x")
+    source.execute_command("ACL", "SETUSER", "reader", "reset", "on", ">secret", "+ping")
+    try:
+        where = {**where, "source_url": redis_server.url.replace("://", "://reader:secret@", 1)}
+        with pytest.raises(ConnectionError, match=r"the source cannot be read: .*permission"):
+            migrate("list", "work", "target", **where)
+    finally:
+        source.execute_command("ACL", "DELUSER", "reader")
+
+
+@pytest.mark.parametrize("url", ["nowhere", "http://host", "redis://host:port"])
+def test_wrong_source_url_is_refused(where, url):
+    with pytest.raises(InvalidArgument, match="source_url"):
+        migrate("list", "work", "target", **{**where, "source_url": url})
+
+
+@pytest.mark.parametrize("priority, converted", [(-5, 7), (0, 3), (5, 4), (9, 0), (99, 0)])
+def test_priority_of_an_envelope_is_converted(priority, converted):
+    item = json.dumps({"body": "x", "properties": {"priority": priority}})
+    assert module.envelope(item.encode()).priority == converted
+
+
+@pytest.mark.parametrize(
+    "item", [b"[" * 100_000, b'{"body": "x", "properties": {"priority": 1e999}}'], ids=["deep", "inf"]
+)
+def test_envelope_that_cannot_be_converted_is_refused(item):
+    with pytest.raises(InvalidArgument, match="not a Celery envelope"):
+        module.envelope(item)
 
 
 def test_list_that_grows_on_the_right(qm, where, source, redis_server, capsys):

@@ -56,7 +56,9 @@ def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     bad = fill("bad", 2, retry=RetryPolicy(immediate=0))
     for _ in range(2):
         bad.lock(0).abort()
+    spark.range(3).createOrReplaceTempView("mqredis_analysed")  # of another analysis in the same session
     tables = analyse(spark, tmp_path / "report", url=redis_server.url, manager=qm.name)
+    assert spark.table("mqredis_analysed").count() == 3
     sizes = [(row["queue"], row["messages"], row["available"]) for row in tables["queues"]]
     assert sizes == [("orders", 20, 20), ("orders;journal", 10, 10), ("bad;poison", 2, 2)]
     assert all(0 <= row["oldest_seconds"] < 600 for row in tables["queues"])

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ _PERCENTILES = ", ".join(
     f"round(percentile_approx(s, {p}), 3) AS {name}_seconds"
     for p, name in ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (1.0, "max"))
 )
+# Seconds between the first and the last time of the messages.
+_SPAN = "SELECT unix_seconds(max(arrived)) - unix_seconds(min(least(arrived, sent))) AS seconds FROM {m}"
 # report.page shows each table by its name and the names of its columns, so a new one needs a section there.
 # m: the messages. A copy in a journal or a dead-letter queue tells when its message came (sent) and left (arrived).
 _QUERIES = {
@@ -76,21 +79,19 @@ def analyse(
     width = STEPS[0]
     if wanted:
         options = {"url": url, "queueManager": manager, "queues": ",".join(wanted)}
+        view = f"mqredis_{uuid.uuid4().hex}"  # several analyses may run in one session
         frame = spark.read.format("mqredis").schema(COLUMNS).options(**options).load().persist()
         try:
-            frame.createOrReplaceTempView("mqredis_analysed")
-            (span,) = spark.sql(
-                "SELECT unix_seconds(max(arrived)) - unix_seconds(min(least(arrived, sent))) AS seconds "
-                "FROM mqredis_analysed"
-            ).collect()
+            frame.createOrReplaceTempView(view)
+            (span,) = spark.sql(_SPAN.format(m=view)).collect()
             width = step_width(span.seconds or 0)
             now = backlog(client, wanted[0]).now_ms / 1000  # by the clock that set the times of arrival
             step = f"floor(unix_micros(at) / 1e6 / {width}) * {width}"
             for name, query in _QUERIES.items():
-                text = query.format(m="mqredis_analysed", now=now, step=step, percentiles=_PERCENTILES)
+                text = query.format(m=view, now=now, step=step, percentiles=_PERCENTILES)
                 tables[name] = [row.asDict() for row in spark.sql(text).collect()]
         finally:
-            spark.catalog.dropTempView("mqredis_analysed")
+            spark.catalog.dropTempView(view)
             frame.unpersist()
     tables["depth"] = depth(tables["arrivals"], tables["departures"])
     if out is not None:

@@ -75,7 +75,7 @@ def migrate(
     :raises QueueNotFound: there is no such queue. TransactionUsage: it is a topic.
     :raises MessageTooLarge: an item is larger than the queue's ``max_message_bytes``. Call again with a larger limit.
     :raises UnsafeServer: the server would lose the messages (``server_checks``).
-    :raises ConnectionError: the source cannot be reached; what was copied until then is remembered.
+    :raises ConnectionError: the source cannot be reached or refuses the user; what was copied until then is remembered.
     """
     kinds = {"list": "list", "celery": "list", "stream": "stream"}
     if source not in kinds:
@@ -101,20 +101,24 @@ def migrate(
 
 @contextmanager
 def _source(url: str) -> Iterator[Any]:
-    """A client of the Redis that holds the source. Raises ConnectionError if that fails."""
+    """A client of the Redis that holds the source. Raises ConnectionError if that cannot be read, InvalidArgument if
+    the URL is wrong."""
     try:
         with _open(url) as server:
             yield server
-    except (redis.ConnectionError, redis.TimeoutError) as error:
+    except redis.RedisError as error:
         raise ConnectionError(
             f"the source cannot be read: {error}. Is the server running, and is source_url right?"
         ) from None
 
 
 def _open(url: str) -> Any:
-    if url.startswith("redis+cluster://"):
-        return redis.RedisCluster.from_url(url.replace("redis+cluster://", "redis://", 1))
-    return redis.Redis.from_url(url)
+    try:
+        if url.startswith("redis+cluster://"):
+            return redis.RedisCluster.from_url(url.replace("redis+cluster://", "redis://", 1))
+        return redis.Redis.from_url(url)
+    except ValueError as error:
+        raise InvalidArgument(f"source_url: {error}") from None
 
 
 def _holds(server: Any, key: str, kind: str, known: bool) -> bool:
@@ -231,10 +235,10 @@ def envelope(item: bytes) -> Outgoing:
             properties=kept,
             correlation_id=given.get("correlation_id"),
             response_queue=given.get("reply_to"),
-            # Celery's Redis priorities run from 0, the first, to 9.
-            priority=3 if not priority else max(0, 7 - int(priority) * 7 // 9),
+            # Celery's Redis priorities run from 0, the first, to 9, and kombu takes others for the nearest of these.
+            priority=3 if not priority else 7 - min(max(int(priority), 0), 9) * 7 // 9,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise InvalidArgument(f"not a Celery envelope: {item[:60]!r} ({error})") from None
 
 
