@@ -112,7 +112,8 @@ class Consumer:
     def _read_signature(self) -> None:
         """Set what the signature of the handler tells. Raises InvalidArgument."""
         handler = self.handler
-        if not inspect.isroutine(handler):
+        # What a decorator has made of a function has its name and its annotations.
+        if not hasattr(handler, "__qualname__") or not callable(handler):
             raise InvalidArgument(f"a handler must be a function or a method, not {handler!r:.40}")
         positional = [
             parameter

@@ -113,7 +113,8 @@ class Threads:
         wait = self._shutdown_seconds
         deadline = time.monotonic() + wait
         for loop in self._loops:
-            loop.prefetch.give_back()
+            if time.monotonic() < deadline:  # each call may wait for a server that does not answer
+                loop.prefetch.give_back()
         for thread in threads:
             while thread.is_alive() and time.monotonic() < deadline and not self._ending.killed.is_set():
                 self._waiting.cancel()  # repeatedly, since a thread may be about to wait

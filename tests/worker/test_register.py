@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from functools import partial
+from functools import partial, update_wrapper
 from typing import List, get_args  # noqa: UP035
 
 import pytest
@@ -93,6 +93,11 @@ def test_handler_that_is_not_a_function_is_refused(worker: Worker):
 class Called:
     def __call__(self, message):
         """An object that can be called is no function."""
+
+
+def test_handler_that_a_decorator_has_made_is_accepted(worker: Worker):
+    worker.consumer("q")(update_wrapper(Called(), handle))
+    assert worker.consumers[0].name == "tests.worker.test_register.handle"
 
 
 def unknown_type(message: Nowhere) -> None:  # type: ignore[name-defined]  # noqa: F821
