@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Browser:
-    """A browse cursor as in IBM MQ: it begins before the first message, and moves only when a call succeeds.
+    """A browse cursor as in IBM MQ: it begins before the first message, and moves only when a call succeeds, or finds a
+    message that it cannot open (SealBroken).
 
     A message that arrives before it (with a higher priority, or released by a reader) is found by ``first``, not by
     ``next``. ``async for message in browser`` iterates to the end of the queue.

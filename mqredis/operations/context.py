@@ -92,7 +92,7 @@ class Context:
     lease: str = field(init=False)
     """``lease_ms`` as an argument of scripts."""
     opened: set[ref[Handle]] = field(default_factory=set)
-    """References to the handles that ``open_handle`` has made."""
+    """References to the handles of this client."""
     subqueues: dict[str, Address] = field(default_factory=dict)
     """The subqueues of open handles, by the numbers of these, also of handles that the application has dropped."""
     units: set[ref[UnitOfWork]] = field(default_factory=set)

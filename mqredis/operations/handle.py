@@ -100,7 +100,9 @@ def _open_several(context: Context, name: str) -> Steps[Handle]:
     if len(elements) == 1:
         return first
     address = Address(context.keys, first.path, first.address.generation)
-    made = Handle(context, address, "", Access.SEND, Share.DENY_NONE, first.flags, first.max_message_bytes)
+    made = context.handle(
+        Handle(context, address, "", Access.SEND, Share.DENY_NONE, first.flags, first.max_message_bytes)
+    )
     made.elements = tuple(elements)
     return made
 

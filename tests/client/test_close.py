@@ -114,9 +114,11 @@ def test_queue_and_browser_can_be_closed_after_their_client(broker: Broker) -> N
     queue = client.open("q")
     browser = queue.browser()
     browser.first(timeout=0)
+    several = client.open("q,t", mqredis.Access.SEND)
     client.close()
     browser.close()
     queue.close()
+    several.close()
     with pytest.raises(mqredis.InvalidHandle, match="closed"):
         queue.peek(0)
 
