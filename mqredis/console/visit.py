@@ -1,9 +1,9 @@
 """One request to the console: who makes it, and how it is answered.
 
 ``admitted``, which ``application`` puts in front of every endpoint but ``/login`` and ``/static``, makes a ``Visit``
-for each request. ``pages.entry.login`` makes its own, and checks the form by itself. Pages take it, and the templates
-use its attributes. A reading belongs to an address (``here``) and is shared by all visitors, so ``Read`` gets no
-``Visit``. An empty argument is left out of addresses, so "" and a missing one have to mean the same.
+for each request whose visitor is known; others get ``login_page``, as from ``pages.entry.login``. Pages take it, and
+the templates use its attributes. A reading belongs to an address (``here``) and is shared by all visitors, so ``Read``
+gets no ``Visit``. An empty argument is left out of addresses, so "" and a missing one have to mean the same.
 """
 
 from __future__ import annotations
@@ -127,6 +127,18 @@ class Visit:
         return RedirectResponse(address, 303)
 
 
+def login_page(request: Request, status: int, wrong: str = "") -> Response:
+    """The page that asks for the token.
+
+    It has no cookie and no token of a form: their signatures, whose key comes from the token, would let a visitor test
+    guesses of it without the console.
+    """
+    page = TEMPLATES.get_template("login.html").render(
+        root=request.scope.get("root_path", ""), theme=theme_of(request), wrong=wrong
+    )
+    return HTMLResponse(page, status, {"cache-control": "no-store"})
+
+
 Endpoint = Callable[[Visit], Awaitable[Response]]
 
 
@@ -135,23 +147,22 @@ def admitted(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaita
 
     async def answer(request: Request) -> Response:
         known = console.signer.read_cookie(request.cookies.get(console.signer.cookie, ""))
+        visitor = await console.find(request, known)
+        if visitor is None:
+            if console.access is None:
+                return login_page(request, 401)
+            raise Forbidden("You have no access to this console. Ask the person who runs it.")
+        # Only with ``access`` is a visitor known before there is a cookie.
         cookie = known or console.signer.read_cookie(fresh := console.signer.new_cookie(admitted=False))
         assert cookie is not None  # noqa: S101 - it was made just now
-        visitor = await console.find(request, cookie)
-        if visitor is None:
-            if console.access is not None:
-                raise Forbidden("You have no access to this console. Ask the person who runs it.")
-            visit = Visit(console, request, Visitor("unknown"), cookie)
-            response = visit.page("login.html", 401, wrong="")
-        else:
-            visit = Visit(console, request, visitor, cookie)
-            if visit.name not in console.managers.names:
-                raise HTTPException(404, f"This console shows no queue manager {visit.name!r:.60}.")
-            if request.method == "POST":
-                await visit.form()
-            elif told := visit.query.get("done"):
-                visit.notice = console.signer.read_notice(cookie.nonce, told)
-            response = await endpoint(visit)
+        visit = Visit(console, request, visitor, cookie)
+        if visit.name not in console.managers.names:
+            raise HTTPException(404, f"This console shows no queue manager {visit.name!r:.60}.")
+        if request.method == "POST":
+            await visit.form()
+        elif told := visit.query.get("done"):
+            visit.notice = console.signer.read_notice(cookie.nonce, told)
+        response = await endpoint(visit)
         if known is None:
             set_cookie(response, request, console.signer.cookie, fresh, COOKIE_SECONDS)
         return response

@@ -67,6 +67,22 @@ async def test_cookie_is_signed_same_site_strict_and_http_only(manager: QueueMan
     await browser.close()
 
 
+async def test_cookie_is_set_only_when_the_token_was_given(manager: QueueManager) -> None:
+    """Its signature would let anybody test guesses of the token without asking the console."""
+    browser = Browser(app({"main": manager}, token=TOKEN))
+    for page in (
+        await browser.get("/m/main/", 401),
+        await browser.get("/m/other/", 401),
+        await browser.post("/theme", {"theme": "dark"}, 401),
+        await browser.post("/login", {"token": TOKEN + "x"}, 401),
+    ):
+        assert "Token" in page.text
+        assert "set-cookie" not in page.response.headers
+    assert "q-orders" in (await browser.post("/login", {"token": TOKEN})).html
+    assert len(browser.client.cookies) == 1
+    await browser.close()
+
+
 def test_cookie_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     signer = Signer(b"key")
     value = signer.new_cookie(admitted=True)
@@ -81,7 +97,7 @@ async def test_form_of_another_site_is_refused(browser: Browser, manager: QueueM
     form = await browser.get("/m/main/act/send", queue="orders")
     fields = {**form.fields, "body": "x"}
     path = "/m/main/act/send"
-    for origin in (None, "http://evil.test", "null", f"{HOST}.evil.test"):
+    for origin in (None, "http://evil.test", "null", f"{HOST}.evil.test", "http://[", "console.test"):
         page = await browser.post(path, fields, 403, origin=origin)
         assert "does not come from a page of this console" in page.text
     for wrong in ("", "x", form.fields["csrf"][::-1]):

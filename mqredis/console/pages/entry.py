@@ -14,11 +14,10 @@ import logging
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mqredis.console.access import Visitor
 from mqredis.console.rendering import THEME_COOKIE, THEMES
 from mqredis.console.security import COOKIE_SECONDS, check_origin, read_form, set_cookie
 from mqredis.console.shared import Console
-from mqredis.console.visit import Visit
+from mqredis.console.visit import Visit, login_page
 
 log = logging.getLogger("mqredis.console")
 
@@ -33,22 +32,19 @@ async def login(console: Console, request: Request) -> Response:
     address = request.client.host if request.client else "unknown"
     wait = console.attempts.wait(address)
     right = not wait and bool(console.token) and hmac.compare_digest(given.encode(), console.token.encode())
-    value = console.signer.new_cookie(admitted=right)
-    cookie = console.signer.read_cookie(value)
-    assert cookie is not None  # noqa: S101 - it was made just now
-    visit = Visit(console, request, Visitor("unknown"), cookie)
     if wait:
         log.warning("a token from %s was refused: too many wrong ones came from there", address)
         wrong = f"Too many wrong tokens came from your address. Try again in {wait} s."
-        response = visit.page("login.html", 429, wrong=wrong)
+        response = login_page(request, 429, wrong)
         response.headers["retry-after"] = str(wait)
         return response
     if not right:
         console.attempts.wrong(address)
         log.warning("a wrong token from %s was refused", address)
-        return visit.page("login.html", 401, wrong="This is not the token.")
+        return login_page(request, 401, "This is not the token.")
     console.attempts.right(address)
-    response = visit.redirect(visit.root("/"))
+    response = RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+    value = console.signer.new_cookie(admitted=True)
     set_cookie(response, request, console.signer.cookie, value, COOKIE_SECONDS)
     return response
 
@@ -64,7 +60,7 @@ async def theme(visit: Visit) -> Response:
     """Remember the colours that the visitor chose; none: those of the system."""
     form = await visit.form()
     chosen = form.get("theme", "")
-    response: Response = RedirectResponse(_same_site(visit, form.get("back", "")), 303)
+    response = RedirectResponse(_same_site(visit, form.get("back", "")), 303)
     set_cookie(response, visit.request, THEME_COOKIE, chosen if chosen in THEMES else "", _YEAR)
     return response
 
