@@ -134,7 +134,7 @@ def scene(manager: mqredis.QueueManager) -> Iterator[dict[str, str]]:
             "actions": "/actions",
             "topics": "/topics",
             "clients": "/clients",
-            "doctor": "/doctor?run=1",
+            "doctor": "/doctor",
             "server": "/server",
             "purge": "/act/purge?queue=departures&selector=delay+IS+NULL",
         }
@@ -174,6 +174,9 @@ def take(base: str, paths: dict[str, str]) -> None:
             page = browser.new_page(color_scheme=scheme, viewport={"width": 1280, "height": 760})
             for name, path in paths.items():
                 page.goto(base + path)
+                if name == "doctor":
+                    page.get_by_role("button", name="Examine").click()
+                    page.get_by_role("heading", name="Durability").wait_for()
                 # A traceback would show the paths of this machine.
                 page.evaluate(
                     "document.querySelectorAll('details').forEach((each) => { each.open = false; })"

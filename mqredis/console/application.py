@@ -135,6 +135,7 @@ def _routes(console: Console) -> list[Route | Mount]:
         post("/logout", entry.logout),
         post("/theme", entry.theme),
         *(get("/m/{manager}" + path, endpoint) for path, endpoint in pages.PAGES.items()),
+        post("/m/{manager}" + pages.DOCTOR, pages.PAGES[pages.DOCTOR]),
         get("/m/{manager}/act/{action}", pages.CONFIRM),
         post("/m/{manager}/act/{action}", pages.CARRY_OUT),
         Mount("/static", Static(directory=Path(__file__).with_name("static"))),

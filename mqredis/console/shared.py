@@ -10,6 +10,7 @@ asks, so ``pages`` may forget one at any time. ``find`` takes all actions from a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -58,6 +59,8 @@ class Console:
     # Titles and paths of the pages in the navigation.
     navigation: tuple[tuple[str, str], ...] = ()
     attempts: Attempts = field(default_factory=Attempts)
+    # Held while the doctor examines a queue manager for the page of a visitor.
+    examining: asyncio.Lock = field(default_factory=asyncio.Lock)
     # By the name of a queue manager.
     overviews: dict[str, Poller[Overview]] = field(default_factory=dict)
     histories: dict[str, Poller[dict[str, QueueHistory]]] = field(default_factory=dict)

@@ -112,9 +112,13 @@ def test_pages_have_contrast_and_do_not_overflow(
             "/", "/queue?name=orders", "/queue?name=orders&span=day", "/queue?name=news", "/messages?queue=orders",
             "/messages?queue=orders&selector=a+%3D", f"/message?queue=orders%3Bpoison&id={first}", "/failures",
             "/scheduled", "/scheduled?queue=orders", "/in-flight", "/in-flight?queue=jobs", "/clients", "/topics",
-            "/doctor?run=1", "/server", "/workers", "/schedules", "/actions", f"/trail?queue=orders&id={gone:#018x}",
+            "/doctor", "/server", "/workers", "/schedules", "/actions", f"/trail?queue=orders&id={gone:#018x}",
             "/trail?queue=orders&id=0x0400ffffffffffff", "/act/send?queue=orders", "/act/purge?queue=orders",
             "/queue?name=absent",
         ):  # fmt: skip
             page.goto(f"{console}/m/main{path}")
             check(page, path, width)
+        page.goto(f"{console}/m/main/doctor")
+        page.get_by_role("button", name="Examine").click()
+        page.get_by_role("heading", name="Durability").wait_for()
+        check(page, "the report of the doctor", width)

@@ -103,6 +103,11 @@ class Browser:
             path, {**form.fields, **fields, **({"confirm": confirm} if confirm else {})}, status
         )
 
+    async def examine(self, status: int = 200) -> Page:
+        """Let the doctor examine the queue manager."""
+        form = await self.get("/m/main/doctor")
+        return await self.post("/m/main/doctor", form.fields, status)
+
     async def close(self) -> None:
         """End its connections, and those that the console has opened."""
         await self.client.aclose()

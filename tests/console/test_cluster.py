@@ -52,10 +52,10 @@ async def test_pages_search_and_actions_on_a_cluster(managers: dict[str, QueueMa
         lookup_id = f"{sent[5]:#018x}"
         for path in PAGES:
             if path != "/events":
-                page = await browser.get(
-                    f"/m/{node}{path}", name="orders", queue="orders", id=lookup_id, run="1"
-                )
+                page = await browser.get(f"/m/{node}{path}", name="orders", queue="orders", id=lookup_id)
                 assert "cannot be reached" not in page.text.partition("mqredis 0")[0]
+        page = await browser.post(f"/m/{node}/doctor", page.fields)
+        assert "Examined:" in page.text
         page = await browser.get(f"/m/{node}/messages", queue="orders", selector="n = 699")
         assert "1 message on this page" in page.text
     page = await browser.act("purge", queue="orders", selector="n < 600", trash="on", confirm="orders")

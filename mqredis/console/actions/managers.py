@@ -4,7 +4,7 @@
 
 ``throttle`` and ``quota`` write all their fields: an empty field, or a box that is not checked, ends what it names, so
 the form shows the present values. Buttons are in server.html and doctor.html; ``repair`` looks at every message, in one
-request.
+request, and its form at none: anybody can make a browser open an address.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ async def _quota(manager: QueueManager, values: Values) -> str:
     return "The quota over all queues was changed."
 
 
-async def _preview_repair(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001
-    report = await manager.doctor()
-    mends = sum(finding.repairable for finding in report.everything)
-    return Preview(f"The doctor would repair {formats.plural(mends, 'finding')}. A repair loses no message.")
+async def _preview_repair(manager: QueueManager, values: Values) -> Preview:  # noqa: ARG001 - all are asked in one way
+    return Preview(
+        "The doctor looks at every message, and repairs what the page Doctor shows as repairable. A repair loses no "
+        "message."
+    )
 
 
 async def _repair(manager: QueueManager, values: Values) -> str:  # noqa: ARG001

@@ -43,13 +43,13 @@ NAVIGATION = (
     ("Actions", "/actions"),
 )
 
-# The page that a client with ``Settings(read_only=True)`` cannot make.
-_DOCTOR = "/doctor"
+# The page that a client with ``Settings(read_only=True)`` cannot make. Its form is sent to the same path.
+DOCTOR = "/doctor"
 
 
 def navigation(read_only: bool) -> tuple[tuple[str, str], ...]:
     """The navigation of a console that reads only, or of one that acts."""
-    return tuple((title, path) for title, path in NAVIGATION if not read_only or path != _DOCTOR)
+    return tuple((title, path) for title, path in NAVIGATION if not read_only or path != DOCTOR)
 
 
 async def _doctor(visit: Visit) -> Response:
@@ -76,7 +76,7 @@ PAGES: dict[str, Endpoint] = {
     "/schedules": schedules.schedules,
     "/clients": holders.clients,
     "/topics": topics.topics,
-    _DOCTOR: _doctor,
+    DOCTOR: _doctor,
     "/server": server.server,
     "/actions": log.actions,
 }

@@ -54,8 +54,15 @@ _SWITCHES = frozenset(("aof_enabled", "loading"))
 
 
 async def doctor(visit: Visit) -> Response:
-    """The doctor's report. It looks at every message, so it runs when it is asked for."""
-    report = await (await visit.manager()).doctor() if visit.query.get("run") else None
+    """The doctor's report.
+
+    It looks at every message, so it runs when the form of the page asks for it, for one visitor at a time. An address
+    would let pages of other sites ask.
+    """
+    report = None
+    if visit.request.method == "POST":
+        async with visit.console.examining:
+            report = await (await visit.manager()).doctor()
     return visit.page("doctor.html", report=report, most=FINDINGS)
 
 
