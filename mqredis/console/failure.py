@@ -107,7 +107,7 @@ ADVICE: tuple[tuple[type[MqError], str, int, str], ...] = (
         ManagerNotFound,
         "The queue manager is gone",
         404,
-        "The data of the queue manager are gone from the server. Check the database in the URL.",
+        "Its data were deleted or replaced. Check the database in the URL; the next request shows the present data.",
     ),
     (SessionExpired, "The console was idle for long", 409, "Repeat the request."),
     (

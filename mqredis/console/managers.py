@@ -49,11 +49,19 @@ class Managers:
         return list(self._given)
 
     async def get(self, name: str) -> QueueManager:
-        """The open queue manager of this name, which is one of ``names``. Raises what ``connect`` raises."""
+        """The open queue manager of this name, which is one of ``names``. Raises what ``connect`` raises.
+
+        A client whose data are gone has said so to the visitor who saw it first; the next one gets a new client.
+        """
         given = self._given[name]
         if isinstance(given, QueueManager):
             return given
         async with self._locks[name]:
+            if name in self._open and self._open[name].driver.stopped:
+                log.warning(
+                    "the data of the queue manager %s were replaced: the console connects again", name
+                )
+                await self._open.pop(name).close()
             if name not in self._open:
                 settings = given if isinstance(given, Settings) else Settings.from_env(url=given)
                 # The console also has to show a server that would lose messages: its doctor says so.

@@ -99,10 +99,16 @@ _connecting = threading.Lock()
 
 
 def client_of(options: Options) -> Client:
-    """The client for these options; connects the first time. Raises BrokerUnavailable."""
+    """The client for these options. Raises BrokerUnavailable.
+
+    Connects the first time, and again when the data of the queue manager were gone: one call has failed with that.
+    """
     key = options.model_dump_json(include={"url", "manager", "settings"})
     with _connecting:
         found = _clients.get(key)
+        if found is not None and found.manager.driver.stopped:
+            found.manager.close()
+            found = None
         if found is None:
             settings = Settings.from_env(url=options.url, manager=options.manager, **options.settings)
             found = _clients[key] = Client(connect(settings=settings))

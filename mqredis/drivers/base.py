@@ -77,6 +77,11 @@ class BaseDriver:
         return found
 
     @property
+    def stopped(self) -> bool:
+        """Has this client ended for good? It was closed, or the data of its queue manager are gone or were replaced."""
+        return self.core.stopped
+
+    @property
     def unknown(self) -> list[str]:
         """Tokens of calls whose outcome is unknown."""
         return list(self.core.outcomes.tokens)

@@ -197,6 +197,11 @@ class Core:
         self.session = None
         return ManagerNotFound(self._gone)
 
+    @property
+    def stopped(self) -> bool:
+        """Has this driver ended for good?"""
+        return self.closed or bool(self._gone)
+
     def check(self) -> None:
         """Raise what ended this driver for good, if anything has."""
         if self._gone:

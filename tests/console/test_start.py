@@ -47,6 +47,25 @@ def test_unreachable_manager_is_named_at_startup(redis_server: RedisServer) -> N
         process.communicate()
 
 
+async def test_console_connects_again_when_the_data_were_replaced(
+    start_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server()
+    browser = Browser(app({"main": server.url}, access=everyone))
+    await browser.get("/m/main/server")
+    with server.client() as raw:
+        raw.flushall()
+    with mqredis.connect(server.url) as qm:
+        qm.create_queue("new")
+    page = await browser.get("/m/main/server", 404)
+    assert "The queue manager is gone" in page.text
+    assert "Queues and subqueues 1" in (await browser.get("/m/main/server")).text
+    assert [record.message for record in caplog.records if "connects again" in record.message] == [
+        "the data of the queue manager main were replaced: the console connects again"
+    ]
+    await browser.close()
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_monitor_user_needs_a_read_only_console(
     start_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture, read_only: bool
