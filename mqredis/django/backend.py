@@ -107,7 +107,7 @@ class MqredisBackend(BaseTaskBackend):
             label=task.module_path[:249],  # no label is longer (models.fields)
             message_id=result.id,
             priority=level(task.priority),
-            delay=max(0.0, _timestamp(task.run_after) - time.time()) if task.run_after else 0.0,
+            delay=_wait(task),
             properties={"task": task.module_path[:255]},
         )
         self.client.use(self.queue_name(task.queue_name), lambda queue: queue.send(message))
@@ -125,12 +125,11 @@ class MqredisBackend(BaseTaskBackend):
         match = Match(message_id=result.id)
         fresh = result.status == TaskResultStatus.READY
         before = [] if fresh else [message.lookup_id for message in queue.browse(match=match)]
-        delay = _timestamp(result.task.run_after) - time.time() if result.task.run_after else 0.0
         queue.send(
             json.dumps(self._row(result)),
             content_type=_CONTENT_TYPE,
             message_id=result.id,
-            time_to_be_received=self.given.result_ttl + max(0.0, delay),
+            time_to_be_received=self.given.result_ttl + _wait(result.task),
         )
         for lookup_id in before:
             with contextlib.suppress(MessageNotFound):
@@ -229,6 +228,6 @@ def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _timestamp(when: datetime) -> float:
-    """Seconds since 1970; where Django uses no time zones, a time is local."""
-    return when.timestamp()
+def _wait(task: Any) -> float:
+    """Seconds from now until a task may run. Where Django uses no time zones, its time is local."""
+    return max(0.0, task.run_after.timestamp() - time.time()) if task.run_after else 0.0

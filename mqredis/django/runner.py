@@ -7,6 +7,7 @@ workers and errors of the broker count as attempts (docs/django.md).
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import traceback
 from collections.abc import Sequence
@@ -31,8 +32,9 @@ from mqredis.worker import Reject, Retry, Worker
 
 log = logging.getLogger("mqredis.django")
 
-# Characters of a traceback that are stored, counted from its end: an error may quote all that a task was given.
-_LONGEST_TRACEBACK = 100_000
+# Characters of a traceback that are stored, counted from its end: the first of these with which the result fits. An
+# error may quote all that a task was given.
+_LENGTHS = (100_000, 1_000, 0)
 
 
 class WorkerLost(RuntimeError):
@@ -83,7 +85,7 @@ class Runner:
         if message.attempts > self.backend.given.max_attempts:
             lost = WorkerLost(f"its worker was lost {message.attempts - 1} times")
             if not result.is_finished:
-                self._finish(result, TaskResultStatus.FAILED, lost)
+                self._fail(result, lost)
             raise Reject(str(lost))
         now = timezone.now()
         change(
@@ -94,7 +96,10 @@ class Runner:
             finished_at=None,  # a task whose workers were lost may be put back from ;poison
             worker_ids=[*result.worker_ids, self.id],
         )
-        self.backend.save(result)
+        try:
+            self.backend.save(result)
+        except MessageTooLarge as error:
+            raise Reject(f"its state cannot be stored: {error}") from None
         signals.task_started.send(type(self.backend), task_result=result)
         close_old_connections()
         try:
@@ -115,22 +120,32 @@ class Runner:
         try:
             value = normalize_json(task.call(*context, *result.args, **result.kwargs))
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its result
-            self._finish(result, TaskResultStatus.FAILED, error)
+            self._fail(result, error)
+            return
+        change(result, _return_value=value)
+        try:
+            self._store_end(result, TaskResultStatus.SUCCESSFUL)
+        except MessageTooLarge as error:  # each run would return as much, so the task must not run again
+            change(result, _return_value=None)
+            self._fail(result, error)
         else:
-            change(result, _return_value=value)
-            try:
-                self._finish(result, TaskResultStatus.SUCCESSFUL, None)
-            except MessageTooLarge as error:  # each run would return as much, so the task must not run again
-                change(result, _return_value=None)
-                self._finish(result, TaskResultStatus.FAILED, error)
+            signals.task_finished.send(type(self.backend), task_result=result)
 
-    def _finish(self, result: Any, status: Any, error: Exception | None) -> None:
-        errors = list(result.errors)
-        if error is not None:
-            path = f"{type(error).__module__}.{type(error).__qualname__}"
-            text = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
-            errors.append(TaskError(exception_class_path=path, traceback=text))
-            log.warning("task %s of %s failed: %s", result.id, result.task.module_path, error)
-        change(result, status=status, finished_at=timezone.now(), errors=errors)
-        self.backend.save(result)
+    def _fail(self, result: Any, error: Exception) -> None:
+        """Store the error of a task. Raises Reject if it does not fit: the task must not run again."""
+        log.warning("task %s of %s failed: %s", result.id, result.task.module_path, error)
+        path = f"{type(error).__module__}.{type(error).__qualname__}"
+        text, earlier = "".join(traceback.format_exception(error)), list(result.errors)
+        for length in _LENGTHS:
+            shown = TaskError(exception_class_path=path, traceback=text[max(len(text) - length, 0) :])
+            change(result, errors=[*earlier, shown])
+            with contextlib.suppress(MessageTooLarge):
+                self._store_end(result, TaskResultStatus.FAILED)
+                break
+        else:
+            raise Reject(f"its error cannot be stored: {path}")
         signals.task_finished.send(type(self.backend), task_result=result)
+
+    def _store_end(self, result: Any, status: Any) -> None:
+        change(result, status=status, finished_at=timezone.now())
+        self.backend.save(result)

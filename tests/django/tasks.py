@@ -51,5 +51,11 @@ def fails_at_length() -> None:
     raise LookupError("x" * 5_000_000)
 
 
+@task
+def fails_with(given: str, text: str) -> None:
+    done.append("fails_with")
+    raise LookupError(text)
+
+
 def no_task() -> None:
     done.append("code that a message chose")

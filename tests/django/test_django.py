@@ -22,7 +22,7 @@ from mqredis.django.backend import level
 from mqredis.django.management.commands.mqredis_worker import Command
 from mqredis.django.options import Options
 from mqredis.django.runner import Runner
-from mqredis.errors import MessageTooLarge
+from mqredis.errors import ManagerNotFound, MessageTooLarge
 from mqredis.models import Message
 from mqredis.operations import giveback, settle
 from mqredis.testing import drain
@@ -113,11 +113,53 @@ def test_task_with_a_result_too_large_to_store_fails_and_is_not_repeated(tasks):
     assert work() == "0 tasks\n"
 
 
+def test_failed_task_whose_error_does_not_fit_beside_its_arguments_is_not_repeated(tasks, options):
+    options["SETTINGS"] |= {"max_message_bytes": 20_000}
+    result = tasks.fails_with.enqueue("x" * 9_000, "y" * 9_000)
+    assert work() == "1 task\n"
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert [error.exception_class for error in result.errors] == [LookupError]
+    assert result.errors[0].traceback.endswith("y" * 500 + "\n")
+    assert work() == "0 tasks\n"
+    assert tasks.done == ["fails_with"]
+
+
+def test_task_whose_arguments_fill_its_message_is_not_repeated(tasks, options):
+    options["SETTINGS"] |= {"max_message_bytes": 20_000}
+    results: list[Any] = []
+    with pytest.raises(MessageTooLarge):
+        results.extend(tasks.fails_with.enqueue("x" * size, "y") for size in range(19_000, 20_000, 20))
+    work()
+    assert work() == "0 tasks\n"
+    for result in results:
+        result.refresh()
+    finished = [result for result in results if result.is_finished]
+    assert 0 < len(finished) < len(results)
+    # The others are among the failed messages.
+    assert len(drain(queue_of("default;poison"))) == len(results) - len(finished)
+    assert len(finished) <= tasks.done.count("fails_with") <= len(results)
+
+
 def test_deleted_queues_are_created_again(tasks):
     tasks.add.enqueue(1, 1)
     manager = task_backends["default"].client.manager
     for name in ("django.default", "django._results"):
         manager.delete_queue(name)
+    result = tasks.add.enqueue(2, 2)
+    assert work() == "1 task\n"
+    result.refresh()
+    assert result.return_value == 4
+
+
+def test_client_connects_again_when_the_data_are_gone(start_server, tasks, options):
+    server = start_server()
+    options["URL"] = server.url
+    tasks.add.enqueue(1, 1)
+    with server.client() as raw:
+        raw.flushall()
+    with pytest.raises(ManagerNotFound):
+        tasks.add.enqueue(1, 1)
     result = tasks.add.enqueue(2, 2)
     assert work() == "1 task\n"
     result.refresh()
