@@ -28,7 +28,8 @@ class Server(Counted):
     """A redis-server under callgrind, which counts only while counting is switched on."""
 
     def __init__(self, binary: str) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="mqredis-callgrind-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="mqredis-callgrind-")  # removed with the server
+        folder = Path(self._folder.name)
         self.socket = folder / "s"
         super().__init__([binary, *OPTIONS, "--unixsocket", str(self.socket), "--dir", str(folder)], folder)
         self.client = redis.Redis(unix_socket_path=str(self.socket))

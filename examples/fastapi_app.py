@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.concurrency import contextmanager_in_threadpool
 from pydantic import BaseModel, PositiveInt
 
 import mqredis.asyncio
@@ -39,7 +40,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         for name in ("orders", "invoices"):
             await manager.create_queue(name, transactional=True, exist_ok=True)
         app.state.manager = manager
-        with worker.background():
+        async with contextmanager_in_threadpool(worker.background()):  # its end waits for the handlers
             yield
 
 
@@ -62,13 +63,13 @@ async def place(customer: str, order: Order, manager: Manager) -> dict[str, str]
     return {"id": str(sent.message_id)}
 
 
-@app.get("/invoices/{customer}")
+@app.post("/invoices/{customer}/next")
 async def next_invoice(customer: str, manager: Manager, wait: float = 0) -> dict[str, str]:
-    """The next invoice of a customer; ``wait``: seconds."""
+    """Take the next invoice of a customer; ``wait``: seconds. A request that is cancelled takes none."""
     match = mqredis.Match(correlation_id=customer)
-    async with manager.open("invoices") as invoices:
+    async with manager.open("invoices") as invoices, manager.transaction(lease=60) as tx:
         try:
-            message = await invoices.receive(min(max(wait, 0), 30), match=match)
+            message = await invoices.receive(min(max(wait, 0), 30), match=match, transaction=tx)
         except mqredis.IoTimeout:
             raise HTTPException(404, "no invoice is there yet") from None
     return {"invoice": message.text}

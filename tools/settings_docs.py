@@ -45,6 +45,7 @@ More variables are not fields of `Settings`:
 |---|---|
 | `MQREDIS_DIR` | folder in which the private server keeps its data |
 | `MQREDIS_CONSOLE_TOKEN` | token with which the [console](console.md) lets visitors in |
+| `MQREDIS_CONSOLE_ALSO` | more queue managers that the [console](console.md) shows: `NAME=URL`, with spaces between |
 | `MQREDIS_TEST_URL` | server on which the [pytest plugin](testing.md) runs the tests of an application |
 | `MQREDIS_TEST_SERVER` | server program with which the tests of mqredis itself run |
 """

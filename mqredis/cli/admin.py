@@ -18,7 +18,7 @@ from mqredis.cli.figures import figure
 from mqredis.cli.output import Output, counted
 from mqredis.cli.queues import COLUMNS
 from mqredis.cli.scripts import functions_option
-from mqredis.cli.values import number
+from mqredis.cli.values import amount, number
 from mqredis.drivers.net.urls import parse
 from mqredis.errors import InvalidArgument
 from mqredis.operations.history import BUCKET_SECONDS
@@ -60,7 +60,10 @@ def register(subparsers: Subparsers) -> None:
     rules = command(subparsers, "acl", "print minimal ACL rules for a user of the manager", _acl)
     rules.add_argument("--role", choices=tuple(acl.ROLES), help="one role only (default: each)")
     rules.add_argument(
-        "--database", type=int, metavar="NUMBER", help="the database of the users (default: that of the URL)"
+        "--database",
+        type=amount,
+        metavar="NUMBER",
+        help="the database of the users (default: that of the URL)",
     )
     rules.add_argument(
         "--preloaded",

@@ -23,6 +23,7 @@ from mqredis.settings import Settings
 
 # Environment variable for the token. It is safer than --token, which ``ps`` shows.
 TOKEN_VARIABLE = "MQREDIS_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
+ALSO_VARIABLE = "MQREDIS_CONSOLE_ALSO"
 
 
 def register(subparsers: Subparsers) -> None:
@@ -48,7 +49,8 @@ def register(subparsers: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME=URL",
-        help="show one more queue manager under this name; may be repeated",
+        help="show one more queue manager under this name; may be repeated; those with a password are better given in "
+        f"{ALSO_VARIABLE}, with spaces between them",
     )
     console.add_argument("--hide-bodies", action="store_true", help="hide a body until it is asked for")
     console.add_argument(
@@ -70,10 +72,12 @@ def is_loopback(host: str) -> bool:
 
 def _managers(arguments: Arguments, settings: Settings) -> dict[str, Settings | str]:
     managers: dict[str, Settings | str] = {settings.manager: settings}
-    for pair in arguments.also:
-        name, separator, url = pair.partition("=")
-        if not name or not url or not separator:  # the text is not shown: a URL may hold a password
-            raise InvalidArgument("--also takes NAME=URL, a name and the address of its server")
+    for pair in [*arguments.also, *os.environ.get(ALSO_VARIABLE, "").split()]:
+        name, _, url = pair.partition("=")
+        if not name or not url or "://" in name:  # the text is not shown: a URL may hold a password
+            raise InvalidArgument(
+                f"--also and {ALSO_VARIABLE} take NAME=URL, a name and the address of its server"
+            )
         if name in managers:
             raise InvalidArgument(f"--also {name!r:.60}: there is a queue manager of this name already")
         managers[name] = url

@@ -37,7 +37,7 @@ class Exit(IntEnum):
 EXITS = {
     Exit.DONE: "done",
     Exit.REFUSED: "the broker refused; the error names the reason",
-    Exit.USAGE: "wrong arguments",
+    Exit.USAGE: "wrong arguments, or a file that cannot be opened",
     Exit.NOTHING: "no message is there, or none matches",
     Exit.UNAVAILABLE: "the server cannot be reached, or the outcome is unknown (see resolve)",
     Exit.FORBIDDEN: "the server refuses the user, or its settings would lose messages",
@@ -45,6 +45,17 @@ EXITS = {
     Exit.BROKEN: "doctor: an invariant of the store is broken",
     Exit.INTERRUPTED: "interrupted (worker, console and exporter end with 0 at SIGINT or SIGTERM)",
 }
+
+
+# What the arguments name cannot be used, or they are wrong.
+_USAGE = (
+    InvalidArgument,
+    MissingDependency,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 
 
 def exit_of(error: BaseException) -> Exit:
@@ -55,4 +66,4 @@ def exit_of(error: BaseException) -> Exit:
         return Exit.UNAVAILABLE
     if isinstance(error, BrokerRefused | UnsafeServer):
         return Exit.FORBIDDEN
-    return Exit.USAGE if isinstance(error, InvalidArgument | MissingDependency) else Exit.REFUSED
+    return Exit.USAGE if isinstance(error, _USAGE) else Exit.REFUSED

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 from datetime import datetime
 from typing import Any
 
@@ -68,13 +69,15 @@ def limit_option(parser: argparse.ArgumentParser, most: int) -> None:
 
 
 def amount(text: str) -> int:
-    """How many, from an option: 0 or more."""
+    """How many, from an option: 0 or more, and no more than Python counts to."""
     try:
         value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number") from None
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r:.40} is less than 0")
+    if value > sys.maxsize:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is too large")
     return value
 
 

@@ -30,6 +30,26 @@ def test_invalid_timeout_is_a_usage_error(run: Run, words: str, seconds: str) ->
     assert run("browse", "orders", "--json").rows == []
 
 
+@pytest.mark.parametrize(
+    "words", ["browse orders --limit", "import orders --skip", "redrive --limit", "receive orders --count"]
+)
+def test_number_that_no_machine_can_count_to_is_a_usage_error(run: Run, words: str) -> None:
+    run("queue", "create", "orders")
+    assert "is too large" in run(*words.split(), "9" * 23, code=Exit.USAGE).err
+
+
+@pytest.mark.parametrize("words", ["send orders --file", "import orders --file", "export orders --file"])
+def test_file_that_cannot_be_opened_is_a_usage_error(run: Run, tmp_path: Path, words: str) -> None:
+    run("queue", "create", "orders")
+    for path in (tmp_path, tmp_path / "none" / "x"):
+        assert str(path) in run(*words.split(), str(path), code=Exit.USAGE).err
+
+
+@pytest.mark.parametrize("number", ["-1", "x"])
+def test_acl_refuses_a_database_that_cannot_be(run: Run, number: str) -> None:
+    assert "--database" in run("acl", "--database", number, code=Exit.USAGE).err
+
+
 @pytest.mark.parametrize("name", ["console", "exporter"])
 @pytest.mark.parametrize("port", ["80000", "-1", "http"])
 def test_invalid_port_is_a_usage_error(run: Run, name: str, port: str) -> None:

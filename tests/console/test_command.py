@@ -16,6 +16,7 @@ import pytest
 from mqredis.cli import main
 from mqredis.cli.console import is_loopback
 from mqredis.cli.exits import Exit
+from mqredis.console import serve
 from tests.support.server import RedisServer
 
 
@@ -33,7 +34,24 @@ def test_public_address_without_a_token_is_a_usage_error(
 def test_invalid_also_option_is_a_usage_error(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["console", "--url", "memory://x", "--also", pair]) == Exit.USAGE
     shown = capsys.readouterr().err
-    assert ("--also takes NAME=URL" in shown) != ("of this name already" in shown)
+    assert ("take NAME=URL" in shown) != ("of this name already" in shown)
+    assert "secret" not in shown
+
+
+def test_further_managers_can_be_given_in_a_variable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sees the processes of the machine sees passwords in options."""
+    served: list[list[str]] = []
+    monkeypatch.setattr(serve, "run", lambda managers, *_, **__: served.append([*managers]))
+    monkeypatch.setenv("MQREDIS_CONSOLE_ALSO", "bank=redis://:secret@bank/0 mail=redis://mail")
+    assert main(["console", "--url", "memory://x"]) == Exit.DONE
+    assert main(["console", "--url", "memory://x", "--also", "shop=memory://y"]) == Exit.DONE
+    assert served == [["default", "bank", "mail"], ["default", "shop", "bank", "mail"]]
+    monkeypatch.setenv("MQREDIS_CONSOLE_ALSO", "redis://:secret@bank/0")
+    assert main(["console", "--url", "memory://x"]) == Exit.USAGE
+    shown = capsys.readouterr().err
+    assert "MQREDIS_CONSOLE_ALSO" in shown
     assert "secret" not in shown
 
 

@@ -27,13 +27,13 @@ async def client(server_kind, request, monkeypatch) -> AsyncIterator[httpx.Async
 
 
 async def test_order_is_handled_and_its_invoice_returned(client):
-    assert (await client.get("/invoices/ann")).status_code == 404
+    assert (await client.post("/invoices/ann/next")).status_code == 404
     answer = await client.post("/orders/ann", json={"item": "tea", "amount": 2})
     assert answer.status_code == 202
     assert answer.json()["id"].startswith("mq-")
     refused = await client.post("/orders/ann", json={"item": "tea", "amount": 0})
     assert refused.status_code == 422
-    invoice = await client.get("/invoices/ann", params={"wait": 30}, timeout=60)
+    invoice = await client.post("/invoices/ann/next", params={"wait": 30}, timeout=60)
     assert invoice.json() == {"invoice": "2 tea"}
     (consumer,) = (await client.get("/health")).json()["consumers"].values()
     assert consumer["queues"] == ["orders"]
@@ -41,5 +41,5 @@ async def test_order_is_handled_and_its_invoice_returned(client):
 
 async def test_app_can_be_started_again(client):
     await client.post("/orders/bob", json={"item": "milk", "amount": 1})
-    invoice = await client.get("/invoices/bob", params={"wait": 30}, timeout=60)
+    invoice = await client.post("/invoices/bob/next", params={"wait": 30}, timeout=60)
     assert invoice.json() == {"invoice": "1 milk"}
