@@ -337,7 +337,7 @@ def declare(context: Context, wanted: Wanted) -> Steps[None]:
 
 @procedure
 def due(context: Context) -> Steps[Listed]:
-    """The schedules that are due."""
+    """The schedules that are due, with the text of each and the time, which ``fire`` takes."""
     return (yield from perform(commands.listing(context.keys, due=True)))
 
 
@@ -345,8 +345,8 @@ def due(context: Context) -> Steps[Listed]:
 def fire(context: Context, name: str, text: str, now_ms: int) -> Steps[bool]:
     """Send the message of a due schedule, and write its next time.
 
-    This message makes up for all times that have passed meanwhile. False if the schedule has changed since it was read:
-    another worker has served it.
+    ``text`` and ``now_ms``: from ``due``. This message makes up for all times that have passed meanwhile. False if the
+    schedule has changed since it was read: another worker has served it.
     """
     present = Definition.parse(text)
     change = _sending(replace(present, next_ms=_next(present, now_ms / 1000)), present.next_ms, now_ms)

@@ -55,7 +55,11 @@ def ends(action: str, locks: Sequence[Locked], queue: object) -> list[Settlement
 def settle(
     handle: Handle, settlements: Sequence[Settlement], lease: float | None = None
 ) -> Steps[settlement.Settled]:
-    """Commit, abort, reject or renew locks (3.1.7.1.12), as many with each call as it takes."""
+    """Commit, abort, reject or renew locks (3.1.7.1.12), as many with each call as it takes.
+
+    ``lease``: of renewed locks, in seconds; None: that of the settings. Raises nothing for locks that were lost: the
+    result names them.
+    """
     settled = settlement.Settled(0, [])
     for start in range(0, len(settlements), read.BATCH):
         batch = settlements[start : start + read.BATCH]

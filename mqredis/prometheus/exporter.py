@@ -23,7 +23,8 @@ log = logging.getLogger("mqredis")
 class Exporter:
     """Serves metrics over HTTP at ``/metrics``: ``with Exporter(manager, port=9464) as exporter: ...``.
 
-    ``manager``: the queue manager to report; None: none. ``sources``: more text, such as ``Meter().render``.
+    ``manager``: the queue manager to report; None: none. ``pattern``: only queues that match this glob. ``sources``:
+    more text, such as ``Meter().render``. Raises OSError if the address is in use.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class Meter:
         self._clock_offset: dict[QueueManager, float] = {}
 
     def watch(self, manager: QueueManager) -> None:
-        """Measure this client from now on."""
+        """Measure this client from now on, in place of another meter. Raises BrokerUnavailable."""
         self._compare_clocks(manager)
         manager.wrap(lambda operation: self._metered(manager, operation))
 

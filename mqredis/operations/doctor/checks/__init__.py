@@ -3,7 +3,8 @@
 To add a check:
 
 1. Write a generator of :class:`~mqredis.operations.doctor.fault.Fault` in the file of its group. It gets the snapshot,
-   and its docstring is the invariant. Give a fault the edits that repair it, if there are any that lose no data.
+   and its docstring is the invariant. Give a fault the edits that repair it, if there are any that lose no data, and
+   after which scripts can read the store: of two copies the damaged one must not take the place of the other.
 2. Add it to ``CHECKS``, with ``across_keys=True`` if it compares rows of the snapshot, which were read at different
    moments.
 3. Plant the fault in ``tests/doctor/test_planted_faults.py``.
