@@ -103,6 +103,9 @@ def _plan_url(
     else:
         cls = _over_tcp(target.tls, asyncio)
     plan = _make_plan(target, cls, options, settings, key, asyncio)
+    if plan.supervised:
+        others = {k: v for k, v in target.options.items() if k not in ("username", "password")}
+        plan.sentinel = _connector(cls, others | target.sentinel_options, settings, asyncio)
     check_options(plan)
     return plan, release
 
@@ -115,11 +118,17 @@ def _over_tcp(tls: bool, asyncio: bool) -> Any:
 def _make_plan(
     target: Target, cls: Any, options: dict[str, Any], settings: Settings, key: str, asyncio: bool
 ) -> Plan:
+    return Plan(
+        target, settings, _connector(cls, options, settings, asyncio), key=key, secrets=target.secrets
+    )
+
+
+def _connector(cls: Any, options: dict[str, Any], settings: Settings, asyncio: bool) -> Connector:
     retry, reply = (AsyncRetry, None) if asyncio else (Retry, settings.reply_timeout_seconds)
     kwargs = prepare(cls, options, settings, retry, reply)
     if "server" in options:
         kwargs["server"] = options["server"]
-    return Plan(target, settings, Connector(cls, kwargs), key, secrets=target.secrets)
+    return Connector(cls, kwargs)
 
 
 def _plan_client(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:
@@ -145,15 +154,18 @@ def _plan_client(client: Any, settings: Settings, key: str, *, asyncio: bool) ->
 def _plan_sentinel(
     pool: Any, sentinel: Any, options: dict[str, Any], settings: Settings, key: str, *, asyncio: bool
 ) -> Plan:
-    nodes = []
-    own: dict[str, Any] = {}
-    for each in sentinel.sentinels:
-        kwargs = each.connection_pool.connection_kwargs
-        nodes.append((str(kwargs.get("host", "localhost")), int(kwargs.get("port", SENTINEL_PORT))))
-        own = {k: kwargs[k] for k in ("username", "password") if kwargs.get(k)}
+    pools = [each.connection_pool for each in sentinel.sentinels]
+    if not pools:
+        raise InvalidArgument("this client names no Sentinel")
+    # All have the same options but for the address. These need not be those of the primary.
+    cls, own = pools[0].connection_class, dict(pools[0].connection_kwargs)
+    addresses = [each.connection_kwargs for each in pools]
+    nodes = [(str(at.get("host", "localhost")), int(at.get("port", SENTINEL_PORT))) for at in addresses]
     tls = bool(getattr(pool, "is_ssl", False)) or "SSL" in pool.connection_class.__name__
     target = Target("sentinel", int(options.get("db") or 0), options, nodes, pool.service_name, tls, own)
-    return _make_plan(target, _over_tcp(tls, asyncio), options, settings, key, asyncio)
+    plan = _make_plan(target, _over_tcp(tls, asyncio), options, settings, key, asyncio)
+    plan.sentinel = _connector(cls, own, settings, asyncio)
+    return plan
 
 
 def _plan_cluster(client: Any, settings: Settings, key: str, *, asyncio: bool) -> Plan:
@@ -162,7 +174,8 @@ def _plan_cluster(client: Any, settings: Settings, key: str, *, asyncio: bool) -
     known = getattr(manager, "connection_kwargs", None) or getattr(client, "connection_kwargs", None)
     options = dict(cast("dict[str, Any]", known or {}))
     tls = bool(options.pop("ssl", False)) or "SSL" in getattr(options.get("connection_class"), "__name__", "")
-    for name in ("host", "port", "db", "response_callbacks"):
+    # The function would mark the connection as one that reads from a replica.
+    for name in ("host", "port", "db", "response_callbacks", "redis_connect_func"):
         options.pop(name, None)
     nodes = [(str(node.host), int(node.port)) for node in seeds]
     target = Target("cluster", 0, options, nodes, tls=tls)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 import trustme
 
 import mqredis
@@ -17,6 +19,7 @@ import mqredis.asyncio
 from mqredis.drivers.net import endpoint
 from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.net.pool import Backend
+from tests.support.relay import FakeSentinel
 from tests.support.server import RedisServer
 from tests.support.tls import serve_tls
 
@@ -129,9 +132,27 @@ def test_replaced_certificate_is_used_by_later_connections(
     with mqredis.connect(f"rediss://{address}?ssl_ca_certs={authority}") as qm:
         contexts.clear()
         trustme.CA().cert_pem.write_to_path(str(authority))  # another authority, under the same name
+        qm.driver.backend.drop_idle()
         with pytest.raises(ssl.SSLCertVerificationError):
-            open_two(qm.driver.backend)
+            qm.driver.backend.acquire(time.monotonic() + 30)
         assert len(contexts) == 1
+
+
+def test_sentinels_without_tls_name_a_primary_with_tls(serve: Serve):
+    address, authority = serve("127.0.0.1")
+    with FakeSentinel() as sentinel:
+        sentinel.primary = int(address.partition("/")[0].rpartition(":")[2])
+        options: dict[str, Any] = {"ssl": True, "ssl_ca_certs": str(authority)}
+        plain = redis.Sentinel([("127.0.0.1", sentinel.port)])
+        with mqredis.connect(plain.master_for("shop", **options)) as qm:
+            qm.create_queue("q")
+
+        async def main() -> None:
+            ours = redis.asyncio.Sentinel([("127.0.0.1", sentinel.port)])
+            async with mqredis.asyncio.connect(ours.master_for("shop", **options)) as qm:
+                await qm.info()
+
+        asyncio.run(main())
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown authority", "wrong host name"])

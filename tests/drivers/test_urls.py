@@ -220,6 +220,41 @@ def test_client_with_an_option_that_ours_lack_keeps_connections_of_redis_py() ->
     assert plan.server.endpoint() is None
 
 
+@pytest.mark.parametrize("primary", [False, True], ids=["plain primary", "primary with tls"])
+@pytest.mark.parametrize("sentinel", [False, True], ids=["plain sentinel", "sentinel with tls"])
+def test_sentinels_of_a_client_are_asked_as_redis_py_asks_them(sentinel: bool, primary: bool) -> None:
+    own = {"ssl": sentinel, "password": "own"}
+    for group, connect in ((redis.Sentinel, open_backend), (redis.asyncio.Sentinel, open_async_backend)):
+        client = group([("s", 1)], sentinel_kwargs=own).master_for("shop", ssl=primary, password="other")
+        plan = connect(client, Settings()).plan
+        asked, server = plan.asking(("s", 1)).endpoint(), plan.at(("p", 2)).endpoint()
+        assert asked
+        assert server
+        assert (asked.tls is not None, server.tls is not None) == (sentinel, primary)
+        assert [b"own" in asked.greeting[0], b"other" in server.greeting[0]] == [True, True]
+
+
+def test_function_that_a_client_calls_for_each_connection_is_called(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    greeted: list[redis.Connection] = []
+
+    def greet(connection: Any) -> None:
+        connection.on_connect()
+        greeted.append(connection)
+
+    function: Any = greet
+    client = redis.Redis(unix_socket_path=str(redis_server.socket_path), redis_connect_func=function)
+    driver = connect(client)
+    driver.run(add(driver.core.keys))
+    assert len(greeted) == 1
+
+
+def test_sentinel_client_without_sentinels_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="names no Sentinel"):
+        open_backend(redis.Sentinel([]).master_for("shop"), Settings())
+
+
 def test_driver_uses_given_fakeredis_clients(connect: Callable[..., Driver]) -> None:
     store = fakeredis.FakeServer(version=(7, 0, 15))
     for n, client in enumerate(

@@ -31,7 +31,7 @@ _POOL_ONLY = frozenset(
     ("connection_pool", "max_connections", "timeout", "maint_notifications_pool_handler", "event_dispatcher",
      "orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout",
      "maintenance_notification_hash",
-     "oss_cluster_maint_notifications_handler", "maintenance_state", "redis_connect_func", "connection_class",
+     "oss_cluster_maint_notifications_handler", "maintenance_state", "connection_class",
      "retry_on_error", "retry_on_timeout", "parser_class", "command_packer", "himport_registry",
      "check_server_ready", "ssl", "himport_cache")
 )  # fmt: skip
@@ -102,6 +102,8 @@ class Plan:
     settings: Settings
     server: Connector
     """How to connect to a server of the manager."""
+    sentinel: Connector | None = None
+    """How to connect to a Sentinel, which may have other credentials, and need not speak TLS as the primary does."""
     key: str = ""
     """A key of the manager: its slot decides the node of a cluster."""
     node: tuple[str, int] | None = None
@@ -149,12 +151,7 @@ class Plan:
 
     def asking(self, node: tuple[str, int]) -> Connector:
         """How to connect to a node that is asked which one owns the manager (:meth:`query`)."""
-        if not self.supervised:
-            return self.at(node)
-        own = ("username", "password", "db", "credential_provider")
-        others = {name: value for name, value in self.server.kwargs.items() if name not in own}
-        sentinel = Connector(self.server.connection, others, self.server.tls)
-        return sentinel.having(**self.target.sentinel_options, host=node[0], port=node[1])
+        return self.at(node) if self.sentinel is None else self.sentinel.having(host=node[0], port=node[1])
 
     def candidates(self) -> list[tuple[str, int]]:
         """The nodes to ask which node owns the manager, in order."""
