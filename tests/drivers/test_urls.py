@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import uuid
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
-from tests.drivers.kit import FAST, add, read
+from tests.drivers.kit import FAST, add, aio_until, read, until
 from tests.support.server import RedisServer
 
 
@@ -327,18 +328,56 @@ def test_threads_share_at_most_max_connections(
     assert max(most) <= 2
 
 
+def plan_of(retry: float) -> Plan:
+    settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
+    return Plan(parse("redis://localhost"), settings, endpoint.Connector(object, {}))
+
+
+@pytest.mark.parametrize("retry", [0, 10])
 @pytest.mark.parametrize(
-    "retry,left,seconds",
-    [(10, 8, 4), (10, 3, 3), (10, -1, 0.05), (0, 0, 4)],
-    ids=["plenty", "some", "late", "one try"],
+    "left,seconds",
+    [(8, 4), (3, 3), (0.2, 0.2), (-1, 0.05)],
+    ids=["plenty", "some", "a further Sentinel", "late"],
 )
-def test_connect_timeout_is_bounded_by_the_time_the_call_has_left(
+def test_connect_timeout_is_bounded_by_the_time_that_is_left(
     retry: float, left: float, seconds: float
 ) -> None:
-    settings = Settings(retry_seconds=retry, connect_timeout_seconds=4)
-    assert (
-        Plan(parse("redis://localhost"), settings, endpoint.Connector(object, {})).patience(left) == seconds
-    )
+    assert plan_of(retry).patience(left) == seconds
+
+
+def test_call_that_is_never_repeated_has_the_time_to_connect() -> None:
+    assert plan_of(0).deadline(1000.0, now=1000.0) == 1004.0
+    assert plan_of(10).deadline(1010.0, now=1000.0) == 1010.0
+
+
+NEVER_REPEATED = FAST.model_copy(
+    update={"max_connections": 1, "retry_seconds": 0, "connect_timeout_seconds": 30}
+)
+
+
+def test_call_that_is_never_repeated_waits_for_a_connection(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url, NEVER_REPEATED)
+    driver.run(add(driver.core.keys))
+    link = driver.backend.acquire(0.0)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(driver.run, add(driver.core.keys))
+        until(lambda: driver.backend._waiting or waiting.done())
+        driver.backend.release(link)
+        assert waiting.result(30) == "2"
+
+
+async def test_task_whose_call_is_never_repeated_waits_for_a_connection(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    backend = aconnect(redis_server.url, NEVER_REPEATED).backend
+    link = await backend.acquire(0.0, alone=True)
+    waiting = asyncio.create_task(backend.acquire(0.0, alone=True))
+    await aio_until(lambda: backend._waiters or waiting.done())
+    await backend.release(link)
+    assert await waiting is link
+    await backend.release(link)
 
 
 def test_own_connections_follow_each_option_of_a_url() -> None:

@@ -134,12 +134,15 @@ class Plan:
         return type(error)(text) if self.secrets and text != str(error) else None
 
     def patience(self, left: float) -> float:
-        """How long a connection may take, in seconds, when the call that needs it has ``left``.
+        """How long a connection may take, in seconds, when the call that needs it has ``left``."""
+        return min(self.settings.connect_timeout_seconds, max(left, 0.05))
 
-        A call that is never repeated (``retry_seconds`` 0) has nothing left from the start: its one try is whole.
-        """
-        whole = self.settings.connect_timeout_seconds
-        return min(whole, max(left, 0.05)) if self.settings.retry_seconds else whole
+    def deadline(self, deadline: float, now: float) -> float:
+        """When a call that may be repeated until ``deadline`` must have its connection. One that is never repeated
+        (``retry_seconds`` 0) has no time left from the start, so its one try has the time to connect."""
+        if self.settings.retry_seconds:
+            return deadline
+        return max(deadline, now + self.settings.connect_timeout_seconds)
 
     def at(self, node: tuple[str, int] | None) -> Connector:
         """How to connect to this node. An empty host: that of the node in use; None: the only server there is."""

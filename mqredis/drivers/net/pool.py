@@ -108,6 +108,7 @@ class Backend(Owner):
     ) -> Connection:
         """An open connection, at the latest at ``deadline`` (monotonic seconds). ``node``: a new one to this node.
         ``alone``: one that is not shared, as none is here."""
+        deadline = self.plan.deadline(deadline, monotonic())
         while True:
             if node is None and (connection := self.take()) is not None:
                 return connection

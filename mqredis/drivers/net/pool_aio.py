@@ -121,6 +121,7 @@ class AsyncBackend(AsyncOwner):
     ) -> AsyncConnection:
         """An open connection, at the latest at ``deadline`` (monotonic seconds). ``node``: a new one to this node.
         ``alone``: one that is not shared."""
+        deadline = self.plan.deadline(deadline, time.monotonic())
         if node is not None:
             return await self._open(deadline, node, alone)
         while True:
