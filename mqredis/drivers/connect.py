@@ -118,6 +118,12 @@ def _over_tcp(tls: bool, asyncio: bool) -> Any:
 def _make_plan(
     target: Target, cls: Any, options: dict[str, Any], settings: Settings, key: str, asyncio: bool
 ) -> Plan:
+    addresses = [*target.nodes, *([target.endpoint] if target.endpoint else ())]
+    for host, _ in addresses:
+        try:
+            host.encode("idna")  # as the socket module does, whose error has no type of ours
+        except UnicodeError:  # the host is not repeated: it may be a part of a password
+            raise InvalidArgument("the name of a host has a label that is empty or too long") from None
     return Plan(
         target, settings, _connector(cls, options, settings, asyncio), key=key, secrets=target.secrets
     )

@@ -251,6 +251,14 @@ def test_function_that_a_client_calls_for_each_connection_is_called(
     assert len(greeted) == 1
 
 
+@pytest.mark.parametrize("host", ["redis..svc", f"{'a' * 64}.svc"], ids=["empty label", "long label"])
+def test_host_that_is_no_name_is_refused(host: str) -> None:
+    urls = [f"redis://{host}", f"redis+cluster://h,{host}", f"rediss+sentinel://{host}/shop"]
+    for where in (*urls, redis.Redis(host=host), redis.Sentinel([(host, 1)]).master_for("shop")):
+        with pytest.raises(InvalidArgument, match="label that is empty or too long"):
+            open_backend(where, Settings())
+
+
 def test_sentinel_client_without_sentinels_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="names no Sentinel"):
         open_backend(redis.Sentinel([]).master_for("shop"), Settings())
