@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -287,3 +290,24 @@ def test_subscription_closed_by_the_output_buffer_limit_is_renewed(
         other.run(put(driver.core.keys))
         assert future.result(30) == "taken"
     assert seen[0] == "k"
+
+
+async def test_context_of_the_first_waiter_ends_with_its_task(
+    url: str, aconnect: Callable[..., AsyncDriver]
+) -> None:
+    driver, request = aconnect(url, SLOW), ContextVar[object]("request")
+    await driver.open()
+
+    class Request:
+        """What a framework keeps in a context variable."""
+
+    async def handle() -> weakref.ref[Request]:
+        mine = Request()
+        request.set(mine)
+        assert await driver.run(take(driver.core.keys, seconds=0.01)) == "timed out"
+        return weakref.ref(mine)
+
+    seen = await asyncio.create_task(handle())
+    gc.collect()
+    assert driver._waiters._tasks
+    assert seen() is None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as rx
@@ -67,9 +68,10 @@ class AsyncWaiterRegistry(AsyncWaits[asyncio.Event]):
 
     async def _subscribe(self, channel: str) -> None:
         if not self._tasks and not self._closed.is_set():
+            # In an empty context: that of the first task which waits would live as long as the client.
             self._tasks = [
-                asyncio.create_task(self._keep_forever(), name="mqredis-subscription"),
-                asyncio.create_task(self._recheck_forever(), name="mqredis-recheck"),
+                asyncio.create_task(self._keep_forever(), name="mqredis-subscription", context=Context()),
+                asyncio.create_task(self._recheck_forever(), name="mqredis-recheck", context=Context()),
             ]
         await self._send("SUBSCRIBE", channel)
 
