@@ -273,12 +273,14 @@ class QueueManager(Inspection):
 
     async def close(self) -> None:
         """Abort open transactions, give locked messages back, close the handles, the session and the connections."""
-        if shutdown.holds_anything(self._context):
-            with suppress(MqError):
-                await self.run(shutdown.shut_down(self._context))
-        await self._driver.close()
-        for opened in self._context.open_handles():
-            opened.close()  # so that closing a queue after its client does nothing
+        try:
+            if shutdown.holds_anything(self._context):
+                with suppress(MqError):
+                    await self.run(shutdown.shut_down(self._context))
+        finally:
+            await self._driver.close()
+            for opened in self._context.open_handles():
+                opened.close()  # so that closing a queue after its client does nothing
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 

@@ -270,12 +270,14 @@ class QueueManager(Inspection):
 
     def close(self) -> None:
         """Abort open transactions, give locked messages back, close the handles, the session and the connections."""
-        if shutdown.holds_anything(self._context):
-            with suppress(MqError):
-                self.run(shutdown.shut_down(self._context))
-        self._driver.close()
-        for opened in self._context.open_handles():
-            opened.close()  # so that closing a queue after its client does nothing
+        try:
+            if shutdown.holds_anything(self._context):
+                with suppress(MqError):
+                    self.run(shutdown.shut_down(self._context))
+        finally:
+            self._driver.close()
+            for opened in self._context.open_handles():
+                opened.close()  # so that closing a queue after its client does nothing
 
     # ---- for integrations (docs/extending.md) -----------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
+import mqredis.asyncio
 from tests.matching.kit import Broker, Loop
 from tests.support.server import RedisServer
 
@@ -150,3 +152,46 @@ def test_close_ends_a_wait_on_a_subqueue_that_it_removes(broker: Broker) -> None
     client.close()
     assert isinstance(waiting.error(), mqredis.OperationCancelled)
     assert names(broker) == ["q", "t"]
+
+
+def test_interrupted_close_ends_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    qm = mqredis.connect("memory://interrupted-close")
+    qm.create_queue("q")
+    qm.open("q").send("1")
+    lock = qm.open("q").lock(0)
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(qm.driver, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        qm.close()
+    assert lock.message.text == "1"
+    assert qm.driver.core.closed
+
+
+def test_cancelled_close_ends_the_tasks_and_connections(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        qm = await mqredis.asyncio.connect(redis_server.url, manager="cancelled-close")
+        await qm.create_queue("q")
+        queue = await qm.open("q")
+        with pytest.raises(mqredis.IoTimeout):
+            await queue.receive(0.01)  # begins the tasks
+        await queue.send("1")
+        lock = await queue.lock(0)
+
+        async def hang(_: object) -> None:
+            closing.cancel()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(qm.driver, "run", hang)
+        closing = asyncio.create_task(qm.close())
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert lock.message.text == "1"
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not qm.driver.backend._count
+
+    asyncio.run(main())
