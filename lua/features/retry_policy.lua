@@ -112,7 +112,9 @@ function retry_policy.final(q, entry)
   local bytes = position.size(q, entry) + retry_policy.margin + #(entry.report or "")
   if final == "dead_letter" then
     local dead_letter_queue = retry_policy.dead_letter_queue(q, entry)
-    if retry_policy.has_room(dead_letter_queue, bytes) then return "dead_letter" end
+    -- One that is not at hand has been asked for: the call decides again.
+    local is_asked_for = not dead_letter_queue and context.missing
+    if is_asked_for or retry_policy.has_room(dead_letter_queue, bytes) then return "dead_letter" end
   end
   local poison = retry_policy.subqueue(q, "poison")
   if poison == q then return "again" end

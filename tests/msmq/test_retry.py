@@ -248,6 +248,13 @@ def test_poison_message_does_not_block_its_group(qm, final):
     assert q.receive(0).body == b"3"
 
 
+def test_dead_letter_creates_no_queue_for_poison(qm):
+    q = make(qm, retry=RetryPolicy(immediate=0, final="dead_letter"))
+    q.send(b"a")
+    q.lock(0).abort()
+    assert [info.name for info in qm.queues()] == ["q", DEAD_LETTER]
+
+
 def test_dead_letter_in_a_queue_with_a_quota_leaves_the_acknowledgement_too(qm):
     make(qm, "letters", quota_messages=5)
     make(qm, "admin")
