@@ -104,6 +104,7 @@ def judge(store: Store, position: Position, lapsed: bool) -> None:
         fail(store, position, lapsed, poison=False)
         store.deleted([position], Reason.POISON)
     elif due == "reject":
+        fail(store, position, lapsed, poison=False)
         store.deleted([position], Reason.REJECTED)
     elif due == "drop":
         store.deleted([position], Reason.DROPPED)

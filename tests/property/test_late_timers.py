@@ -22,6 +22,20 @@ FULL = bool(os.environ.get("MQREDIS_TEST_FULL"))
 OF_TIMERS = {"lookup_id", "original_lookup_id", "correlation_id", "first", "last"}
 
 
+POLICIES = [
+    {"retry": {"immediate": retries, "cycles": 0, "final": final}}
+    for retries in (0, 1)
+    for final in ("poison", "dead_letter", "reject", "drop")
+]
+CHANGED: tuple[dict[str, Any], ...] = (
+    {"retry": None},
+    *({"journaling": on} for on in (True, False)),
+    *({"quota_messages": most} for most in (5, None)),
+    *({"get_inhibited": on} for on in (True, False, False)),
+    *({"put_inhibited": on} for on in (True, False, False)),
+)
+
+
 def without_ids(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_ids(one) for name, one in value.items() if name not in OF_TIMERS}
@@ -62,7 +76,7 @@ class LatePair(Pair):
 
 
 class LateSteps(RandomSteps):
-    """Steps on queues without a retry policy, whose rests begin when a timer is served; and without a quota of the
+    """Steps with retry policies that know no rests, which begin when a timer is served; and without a quota of the
     manager, in which messages count until their timers are served."""
 
     mains: ClassVar[tuple[str, ...]] = NAMES
@@ -70,11 +84,12 @@ class LateSteps(RandomSteps):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        for name in ("manager_quota", "change", "redrive", "subscribe", "unsubscribe", "throttle"):
+        for name in ("manager_quota", "redrive", "subscribe", "unsubscribe", "throttle"):
             del self.kinds[name]
         self.kinds |= {
             "send": (16, lambda: (self.main(), self.fit(), self.message())),
             "send_many": (3, lambda: (self.main(), self.fit(), self.messages())),
+            "change": (4, lambda: (self.main(), self.one(*POLICIES, *CHANGED))),
             "recreate": (4, lambda: (self.main(),)),
             "pass_time": (10, lambda: (self.one(1e3, 1e4, 5e4, 1e5, 5e5, 1e6),)),
         }
