@@ -283,7 +283,9 @@ class Calls(BaseDriver):
         """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
         if not isinstance(error, REDIS_ERRORS):  # the caller was cancelled or interrupted
             self.backend.abandon(connection)
-        elif fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+        elif fault_of(error) in (Fault.LOST, Fault.MOVED):
+            self.backend.lose(connection)
+        elif not connection.connected or waiting:
             self.backend.discard(connection)
         else:
             self.backend.release(connection)
@@ -305,8 +307,6 @@ class Calls(BaseDriver):
             if attempt.wait is not None:
                 durable_calls.renew_wait_command(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
-            if attempt.lost:
-                self.backend.drop_idle()
             time.sleep(attempt.next_pause())
             if attempt.rediscover:
                 try:
@@ -325,18 +325,21 @@ class Calls(BaseDriver):
 
     def _greet(self, connection: Connection) -> str:
         """Learn about the server behind a new connection. Returns its run_id."""
-        questions, reply = iter(greet(self.core, self.backend.memory)), None
-        try:
-            while True:
-                step: Any = questions.send(reply)
-                try:
-                    reply = connection.command(*step.args)
-                except REDIS_ERRORS as error:
-                    if (reply := refusal(error)) is None:
-                        raise  # the next try asks again
-        except StopIteration as stop:
-            connection.run_id = run_id = str(stop.value)
-        return run_id
+        with connection.greeting:
+            if connection.run_id is not None:
+                return connection.run_id  # another call has greeted it meanwhile
+            questions, reply = iter(greet(self.core, self.backend.memory)), None
+            try:
+                while True:
+                    step: Any = questions.send(reply)
+                    try:
+                        reply = connection.command(*step.args)
+                    except REDIS_ERRORS as error:
+                        if (reply := refusal(error)) is None:
+                            raise  # the next try asks again
+            except StopIteration as stop:
+                connection.run_id = run_id = str(stop.value)
+                return run_id
 
     def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""

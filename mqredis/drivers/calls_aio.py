@@ -291,7 +291,9 @@ class AsyncCalls(BaseDriver):
         """Give back or close a connection on which a try has failed. ``waiting``: a reply of WAIT may still come."""
         if not isinstance(error, REDIS_ERRORS):  # the caller was cancelled or interrupted
             await self.backend.abandon(connection)
-        elif fault_of(error) in (Fault.LOST, Fault.MOVED) or not connection.connected or waiting:
+        elif fault_of(error) in (Fault.LOST, Fault.MOVED):
+            await self.backend.lose(connection)
+        elif not connection.connected or waiting:
             await self.backend.discard(connection)
         else:
             await self.backend.release(connection)
@@ -313,8 +315,6 @@ class AsyncCalls(BaseDriver):
             if attempt.wait is not None:
                 await durable_calls_aio.renew_wait_command(self, attempt, attempt.wait)
         elif step is Next.PAUSE:
-            if attempt.lost:
-                await self.backend.drop_idle()
             await asyncio.sleep(attempt.next_pause())
             if attempt.rediscover:
                 try:
@@ -333,18 +333,21 @@ class AsyncCalls(BaseDriver):
 
     async def _greet(self, connection: AsyncConnection) -> str:
         """Learn about the server behind a new connection. Returns its run_id."""
-        questions, reply = iter(greet(self.core, self.backend.memory)), None
-        try:
-            while True:
-                step: Any = questions.send(reply)
-                try:
-                    reply = await connection.command(*step.args)
-                except REDIS_ERRORS as error:
-                    if (reply := refusal(error)) is None:
-                        raise  # the next try asks again
-        except StopIteration as stop:
-            connection.run_id = run_id = str(stop.value)
-        return run_id
+        async with connection.greeting:
+            if connection.run_id is not None:
+                return connection.run_id  # another call has greeted it meanwhile
+            questions, reply = iter(greet(self.core, self.backend.memory)), None
+            try:
+                while True:
+                    step: Any = questions.send(reply)
+                    try:
+                        reply = await connection.command(*step.args)
+                    except REDIS_ERRORS as error:
+                        if (reply := refusal(error)) is None:
+                            raise  # the next try asks again
+            except StopIteration as stop:
+                connection.run_id = run_id = str(stop.value)
+                return run_id
 
     async def _session_open(self, deadline: float) -> None:
         """Open a session, or renew the present one at a restarted server."""

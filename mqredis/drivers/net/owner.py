@@ -1,8 +1,8 @@
 # Generated from mqredis/drivers/net/owner_aio.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
-Backend (``pool``) derives from it; ``calls`` calls ``rediscover`` and ``release``, ``waits`` calls
-``confirm`` and ``moved``.
+Backend (``pool``) derives from it; ``calls`` calls ``rediscover``, ``release`` and ``lose``, ``waits``
+calls ``confirm`` and ``moved``.
 
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
@@ -37,7 +37,8 @@ class Owner:
     - ``max_connections`` counts all connections but those of subscriptions. A call for which there is none waits, and
       goes on when one is given back or closed. Only the asyncio pool opens one to a named node without waiting.
     - A call that was interrupted leaves a reply behind, so its connection is closed, unless that drops late replies.
-    - What ``acquire`` or ``take`` gave goes to one of ``give``, ``release``, ``discard`` and ``abandon``, once.
+    - What ``acquire`` or ``take`` gave goes to one of ``give``, ``release``, ``lose``, ``discard`` and ``abandon``,
+      once.
     - redis-py must not reconnect by itself, and errors of connecting do not repeat passwords (``_make``).
     """
 
@@ -46,6 +47,7 @@ class Owner:
     not wait for a reply. The registry of ``waiting`` sets it, for its subscription."""
     _closed: bool
     """Set by :meth:`after_fork`, and by :meth:`close`."""
+    _epoch: int
 
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
         self.plan = plan
@@ -73,6 +75,13 @@ class Owner:
         if not self.give(connection):
             self.discard(connection)
 
+    def lose(self, connection: Connection) -> None:
+        """Close a connection that was lost, or whose node does not own the manager any more. The other ones of its
+        epoch are not trusted either, but those that were opened after its loss was noticed are."""
+        if connection.epoch == self._epoch:
+            self.drop_idle()
+        self.discard(connection)
+
     # ---- the owner -------------------------------------------------------------------------------
 
     def moved(self) -> None:
@@ -82,7 +91,6 @@ class Owner:
 
     def rediscover(self) -> None:
         """Look up the owner again, before the next connection is made."""
-        self.drop_idle()
         if self.plan.movable:
             self._locate()
 

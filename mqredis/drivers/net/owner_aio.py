@@ -1,8 +1,8 @@
 # mqredis/drivers/net/owner.py is generated from this file: run `make format` after a change.
 """What a pool of connections does with the node that owns the manager: find it, follow it, stop using it.
 
-AsyncBackend (``pool_aio``) derives from it; ``calls_aio`` calls ``rediscover`` and ``release``, ``waits_aio`` calls
-``confirm`` and ``moved``.
+AsyncBackend (``pool_aio``) derives from it; ``calls_aio`` calls ``rediscover``, ``release`` and ``lose``, ``waits_aio``
+calls ``confirm`` and ``moved``.
 
 The owner is the primary that Sentinel names, or the node of a cluster with the manager's slot.
 """
@@ -37,7 +37,8 @@ class AsyncOwner:
     - ``max_connections`` counts all connections but those of subscriptions. A call for which there is none waits, and
       goes on when one is given back or closed. Only the asyncio pool opens one to a named node without waiting.
     - A call that was interrupted leaves a reply behind, so its connection is closed, unless that drops late replies.
-    - What ``acquire`` or ``take`` gave goes to one of ``give``, ``release``, ``discard`` and ``abandon``, once.
+    - What ``acquire`` or ``take`` gave goes to one of ``give``, ``release``, ``lose``, ``discard`` and ``abandon``,
+      once.
     - redis-py must not reconnect by itself, and errors of connecting do not repeat passwords (``_make``).
     """
 
@@ -46,6 +47,7 @@ class AsyncOwner:
     not wait for a reply. The registry of ``waiting`` sets it, for its subscription."""
     _closed: bool
     """Set by :meth:`after_fork`, and by :meth:`close`."""
+    _epoch: int
 
     def __init__(self, plan: Plan, on_close: Callable[[], None] | None = None) -> None:
         self.plan = plan
@@ -73,6 +75,13 @@ class AsyncOwner:
         if not self.give(connection):
             await self.discard(connection)
 
+    async def lose(self, connection: AsyncConnection) -> None:
+        """Close a connection that was lost, or whose node does not own the manager any more. The other ones of its
+        epoch are not trusted either, but those that were opened after its loss was noticed are."""
+        if connection.epoch == self._epoch:
+            await self.drop_idle()
+        await self.discard(connection)
+
     # ---- the owner -------------------------------------------------------------------------------
 
     def moved(self) -> None:
@@ -82,7 +91,6 @@ class AsyncOwner:
 
     async def rediscover(self) -> None:
         """Look up the owner again, before the next connection is made."""
-        await self.drop_idle()
         if self.plan.movable:
             await self._locate()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import Any
 
@@ -36,6 +36,8 @@ class Connection:
 
     conn: Any
     """A ``SocketConnection``, or a connection of redis-py, whose methods for subscriptions are named alike."""
+    greeting = nullcontext()
+    """A lock where calls share connections."""
     exchange: Callable[[bytes], Any]
     """Send a packed request and read its reply; an empty one: read the reply of what was sent before."""
 

@@ -35,11 +35,13 @@ class AsyncConnection:
 
     __slots__ = (
         "_lost",
+        "alone",
         "conn",
         "depth",
         "epoch",
         "exchange",
         "free",
+        "greeting",
         "own",
         "patience",
         "run_id",
@@ -50,7 +52,7 @@ class AsyncConnection:
     exchange: Callable[[bytes], Awaitable[Any]]
     """Send a packed request; its reply is to be awaited."""
 
-    def __init__(self, conn: Any, epoch: int, patience: float, alone: bool = False) -> None:
+    def __init__(self, conn: Any, epoch: int, patience: float) -> None:
         self.conn = conn
         # That of the pool when it was opened: after a loss the pool has another one, and does not take it back. -1: it
         # is never taken back, since it was made for one call or has been discarded.
@@ -58,11 +60,15 @@ class AsyncConnection:
         self.patience = patience
         self.own = isinstance(conn, PipelinedConnection)
         # How many calls may share it.
-        self.depth = DEPTH if self.own and not alone else 1
+        self.depth = DEPTH if self.own else 1
+        # Does no other call join it until all that use it are over, since one of them may hold up those behind it?
+        self.alone = False
         self.exchange = conn.exchange if self.own else self._exchange
         self._lost = False
         # Calls that use it now.
         self.users = 1
+        # Held by the call that greets the server behind it.
+        self.greeting = asyncio.Lock()
         # Is it in the pool's list of those that take another call? A shared one may be, while calls use it.
         self.free = False
         self.run_id: str | None = None
@@ -112,6 +118,11 @@ class AsyncBackend(AsyncOwner):
         self._free: list[AsyncConnection] = []
         # There is no lock: no ``await`` may come between a look at these attributes, or at ``users``, and their change.
         self._waiters: deque[asyncio.Future[None]] = deque()
+        # The calls that wait for the connection that was begun last, which they will share; None: it is open, or was
+        # not begun for several calls.
+        self._joined: list[asyncio.Future[None]] | None = None
+        # How many calls may share a connection, as far as this is known.
+        self._depth = DEPTH
         self._count = 0
         self._epoch = 0
         self._closed = False
@@ -120,13 +131,13 @@ class AsyncBackend(AsyncOwner):
         self, deadline: float, node: tuple[str, int] | None = None, alone: bool = False
     ) -> AsyncConnection:
         """An open connection, at the latest at ``deadline`` (monotonic seconds). ``node``: a new one to this node.
-        ``alone``: one that is not shared."""
+        ``alone``: no other call comes behind this one, which may hold it up. Calls before it are answered first."""
         deadline = self.plan.deadline(deadline, time.monotonic())
         if node is not None:
-            return await self._open(deadline, node, alone)
+            return await self._open(deadline, node)
         while True:
             while connection := self._idle(alone):
-                self._share(connection)
+                self._share(connection, alone)
                 try:
                     if connection.epoch == self._epoch and await self._usable(connection):
                         return connection
@@ -134,21 +145,32 @@ class AsyncBackend(AsyncOwner):
                     await self.discard(connection)
                     raise
                 await self.discard(connection)
-            if alone and self._count >= self._limit and (connection := self.take()) is not None:
-                await (self.discard if connection.users == 1 else self.release)(connection)  # make room
-            if self._count < self._limit:
-                return await self._open(deadline, None, alone)
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                async with asyncio.timeout(deadline - time.monotonic()):
-                    await waiter
-            except BaseException as error:
-                if waiter.done() and not waiter.cancelled():
-                    self._wake()  # the free place goes to the next one that waits
-                if isinstance(error, TimeoutError):
-                    raise self._busy() from None
-                raise
+            joined = self._joined
+            if not alone and joined is not None and len(joined) < self._depth - 1:
+                await self._wait(joined, deadline, rx.TimeoutError("Timeout connecting to server"))
+            elif self._count < self._limit:
+                return await self._begin(deadline, alone)
+            else:
+                await self._wait(self._waiters, deadline, self._busy())
+
+    async def _wait(
+        self,
+        waiters: list[asyncio.Future[None]] | deque[asyncio.Future[None]],
+        deadline: float,
+        late: Exception,
+    ) -> None:
+        """Wait among these until it is worth looking for a connection again. Raises ``late`` at the deadline."""
+        waiter = asyncio.get_running_loop().create_future()
+        waiters.append(waiter)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await waiter
+        except BaseException as error:
+            if waiters is self._waiters and waiter.done() and not waiter.cancelled():
+                self._wake()  # the free place goes to the next one that waits
+            if isinstance(error, TimeoutError):
+                raise late from None
+            raise
 
     def take(self) -> AsyncConnection | None:
         """An open connection that calls share, if there is one now. Unlike ``acquire`` it never waits."""
@@ -158,10 +180,11 @@ class AsyncBackend(AsyncOwner):
                 return connection
         return None
 
-    def _share(self, connection: AsyncConnection) -> None:
-        """Count one more call on a connection. One that is full leaves the list of free ones."""
+    def _share(self, connection: AsyncConnection, alone: bool = False) -> None:
+        """Count one more call on a connection. One that takes no further call leaves the list of free ones."""
         connection.users += 1
-        if connection.users >= connection.depth:
+        connection.alone = alone
+        if alone or connection.users >= connection.depth:
             self._free.remove(connection)
             connection.free = False
 
@@ -181,17 +204,24 @@ class AsyncBackend(AsyncOwner):
         if connection.epoch != self._epoch or self._closed or not connection.connected:
             return False
         connection.users -= 1
-        if not connection.free:
-            connection.used = time.monotonic()
-            connection.free = True
-            self._free.append(connection)
-        if self._waiters:
+        if connection.free:
             self._wake()
+        elif not (connection.alone and connection.users):
+            self._offer(connection)
         return True
+
+    def _offer(self, connection: AsyncConnection) -> None:
+        """Put a connection into the list of those that take another call."""
+        connection.used = time.monotonic()
+        connection.alone = False
+        connection.free = True
+        self._free.append(connection)
+        for _ in range(min(connection.depth - connection.users, len(self._waiters))):
+            self._wake()
 
     async def abandon(self, connection: AsyncConnection) -> None:
         """The call that used a connection was cancelled. On a shared connection its reply is dropped when it comes."""
-        if connection.depth == 1:
+        if connection.depth == 1 or connection.alone:
             await self.discard(connection)
         else:
             await self.release(connection)
@@ -236,12 +266,45 @@ class AsyncBackend(AsyncOwner):
         return conn.become(heard) if isinstance(conn, PipelinedConnection) else conn
 
     def _idle(self, alone: bool) -> AsyncConnection | None:
-        """The connection that was given back last and takes another call; ``alone``: one that takes one call only."""
-        return next(
-            (connection for connection in reversed(self._free) if not alone or connection.depth == 1), None
-        )
+        """The connection that was given back last and takes another call; for one that is ``alone`` rather a new one
+        than one in use, as long as there may be more."""
+        unused = alone and self._count < self._limit
+        found = (each for each in reversed(self._free) if not (unused and each.users))
+        return min(found, key=lambda each: each.users > 0, default=None) if alone else next(found, None)
 
-    async def _open(self, deadline: float, node: tuple[str, int] | None, alone: bool) -> AsyncConnection:
+    async def _begin(self, deadline: float, alone: bool) -> AsyncConnection:
+        """Open a connection. Unless it is for a call ``alone``, the calls that come meanwhile wait for it, too."""
+        joined: list[asyncio.Future[None]] = []
+        if not alone:
+            self._joined = joined
+        try:
+            connection = await self._open(deadline, None)
+        except Exception as error:
+            self._end(joined, error)
+            raise
+        except BaseException:
+            self._end(joined)  # the call was cancelled: another one opens the connection
+            raise
+        self._depth = connection.depth
+        connection.alone = alone
+        if not alone and connection.depth > 1 and connection.epoch == self._epoch and not self._closed:
+            self._offer(connection)
+        self._end(joined)
+        return connection
+
+    def _end(self, joined: list[asyncio.Future[None]], error: Exception | None = None) -> None:
+        """Let the calls that wait for a connection look for it, or raise why it could not be opened."""
+        if self._joined is joined:
+            self._joined = None
+        for waiter in joined:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    async def _open(self, deadline: float, node: tuple[str, int] | None) -> AsyncConnection:
         self._count += 1
         try:
             self._require_open()
@@ -255,7 +318,7 @@ class AsyncBackend(AsyncOwner):
             self._count -= 1
             self._wake()
             raise
-        return AsyncConnection(conn, epoch, self.plan.settings.reply_timeout_seconds, alone)
+        return AsyncConnection(conn, epoch, self.plan.settings.reply_timeout_seconds)
 
     async def _make(self, connector: Connector, deadline: float) -> Any:
         endpoint, conn = connector.endpoint(), None
