@@ -231,7 +231,7 @@ class ClaimLost(LockLost):
 
 
 class OutcomeUnknown(MqError, ConnectionError):
-    """The connection failed and the call may or may not have been carried out; ``resolve(token)`` tells."""
+    """The reply was lost and the call may or may not have been carried out; ``resolve(token)`` tells."""
 
     status = Status.OUTCOME_UNKNOWN
 

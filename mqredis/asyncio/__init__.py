@@ -83,4 +83,5 @@ async def connect(
     context = Context(
         keys, settings, driver.backend.database, driver.incarnation, driver.core.server_state, sealer
     )
+    driver.on_fork = context.after_fork
     return QueueManager(driver, context)

@@ -23,7 +23,9 @@ from mqredis.errors import (
     BrokerFull,
     BrokerRefused,
     BrokerUnavailable,
+    HistoryRolledBack,
     InvariantBroken,
+    ManagerNotFound,
     MqError,
     OutcomeUnknown,
     ScriptsNotLoaded,
@@ -43,6 +45,9 @@ _RETRIED = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.NOT_READY))
 _AWAY = frozenset((Fault.LOST, Fault.MOVED, Fault.ASK))
 
 _NO_TOKEN = ("", "")
+
+# What an error of the last try says if there was no other one (``Attempt.final``).
+_NOTHING_DONE = "; nothing was done"
 
 
 class Next(Enum):
@@ -76,7 +81,7 @@ class Attempt:
     may_have_run = False
     """Has an earlier try perhaps been carried out?"""
     lost = False
-    """Did the last try lose its connection? Then other idle connections are suspect."""
+    """Did the last try lose its connection?"""
     rediscover = False
     """Must the node be looked up again before the next try?"""
     detour: tuple[str, int] | None = None
@@ -223,15 +228,15 @@ class Attempt:
             return Next.PAUSE
         self.core.reached = True
         text = redact(error).rstrip(".")
-        if self.may_have_run and self.call.changes:
-            raise self._unknown(text)
         if fault is Fault.FULL:
             raise BrokerFull(
                 f"{self.core.where} is at its memory limit: {text}. Receiving still works and makes room"
             )
-        if fault is Fault.REFUSED:
+        connecting = not self.sent and error is not self.unloaded
+        if fault is Fault.REFUSED or connecting:
             raise BrokerRefused(
-                f"{self.core.where} refused: {text}. Check user, password and database of the URL, and the user's ACL"
+                f"{self.core.where} refused: {text}. Check user, password, database and options of the URL, "
+                "and the user's ACL"
             ) from None  # it says what the server said
         what = f"script {self.call.script} failed: {scripts.explain(self.call.script, text)}"
         raise InvariantBroken(f"{what}. `mqredis doctor` shows whether stored data are damaged")
@@ -243,16 +248,14 @@ class Attempt:
             self.loads = 0  # the other form of the script has to be loaded once, too
             return Next.AGAIN  # EVALSHA needs no room for functions and no permission to call them
         if fault is Fault.BUG and self.core.forms.shebang:
-            self.core.forms.use_shebang(False)  # this server is older than the one that was probed
+            self.core.forms.no_shebang()  # this server is older than the one that was probed
             return Next.AGAIN
         if forbidden(error):
             # The next call tries the function again, which the deploy step may have loaded by then.
             self.core.forms.known.pop(self.call.script, None)
-            if self.may_have_run and self.call.changes:
-                raise self._unknown(redact(error))
             raise ScriptsNotLoaded(
                 f"{self.core.where} does not have the script {self.call.script} of this release of mqredis, and this "
-                "user may not load scripts; nothing was done. `mqredis scripts load`, run as a user of the role "
+                f"user may not load scripts{_NOTHING_DONE}. `mqredis scripts load`, run as a user of the role "
                 "deploy, loads them: before a new release starts, and after each restart of a server before Redis 7"
             )
         self.sent = False
@@ -266,8 +269,6 @@ class Attempt:
         if now + self._pause() < self.deadline:
             return
         self.core.unreachable = self.lost
-        if self.may_have_run and self.call.changes:
-            raise self._unknown(redact(error))
         raise self.unavailable(error)
 
     def _pause(self) -> float:
@@ -280,7 +281,7 @@ class Attempt:
         return pause
 
     def unavailable(self, error: object) -> BrokerUnavailable:
-        """The error of a call that was certainly not carried out."""
+        """The error of a call for which the server cannot be used."""
         text = redact(error).rstrip(".")
         if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
             return BrokerUnavailable(f"{self.core.where} refused the call until its time was over: {text}")
@@ -288,13 +289,19 @@ class Attempt:
             f"{self.core.where} cannot be used: {text}. Is the server running, and is the URL right?"
         )
 
-    def final(self, error: BrokerUnavailable) -> MqError:
-        """The error to raise when no further try could be made."""
-        return self._unknown(str(error)) if self.may_have_run and self.call.changes else error
+    def final(self, error: MqError) -> MqError:
+        """The error of the call, after ``error`` has ended its tries. Nearly all errors say that nothing was done, so
+        one that comes after a try that was perhaps carried out becomes OutcomeUnknown, whatever it is about."""
+        if isinstance(error, OutcomeUnknown) or not (self.may_have_run and self.call.changes):
+            return error
+        if isinstance(error, (HistoryRolledBack, ManagerNotFound)):
+            self.quarantine()  # the error tells of the loss of data, this call among them
+            return error
+        return self._unknown(str(error).replace(_NOTHING_DONE, ""))
 
     def _unknown(self, why: str) -> MqError:
         return OutcomeUnknown(
-            f"call {self.call.script} on {self.core.where} has an unknown outcome: {why}; ask resolve(token)",
+            f"call {self.call.script} on {self.core.where} has an unknown outcome; ask resolve(token): {why}",
             token=self.quarantine(),
         )
 

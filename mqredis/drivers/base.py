@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from mqredis.commands.transactions import Doubt
@@ -35,6 +36,8 @@ class BaseDriver:
     # Both have other types in the two drivers, which name them.
     backend: Any
     _waiters: Any
+    on_fork: Callable[[], object] | None = None
+    """Called in a child process, which must not end what the parent's client holds. ``connect`` sets it."""
 
     def __init__(self, settings: Settings, keys: ManagerKeys, backend: Any) -> None:
         self.settings = settings
@@ -59,6 +62,8 @@ class BaseDriver:
         self.backend.after_fork()
         self.core.after_fork()
         self._setup()
+        if self.on_fork is not None:
+            self.on_fork()
 
     @property
     def session(self) -> str:

@@ -256,10 +256,8 @@ class Calls(BaseDriver):
                     return attempt.result
                 self._prepare(attempt, step)
                 attempt.sent = False
-        except BrokerUnavailable as error:
+        except MqError as error:
             raise attempt.final(error) from None
-        except MqError:
-            raise
         except BaseException:
             attempt.abandon()
             raise
@@ -302,7 +300,6 @@ class Calls(BaseDriver):
         elif step is Next.TOUCH:
             with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.forms.shebang = None  # the next greeting asks what the server understands
                     self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 durable_calls.renew_wait_command(self, attempt, attempt.wait)

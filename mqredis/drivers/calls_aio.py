@@ -262,10 +262,8 @@ class AsyncCalls(BaseDriver):
                     return attempt.result
                 await self._prepare(attempt, step)
                 attempt.sent = False
-        except BrokerUnavailable as error:
+        except MqError as error:
             raise attempt.final(error) from None
-        except MqError:
-            raise
         except BaseException:
             attempt.abandon()
             raise
@@ -310,7 +308,6 @@ class AsyncCalls(BaseDriver):
         elif step is Next.TOUCH:
             async with self._opening:
                 if self.core.away or attempt.server != self.core.run_id:
-                    self.core.forms.shebang = None  # the next greeting asks what the server understands
                     await self._session_open(attempt.deadline)
             if attempt.wait is not None:
                 await durable_calls_aio.renew_wait_command(self, attempt, attempt.wait)

@@ -17,8 +17,10 @@ class ScriptForms:
 
     def __init__(self, read_only: bool) -> None:
         self._read_only = read_only
-        # Does the server understand the flags line (None: it was not asked), and are scripts called as functions?
-        self.shebang: bool | None = None
+        # run_id of the server process that was asked last; None: none was.
+        self.run_id: str | None = None
+        # Does it understand the flags line, and are scripts called as functions?
+        self.shebang = False
         self.functions = False
         # A script is added at its first use.
         self.known: dict[str, scripts.Form] = {}
@@ -33,23 +35,29 @@ class ScriptForms:
                     "this client is read-only (Settings.read_only), so the call was refused and nothing was done: use "
                     "another client for calls that change something, open a queue or wait"
                 )
-            found = script.function(reading) if self.functions else script.form(bool(self.shebang), reading)
+            found = script.function(reading) if self.functions else script.form(self.shebang, reading)
             self.known[name] = found
         return found
 
-    def use_shebang(self, works: bool, functions: bool = False) -> None:
-        """Remember whether the server understands ``#!lua``, and whether we may call functions."""
-        if works != self.shebang or functions != self.functions:
-            self.shebang = works
-            self.functions = functions
-            self.known = {}
+    def learn(self, run_id: str, shebang: bool, functions: bool) -> None:
+        """Remember whether this server process understands ``#!lua``, and whether we may call functions. What another
+        one has refused says nothing of it."""
+        self.run_id = run_id
+        self.shebang = shebang
+        self.functions = functions
+        self.known = {}
+
+    def no_shebang(self) -> None:
+        """Note that the server understands neither ``#!lua`` nor functions."""
+        self.shebang = self.functions = False
+        self.known = {}
 
     def no_function(self, name: str) -> bool:
         """Note that the server cannot load or call this script as a function. False: it was not called as a
         function."""
         if not self.get(name).verb.startswith("FCALL"):
             return False
-        self.known[name] = scripts.get(name).form(bool(self.shebang), self._read_only)
+        self.known[name] = scripts.get(name).form(self.shebang, self._read_only)
         return True
 
     def no_room(self, name: str) -> bool:

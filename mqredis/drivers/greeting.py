@@ -68,11 +68,11 @@ def greet(core: Core, memory: bool) -> Steps[str]:
                 "cannot check which process of the server answers, since this user may not run INFO: the "
                 "loss of changes at a restart is noticed later"
             )
-    if core.forms.shebang is None:
+    if core.forms.run_id != run_id:
         functions = core.settings.functions != "off"
         shebang, functions = yield from _forms(functions, core.settings.read_only)
         # fakeredis has functions, but does not understand that line.
-        core.forms.use_shebang(shebang and not memory, functions)
+        core.forms.learn(run_id, shebang and not memory, functions)
     return run_id
 
 

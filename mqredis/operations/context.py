@@ -104,6 +104,16 @@ class Context:
         self.lease_ms = milliseconds(self.settings.lease_seconds)
         self.lease = str(self.lease_ms)
 
+    def after_fork(self) -> None:
+        """In a child process: locks, units of work and reply queues stay the parent's, which ends them. The child may
+        go on with the handles."""
+        for handle in self.open_handles():
+            handle.locks.clear()
+        for unit in self.begun():
+            unit.inherited = True
+        for held in (self.dropped, self.replies, self.leftovers, self.subqueues):
+            held.clear()
+
     def handle(self, handle: Handle) -> Handle:
         """Add a new handle."""
         self.opened.add(ref(handle, self.opened.discard))
@@ -121,9 +131,9 @@ class Context:
         return [handle for handle in each if isinstance(handle, Handle) and not handle.closed]
 
     def begun(self) -> list[UnitOfWork]:
-        """The units of work that the broker knows and that have not ended."""
+        """The open units of work."""
         each = dict.fromkeys([*(reference() for reference in list(self.units)), *self.dropped])
-        return [unit for unit in each if isinstance(unit, UnitOfWork) and unit.fence and not unit.finished]
+        return [unit for unit in each if isinstance(unit, UnitOfWork) and unit.open]
 
     def holding(self) -> list[Handle]:
         """The open handles that hold locks."""
@@ -299,13 +309,20 @@ class UnitOfWork:
     """Its calls with an unknown outcome; set when the transaction is about to end."""
     undo: tuple[Callable[[], None], ...] = ()
     """Functions that an abort calls to restore the state of groups that are written in logical order."""
+    inherited: bool = False
+    """Is it that of the parent process, which ends it?"""
     readers: tuple[Logical, ...] = ()
     """Positions in groups that an abort restores, of handles that read in the unit of work."""
 
     def __del__(self) -> None:
         """Keep a unit of work that has begun until its client is closed, which aborts it."""
-        if self.fence and not self.finished:
+        if self.open:
             self.context.dropped.append(self)
+
+    @property
+    def open(self) -> bool:
+        """Does the broker know it, and has this process to end it?"""
+        return bool(self.fence) and not self.finished and not self.inherited
 
     def rolled_back(self) -> None:
         """The unit of work was undone."""

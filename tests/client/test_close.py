@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -195,3 +198,72 @@ def test_cancelled_close_ends_the_tasks_and_connections(
         assert not qm.driver.backend._count
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_process_that_closes_its_copy_of_the_client_ends_nothing_of_its_parent(
+    redis_server: RedisServer,
+) -> None:
+    with mqredis.connect(redis_server.url, settings=mqredis.Settings(**LEASE)) as qm:
+        qm.create_queue("q")
+        qm.create_queue("t", transactional=True)
+        queue = qm.open("q")
+        queue.send_many(["kept", "dropped", "child's"])
+        lock, dropped, unit = queue.lock(0), [queue.lock(0)], qm.transaction()
+        other = qm.open("q;other")
+        qm.open("t").send("x", transaction=unit)
+        dropped.clear()
+        gc.collect()
+
+        def child() -> None:
+            nonlocal unit
+            del unit
+            assert queue.lock(0).message.text == "child's"
+            qm.close()
+
+        assert in_child(child) == 0
+        assert queue.lock(0).message.text == "child's", "the child has given back what it had locked"
+        with pytest.raises(mqredis.IoTimeout):
+            queue.lock(0)
+        lock.commit()
+        unit.commit()
+        assert qm.open("t").receive(0).text == "x"
+        other.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_child_process_leaves_the_reply_queues_of_its_parent_alone(redis_server: RedisServer) -> None:
+    with mqredis.connect(redis_server.url) as qm, mqredis.connect(redis_server.url) as server:
+        qm.create_queue("rpc")
+        target, requests = qm.open("rpc"), server.open("rpc")
+
+        def ask() -> None:
+            assert qm.request(target, "ping", timeout=30).text == "pong"
+
+        def serve() -> None:
+            for _ in range(3):
+                server.reply(requests.receive(30), "pong")
+
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(serve)
+            ask()
+            assert in_child(ask) == 0
+            ask()
+            served.result(30)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Run a function in a child process. Returns its exit code, which is 0 if the function raised nothing."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001 - the child must not run the tests behind this one
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

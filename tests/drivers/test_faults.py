@@ -141,6 +141,35 @@ def test_scripts_are_used_if_acls_forbid_functions(
         assert driver.run(add(driver.core.keys)) == "2"
 
 
+def test_form_of_scripts_stays_that_of_the_server_process(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    """A renewal of the session by a call that only reads must not make the client ask for other scripts."""
+    driver = connect(redis_server.url, FAST.model_copy(update={"functions": "off"}))
+    driver.run(add(driver.core.keys))
+    shebang, form = driver.core.forms.shebang, driver.core.forms.get("fails")
+    assert shebang == (server_version() >= (7,))
+    driver.core.forms.known = {}
+    driver.core.renewal_due = 0.0
+    driver.run(read(driver.core.keys))
+    assert driver.core.forms.shebang == shebang
+    assert driver.core.forms.get("fails") == form
+
+
+def test_new_server_process_is_asked_how_it_runs_scripts(
+    redis_server: RedisServer, connect: Callable[..., Driver]
+) -> None:
+    driver = connect(redis_server.url)
+    driver.run(add(driver.core.keys))
+    functions, form = driver.core.forms.functions, driver.core.forms.get("add")
+    driver.core.forms.learn("another", shebang=False, functions=False)
+    driver.core.run_id = "another"
+    driver.backend.drop_idle()
+    assert driver.run(add(driver.core.keys)) == "2"
+    assert driver.core.forms.functions == functions
+    assert driver.core.forms.get("add") == form
+
+
 def test_functions_setting_off_disables_functions(
     redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
@@ -294,7 +323,7 @@ def test_server_at_maxmemory_raises_broker_full(
     driver.run(add(driver.core.keys))
     with redis_server.client() as client:
         client.config_set("maxmemory", "1")
-        driver.core.forms.use_shebang(False)
+        driver.core.forms.no_shebang()
         with pytest.raises(BrokerFull):
             driver.run(add(driver.core.keys))
         client.config_set("maxmemory", "0")

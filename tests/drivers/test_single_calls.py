@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from mqredis.drivers.aio import AsyncDriver
-from mqredis.drivers.attempt import MAX_RENEWALS
+from mqredis.drivers.attempt import MAX_RENEWALS, Attempt
 from mqredis.drivers.session import Slot
 from mqredis.drivers.sync import Driver
 from mqredis.errors import (
@@ -19,6 +20,7 @@ from mqredis.errors import (
     InvalidHandle,
     ManagerNotFound,
     OutcomeUnknown,
+    UnsafeServer,
 )
 from tests.coalescing.kit import turns
 from tests.drivers.kit import FAST, add, adding
@@ -110,6 +112,96 @@ def test_unknown_outcome_retires_the_slot(proxy: Proxy, connect: Callable[..., D
         driver.run(add(driver.core.keys)) == "3"
     )  # the unknown call was executed; this one uses another slot
     assert [slot.name for slot in free_slots(driver)] == [f"{driver.session}.1"]
+
+
+def forget_scripts(driver: Driver, client: redis.Redis, _: pytest.MonkeyPatch) -> None:
+    """As a restart does before Redis 7."""
+    driver.core.run_id = "another"
+    client.script_flush()
+
+
+def refuse_server(driver: Driver, _: redis.Redis, patch: pytest.MonkeyPatch) -> None:
+    driver.core.run_id = "another"
+
+    def unsafe(*_: object) -> None:
+        raise UnsafeServer("the server is too old")
+
+    patch.setattr(driver, "_session_open", unsafe)
+
+
+def close_session(driver: Driver, _: redis.Redis, patch: pytest.MonkeyPatch) -> None:
+    """As another thread that closes the client does first."""
+    patch.setattr(driver.core, "closed", True)
+    patch.setattr(driver.core, "session", None)
+
+
+def point_elsewhere(driver: Driver, _: redis.Redis, patch: pytest.MonkeyPatch) -> None:
+    """The address leads to a node of a cluster that does not hold the manager."""
+
+    def moved(*_: object) -> None:
+        raise redis.exceptions.MovedError("1 127.0.0.1:1")
+
+    patch.setattr(driver.backend, "acquire", moved)
+
+
+def roll_back(driver: Driver, client: redis.Redis, _: pytest.MonkeyPatch) -> None:
+    driver.core.run_id = "another"
+    client.hset(driver.core.keys.own[0], "history", "0")
+
+
+def replace_data(driver: Driver, client: redis.Redis, _: pytest.MonkeyPatch) -> None:
+    driver.core.run_id = "another"
+    client.hset(driver.core.keys.own[0], "incarnation", "other")
+
+
+@pytest.mark.parametrize(
+    "event, error",
+    [
+        (forget_scripts, OutcomeUnknown),
+        (refuse_server, OutcomeUnknown),
+        (close_session, OutcomeUnknown),
+        (point_elsewhere, OutcomeUnknown),
+        (roll_back, HistoryRolledBack),
+        (replace_data, ManagerNotFound),
+    ],
+)
+def test_no_error_after_a_lost_reply_says_that_nothing_was_done(
+    proxy: Proxy,
+    redis_server: RedisServer,
+    connect: Callable[..., Driver],
+    monkeypatch: pytest.MonkeyPatch,
+    event: Callable[[Driver, redis.Redis, pytest.MonkeyPatch], None],
+    error: type[Exception],
+) -> None:
+    """What the client finds between two tries must not hide that the first one was perhaps carried out."""
+    with redis_server.client() as client:
+        client.execute_command(
+            "ACL", "SETUSER", "app", "on", ">pw", "+@all", "-script", "-function", "~*", "&*"
+        )
+        for settings in ({"functions": "off"}, {}):
+            loader = connect(redis_server.url, FAST.model_copy(update=settings))
+            loader.run(add(loader.core.keys))
+        driver = connect(proxy.url.replace("://", "://app:pw@"), FAST.model_copy(update={"functions": "off"}))
+        before = int(add_one(driver))
+        assert driver.core.session is not None
+        (slot,) = free_slots(driver)
+        next_pause = Attempt.next_pause
+
+        def pause(attempt: Attempt) -> float:
+            event(driver, client, patch)
+            return next_pause(attempt)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Attempt, "next_pause", pause)
+            proxy.faults.append("reply")
+            with pytest.raises(error) as caught:
+                add_one(driver)
+        assert client.hget(driver.core.keys.own[0], "counter") == str(before + 1).encode()
+    assert "nothing was done" not in str(caught.value)
+    assert driver.unknown == [f"{slot.name}:2"]
+    if error is OutcomeUnknown:
+        assert caught.value.token == f"{slot.name}:2"  # type: ignore[attr-defined]
+    assert slot not in slot.session.free, "the server may keep the reply of this call"
 
 
 async def test_async_outcome_unknown_carries_the_token_of_the_call(

@@ -22,7 +22,7 @@ from mqredis.drivers.net.discovery import Plan
 from mqredis.drivers.net.redaction import mask_passwords, redact
 from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
-from mqredis.errors import BrokerUnavailable, InvalidArgument
+from mqredis.errors import BrokerRefused, BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
 from tests.drivers.kit import FAST, add, aio_until, read, until
 from tests.support.server import RedisServer
@@ -304,6 +304,28 @@ def test_tls_checks_the_host_name() -> None:
 
 def test_settings_stay_picklable() -> None:
     assert pickle.loads(pickle.dumps(FAST)) == FAST  # noqa: S301 - our own
+
+
+# Redis refuses each with an error that has no code of its own.
+REFUSED_OPTIONS = ("client_name=a%20b", "db=99999999999999999999")
+
+
+@pytest.mark.parametrize("option", REFUSED_OPTIONS)
+def test_option_that_the_server_refuses_is_no_sign_of_damaged_data(
+    redis_server: RedisServer, connect: Callable[..., Driver], option: str
+) -> None:
+    driver = connect(f"unix://{redis_server.socket_path}?{option}")
+    with pytest.raises(BrokerRefused, match="options of the URL"):
+        driver.open()
+
+
+@pytest.mark.parametrize("option", REFUSED_OPTIONS)
+async def test_async_option_that_the_server_refuses_is_no_sign_of_damaged_data(
+    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], option: str
+) -> None:
+    driver = aconnect(f"unix://{redis_server.socket_path}?{option}")
+    with pytest.raises(BrokerRefused, match="options of the URL"):
+        await driver.open()
 
 
 def test_exhausted_pool_error_names_max_connections(
