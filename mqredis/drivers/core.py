@@ -83,12 +83,12 @@ class Core:
         # The driver was closed: waits end, nothing new begins.
         self.closed = False
         # Guards what an opening changes together. ``accept`` raises the history without it: of two replies at a time
-        # the lower number may stay until the next one.
-        self._lock = threading.Lock()
+        # the lower number may stay until the next one. Re-entrant, since a signal handler may make a call.
+        self._lock = threading.RLock()
 
     def after_fork(self) -> None:
         """In a child: the parent's session stays the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.session = None
         self.outcomes.after_fork()
 

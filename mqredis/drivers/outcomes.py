@@ -27,7 +27,7 @@ class UnknownOutcomes:
 
     def after_fork(self) -> None:
         """Forget all, also in a child process: the calls are the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant, since a signal handler may make a call
         # One token for each caller; the calls among them that read messages.
         self.tokens: list[str] = []
         self.reads: dict[str, Call[Any]] = {}
@@ -57,7 +57,7 @@ class UnknownOutcomes:
 
     def _reuse(self) -> None:
         """Give the slots of forgotten tokens back. Otherwise the server would keep a reply for each cancelled call."""
-        doubted = {each.token for each in self.doubts} if len(self._spent) > MAX_UNKNOWN else set()
+        doubted = {each.token for each in list(self.doubts)} if len(self._spent) > MAX_UNKNOWN else set()
         for _ in range(len(self._spent) - MAX_UNKNOWN):
             token, slot = self._spent.popleft()
             if token in doubted:  # the end of its transaction asks for it
@@ -70,7 +70,7 @@ class UnknownOutcomes:
         """The outcome of this token is known now."""
         with self._lock:
             self.reads.pop(token, None)
-            for each in self.doubts:
+            for each in list(self.doubts):
                 each.unseen = each.unseen and each.token != token
             if token in self.tokens:
                 self.tokens.remove(token)

@@ -12,13 +12,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from mqredis.drivers import core
 from mqredis.drivers.aio import AsyncDriver
+from mqredis.drivers.outcomes import UnknownOutcomes
+from mqredis.drivers.session import Session
 from mqredis.drivers.sync import Driver
+from mqredis.errors import MqError
 from mqredis.steps import Call, perform
 from tests.drivers.kit import FAST, add, read, take
 from tests.support.faults import Hold
@@ -240,3 +245,108 @@ async def test_async_channel_is_subscribed_after_a_cancellation_before_its_subsc
             await driver.run(take(driver.core.keys))
     assert await driver.run(take(driver.core.keys, 0.001)) == "timed out"
     assert all(wake.confirmed.is_set() for wake in waiters.table.by_slot.values())
+
+
+class Handler:
+    """A signal handler, which runs once, in the middle of what its thread does."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self.runs = 0
+
+    def __call__(self) -> None:
+        self.runs += 1
+        if self.runs == 1:
+            self._work()
+
+
+def while_a_wait_is_noted(driver: Driver, handler: Handler, patch: pytest.MonkeyPatch) -> None:
+    class Waits(dict[Any, Any]):
+        def __setitem__(self, run: Any, wait: Any) -> None:
+            super().__setitem__(run, wait)
+            handler()
+
+    patch.setattr(driver._waiters.table, "waits", Waits())
+
+
+def while_a_sleeper_is_noted(driver: Driver, handler: Handler, patch: pytest.MonkeyPatch) -> None:
+    class Sleepers(dict[Any, Any]):
+        def pop(self, *args: Any) -> Any:
+            handler()
+            return super().pop(*args)
+
+    patch.setattr(driver._waiters._reader, "_sleepers", Sleepers())
+
+
+def while_the_mode_is_found_out(driver: Driver, handler: Handler, patch: pytest.MonkeyPatch) -> None:
+    note = driver._waiters._note_mode
+
+    def noted(mode: str, run_id: str) -> None:
+        handler()
+        note(mode, run_id)
+
+    patch.setattr(driver._waiters, "_note_mode", noted)
+    driver._waiters.mode_name = ""
+
+
+def while_a_session_begins(driver: Driver, handler: Handler, patch: pytest.MonkeyPatch) -> None:
+    def session(number: str) -> Session:
+        handler()
+        return Session(number)
+
+    driver.core.session = None
+    patch.setattr(core, "Session", session)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        while_a_wait_is_noted,
+        while_a_sleeper_is_noted,
+        while_the_mode_is_found_out,
+        while_a_session_begins,
+    ],
+)
+@pytest.mark.parametrize("closes", [True, False], ids=["closes", "waits"])
+def test_signal_handler_may_use_the_client_at_any_moment(
+    redis_server: RedisServer,
+    connect: Callable[..., Driver],
+    monkeypatch: pytest.MonkeyPatch,
+    moment: Callable[[Driver, Handler, pytest.MonkeyPatch], None],
+    closes: bool,
+) -> None:
+    driver = connect(redis_server.url)
+
+    def wait() -> None:
+        driver.run(take(driver.core.keys, seconds=0.01))
+
+    wait()
+    handler = Handler(driver.close if closes else wait)
+    moment(driver, handler, monkeypatch)
+
+    def work() -> None:
+        with suppress(MqError):
+            wait()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "the thread waits for a lock that it holds"
+    assert handler.runs
+
+
+def test_signal_handler_may_note_an_unknown_outcome_at_any_moment() -> None:
+    outcomes = UnknownOutcomes()
+
+    class Tokens(list[str]):
+        def append(self, token: str) -> None:
+            super().append(token)
+            if token == "1.0:1":
+                outcomes.add("1.1:1")
+
+    outcomes.tokens = Tokens()
+    thread = threading.Thread(target=outcomes.add, args=("1.0:1",), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "the thread waits for a lock that it holds"
+    assert outcomes.tokens == ["1.0:1", "1.1:1"]

@@ -75,7 +75,8 @@ class SubscriptionReader:
 
     def __init__(self, lost: Callable[[], None]) -> None:
         self._lost = lost
-        self._lock = threading.Lock()
+        # Both locks are re-entrant, since a signal handler may close the client, or raise a flag.
+        self._lock = threading.RLock()
         self._conn: SocketConnection | None = None
         # The flag of the thread that reads.
         self._reader: WakeFlag | None = None
@@ -84,7 +85,7 @@ class SubscriptionReader:
         self.receiving_thread = 0
         self._count = 0
         self._last_count = 0
-        self._pipe_lock = threading.RLock()  # re-entrant, since a signal handler may raise a flag
+        self._pipe_lock = threading.RLock()
         self._pipe: tuple[int, int] | None = None
 
     def flag(self) -> WakeFlag:

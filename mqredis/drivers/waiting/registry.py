@@ -36,9 +36,10 @@ class WaiterRegistry(Waits[WakeFlag]):
         # Set when the subscription has to be replaced.
         self._lost = threading.Event()
         self._reader = SubscriptionReader(self._lost.set)
-        super().__init__(driver, self._reader.flag, threading.Lock())
+        # Re-entrant, as the other locks of a driver, since a signal handler may end waits, or wait itself.
+        super().__init__(driver, self._reader.flag, threading.RLock())
         self._reader.received = self.table.received
-        self._probing = threading.Lock()
+        self._probing = threading.RLock()
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._keep_forever, name="mqredis-subscription", daemon=True),

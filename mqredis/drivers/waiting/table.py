@@ -90,7 +90,8 @@ class WaiterTable(Generic[F]):
     """The wake channels of a driver, by name and by slot, and its waiting operations.
 
     Callers hold the registry's lock, but not for ``received``, ``deny`` and ``registered_runs``, which any thread may
-    use: these only set flags, or go through copies.
+    use: these only set flags, or go through copies. A signal handler may use the table in the middle of any method, so
+    all of them go through copies.
     """
 
     def __init__(self, settings: Settings, flag: Callable[[], F]) -> None:
@@ -130,7 +131,7 @@ class WaiterTable(Generic[F]):
         used = {id(run.wake) for run in list(self.registered_runs)}
         return self._remove(
             slot
-            for slot, wake in self.by_slot.items()
+            for slot, wake in list(self.by_slot.items())
             if wake.session not in ("", session) and id(wake) not in used
         )
 
@@ -139,15 +140,15 @@ class WaiterTable(Generic[F]):
         return self._remove([slot])
 
     def _remove(self, slots: Iterable[str]) -> list[str]:
-        removed = {id(self.by_slot.pop(slot, None)) for slot in list(slots)}
+        removed = {id(self.by_slot.pop(slot, None)) for slot in slots}
         names = self._names_of(removed)
         for name in names:
-            del self.by_name[name]
+            self.by_name.pop(name, None)
         return [name.decode() for name in names]
 
     def _names_of(self, wakes: set[int]) -> list[bytes]:
         """The names whose notifications go to these channels (given by ``id``)."""
-        return [name for name, wake in self.by_name.items() if id(wake) in wakes] if wakes else []
+        return [name for name, wake in list(self.by_name.items()) if id(wake) in wakes] if wakes else []
 
     def names(self) -> list[list[str]]:
         """The names of all channels, in chunks for SUBSCRIBE."""
