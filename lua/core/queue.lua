@@ -120,6 +120,10 @@ function queue.parse(at, text)
     -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
     outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
     changed = false, altered = false, parent = false, apart = false,
+    -- queue.begin_call sets these. They are named here so that the table has room for them: to let it grow takes 2 percent of a
+    -- transaction.
+    call = nil, text = nil, notes = nil, arrived = nil, shown = nil, beside = nil, sooner = nil,
+    sub_messages = nil, sub_bytes = nil,
   }
   return cache.keep_table(key, queue.begin_call(q))
 end
