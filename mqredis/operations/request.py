@@ -101,13 +101,12 @@ def request(
     message = outgoing(body, fields)
     if message.response_queue is not None:
         raise InvalidArgument("request makes its own response queue")
-    changes: dict[str, Any] = {}
-    if message.time_to_be_received is None:
-        changes["time_to_be_received"] = limit
     start = context.clock()
     yield TimeLimit(limit)
     handle = yield from reply_queue(context, session)
-    changes["response_queue"] = handle.path
+    changes: dict[str, Any] = {"response_queue": handle.path}
+    if message.time_to_be_received is None:
+        changes["time_to_be_received"] = max(limit - (context.clock() - start), 0.0)
     try:
         sent = yield from Send(target, message.replace(**changes), {})
         wanted = {_passed(message, each.message_id) for each in sent.copies or (sent,)}

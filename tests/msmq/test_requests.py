@@ -18,7 +18,7 @@ from mqredis import (
     QueueNotFound,
     RetryPolicy,
 )
-from mqredis.operations import redrive
+from mqredis.operations import queue, redrive
 from mqredis.operations.context import Handle
 from mqredis.steps import Wait, Woken, procedure
 from tests.msmq.kit import drain, make
@@ -62,6 +62,24 @@ def test_request_without_a_reply_times_out_and_is_removed(qm):
     with pytest.raises(IoTimeout):
         q.receive(0)
     assert qm.queues("reply$*") == []
+
+
+def test_request_expires_at_its_deadline_although_its_reply_queue_took_long(qm, background, monkeypatch):
+    q = make(qm, "service")
+    create = queue.create
+
+    def slow(context, *given):
+        context.clock = lambda: time.monotonic() + 9
+        return create(context, *given)
+
+    monkeypatch.setattr(queue, "create", slow)
+    asked = background(lambda: qm.request(q, b"hello", timeout=10))
+    q.peek(30)
+    qm.advance_clock(2)
+    with pytest.raises(IoTimeout):
+        q.receive(0)
+    with pytest.raises(IoTimeout, match="no reply"):
+        asked.result(30)
 
 
 def test_late_reply_finds_no_queue(qm):
