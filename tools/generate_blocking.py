@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tools.written_files import ROOT, write
+
 SOURCE = ROOT / "mqredis" / "asyncio"
 TARGET = ROOT / "mqredis" / "client"
 # ``pending`` lets an open be awaited or entered, which a blocking call does not need.
@@ -95,19 +96,7 @@ def generate() -> dict[Path, str]:
 def main(arguments: list[str]) -> int:
     """Write the files. ``--check``: return 1 if any file differs, and name it."""
     files = generate()
-    differing = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    superfluous = sorted(set(TARGET.glob("*.py")) - set(files))
-    if "--check" in arguments:
-        for path in [*differing, *superfluous]:
-            print(
-                f"{path.relative_to(ROOT)} is not what tools/generate_blocking.py writes: run `make format`"
-            )
-        return 1 if differing or superfluous else 0
-    for path in differing:
-        path.write_text(files[path])
-    for path in superfluous:
-        path.unlink()
-    return 0
+    return write(files, arguments, superfluous=sorted(set(TARGET.glob("*.py")) - set(files)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import textwrap
 from collections import defaultdict
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tools.written_files import ROOT, write
+
 LUA = ROOT / "lua"
 WIDTH, LINES = 132, 3
 _REQUIRE = re.compile(r'^--- require (?:lazy )?"([a-z_/]+)"$', re.MULTILINE)
@@ -104,16 +105,5 @@ def rewrite() -> dict[Path, str]:
     return texts
 
 
-def main(check: bool) -> int:
-    """Write the lines, or count the files that have a wrong one."""
-    wrong = {path: text for path, text in rewrite().items() if path.read_text(encoding="utf-8") != text}
-    for path, text in wrong.items():
-        if check:
-            print(f"{path.relative_to(ROOT)} does not name its callers: run `make format`", file=sys.stderr)
-        else:
-            path.write_text(text, encoding="utf-8")
-    return len(wrong) if check else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    sys.exit(write(rewrite(), sys.argv[1:]))

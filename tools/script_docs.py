@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mqredis import scripts
 from tools.script_heads import head
-from tools.written_page import write
+from tools.written_files import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "scripts.md"
 HEAD = """# Scripts
@@ -56,4 +56,4 @@ def _cell(kind: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write(TARGET, render(), sys.argv[1:]))
+    sys.exit(write({TARGET: render()}, sys.argv[1:]))

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import sys
 from enum import Enum
-from itertools import pairwise
 from pathlib import Path
 
 from annotated_types import Ge, Gt, Le
 
 from mqredis import Settings
+from mqredis.cli.queues import docstrings
 from mqredis.settings import ENV_PREFIX
-from tools.written_page import write
+from tools.written_files import write
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 HEAD = """# Settings
@@ -51,17 +49,6 @@ More variables are not fields of `Settings`:
 """
 
 
-def descriptions() -> dict[str, str]:
-    """The docstring below each field, by the name of the field."""
-    tree = ast.parse(inspect.getsource(Settings))
-    body = tree.body[0].body  # type: ignore[attr-defined]
-    found: dict[str, str] = {}
-    for field, text in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-            found[field.target.id] = str(text.value.value)  # type: ignore[union-attr,attr-defined]
-    return found
-
-
 def _range(metadata: list[object]) -> str:
     signs = [f"≥ {m.ge:,}" for m in metadata if isinstance(m, Ge)]
     signs += [f"> {m.gt:,}" for m in metadata if isinstance(m, Gt)]
@@ -75,14 +62,14 @@ def _default(value: object) -> str:
 
 def render() -> str:
     """The whole page. Raises KeyError for a setting without a docstring."""
-    texts = descriptions()
+    texts = docstrings(Settings)
     rows = [
         f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {_default(field.default)} | {_range(field.metadata)} "
-        f"| {' '.join(texts[name].replace('``', '`').split())} |\n"
+        f"| {texts[name].replace('``', '`')} |\n"
         for name, field in Settings.model_fields.items()
     ]
     return HEAD + "".join(rows) + FOOT
 
 
 if __name__ == "__main__":
-    sys.exit(write(TARGET, render(), sys.argv[1:]))
+    sys.exit(write({TARGET: render()}, sys.argv[1:]))

@@ -2,9 +2,9 @@
 
 ``cli.app`` adds these commands, and ``admin`` shows its queues with ``COLUMNS``. The options of ``create`` and ``set``
 are made from the fields of ``models.QueueProperties``, and their help from the docstrings there: a new property of a
-type that ``_options`` knows needs no change here. ``retry``, an object, has an option of its own. An option that is not
-given leaves a property as it is, so None is written "none". ``purge`` takes delayed messages, too; the one of the
-console does not (docs/console.md).
+type that ``_options`` knows needs no change here. ``tools.settings_docs`` uses ``docstrings``, too. ``retry``, an
+object, has an option of its own. An option that is not given leaves a property as it is, so None is written "none".
+``purge`` takes delayed messages, too; the one of the console does not (docs/console.md).
 """
 
 from __future__ import annotations
@@ -86,15 +86,15 @@ def _options() -> dict[str, str]:
 
 
 @cache
-def _docstrings() -> dict[str, str]:
-    """The docstrings of the properties. They are in the source only; without it there are none."""
+def docstrings(model: type[Any]) -> dict[str, str]:
+    """The docstrings below the fields of a class. They are in the source only; without it there are none."""
     try:
-        tree = ast.parse(inspect.getsource(sys.modules[QueueProperties.__module__]))
+        tree = ast.parse(inspect.getsource(sys.modules[model.__module__]))
     except OSError:
         return {}
     found: dict[str, str] = {}
     classes = (each for each in tree.body if isinstance(each, ast.ClassDef))
-    body = next(each.body for each in classes if each.name == QueueProperties.__name__)
+    body = next(each.body for each in classes if each.name == model.__name__)
     for statement, following in pairwise(body):
         if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
             text = cast("ast.Constant", following.value).value
@@ -104,10 +104,8 @@ def _docstrings() -> dict[str, str]:
 
 def _about(name: str) -> str:
     """The help of an option: the first sentence on its property, in which argparse would expand "%"."""
-    text = (
-        _docstrings().get(name, "").partition(". ")[0].rstrip(".").replace("``", "").replace("None:", "none:")
-    )
-    return text.replace("%", "%%")
+    text, _, _ = docstrings(QueueProperties).get(name, "").partition(". ")
+    return text.rstrip(".").replace("``", "").replace("None:", "none:").replace("%", "%%")
 
 
 def _properties(parser: argparse.ArgumentParser) -> None:
