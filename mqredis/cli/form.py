@@ -20,7 +20,7 @@ from typing import Any
 
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, Outgoing
-from mqredis.models.lookup_ids import lookup_id_of
+from mqredis.models.lookup_ids import hex_id, lookup_id_of
 
 # Fields that ``import`` takes from a row as they are; ``from_json`` makes the life span and the delay from times. No
 # row has ``sent_seconds_ago`` and ``dedup_window``, since Message does not show them.
@@ -32,11 +32,6 @@ _SENT = tuple(
 )
 # Fields that a message has only in a group.
 _FLAGS = frozenset({"last_in_group", "segment", "last_segment"})
-
-
-def hex_id(lookup_id: int) -> str:
-    """A lookup id for people and JSON."""
-    return f"{lookup_id:#018x}"
 
 
 def _out(value: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager
 from mqredis.cli.exits import Exit
-from mqredis.cli.form import hex_id, to_json
+from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
 from mqredis.cli.values import IDS, amount, chosen, limit_option, lookup_id, match_options, wait_seconds
@@ -28,6 +28,7 @@ from mqredis.client import Queue, QueueManager
 from mqredis.commands.send import BATCH
 from mqredis.errors import InvalidArgument, IoTimeout, MessageNotFound
 from mqredis.models import Access, Acknowledge, Journal, Message, Outgoing, PropertyValue
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.text import identifier_of, typed
 from mqredis.operations.send import outgoing
 

@@ -18,12 +18,13 @@ from typing import Any
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager, with_pauses
 from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
-from mqredis.cli.form import hex_id, to_json
+from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
 from mqredis.cli.values import chosen, limit_option, lookup_id, match_options, moment
 from mqredis.client import QueueManager
 from mqredis.errors import MessageNotFound
 from mqredis.models.inspection import Page, StoredMessage
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.text import identifier_of, typed
 from mqredis.models.worker import WorkerInfo
 

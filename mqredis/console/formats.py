@@ -2,8 +2,8 @@
 
 The pages, the actions, the charts, the sentences of the log, ``failure`` and the templates use it: ``rendering`` gives
 them ``FILTERS``, and ``visible`` for every value. ``cli.terminal`` does the same for terminals, with a set of its own.
-``hex_id`` has to print what ``pages.find`` and ``actions.base.lookup_id`` read. tests/console/test_wording.py has the
-words of times.
+``models.lookup_ids.hex_id`` has to print what ``pages.find`` and ``actions.base.lookup_id`` read.
+tests/console/test_wording.py has the words of times.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.text import Identifier, typed
 
 # Control characters, and the characters that change the direction of the text around them.
@@ -91,11 +92,6 @@ def when(moment: datetime | None, now: Callable[[], datetime] = lambda: datetime
     text = f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
     title = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), title, text)
-
-
-def hex_id(lookup_id: int) -> str:
-    """A lookup id as the command line prints it."""
-    return f"{lookup_id:#018x}"
 
 
 def identifier(value: Identifier | None) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mqredis import keys
 from mqredis.console import formats
-from mqredis.models.lookup_ids import LOOKUP_ID
+from mqredis.models.lookup_ids import LOOKUP_ID, hex_id
 from mqredis.models.text import time_at
 
 # The details of an entry: the JSON of its body. Those that are not there are None, empty or the default.
@@ -106,7 +106,7 @@ def _messages(changed: int, told: Details) -> str:
     """The messages that an action has changed, by the id of the only one, or by their number."""
     ids = messages_of(told)
     if len(ids) == 1:
-        return f"the message {formats.hex_id(ids[0])}"
+        return f"the message {hex_id(ids[0])}"
     delayed = told.get("scheduled")
     return formats.plural(
         changed, "message" if delayed is None else "delayed message" if delayed else "available message"

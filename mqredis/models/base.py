@@ -14,6 +14,7 @@ from inspect import get_annotations
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from mqredis.errors import InvalidArgument, did_you_mean
+from mqredis.models.lookup_ids import hex_id
 
 # The default of a field that has none.
 REQUIRED: Any = ...
@@ -59,7 +60,7 @@ class Fields:
 
 def _shown(name: str, value: object) -> str:
     """The value of a field in a repr. A lookup id is written in hexadecimal, as in logs and errors."""
-    return f"{value:#018x}" if name in LOOKUP_IDS and isinstance(value, int) else repr(value)
+    return hex_id(value) if name in LOOKUP_IDS and isinstance(value, int) else repr(value)
 
 
 def _rebuilt(cls: type[Any], values: dict[str, Any]) -> Any:

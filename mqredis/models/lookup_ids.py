@@ -23,6 +23,11 @@ def format_id(lookup_id: int) -> str:
     return f"{lookup_id:016x}"
 
 
+def hex_id(lookup_id: int) -> str:
+    """A lookup id for people and JSON. Options and fields of forms take it."""
+    return f"{lookup_id:#018x}"
+
+
 def split_ids(ids: AnyStr) -> list[AnyStr]:
     """Ids that stand one behind the other."""
     return [ids[at : at + SIZE] for at in range(0, len(ids), SIZE)]

@@ -14,9 +14,9 @@ from mqredis.commands.address import Address
 from mqredis.commands.claims import Order
 from mqredis.console import Visitor, app, everyone
 from mqredis.console.actions import sending
-from mqredis.console.formats import hex_id
 from mqredis.keys import DEAD_LETTER
 from mqredis.models import StoredMessage
+from mqredis.models.lookup_ids import hex_id
 from mqredis.operations import pipelines
 from tests.console.browser import Browser
 from tests.console.test_pages import fail, fill

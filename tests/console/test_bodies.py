@@ -8,7 +8,7 @@ import pytest
 
 from mqredis.asyncio import QueueManager
 from mqredis.console import bodies
-from mqredis.console.formats import hex_id
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser
 
 

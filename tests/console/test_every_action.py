@@ -18,7 +18,7 @@ from mqredis.console import Visitor, app, log
 from mqredis.console.actions import REGISTRY
 from mqredis.console.actions import messages as bulk_actions
 from mqredis.console.actions.base import OPERATOR, RESERVED, Field
-from mqredis.console.formats import hex_id
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fail, fill
 

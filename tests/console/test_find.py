@@ -10,8 +10,8 @@ import pytest
 from mqredis import Journal, Outgoing, RetryPolicy, Settings
 from mqredis.asyncio import QueueManager, connect
 from mqredis.console import app, everyone
-from mqredis.console.formats import hex_id
 from mqredis.console.pages import find
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fill
 

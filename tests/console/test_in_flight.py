@@ -18,8 +18,8 @@ from mqredis.commands.address import Address
 from mqredis.commands.claims import Order
 from mqredis.commands.stages import Stage
 from mqredis.console import app, everyone
-from mqredis.console.formats import hex_id
 from mqredis.console.pages import holders
+from mqredis.models.lookup_ids import hex_id
 from mqredis.operations import pipelines, publications
 from mqredis.steps import perform
 from mqredis.worker import Worker

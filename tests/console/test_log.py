@@ -10,8 +10,8 @@ import pytest
 from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
 from mqredis.console import log
-from mqredis.console.formats import hex_id
 from mqredis.console.sentences import messages_of, of_other_calls, sentence
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.match import Match
 from tests.console.browser import Browser
 from tests.console.test_pages import fill

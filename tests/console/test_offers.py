@@ -11,9 +11,9 @@ import mqredis.console
 from mqredis import Outgoing, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app
-from mqredis.console.formats import hex_id
 from mqredis.console.overview import COLUMNS
 from mqredis.console.pages import overview
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser, Page
 from tests.console.test_failures import poison
 from tests.console.test_pages import fill

@@ -10,10 +10,10 @@ import pytest
 from mqredis import Access, Journal, Outgoing, RetryPolicy
 from mqredis.asyncio import Queue, QueueManager
 from mqredis.console import app, everyone
-from mqredis.console.formats import hex_id
 from mqredis.console.pages import messages as pages_of_messages
 from mqredis.console.pages import server as pages_of_servers
 from mqredis.keys import DEAD_LETTER
+from mqredis.models.lookup_ids import hex_id
 from mqredis.operations.server_facts import ServerFacts
 from mqredis.steps import Command, Steps, procedure
 from tests.console.browser import HOST, Browser, mounted

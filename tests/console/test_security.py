@@ -11,9 +11,9 @@ from starlette.requests import Request
 from mqredis import InvalidArgument, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app, everyone
-from mqredis.console.formats import hex_id
 from mqredis.console.security import MAX_FORM_BYTES, Signer
 from mqredis.console.serve import local
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import HOST, Browser, Page
 from tests.console.test_pages import fail, fill
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mqredis import Outgoing, RetryPolicy
 from mqredis.asyncio import QueueManager
 from mqredis.console import Visitor, app
-from mqredis.console.formats import hex_id
+from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser
 from tests.console.test_pages import EVIL, fail, fill
 

@@ -14,6 +14,7 @@ from mqredis.console import formats
 from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of, to
 from mqredis.errors import InvalidArgument, TransactionSequence
 from mqredis.models import LockInfo, Match, Message, TransactionInfo
+from mqredis.models.lookup_ids import hex_id
 
 # Pages of open transactions, or of locks, among which one is looked for.
 _PAGES = 50
@@ -49,7 +50,7 @@ async def _held_by_reader(manager: QueueManager, values: Values) -> str:
             f"transaction {lock.transaction} holds the message: abort the transaction, which undoes all that it has "
             "done"
         )
-    return f"1 message of {name}, {formats.hex_id(number)}"
+    return f"1 message of {name}, {hex_id(number)}"
 
 
 async def _preview_release(manager: QueueManager, values: Values) -> Preview:
@@ -70,12 +71,12 @@ async def _preview_reject(manager: QueueManager, values: Values) -> Preview:
 
 async def _release(manager: QueueManager, values: Values) -> str:
     await _end(manager, values, None)
-    return f"The lock of message {formats.hex_id(lookup_id(values))} of {values['queue']} was ended."
+    return f"The lock of message {hex_id(lookup_id(values))} of {values['queue']} was ended."
 
 
 async def _reject(manager: QueueManager, values: Values) -> str:
     await _end(manager, values, needed(values, "reason"))
-    return f"Message {formats.hex_id(lookup_id(values))} of {values['queue']} was rejected."
+    return f"Message {hex_id(lookup_id(values))} of {values['queue']} was rejected."
 
 
 async def _end(manager: QueueManager, values: Values, reject: str | None) -> None:
@@ -84,7 +85,7 @@ async def _end(manager: QueueManager, values: Values, reject: str | None) -> Non
     result = await operator.release(name, [number], reject=reject, token=values.get("token"))
     if not result.changed:
         held = "a transaction or a pipeline holds it" if result.locked else "no reader holds it any more"
-        raise InvalidArgument(f"message {formats.hex_id(number)} stays as it is: {held}")
+        raise InvalidArgument(f"message {hex_id(number)} stays as it is: {held}")
 
 
 async def _transaction(manager: QueueManager, values: Values) -> TransactionInfo:

@@ -33,6 +33,7 @@ from mqredis.console.actions.base import (
 )
 from mqredis.errors import InvalidArgument
 from mqredis.keys import is_journal_or_system
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.operator import BulkResult, Choice
 
 # Calls of the broker for one count. Seconds after which an action on many messages shows how far it is, and the calls
@@ -84,7 +85,7 @@ async def _counted(manager: QueueManager, values: Values, choose: Choose) -> Pre
     _check_one(values, found)
     count = formats.plural(found.changed, "message")
     if values.get("id"):
-        count = f"the message {formats.hex_id(lookup_id(values))}"
+        count = f"the message {hex_id(lookup_id(values))}"
     trash = "" if is_journal_or_system(name) else "on"  # journals and queues of the system have no trash
     text = f"This affects {'' if found.finished else 'at least '}{count} of {name}."
     return Preview(text, {"trash": trash}, found.changed if found.finished else None)

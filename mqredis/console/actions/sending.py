@@ -31,6 +31,7 @@ from mqredis.console.actions.base import (
 from mqredis.errors import DuplicateMessage, InvalidArgument
 from mqredis.keys import SYSTEM
 from mqredis.models import Access, Message, Outgoing, StoredMessage
+from mqredis.models.lookup_ids import hex_id
 from mqredis.operations.giveback import REPORT
 
 # Seconds in which a failed message is sent again to the same queue only once.
@@ -84,7 +85,7 @@ async def _send_to(manager: QueueManager, name: str, message: Outgoing) -> str:
         await manager.transaction() if info.transactional else nullcontext() as unit,
     ):
         sent = await queue.send(message, transaction=unit)
-    return f"Message {formats.hex_id(sent.lookup_id)} was sent to {name}."
+    return f"Message {hex_id(sent.lookup_id)} was sent to {name}."
 
 
 # ---- edit and send again -------------------------------------------------------------------------
@@ -103,7 +104,7 @@ async def _preview_again(manager: QueueManager, values: Values) -> Preview:
     stored = await _failed(manager, values)
     outgoing_of(values)
     return Preview(
-        f"The message below is sent, and then message {formats.hex_id(number)} of {name} is deleted.",
+        f"The message below is sent, and then message {hex_id(number)} of {name} is deleted.",
         _editable(stored.message),
     )
 
@@ -141,14 +142,14 @@ async def _send_again(manager: QueueManager, values: Values) -> str:
         done = await _send_to(manager, to, once)
     except DuplicateMessage:
         raise InvalidArgument(
-            f"nothing was sent: message {formats.hex_id(number)} was sent again to {to} within the last hour. If it is "
+            f"nothing was sent: message {hex_id(number)} was sent again to {to} within the last hour. If it is "
             f"still in {name}, delete it"
         ) from None
     operator = operator_of(manager, values)
     result = await operator.delete(name, lookup_ids=[number], token=values.get("token"))
     if not result.changed:
-        return f"{done} Message {formats.hex_id(number)} was locked or gone meanwhile and was not deleted."
-    return f"{done} Message {formats.hex_id(number)} was deleted from {name}."
+        return f"{done} Message {hex_id(number)} was locked or gone meanwhile and was not deleted."
+    return f"{done} Message {hex_id(number)} was deleted from {name}."
 
 
 _QUEUE = Field("queue", "Queue", "hidden")

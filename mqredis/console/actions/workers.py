@@ -13,6 +13,7 @@ from mqredis.asyncio import QueueManager
 from mqredis.console import formats
 from mqredis.console.actions.base import Action, Field, Preview, Values, lookup_id, needed, operator_of, to
 from mqredis.errors import InvalidArgument
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.worker import Pause, WorkerInfo
 
 # ---- pause and resume ----------------------------------------------------------------------------
@@ -121,10 +122,10 @@ async def _preview_cancel(manager: QueueManager, values: Values) -> Preview:
             more = f" It also has {formats.plural(others, 'other message')}." if others else ""
             return Preview(
                 f"This cancels the handler of {handler.consumer} in the worker {_named(worker)} that has had message "
-                f"{formats.hex_id(number)} of {handler.queue} for {formats.duration(handler.seconds)}.{more} It is a "
+                f"{hex_id(number)} of {handler.queue} for {formats.duration(handler.seconds)}.{more} It is a "
                 "failed attempt."
             )
-    raise InvalidArgument(f"no handler of this worker has message {formats.hex_id(number)} any more")
+    raise InvalidArgument(f"no handler of this worker has message {hex_id(number)} any more")
 
 
 async def _cancel(manager: QueueManager, values: Values) -> str:
@@ -132,7 +133,7 @@ async def _cancel(manager: QueueManager, values: Values) -> str:
     await operator_of(manager, values).cancel_handler(
         needed(values, "worker"), number, token=values.get("token")
     )
-    return f"The worker is asked to cancel the handler of message {formats.hex_id(number)}."
+    return f"The worker is asked to cancel the handler of message {hex_id(number)}."
 
 
 _QUEUE, _CONSUMER = Field("queue", "Queue", "hidden"), Field("consumer", "Consumer", "hidden")

@@ -18,11 +18,10 @@ from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
 from mqredis.console.actions.base import needed, whole
-from mqredis.console.formats import hex_id
 from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.models import Match, StoredMessage
-from mqredis.models.lookup_ids import lookup_id_of
+from mqredis.models.lookup_ids import hex_id, lookup_id_of
 from mqredis.models.text import identifier_of
 from mqredis.operations import queue
 
@@ -31,7 +30,7 @@ CALLS = 80
 # Messages that one page shows.
 ROWS = 50
 
-# A lookup id as the console shows it (``formats.hex_id``).
+# A lookup id as the console shows it (``lookup_ids.hex_id``).
 _SHOWN = re.compile(r"0x([0-9a-fA-F]{16})")
 
 # What is searched, one after the other in all queues: the place that a lookup id names; the available messages; those

@@ -86,7 +86,7 @@ async def messages(visit: Visit) -> Response:
         names=columns.NAMES,
         usual=", ".join(columns.default(name)),
         bodies=bodies,
-        hidden=hidden(visit),
+        hidden=visit.console.hide_bodies,
     )
 
 
@@ -118,11 +118,6 @@ def match_of(query: dict[str, str]) -> Match | None:
     return Match(**ids) if ids else None
 
 
-def hidden(visit: Visit) -> bool:
-    """Whether bodies are hidden on pages that did not ask for one."""
-    return visit.console.hide_bodies
-
-
 async def _stored(visit: Visit) -> StoredMessage:
     manager = await visit.manager()
     return await manager.message(needed(visit.query, "queue"), lookup_id(visit.query))
@@ -135,7 +130,7 @@ async def message(visit: Visit) -> Response:
     except MessageNotFound:
         return await left(visit, needed(visit.query, "queue"), lookup_id(visit.query))
     found = stored.message
-    show = not hidden(visit) or (visit.query.get("body") == "show" and visit.may("bodies"))
+    show = not visit.console.hide_bodies or (visit.query.get("body") == "show" and visit.may("bodies"))
     failure = {
         name.removeprefix(REPORT): value
         for name, value in found.properties.items()
@@ -174,7 +169,7 @@ def _fields(found: Message) -> dict[str, Any]:
 
 async def body(visit: Visit) -> Response:
     """The bytes of a body, as a file."""
-    if hidden(visit) and not visit.may("bodies"):
+    if visit.console.hide_bodies and not visit.may("bodies"):
         raise Forbidden("This console hides bodies, and you may not show them.")
     found = (await _stored(visit)).message
     name = f'attachment; filename="{found.lookup_id:016x}.bin"'

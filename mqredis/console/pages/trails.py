@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from mqredis.asyncio import QueueManager
 from mqredis.console.actions.base import needed
-from mqredis.console.formats import hex_id
 from mqredis.console.pages.find import lookup_id_in
 from mqredis.console.visit import Visit
 from mqredis.errors import MessageNotFound, QueueNotFound
 from mqredis.models.inspection import TrailEntry
+from mqredis.models.lookup_ids import hex_id
 from mqredis.models.text import identifier_of
 from mqredis.operations import inspection, queue
 
