@@ -73,7 +73,7 @@ def busy(broker: mqredis.QueueManager) -> Iterator[mqredis.QueueManager]:
     for name in ("n" * 124, "<b>& 'quoted' \u65e5\u672c" + "w " * 50 + "w"):
         broker.create_queue(name)
     ann.create_schedule("s" * 100, "0 3 * * *", "orders", "go")
-    with worker.background(broker), broker.transaction() as unit:
+    with worker.background(broker), broker.transaction(lease=600) as unit:
         send(broker, "x", to="jobs")
         send(broker, Outgoing("later", delay=60, label="l" * 100, correlation_id="c" * 100))
         with broker.open("ledger") as ledger:
