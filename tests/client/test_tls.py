@@ -58,7 +58,7 @@ def test_subscription_over_tls_is_read_while_no_other_thread_sends(
         lock: Any = qm.driver._waiters._lock
 
         def read_response(conn: SocketConnection) -> Any:
-            locked.append(lock.locked())
+            locked.append(lock._is_owned())
             return read(conn)
 
         monkeypatch.setattr(SocketConnection, "read_response", read_response)
