@@ -19,9 +19,10 @@ from redis import exceptions as rx
 from mqredis import scripts
 from mqredis.drivers.connect import open_backend
 from mqredis.drivers.greeting import FUNCTION_PROBE
+from mqredis.drivers.net.discovery import named_node
 from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.redaction import redact
-from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, as_text, fault_of
+from mqredis.drivers.net.wire import REDIS_ERRORS, Fault, fault_of
 from mqredis.errors import BrokerFull, BrokerRefused, BrokerUnavailable, MqError
 from mqredis.keys import ManagerKeys
 from mqredis.operations.libraries import OURS, library_name
@@ -143,7 +144,8 @@ def _each(where: Any, settings: Settings, work: Callable[[Connection, str], T], 
                 with _connection(backend) as connection:
                     return [work(connection, backend.address)]
             with _connection(backend) as connection:
-                nodes = _primaries(connection.command("CLUSTER", "SLOTS"))
+                slots, asked = connection.command("CLUSTER", "SLOTS"), backend.plan.node or ("", 0)
+            nodes = _primaries(asked, slots)
             found = []
             for node in nodes:
                 with _connection(backend, node) as connection:
@@ -163,8 +165,8 @@ def _connection(backend: Backend, node: tuple[str, int] | None = None) -> Iterat
         backend.discard(connection)
 
 
-def _primaries(slots: Any) -> list[tuple[str, int]]:
-    return list(dict.fromkeys((as_text(primary[0]), int(primary[1])) for _, _, primary, *_ in slots))
+def _primaries(asked: tuple[str, int], slots: Any) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(named_node(asked, primary) for _, _, primary, *_ in slots))
 
 
 @contextmanager

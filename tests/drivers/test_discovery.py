@@ -13,13 +13,14 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from mqredis.drivers import deploy
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
 from mqredis.steps import plain_command, procedure
 from tests.drivers.kit import FAST, add, put, read, take, until
 from tests.support.cluster import Cluster
-from tests.support.server import RedisServer, free_port
+from tests.support.server import RedisServer, free_port, server_version
 
 
 def waiting(driver: Driver) -> bool:
@@ -92,6 +93,16 @@ def test_driver_uses_a_given_cluster_client(cluster: Cluster, connect: Callable[
     driver = connect(client, LONG_RETRY, "m")
     assert driver.run(add(driver.core.keys)) == "1"
     client.close()
+
+
+@pytest.mark.skipif(server_version() < (7, 0), reason="a cluster names hosts before Redis 7")
+def test_deploy_step_finds_the_nodes_of_a_cluster_that_names_no_hosts(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        with node.client() as client:
+            client.config_set("cluster-preferred-endpoint-type", "unknown-endpoint")
+    assert [each.server for each in deploy.load(cluster.url, FAST)] == [
+        f"127.0.0.1:{node.port}" for node in cluster.nodes
+    ]
 
 
 class Sentinel:

@@ -238,9 +238,14 @@ def _primary(reply: Any) -> tuple[str, int] | None:
 def _owner(asked: tuple[str, int], reply: Any, slot: int) -> tuple[str, int] | None:
     for first, last, primary, *_ in reply or ():
         if int(first) <= slot <= int(last):
-            # An empty host means the node that answers.
-            return as_text(primary[0]) if primary[0] and primary[0] != b"?" else asked[0], int(primary[1])
+            return named_node(asked, primary)
     return None
+
+
+def named_node(asked: tuple[str, int], node: Any) -> tuple[str, int]:
+    """The address of a node in CLUSTER SLOTS. No host, an empty one and "?" mean the host that was asked."""
+    host, port, *_ = node
+    return as_text(host) if host and host != b"?" else asked[0], int(port)
 
 
 def check_options(plan: Plan) -> None:
