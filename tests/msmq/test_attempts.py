@@ -258,7 +258,7 @@ def test_commit_with_verdicts_moves_single_messages_to_poison(qm):
     qm.run(transaction.End(unwrap(tx._unit), "commit", verdicts=verdicts))
     assert [m.body for m in poison(qm)] == [b"bad"]
     assert [m.body for m in out.browse()] == [b"result"]
-    assert [m.body for m in q.browse()] == [b"rest"]
+    assert [(m.body, m.abort_count) for m in q.browse()] == [(b"rest", 0)]
     assert qm.doctor().findings == ()
 
 
