@@ -16,7 +16,8 @@ from mqredis.steps import Payload
 
 # A name of its own, since reading a member of an enumeration costs as much as a function call.
 OK = int(Status.OK)
-# Elements of one page of a list at most.
+# The largest ``limit`` of a list in ``operations.inspection``. The docstrings of ``asyncio/inspection.py`` name it. One
+# call of lua/message_list.lua looks at 300 messages, one of lua/lock_list.lua at 256 locks.
 MAX_PAGE = 256
 
 

@@ -57,7 +57,8 @@ class PendingCall(Generic[R]):
 
 class Batcher(Generic[R]):
     """Makes one call at a time for the operations of one kind on one handle. Operations that come during a call go
-    together in the next one.
+    together in the next one. With two calls under way messages would not be accepted in the order of their sends, which
+    docs/guarantees.md promises.
 
     Each caller gets the result, the refusal or the cancellation that a call of its own would bring.
     """

@@ -1,9 +1,10 @@
 """What a driver knows about its queue manager: the session, the incarnation and the history number.
 
-``drivers.base`` makes the ``Core`` of a driver; ``attempt``, ``greeting``, ``durable_calls`` and the waits (with
-``waiting.handoff``) read and set what they learn of the server. It does no input or output: it says what the reply of
-an opening means, and whether a reply comes from the data that this client knows. docs/decisions/tokens.md tells how a
-lost history is found.
+``drivers.base`` makes the ``Core`` of a driver; ``calls``, ``attempt``, ``coalescing``, ``greeting``,
+``durable_calls`` and the waits (with ``waiting.handoff``) read and set what they learn of the server, and both
+interfaces read ``server_state``. It does no input or output: it says what the reply of an opening means, and whether a
+reply comes from the data that this client knows. A lost history is found by history numbers and by terms
+(``session.term`` in lua/core/session.lua); a read-only client is told no terms.
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ class Core:
 
     def observe(self, reply: Any, run_id: str) -> None:
         """Take over the reply of ``manager_info``, which a read-only client calls instead of ``session_open``.
+
+        It has no terms, so a loss is seen only while the server's history number is lower than the known one.
 
         Raises:
             ManagerNotFound: there is no such manager, or it has another incarnation than before.

@@ -1,7 +1,8 @@
 """Names of header fields in a selector: JMS, IBM MQ (``Root.MQMD.*``) and our own (``$label``).
 
-``builder`` looks names up in it, ``encode`` and ``hints`` look at their views; ``spark.fetch`` makes the mapping that
-``HeaderField.read`` takes with ``header_of``. In a program stand the letters of fields and views, not the names.
+``builder`` looks names up in it, ``encode`` and ``hints`` look at their views. ``evaluate`` calls
+``HeaderField.read`` with a mapping that ``spark.fetch`` makes with ``header_of``. In a program stand the letters of
+fields and views, not the names.
 
 ``docs/selectors.md`` has the same table for users. Jakarta Messaging 3.8.1.1; IBM MQ: "Message selector syntax".
 """

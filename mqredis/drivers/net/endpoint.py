@@ -1,8 +1,9 @@
 """How to connect to servers of one kind, and what our own connections need to know of one server.
 
-``drivers.connect`` makes a ``Connector``. The pools make an ``Endpoint`` of it for each server that they connect to,
-and ``net.blocking`` and ``net.aio`` dial it. An option that a URL may have (``net.urls``) has to be in ``_FOLLOWED``,
-or connections of redis-py are used for such a URL.
+``drivers.connect`` makes a ``Connector``; the plan of ``net.discovery`` holds it, and makes another one for Sentinels.
+The pools make an ``Endpoint`` of it for each server that they connect to, and ``net.blocking`` and ``net.aio`` dial it.
+An option that a URL may have (``net.urls``) has to be in ``_FOLLOWED``, or connections of redis-py are used for such a
+URL.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _FOLLOWED = frozenset(
      "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_check_hostname", "ssl_ciphers",
      "ssl_min_version")
 )  # fmt: skip
-# Options of redis-py that have no effect here, since connections neither decode nor retry.
+# Options of redis-py that have no effect here: our own connections neither decode nor retry, and ``discovery.prepare``
+# switches off what redis-py would announce of itself.
 _WITHOUT_MEANING = frozenset(
     ("encoding", "encoding_errors", "decode_responses", "retry", "health_check_interval", "protocol",
      "driver_info", "lib_name", "lib_version", "maint_notifications_config", "socket_read_size",
@@ -64,7 +66,8 @@ class Endpoint:
     reply_timeout: float | None = None
     """Seconds that a reply may take; None: the caller keeps the time."""
     greeting: list[bytes] = field(default_factory=list, repr=False)  # the password is in them
-    """Packed commands before the first request: AUTH, CLIENT SETNAME, SELECT."""
+    """Packed commands before the first request: AUTH, CLIENT SETNAME, SELECT. One that is refused ends the connection,
+    so a further command needs a row in ``CONNECTION`` of ``cli/acl.py``."""
 
 
 class TlsContext:
