@@ -38,7 +38,8 @@
 --- require "waiting/waiters"
 --- require lazy "features/group_lock"
 --- require lazy "matching/filter"
--- Change together with: receive.lua, whose reply mqredis/commands/read.py parses with the same function.
+-- Change together with: receive.lua, whose reply mqredis/commands/read.py parses with the same function, and from whose reply
+-- mqredis/operations/interruption.py takes the fence in the same way.
 local generation, mode, which, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local allow_peek, own_fence, filter_text = ARGV[9] == "1", ARGV[10], ARGV[11]
 local reply = context.open()

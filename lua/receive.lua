@@ -48,7 +48,8 @@
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
--- Change together with: handoff.is_plain, for another option of queues that matters here; lookup.lua, whose reply read.py parses
+-- Change together with: handoff.is_plain, for another option of queues that matters here; mqredis/operations/interruption.py,
+-- which takes the fence from the reply; lookup.lua, whose reply read.py parses
 -- with the same function; peek.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py).
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.

@@ -3,7 +3,8 @@
 ``mqredis acl`` prints them (``cli.admin``); docs/production.md describes the roles. ``tests/cli/test_acl.py`` runs
 clients with each of them, and compares ``SCRIPT_COMMANDS`` and ``MONITOR_COMMANDS`` with lua/ and lua/preflight.lua. A
 plain command that a driver, an operation or Spark sends is in none of these: it needs a row in ``CONNECTION``,
-``CLIENT`` or ``MONITOR_COMMANDS`` by hand, and so does a key outside of the manager's prefix.
+``CLIENT`` or ``MONITOR_COMMANDS`` by hand, and so does a key outside of the manager's prefix. The plain commands of
+Spark are those of the role worker, which a Spark job needs, also for a batch read.
 
 Redis checks each command inside a script against the user who called the script, so a role has the commands that its
 scripts run. The unit of separation is the queue manager: a user who may send to one of its queues may also read and
@@ -24,7 +25,7 @@ import secrets
 from mqredis.errors import InvalidArgument
 from mqredis.keys import ManagerKeys, encode
 
-# What the scripts run (a test compares this with lua/).
+# What the scripts run (a test compares this with lua/); what Spark reads without them.
 SCRIPT_COMMANDS = (
     "del", "exists", "hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hscan", "hset",
     "hstrlen", "lindex", "llen", "lrange", "ltrim", "persist", "pttl", "pexpire", "publish", "pubsub|numsub", "rpush",

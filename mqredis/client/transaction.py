@@ -89,7 +89,8 @@ class Transaction:
     def end(self, operation: Operation[None]) -> None:
         """End it, or prepare it, with an ``End`` of ``operations.transaction``, for integrations (docs/extending.md).
 
-        After a lost reply it counts as ended, since nothing more may be done in it.
+        After a lost reply it counts as ended, since nothing more may be done in it; so it does if its caller is
+        cancelled or interrupted while the call is under way (``operations.transaction.End``).
         """
         self._unit.doubts = self._manager.driver.doubts(self._unit.id)
         try:

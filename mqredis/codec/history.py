@@ -1,5 +1,6 @@
 """Statistics of a queue over time, as ``lua/core/statistics.lua`` writes them into a queue's hash.
-``tests/contract/test_stored_texts.py`` compares both sides.
+``tests/contract/test_stored_texts.py`` compares both sides. A new counter needs what ``operations.history`` lists, and
+a new schema number, since a text with another number of counters counts as damaged.
 
 ``commands.history``, ``operations.history`` and the doctor (``operations.doctor.checks.queues``) use it.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-# The length of a bucket in ms, and how many that have ended a history keeps.
+# The length of a bucket in ms, and how many that have ended a history keeps (queue.bucket and statistics.items in Lua).
 BUCKET_MS, KEPT = 300_000, 288
 _NUMBER = r"(?:-?[1-9a-z][0-9a-z]*)?"
 _ITEMS = rf"(?:(?:{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER})?;)*"

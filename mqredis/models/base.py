@@ -1,7 +1,8 @@
 """The base class of Outgoing, Message and Sent.
 
-``header``, ``outgoing`` and ``message`` derive from it. Pickle and ``copy`` make an object again from its fields, so a
-program of one release reads what another has pickled as long as the names of fields stay.
+``header``, ``outgoing`` and ``message`` derive from it. Pickle and ``copy`` make an object again from its fields. A
+pickle names ``_rebuilt``, the class, their modules and the fields, so a program reads what an earlier release has
+pickled as long as these names stay; an earlier release refuses a field that it does not know.
 
 They are plain classes with slots, since one of them is made for each message. They cannot be changed: ``replace`` makes
 another one.

@@ -2,8 +2,8 @@
 
 ``QueueManager`` makes them, and the console's charts and ``mqredis stats --history`` show them. The first period may
 begin before ``since``, and then has only its buckets from ``since`` on. A new number in a period needs
-lua/core/statistics.lua, ``codec.history``, ``_row`` in commands/history.py, ``HistoryPeriod``, and COUNTS in
-console/charts.py with its template.
+lua/core/statistics.lua, lua/stats_history.lua, ``codec.history``, ``_row`` in commands/history.py, ``HistoryPeriod``,
+HISTORY in cli/admin.py, and COUNTS in console/charts.py with its template.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
     """Find out the outcome of the interrupted read ``call`` and release what it has locked.
 
     Afterwards the operation continues with the same slot, so that it can remove a waiter that the call has registered.
-    The outcome stays open (for ``resolve``) if the call removed messages, settled locks, or the broker did not answer;
-    then locks end with their lease. ``locks``: does the read lock what it finds?
+    The outcome stays open (for ``resolve``) if the call removed messages, found none, or settled locks, if a later call
+    of the slot has replaced its reply, or if the broker did not answer; then locks end with their lease. ``locks``:
+    does the read lock what it finds?
     """
     try:
         found = yield from perform(manager.resolve(handle.context.keys, token))
@@ -40,7 +41,7 @@ def release_after_interruption(handle: Handle, call: Call[Any], token: str, *, l
         if found.status == OK:
             if not locks or not found.lookup_ids:
                 return
-            fence = text(found.payload[0])
+            fence = text(found.payload[0])  # as RETURNS OK of receive.lua and lookup.lua begins
             yield from settle(handle, [(ABORT, fence, lookup_id) for lookup_id in found.lookup_ids])
     except MqError:
         return

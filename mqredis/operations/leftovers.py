@@ -1,7 +1,9 @@
 """What calls without a result have left at the server: open handles, and temporary reply queues.
 
 ``handle`` and ``request`` note in ``Context.leftovers`` how to remove it, and do that before the client next opens a
-queue or makes a request, and when it is closed. ``wait`` and ``pipelines`` ask which errors are UNREACHABLE.
+queue or makes a request. When the client is closed that is only done if it has made requests
+(``shutdown.holds_anything``), since handles end with the session. ``wait``, ``pipelines``, ``several`` and ``shutdown``
+ask which errors are UNREACHABLE.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def removed_later(context: Context, removal: Removal) -> Iterator[None]:
 
 @procedure
 def remove(context: Context) -> Steps[None]:
-    """Carry out the removals that were noted."""
+    """Carry out the removals that were noted. One that the broker refuses is dropped, and its error raised."""
     while True:
         try:
             token, removal = context.leftovers.popleft()

@@ -1,8 +1,9 @@
 """Claims and publications of data pipelines: each loop repeats a script call that handles one page.
 
-``mqredis.spark`` makes them: its readers the claims, ``spark.waits`` the waits, and ``spark.sink`` and
-``spark.pipelines.migrate`` the publications. ``publications.finish`` publishes what was begun and gives no stages.
-docs/decisions/pipelines.md tells what happens if a process dies between two pages.
+``mqredis.spark`` makes them: its readers the claims, ``spark.waits`` the waits, ``spark.sink`` and
+``spark.pipelines.migrate`` the publications; ``spark.admin`` releases, and ``spark.connection`` looks.
+``publications.finish`` publishes what was begun and gives no stages. docs/decisions/pipelines.md tells what happens if
+a process dies between two pages.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def claim(
 ) -> Steps[Claimed]:
     """Claim messages under (owner, sequence); a repeated call returns the same result. Raises ClaimLost.
 
-    ``after_page`` is called between two pages, here and below: tests end the process there.
+    ``after_page`` is called between two pages, here and below: ``spark.claim_commits`` pauses a removal there for
+    urgent calls, and tests end the process. Two threads may run one claim without a filter, or one commit, at the same
+    time.
     """
     place = ""
     while True:

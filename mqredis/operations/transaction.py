@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from mqredis import keys
 from mqredis.commands import manager
@@ -139,6 +140,11 @@ class End(Operation[None]):
                 f"transaction {unit.id!r} was aborted: the call with token {unseen!r} was interrupted after the "
                 "broker had carried it out; ask resolve(token) before the commit to keep what it did"
             )
+
+    def interrupted(self, call: Call[Any], token: str) -> Steps[None]:  # noqa: ARG002
+        """The end may have been carried out, so it counts as ended. ``resolve`` tells what became of it."""
+        self.unit.finished = IN_DOUBT
+        yield from ()
 
     def _unseen(self) -> Steps[str]:
         """Token of a call that was carried out and whose outcome the application does not know, or "".

@@ -92,8 +92,8 @@ class Rows:
     """Empty if no column needs them (:func:`needs_record`)."""
     states: Sequence[bytes | None] | None
     """The state records; None if no column needs them."""
-    large: dict[bytes, bytes]
-    """Bodies that are not in their records, by id."""
+    large: dict[bytes, bytes | None]
+    """Bodies that are not in their records, by id. None: it is gone; its message is not among ``ids``."""
     manager: str
     queue: str
     state: str

@@ -4,7 +4,7 @@ The tasks of readers use it (``batch``, ``browse`` and ``claim_slice``); plannin
 and ``fields`` (``starting`` and ``unavailable``, too).
 
 A script would copy every body once more. Without a script the read is not atomic, which does no harm: the messages of a
-claim do not change, and in a snapshot a message that was received meanwhile is missing.
+claim do not change, and a snapshot leaves out a message of which a part was received meanwhile (``batch``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Reader:
         """The messages of these ids; None if none is left.
 
         ``strict``: the ids are those of a claim, so a missing message is data loss (SourceError). Else missing messages
-        are left out, and those that have expired by ``now_ms``, and those that do not match the selector.
+        are left out, also if only a large body is missing that is wanted; and those that have expired by ``now_ms`` (0:
+        none has), and those that do not match the selector.
         """
         if not ids:
             return None
@@ -84,38 +85,46 @@ class Reader:
             found = fields(self.manager, self._messages, ids)
             if strict:
                 if None in found:
-                    raise SourceError(
-                        f"mqredis: {found.count(None)} claimed messages of queue {self.place.path!r} are gone: the "
-                        "server has lost data. Start with a new checkpoint, or set failOnDataLoss=false"
-                    )
+                    raise self._lost(found.count(None))
                 records = [record for record in found if record is not None]
             else:
                 ids, records = self._selected(*_present(ids, found, now_ms))
-                if not ids:
-                    return None
+        large = self._large_bodies(ids, records) if builder.with_body else {}
+        if None in large.values():
+            if strict:
+                raise self._lost(list(large.values()).count(None))
+            kept = [pair for pair in zip(ids, records, strict=True) if large.get(pair[0], b"") is not None]
+            ids, records = [lid for lid, _ in kept], [record for _, record in kept]
+        if not ids:
+            return None
         if builder.with_states:
             states = fields(self.manager, self._states, ids)
             # Messages of a packed page of a claim, or of a lock in the queue's header (lua/core/locks.lua), have no
             # state, since all would say the same.
             if state == "locked":
                 states = [text or FIRST_DELIVERY for text in states]
-        large = self._large_bodies(ids, records) if builder.with_body else {}
         place = self.place
         return builder.build(
             Rows(ids, records, states, large, place.manager, place.path, state, self.batch_id)
         )
 
-    def _large_bodies(self, ids: Sequence[bytes], records: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The bodies that are not in their records, by id. One that was removed meanwhile is left out."""
+    def _lost(self, count: int) -> SourceError:
+        return SourceError(
+            f"mqredis: {count} claimed messages of queue {self.place.path!r} are gone: the server has lost data. Start "
+            "with a new checkpoint, or set failOnDataLoss=false"
+        )
+
+    def _large_bodies(self, ids: Sequence[bytes], records: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The bodies that are not in their records, by id. None: it was removed meanwhile."""
         if LARGE_FLAGS.isdisjoint(flags(records)):
             return {}
         apart = [lid for lid, record in zip(ids, records, strict=True) if record[FLAG_AT] in LARGE_FLAGS]
-        found: dict[bytes, bytes] = {}
+        found: dict[bytes, bytes | None] = {}
         for at in range(0, len(apart), _BODIES):
             page = apart[at : at + _BODIES]
             # The field of a large body (mqredis/models/record_parts.py).
             bodies = fields(self.manager, self._messages, [b"^" + lid for lid in page])
-            found.update((lid, body) for lid, body in zip(page, bodies, strict=True) if body is not None)
+            found.update(zip(page, bodies, strict=True))
         return found
 
     def _selected(

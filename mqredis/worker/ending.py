@@ -14,14 +14,15 @@ from queue import SimpleQueue
 
 
 class Ending:
-    """The end of one run. Every thread may call it."""
+    """The end of one run, which cannot be taken back. Every thread may call it."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         """Set: nothing more is read."""
         self.killed = threading.Event()
         """Set: running handlers are cancelled now, not at the deadline."""
-        # What the run raises. The first error counts; of two at the same moment either may.
+        # What the run raises: the first error of a thread, else the first one of a handler; of two at the same moment
+        # either may count.
         self._fatal: BaseException | None = None
         self._failure: Exception | None = None
 
@@ -31,8 +32,8 @@ class Ending:
         return self._failure if self._fatal is None else self._fatal
 
     def stop(self) -> None:
-        """Stop reading. Running handlers are finished, or their messages given back at the deadline; a second call
-        gives them back now."""
+        """Stop reading. Running handlers are finished, or their messages given back at the deadline. If the end has
+        begun already, because of a signal, an order, ``Worker.stop`` or a failure, they are given back now."""
         if self.stopping.is_set():
             self.killed.set()
         self.stopping.set()

@@ -14,6 +14,7 @@ import pytest
 import mqredis
 import mqredis.asyncio
 from mqredis import Message, Settings
+from mqredis.errors import TransactionSequence
 from mqredis.sealing import AesGcm
 from tests.coalescing.kit import turns
 from tests.support.faults import Hold, Request, Rule
@@ -239,6 +240,28 @@ def test_commit_is_refused_after_an_interrupted_blocking_call(proxy: Proxy) -> N
             unit.commit()
         info = qm.queue_info("t")
         assert (info.ready, info.locked) == (1, 0)
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_transaction_counts_as_ended_after_a_cancelled_end(proxy: Proxy, end: str) -> None:
+    async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:
+        tx = await qm.transaction()
+        await queue.send("body", transaction=tx)
+        rule = proxy.add(Hold(reply=True), where=is_script)
+        task = asyncio.ensure_future(getattr(tx, end)())
+        assert await asyncio.to_thread(rule.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        rule.release()
+        with pytest.raises(TransactionSequence, match="in doubt"):
+            await tx.commit()
+        (token,) = qm.unknown
+        assert (await qm.resolve(token)).outcome == "done"
+        assert (await qm.queue_info("t")).ready == (1 if end == "commit" else 0)
+        if end == "commit":
+            async with qm.transaction() as other:
+                await queue.receive(0, transaction=other)
 
 
 async def test_resolve_opens_a_sealed_message(proxy: Proxy) -> None:

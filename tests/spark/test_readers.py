@@ -204,6 +204,27 @@ def test_trigger_limit_is_shared_by_backlog():
     assert share({"a": 5}, 0) == {"a": 5}
 
 
+def test_message_received_before_its_large_body_is_read_is_left_out(qm, options, fill, monkeypatch):
+    queue = fill(count=1)
+    queue.send(b"x" * 100_000)
+
+    def late(manager: Any, key: str, names: Any) -> Any:
+        if names[0].startswith(b"^"):
+            queue.purge()
+        return fields(manager, key, names)
+
+    monkeypatch.setattr("mqredis.spark.fetch.fields", late)
+    reader = batch.PushingReader(parsing.parse({**options, "queue": "orders"}), SCHEMA)
+    found = [len(body) for part in reader.partitions() for some in reader.read(part) for body in bodies(some)]
+    assert len(found) == 1
+    assert found[0] < 100_000
+    assert found[0] > 0
+
+
+def bodies(rows: Any) -> list[bytes]:
+    return rows.column("body").to_pylist()
+
+
 @pytest.mark.parametrize(
     "condition, calls, count",
     [

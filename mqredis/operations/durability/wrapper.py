@@ -1,7 +1,12 @@
 """An operation whose permanent changes wait until they have reached a level of durability.
 
 ``drivers.calls`` and ``drivers.calls_aio`` wrap the operations of a client whose settings name a level, and the methods
-of both interfaces with ``durability=`` do so. A driver sets the fields of ``Durable`` that are read here.
+of both interfaces with ``durability=`` do so. A driver sets the fields of ``Durable`` that are read here. An operation
+may be wrapped twice, by its call and for the settings: the level of the call counts, since a ``Durable`` passes as it
+is.
+
+Change together with: ``worker.outcomes``, which reads ``__cause__`` of DurabilityNotReached, and
+``drivers.coalescing``, which takes its ``result`` apart.
 """
 
 from __future__ import annotations
