@@ -15,6 +15,7 @@ from mqredis.errors import (
     IoTimeout,
     MessageNotFound,
     MissingDependency,
+    MqError,
     OutcomeUnknown,
     UnsafeServer,
 )
@@ -47,15 +48,10 @@ EXITS = {
 }
 
 
-# What the arguments name cannot be used, or they are wrong.
-_USAGE = (
-    InvalidArgument,
-    MissingDependency,
-    FileNotFoundError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
-)
+# Wrong arguments.
+_USAGE = (InvalidArgument, MissingDependency)
+# A file that cannot be opened, unless it is an error of mqredis: some derive from these, as AccessDenied does.
+_FILES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 def exit_of(error: BaseException) -> Exit:
@@ -66,4 +62,5 @@ def exit_of(error: BaseException) -> Exit:
         return Exit.UNAVAILABLE
     if isinstance(error, BrokerRefused | UnsafeServer):
         return Exit.FORBIDDEN
-    return Exit.USAGE if isinstance(error, _USAGE) else Exit.REFUSED
+    is_file = isinstance(error, _FILES) and not isinstance(error, MqError)
+    return Exit.USAGE if is_file or isinstance(error, _USAGE) else Exit.REFUSED
