@@ -11,7 +11,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
--- Change together with: mqredis/commands/transactions.py, whose table _PLACES lists the same scripts
+-- Change together with: mqredis/commands/transactions.py, and mqredis/commands/arguments.py, whose table FENCES lists the same scripts
 -- (tests/contract/test_arguments.py).
 local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()

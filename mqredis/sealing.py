@@ -1,7 +1,9 @@
 """Sealed bodies: without the key, a stored body cannot be read, and a changed one is refused.
 
 ``connect`` takes a sealer, and operations seal and open bodies with it (``Context.sealed`` and ``unsealed`` in
-``operations.context``). Messages may be in queues for long, so the form of a sealed body stays readable.
+``operations.context``, which expects no other error of ``open`` than SealBroken). Messages may be in queues for long,
+so the form of a sealed body stays readable. A release takes a form that it does not know for a plain body, so a new
+form is written one release after it is first read.
 
 ``connect(sealer=AesGcm({"2026-11": key}, current="2026-11"))`` seals every body that is sent and opens every one that
 is read. Any object with ``seal`` and ``open`` can be used instead. Only bodies are sealed: labels, properties and

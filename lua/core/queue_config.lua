@@ -15,7 +15,7 @@
 --
 -- Change together with: a new flag stands in `letters` and in FLAGS of mqredis/commands/queues.py (tests/contract/test_fields.py
 -- compares), and in docs/key-layout.md; CONTRIBUTING.md has an example. A new part stands in queue_config.parse and
--- queue_config.read, and in _QUEUE_CONFIG of mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py
+-- queue_config.read, and in QUEUE_CONFIG of mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py
 -- compares); headers hold the text, so it takes a new schema number (core/manager_config). Scripts that write one of these fields
 -- of the hash call queue.save_config (core/queue).
 --

@@ -4,8 +4,10 @@
 
 A body is ``body`` (text) if it is UTF-8, else ``body_base64``. Bytes elsewhere are ``{"base64": "..."}``. Lookup ids
 are text with 0x and 16 hex digits, because JSON readers lose digits of large numbers. Users keep exported files: what
-an earlier release has written must remain readable. A new field of ``models.Message`` is written by itself, and read
-back if ``models.Outgoing`` has a field of this name.
+an earlier release has written must remain readable, so a field that gets another name is read under both
+(``from_json``). A new field of ``models.Message`` is written by itself, and read back if ``models.Outgoing`` has a
+field of this name; one that only a received message has stands in ``_OF_SENT`` of ``schedules``, too.
+``reading.exported`` adds ``available_at``.
 """
 
 from __future__ import annotations
@@ -61,11 +63,7 @@ def to_json(message: Message) -> dict[str, Any]:
 
 
 def _in(value: Any) -> Any:
-    if isinstance(value, Mapping) and set(value) == {"base64"}:
-        return _bytes(value["base64"])
-    if isinstance(value, Mapping):
-        return {name: _in(item) for name, item in value.items()}
-    return value
+    return _bytes(value["base64"]) if isinstance(value, Mapping) and set(value) == {"base64"} else value
 
 
 def _bytes(text: Any) -> bytes:
@@ -81,7 +79,12 @@ def from_json(row: Any) -> Outgoing | None:
         raise InvalidArgument("each line must be a JSON object")
     if not row.keys() & {"body", "body_base64"}:
         raise InvalidArgument("it has neither body nor body_base64, so export did not write it")
-    values = {name: _in(row[name]) for name in _SENT if name in row}
+    values = {name: _in(row[name]) for name in _SENT if name in row and name != "properties"}
+    if "properties" in row:
+        given = row["properties"]  # a mapping, even if the only property has the name base64
+        values["properties"] = (
+            {name: _in(value) for name, value in given.items()} if isinstance(given, Mapping) else given
+        )
     body = _bytes(row["body_base64"]) if "body_base64" in row else row.get("body", "")
     values["body"] = body.encode("utf-8") if isinstance(body, str) else body
     generated = lookup_id_of(values.get("message_id"))

@@ -17,7 +17,8 @@ from typing import Any
 from mqredis.models import Match
 from mqredis.models.text import identifier_of
 
-# Identifiers of messages, as options and fields of ``Match`` have them.
+# Identifiers of messages that ``Match`` and ``Outgoing`` have, both under this name: they are options of reads, and in
+# ``messages.message_options`` of ``send`` and ``schedules create``.
 IDS = ("message_id", "correlation_id", "group_id")
 
 

@@ -1,7 +1,8 @@
 """receive.lua, peek.lua, lookup.lua: show, take or lock messages (MS-MQDMPR 3.1.7.1.10, .11, .13, .14, .15).
 
 ``mqredis.operations`` calls it: ``receive`` (also for ``several``, ``groups`` and ``cursor``), ``peek``, ``lookup`` and
-``browser``. Workers (``worker.lock_loop``), ``mqredis.testing`` and ``cli.transfer`` know ``BATCH``.
+``browser``; ``wait`` and others read a ``Found``. ``settle``, workers, ``mqredis.testing`` and ``cli.transfer`` know
+``BATCH``.
 ``drivers.waiting.handoff`` makes a reply that ``_parse_receive`` reads, so both change together
 (``tests/contract/test_constants.py``).
 """
@@ -23,7 +24,8 @@ from mqredis.models.record_parts import FLAG_AT, LARGE_FLAGS
 from mqredis.status import Status
 from mqredis.steps import Arg, Call, Payload
 
-# Messages one call takes at most.
+# Messages, and settlements, that one call takes at most, so that it does not hold up others for long. Only the client
+# checks it; docs/performance.md and the docstrings of ``lock_many`` and of ``Worker.consumer`` name it.
 BATCH = 256
 
 # Nothing was found, so far. What was settled on the way is settled all the same.

@@ -2,7 +2,7 @@
 
 ``mqredis.operations.transaction`` and ``manager`` make the calls. ``drivers.outcomes`` notes a :class:`Doubt` for a
 call that ended without a reply, which ``operations.transaction.End`` asks for. ``operations.refusals`` takes the error
-texts of other scripts from here. The places of fences and owners in calls are in ``arguments``.
+texts of other scripts from here. The places of fences and owners in calls, and of the outcome, are in ``arguments``.
 """
 
 from __future__ import annotations

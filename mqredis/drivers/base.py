@@ -1,7 +1,9 @@
 """What the two drivers share: their parts, what they know of the manager, and the durability level.
 
-``drivers.calls`` and ``drivers.calls_aio`` are subclasses. ``QueueManager`` and ``Transaction`` of both interfaces,
-workers and metrics read its properties (docs/extending.md); ``waiting.base`` has the waits of a driver.
+``drivers.calls`` and ``drivers.calls_aio`` are subclasses. ``QueueManager`` and ``Transaction`` of both interfaces read
+its properties (docs/extending.md), workers ``last_poll`` and ``wake_mode``, ``otel.patches`` ``endpoint``, and
+``console.managers`` and ``django.options`` ``stopped``; workers and ``kombu`` call ``cancel``. ``waiting.base`` has the
+waits of a driver.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@
 Runs the server as its child, starts it again when it dies, and ends it when no process holds the lock on ``users`` any
 more, however those processes ended.
 
+A guard of an earlier release may go on after an upgrade, as long as processes use it: so names and locks of the files
+stay as they are, and new OPTIONS hold when the server is next started.
+
 Change together with: ``mqredis/embedded.py``, which describes the files of the directory and names them again, since
 this program imports nothing of mqredis. The doctor must not warn of OPTIONS (``tests/doctor/test_advice.py``).
 """

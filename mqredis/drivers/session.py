@@ -4,7 +4,11 @@ A call that changes something carries a token: session, slot and sequence number
 each slot (lua/core/session), so a call that is repeated with its token is carried out once.
 
 ``core`` opens the session. ``attempt`` takes the tokens from the slot of its ``Run``; the drivers make one ``Run`` for
-each operation.
+each operation. ``outcomes`` and ``waiting.handoff`` set ``Slot.last``, too, and ``outcomes`` gives a ``Run`` its old
+slot back when its call is resolved.
+
+Change together with: a token is read by lua/core/context.lua (slot and sequence), ``outcomes`` and
+``commands.manager.resolve``; ``coalescing`` and ``durable_calls`` take the last one from ``Slot.latest``.
 """
 
 from __future__ import annotations

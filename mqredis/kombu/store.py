@@ -46,6 +46,7 @@ class Store:
         # guards the table, and is not held during calls of the broker.
         self._sources: dict[str, Queue] = {}
         self._lock = threading.Lock()
+        # What follows has no lock. Its tables are changed by single steps, and two threads at worst do the same twice.
         # The arguments with which this client has declared queues, by kombu's names.
         self._arguments: dict[str, Mapping[str, Any]] = {}
         # The declared arguments of open queues, by any client.

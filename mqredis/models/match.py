@@ -1,8 +1,10 @@
 """Match options: which message a read takes.
 
-Callers pass a ``Match`` to reads; ``operations.matching`` turns it into a filter. A new option is a field here and in
-``commands.filters.Filter._match``, and a letter in lua/matching/filter.lua; an identifier also a name in
-``cli.values.IDS``, which become options of the command line.
+Applications, the command line, the console and Django tasks pass a ``Match`` to reads and to calls of operators;
+``operations.matching`` turns it into a filter. A new option is a field here and in ``commands.filters.Filter._match``,
+and a letter in lua/matching/filter.lua. Earlier releases do not know that letter, and read filters of waiting readers,
+so it needs a new schema number. An identifier also has a letter in lua/matching/index.lua, and a name in
+``cli.values.IDS`` (options of reads and sends) and ``_IDS`` of ``console.pages.messages``.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class WorkerInfo(Report):
     """Seconds until the worker counts as gone, if no heartbeat comes."""
 
 
-class Pause(Model):
+class Pause(Report):
     """A queue that no worker reads, or a consumer that reads nothing, until an operator ends that."""
 
     kind: Literal["queue", "consumer"]

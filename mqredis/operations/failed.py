@@ -39,7 +39,9 @@ def warning(path: str, messages: int, bound: int) -> str:
 
 
 def select(infos: Iterable[QueueInfo], bound: int) -> list[FailedMessages]:
-    """The queues of failed messages among these, and those of the system, which may not have been used yet."""
+    """The queues of failed messages among these, which must include those of the system, if they exist: they are part
+    of the result in any case. A queue of dead letters that a policy names is found if the queue with the policy is
+    among these, too."""
     rows = {row.name: row for row in infos}
     dead_letters = dead_letter_queues(row.retry for row in rows.values())
     found = dict.fromkeys(SYSTEM_DEAD_LETTERS, (0, 0))

@@ -89,8 +89,9 @@ def page(
     wanted = filter_text(handle, match, selector, 0)
     place = "" if after is None else format_id(after)
     while True:
-        call = read.peek(handle.address, count, cursor=read.behind(place), step="after", match=wanted)
+        # A page of one would be a plain peek (lua/peek.lua), which also shows locked messages that peeks may see.
+        call = read.peek(handle.address, max(count, 2), cursor=read.behind(place), step="after", match=wanted)
         found = yield from QueueCall(handle.address, call)
         if found.messages or not found.place:
-            return handle.context.messages(handle.path, found.messages)
+            return handle.context.messages(handle.path, found.messages)[:count]
         place = found.place

@@ -107,6 +107,9 @@ def until_any(
 ) -> Steps[tuple[int, Found]]:
     """Fetch from the queues in turn until one has a message. Returns its index. Raises IoTimeout, OperationCancelled.
 
+    It takes no tag: what a cancellation hands over lies in the slot, so the fetch of any queue would take it, and
+    ``_REMOVED`` would name the wrong queue.
+
     ``stop`` is called before each sleep: together with a cancelled scope it covers a cancellation that comes before the
     operation listens. Set what it returns first, then cancel the scope.
     """

@@ -2,7 +2,8 @@
 
 ``patches`` has the calls of clients and the handlers of workers recorded; ``process`` and ``context_of`` are for
 readers of their own. Dashboards of users hold the names of spans, attributes and metrics: those of the conventions, and
-those that begin with ``messaging.mqredis.``. docs/metrics.md lists them.
+those that begin with ``messaging.mqredis.``. docs/metrics.md lists them. The conventions are not stable yet: a name of
+theirs that has changed is changed here with an entry in CHANGELOG.md.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def manager_metrics(manager: QueueManager, pattern: str | None = None) -> list[M
         )
         for name, kind, about, samples in _QUEUE
     ]
-    found += _failed(manager, queues)
+    # Dead letters of the system count whatever the pattern is, as do those of queues that it leaves out.
+    found += _failed(manager, [*queues, *(manager.queues("system$;dead*") if pattern else ())])
     took = time.monotonic() - start
     for name, about, figure in (
         ("mqredis_manager_messages", "Messages of all queues.", info.messages),

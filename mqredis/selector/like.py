@@ -15,7 +15,8 @@ from mqredis.selector.nodes import Like
 
 # docs/selectors.md tells users these limits (tests/docs/test_docs.py compares).
 # Characters that the LIKEs of one selector may search in, shared equally among them; never less than the
-# floor. The server needs some 3 ms for the worst case.
+# floor. The server needs some 3 ms for the worst case, of the 4 that a selector has (selector.allowed in Lua).
+# ``encode`` puts the share into the program, so Lua has no such number, and stored subscriptions keep theirs.
 BUDGET = 16384
 FLOOR = 256
 # A text may be that many times longer when the pattern has no underscores, as the server then searches in C.

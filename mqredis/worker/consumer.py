@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from mqredis.commands import read
 from mqredis.errors import InvalidArgument
 from mqredis.models import Message, RetryPolicy
 from mqredis.operations import checks
@@ -88,8 +89,8 @@ class Consumer:
     def __post_init__(self) -> None:
         checks.count(self.concurrency, "concurrency", _MOST_CONCURRENCY)
         if self.batch != 0:
-            checks.count(self.batch, "batch", 256)
-        checks.count(self.prefetch, "prefetch", 256)
+            checks.count(self.batch, "batch", read.BATCH)
+        checks.count(self.prefetch, "prefetch", read.BATCH)
         if not isinstance(self.chosen_retry, Retry | None):
             raise InvalidArgument(
                 f"retry must be a Retry, such as Retry(attempts=3), not {self.chosen_retry!r:.40}"

@@ -1,4 +1,4 @@
-"""How a handler can end besides returning.
+"""How a handler can end besides returning, and which errors of the broker are not its fault.
 
 Handlers raise some of them (``mqredis.worker`` exports these; docs/worker.md); ``failed_attempts`` says how
 their messages are settled, and the loops do it. A new error of mqredis/errors.py that says that the broker can do
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from mqredis.errors import (
     BrokerFull,
+    BrokerRefused,
     BrokerUnavailable,
     DurabilityNotReached,
     HistoryRolledBack,
@@ -20,6 +21,7 @@ from mqredis.errors import (
     ManagerNotFound,
     OutcomeUnknown,
     SessionExpired,
+    UnsafeServer,
 )
 from mqredis.operations import checks
 
@@ -27,13 +29,16 @@ R = TypeVar("R")
 log = logging.getLogger("mqredis.worker")
 
 # Errors of a commit, or of a send of a unit, that are not the handler's: the broker cannot do anything at the moment.
+# The message goes back as no attempt, and ``threads`` pauses the loop; ManagerNotFound ends the worker.
 BROKER_ERRORS = (
     BrokerFull,
+    BrokerRefused,
     BrokerUnavailable,
     HistoryRolledBack,
     ManagerNotFound,
     OutcomeUnknown,
     SessionExpired,
+    UnsafeServer,
 )
 
 

@@ -231,11 +231,12 @@ def test_export_and_import_keep_all_fields_but_broker_ids(orders: Run, tmp_path:
     )
     (tmp_path / "bytes").write_bytes(bytes(range(256)) * 40)
     orders("send", "orders", "--file", str(tmp_path / "bytes"))
+    orders("send", "orders", "odd", "--property", "base64=text")
     before = orders("browse", "orders", "--json").rows
     dump = tmp_path / "orders.jsonl"
-    assert "3 messages" in orders("export", "orders", "--file", str(dump), "--drain").out
+    assert "4 messages" in orders("export", "orders", "--file", str(dump), "--drain").out
     assert orders("queue", "info", "orders", "--json").rows[0]["messages"] == 0
-    assert "sent 3" in orders("import", "orders", "--file", str(dump)).out
+    assert "sent 4" in orders("import", "orders", "--file", str(dump)).out
     after = orders("browse", "orders", "--json").rows
     changing = {"lookup_id", "token", "sent_at", "arrived_at", "delivery_count"}
     for old, new in zip(before, after, strict=True):

@@ -21,6 +21,7 @@ from mqredis import (
     SharingViolation,
 )
 from mqredis.commands import queues
+from mqredis.operations import peek
 from mqredis.steps import perform
 from tests.msmq.kit import FULL_RECEIVE, NACK_RECEIVE, drain, make, unwrap
 
@@ -209,6 +210,8 @@ def test_reads_that_show_a_message_received_with_allow_peek(qm):
     ]
     assert [message.lookup_id for message in others] == [sent[1]] * 3
     assert [message.lookup_id for message in t.browse()] == sent[1:]
+    (first,) = qm.run(peek.page(unwrap(t).handle, None, 1))  # as a slow redrive asks
+    assert first.lookup_id == sent[1]
     with pytest.raises(IoTimeout):
         t.peek(0, match=Match(token=token))
     unit.abort()

@@ -12,7 +12,7 @@ import pytest
 import mqredis
 from mqredis import InvalidArgument, Message, Operator, QueueManager, QueueNotFound
 from mqredis.commands import workers
-from mqredis.models.worker import WorkerConsumer, WorkerInfo
+from mqredis.models.worker import Pause, WorkerConsumer, WorkerInfo
 from mqredis.operations import inspection
 from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
@@ -242,3 +242,10 @@ def test_report_of_a_worker_of_a_later_release_can_be_read() -> None:
         "rejected": 0,
     }
     assert WorkerConsumer(**told, later=1).name == "a"  # type: ignore[arg-type, call-arg]
+
+
+def test_pause_that_a_later_release_has_written_is_read() -> None:
+    record = b'1764000000000 {"operator": "ann", "reason": "why", "new": 1}'
+    pause = workers.parse_field(b"q:orders", record, 1764000000000, 0)
+    assert isinstance(pause, Pause)
+    assert (pause.kind, pause.name, pause.operator) == ("queue", "orders", "ann")

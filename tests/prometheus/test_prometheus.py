@@ -66,6 +66,16 @@ def test_failed_messages_and_warning_threshold(qm):
     assert value(text, "mqredis_failed_messages_warning", manager="w") == 100
 
 
+def test_pattern_hides_no_dead_letters_of_the_system(qm):
+    qm.create_queue("q", retry=RetryPolicy(immediate=0, final="dead_letter"))
+    with qm.open("q") as queue:
+        queue.send(b"a")
+        queue.lock(0).abort()
+    for pattern in ("q*", "other*", None):
+        text = render(qm, pattern)
+        assert value(text, "mqredis_failed_messages", manager="w", queue="system$;deadletter") == 1
+
+
 def test_labels_are_escaped(qm):
     qm.create_queue('a"b\\c')
     text = render(qm)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown
+from mqredis.errors import BrokerFull, BrokerUnavailable, OutcomeUnknown, ScriptsNotLoaded, UnsafeServer
 from mqredis.operations import giveback
 from mqredis.steps import Operation
 from mqredis.testing import drain
@@ -321,7 +321,14 @@ def test_handled_lock_is_taken_once_by_concurrent_threads(qm, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [BrokerFull("no memory"), BrokerUnavailable("down"), OutcomeUnknown("lost")]
+    "error",
+    [
+        BrokerFull("no memory"),
+        BrokerUnavailable("down"),
+        OutcomeUnknown("lost"),
+        ScriptsNotLoaded("restarted"),
+        UnsafeServer("no log"),
+    ],
 )
 def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
     qm, worker, transactional, fail_operations, error, caplog
@@ -349,7 +356,14 @@ def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
 
 
 @pytest.mark.parametrize(
-    "error", [BrokerFull("no memory"), BrokerUnavailable("down"), OutcomeUnknown("lost")]
+    "error",
+    [
+        BrokerFull("no memory"),
+        BrokerUnavailable("down"),
+        OutcomeUnknown("lost"),
+        ScriptsNotLoaded("restarted"),
+        UnsafeServer("no log"),
+    ],
 )
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_error_of_the_broker_at_a_send_of_the_handler_is_not_its_failure(

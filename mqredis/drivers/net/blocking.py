@@ -1,8 +1,10 @@
 """A blocking connection: one socket and hiredis. Its methods for subscriptions are named as in redis-py.
 
-``net.pool`` makes them; one thread at a time uses a connection. Those for subscriptions are shared: threads send over
-them under the lock of ``waiting.registry``, and ``waiting.reader`` lets one thread at a time read. Over TLS the thread
-of the registry reads, under that lock.
+``net.pool`` makes them; one thread at a time uses a connection. Those for subscriptions of waits are shared: threads
+send over them under the lock of ``waiting.registry``, and ``waiting.reader`` lets one thread at a time read. Over TLS
+the thread of the registry reads, under that lock. ``drivers.subscription`` and ``pool._ask`` use one in one thread.
+
+Change together with: ``dial`` in ``net.aio``, for options of sockets and TLS.
 """
 
 from __future__ import annotations

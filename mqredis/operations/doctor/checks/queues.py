@@ -35,7 +35,9 @@ _OPTIONAL = {
     "failed_ttl": r"\d*",
     "base_priority": r"-?\d*",
 }
-# The properties that every script reads. The flag s is that of the queues of the system (lua/core/queue_config.lua).
+# The properties that are numbers or flags: a new one needs a row, since nothing else finds a damaged one. ``policies``
+# and ``trails`` check retry and trail; any text is valid for label and type_id. The flag s is that of the queues of the
+# system (lua/core/queue_config.lua).
 _PATTERNS = {
     **dict.fromkeys((name for name in QUEUE_COUNTS if name != "due"), r"\d+"),
     **dict.fromkeys(("generation", "max_bytes"), r"\d+"),
