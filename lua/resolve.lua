@@ -5,7 +5,8 @@
 -- KEYS message
 -- ARGV[3] slot  of the token in question
 -- ARGV[4] sequence  of the token in question
--- RETURNS OK done | never | superseded | expired (its session), then the status and payload of the reply if done
+-- RETURNS OK done | never | superseded (the slot keeps the reply of a later call) | expired (its session); if done then the status
+--   of the reply, the ids that the call has found (context.format_reply), and the payload
 -- FLAGS allow-oom
 --- require "core/context"
 -- Change together with: mqredis/commands/manager.py, which takes a stored KEYS_CHANGED or OPERATION_CANCELLED for a call that has

@@ -1,6 +1,8 @@
 -- Publish a batch of a data pipeline once: all of its stages, in the order of the manifest. One call publishes a batch up
 -- to the limit as a whole. A larger one takes several calls, and readers see its messages after each of them; from the
 -- first call on the sink keeps the manifest, and no call with another one publishes anything before the batch is finished.
+-- Unlike send.lua it serves no timers, so expired messages count in quotas (docs/semantics.md, row 17), and a refusal leaves no
+-- acknowledgement.
 -- MS-MQDMPR 3.1.7.1.9 Enqueue Message, 3.1.4.4 Transaction Commit
 --
 -- CALLERS publish in mqredis/commands/stages.py

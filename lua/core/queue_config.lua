@@ -14,10 +14,11 @@
 --               matching/index_build)
 --
 -- Change together with: a new flag stands in `letters` and in FLAGS of mqredis/commands/queues.py (tests/contract/test_fields.py
--- compares), and in docs/key-layout.md; CONTRIBUTING.md has an example. A new part stands in queue_config.parse and
--- queue_config.read, and in QUEUE_CONFIG of mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py
--- compares); headers hold the text, so it takes a new schema number (core/manager_config). Scripts that write one of these fields
--- of the hash call queue.save_config (core/queue).
+-- compares), and in docs/key-layout.md; CONTRIBUTING.md has an example. Scripts of earlier releases fail at an unknown letter, so
+-- it takes a new schema number if they work beside these. The index stays the last part (queue.set_indexed). A new part stands in
+-- queue_config.parse and queue_config.read, queue.parse (core/queue) and QUEUE_CONFIG of
+-- mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py compares); headers hold the text, so it takes a new
+-- schema number (core/manager_config). Scripts that write one of these fields of the hash call queue.save_config (core/queue).
 --
 -- letters: the letters of the flags, with the options they stand for
 local queue_config = {

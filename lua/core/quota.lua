@@ -7,7 +7,8 @@
 --
 -- Change together with: these apply quotas in their own way. has_room of features/retry_policy heeds no quota of the manager;
 -- features/topic adds up what all subscribers get (topic.refuses), and refuses as the manager does (topic.plan); send.lua asks only
--- if the manager or the queue has a limit; claims/publish adds up the stages of each queue, and chooses the statuses itself.
+-- if the manager or the queue has a limit; claims/publish adds up the stages of each queue, and chooses the statuses itself;
+-- admin/redrive takes what leaves out of the counts while it asks.
 local quota = {}
 
 -- Returns the status that refuses `count` more messages of `bytes` bytes in all: since a quota would be exceeded, or the manager is

@@ -5,8 +5,10 @@
 -- the field `reason`, which Message.reason shows. It stands in front of everything else in the head.
 --
 -- Change together with: a new property is one of `names`, else it stays when the message begins anew. Workers write some of them
--- (mqredis/worker/failed_attempts.py; tests/contract/test_stored_texts.py compares), in the form of mqredis/models/properties.py. The
--- console shows them (mqredis/console/pages/failures.py).
+-- (mqredis/worker/failed_attempts.py; tests/contract/test_stored_texts.py compares), in the form of mqredis/models/properties.py.
+-- What failure.report adds to the reader's part has to fit into `margin` of features/retry_policy. The prefix is REPORT in
+-- mqredis/operations/giveback.py, which the console uses, too (mqredis/console/pages/failures.py). failure.remove knows the reasons
+-- that retry.poison gives by how they begin.
 --
 -- names: the properties, without failure_, that failure.report writes, or the message's reader.
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }

@@ -26,7 +26,8 @@
 -- Change together with: mqredis/commands/filters.py writes these letters in this order (tests/contract/test_constants.py compares
 -- them); seek.names_next_member, filter.key and index.direct look into the text without parsing it. What a new field asks of one
 -- message is tested in filter.test, all else in search.admits (matching/search), which also decides for waiting readers. A field
--- whose answer changes while a message waits makes arrivals.suffice (matching/arrivals) return false.
+-- whose answer changes while a message waits makes arrivals.suffice (matching/arrivals) return false. The text of a waiting reader
+-- is stored, and parsed in the scripts of senders, which fail at an unknown letter: a new one takes a new schema number.
 --
 -- selector_share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
 local filter = { selector_share = 0.9 }

@@ -24,7 +24,7 @@
 --   texts             by row: stored texts of rejections and moves
 --   unread            numbers of the rows whose records have to be read
 --   asking            set of the rows in `unread` whose messages may ask for something when they leave, since their states lack the
---                     flag N (core/message_state)
+--                     flag N (core/message_state; position.lock sets it), or since states do not suffice in this queue
 --   leaving, bytes    ids of messages that are removed, a column, and their bytes
 --   arriving          ids of messages that become available, a column; arriving_records: their records
 --   arriving_states   pairs of id and state of those in `arriving` that keep a state after an abort

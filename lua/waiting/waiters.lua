@@ -20,11 +20,12 @@
 --   "<number>:<arrival>"        with a filter; arrival: number of the last arrival that the reader has seen (matching/arrivals),
 --                               empty if it must search everything
 --   "leave" "leave:<arrival>"   it is the last look of a reader whose timeout has ended
+--   "nowait"                    it does not wait (receive.lua)
 --
 -- mqredis/operations/wait.py sends tickets back; Waiter in mqredis/commands/waiting.py makes the last form, which the heads of
 -- receive.lua and peek.lua name as well. The doctor compares scores with the number of tickets (`waiters` in
--- mqredis/operations/doctor/checks/sessions.py). A script that makes messages available ends with waiters.finish, or calls
--- waiters.notify as its last step.
+-- mqredis/operations/doctor/checks/sessions.py). A script that makes messages available ends with waiters.finish, or, if it changes
+-- more than one queue or keeps another reply, with its three steps: store.save, then context.close, then waiters.notify.
 local waiters = {}
 
 -- Waiting ---------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The text of a schedule, as it is kept in the hash ``schedules``: its next time, a space, and JSON.
 
-``operations.schedules``, ``worker.schedule`` and the doctor use it. ``lua/admin/schedules.lua`` reads the time alone;
+``operations.schedules``, ``worker.schedule`` and the doctor use it. ``lua/schedule_list.lua`` reads the time alone;
 ``lua/schedule_write.lua`` compares the whole text with the one that a client has read. A field needs a row in
 ``_TYPES``, and a default, since stored texts do not have it; CHANGELOG.md says under **Stored data** that clients of
 earlier releases refuse a text with it, as their doctor does. ``operations.schedules.declare`` says which fields outlive

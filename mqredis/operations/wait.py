@@ -1,8 +1,9 @@
 """Fetch, sleep, fetch (MS-MQDMPR 3.1.7.3.1 Wait For New Message). The logic of waiting exists once, here.
 
 ``receive``, ``peek``, ``several``, ``groups``, ``cursor`` and ``browser`` wait with it; ``pipelines.wait``, which
-takes no message, has a shorter loop of its own and uses ``leave_all``. A driver carries out its steps Listen and Wait
-(``drivers/waiting``).
+takes no message, has a shorter loop of its own and uses ``leave_all``. ``receive`` makes the first fetch of most reads
+itself (tests/unit/test_first_fetch.py compares). A driver carries out its steps Listen and Wait (``drivers/waiting``).
+The readers of one wait belong to one client and one transaction.
 
 The first fetch registers no waiter: most reads find something. Where the last read had to wait, the first fetch does
 register, which saves an idle reader a call in each queue. Before a fetch that registers, the operation listens to its

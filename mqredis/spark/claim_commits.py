@@ -32,8 +32,8 @@ class ClaimCommits:
         self.options = options
         self.background = BackgroundWork()
         self._threads = threads
-        # Sequences by queue. Both threads write the first, never for one queue at a time: Spark's thread waits for
-        # what was started (``wait_until_received``) before it claims or receives more.
+        # Sequences by queue. Both threads write the first, never for one queue at a time: the reader waits for what was
+        # started (``wait_until_received``) before it claims or receives more of that queue.
         self._received: dict[str, int] = {}
         # Sequences that the background work receives, or has received. Spark's thread writes it.
         self._started: dict[str, int] = {}

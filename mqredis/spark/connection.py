@@ -6,7 +6,7 @@ through ``source_errors`` where Spark shows them. The readers, ``starting`` and 
 
 Spark forks and reuses its Python workers, and pickles readers and writers, so these must not hold a connection: they
 hold url and name, and call ``manager_of`` where they run. The client is shared by all threads of its process, and is
-never closed; it ends with the process.
+never closed; it ends with the process, as does a second one that two threads make at the same time.
 """
 
 from __future__ import annotations
