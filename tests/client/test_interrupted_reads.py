@@ -242,6 +242,17 @@ def test_commit_is_refused_after_an_interrupted_blocking_call(proxy: Proxy) -> N
         assert (info.ready, info.locked) == (1, 0)
 
 
+def test_resolve_of_a_call_whose_slot_was_used_again(redis_server: RedisServer) -> None:
+    with mqredis.connect(redis_server.url, settings=SETTINGS) as qm:
+        qm.create_queue("again")
+        with qm.open("again") as queue:
+            for _ in range(3):
+                queue.send("body")
+            slot = f"{qm.driver.session}.0"
+            assert [qm.resolve(f"{slot}:{n}").outcome for n in (1, 2)] == ["superseded"] * 2
+            assert queue.receive(0).text == "body"  # the slot goes on as before
+
+
 @pytest.mark.parametrize("end", ["commit", "abort"])
 async def test_transaction_counts_as_ended_after_a_cancelled_end(proxy: Proxy, end: str) -> None:
     async with mqredis.asyncio.connect(proxy.url(), settings=SETTINGS) as qm, qm.open("t") as queue:

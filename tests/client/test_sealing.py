@@ -184,3 +184,14 @@ def test_invalid_keys_are_refused_without_showing_them(keys: dict[str, bytes], c
     with pytest.raises(InvalidArgument) as refused:
         AesGcm(keys, current)
     assert "short" not in str(refused.value)
+
+
+def test_body_that_an_earlier_release_has_sealed_is_opened() -> None:
+    """The form of a sealed body may not change, since such bodies are in queues for long."""
+    body = bytes.fromhex(
+        "006d71733107323032362d3131700247046c95bc1e13e9f8df5ef7157bbbb66efc0bcbfad587b01ecbe4a494009646291020f09e6ec4"
+    )
+    keys = AesGcm({"2026-11": bytes(range(32))}, "2026-11")
+    assert keys.open(body, b"manager") == b"a secret body"
+    with pytest.raises(SealBroken):
+        keys.open(body, b"another manager")
