@@ -14,6 +14,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+from redis import exceptions as rx
+
 from mqredis.drivers.net.redaction import redact
 from mqredis.drivers.net.wire import NO_FUNCTION, Fault, as_text, fault_of
 from mqredis.errors import UnsafeServer
@@ -38,9 +40,12 @@ _NOT_NOW = frozenset((Fault.LOST, Fault.BUSY, Fault.MOVED, Fault.ASK, Fault.NOT_
 
 
 def refusal(error: Exception) -> Refused | None:
-    """Why a server does not carry out a command, without secrets; None: it may do so when it is asked again."""
+    """Why a server does not carry out a command, without secrets; None: it may do so when it is asked again, or the
+    connection is of no use, as without a password (AuthenticationError)."""
     fault = fault_of(error)
-    return None if fault in _NOT_NOW else Refused(redact(error), fault is Fault.REFUSED)
+    if fault in _NOT_NOW or not isinstance(error, rx.ResponseError):
+        return None
+    return Refused(redact(error), fault is Fault.REFUSED)
 
 
 @procedure
