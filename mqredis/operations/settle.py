@@ -84,8 +84,9 @@ def settle_segments(
 
 def abort_all(handle: Handle) -> Operation[settlement.Settled]:
     """Give back every lock of this handle."""
-    held = list(handle.locks.items())  # another thread may lock or settle meanwhile
-    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in held])
+    # Another thread may lock or settle meanwhile. Python runs no other code in `copy`, as it may in list(items()).
+    held = handle.locks.copy()
+    return settle(handle, [(ABORT, fence, lookup_id) for lookup_id, fence in held.items()])
 
 
 def _forget_all(handle: Handle, settlements: Sequence[Settlement], lost: Sequence[Lost]) -> None:

@@ -47,6 +47,6 @@ def _operations(context: Context) -> Iterator[Operation[Any]]:
     for handle in context.holding():
         yield abort_all(handle)
     # An empty subqueue goes with its last handle, for which the script needs the keys of the subqueue.
-    for number, address in [*context.subqueues.items()]:
+    for number, address in context.subqueues.copy().items():
         yield perform(queues.close_handle(context.keys, address.family, number))
     yield request.discard_all(context)

@@ -131,7 +131,7 @@ class WaiterTable(Generic[F]):
         used = {id(run.wake) for run in list(self.registered_runs)}
         return self._remove(
             slot
-            for slot, wake in list(self.by_slot.items())
+            for slot, wake in self.by_slot.copy().items()
             if wake.session not in ("", session) and id(wake) not in used
         )
 
@@ -148,7 +148,7 @@ class WaiterTable(Generic[F]):
 
     def _names_of(self, wakes: set[int]) -> list[bytes]:
         """The names whose notifications go to these channels (given by ``id``)."""
-        return [name for name, wake in list(self.by_name.items()) if id(wake) in wakes] if wakes else []
+        return [name for name, wake in self.by_name.copy().items() if id(wake) in wakes] if wakes else []
 
     def names(self) -> list[list[str]]:
         """The names of all channels, in chunks for SUBSCRIBE."""
@@ -220,14 +220,14 @@ class WaiterTable(Generic[F]):
     def queues(self) -> dict[tuple[str, ...], list[F]]:
         """The key groups of the queues that are waited on, each with the flags of its waits."""
         out: dict[tuple[str, ...], list[F]] = {}
-        for run, (_, flag) in list(self.waits.items()):
+        for run, (_, flag) in self.waits.copy().items():
             for group in groups(run.keys):
                 out.setdefault(group, []).append(flag)
         return out
 
     def handoff_candidates(self) -> list[tuple[Run, F]]:
         """The operations that may be handed a message, each with the flag of its wait."""
-        return [(run, flag) for run, (step, flag) in list(self.waits.items()) if step.call is not None]
+        return [(run, flag) for run, (step, flag) in self.waits.copy().items() if step.call is not None]
 
 
 @procedure
