@@ -67,7 +67,7 @@ function copy.insert_if_room(q, to, flag, head, body, large, state)
   if quota.fits(to, 1, size) then return copy.insert(to, flag, head, body, large, state) end
 end
 
--- Deletes messages that have expired in `to`, since nobody else may call a queue that only the broker writes to. What has expired
+-- Deletes messages that have expired in `to`, since no client may call a queue that only the broker writes to. What has expired
 -- in the queue that the script works on, or in its subqueues, is left alone: it may be about to be deleted.
 function copy.make_room(q, to)
   if queue.split_name(queue.name(q)) == queue.split_name(queue.name(to)) then return end

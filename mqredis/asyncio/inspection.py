@@ -7,6 +7,7 @@ operations are imported in the methods, since most programs use none (``tests/co
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Inspection:
+class Inspection(ABC):
     """The part of a queue manager's interface that shows its present state to operators."""
 
     _context: Context
 
+    @abstractmethod
     def run(self, operation: Operation[R]) -> Coroutine[Any, Any, R]:
         """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
-        raise NotImplementedError
 
     async def locks(
         self,

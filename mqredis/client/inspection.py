@@ -7,6 +7,7 @@ operations are imported in the methods, since most programs use none (``tests/co
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Inspection:
+class Inspection(ABC):
     """The part of a queue manager's interface that shows its present state to operators."""
 
     _context: Context
 
+    @abstractmethod
     def run(self, operation: Operation[R]) -> R:
         """Run an operation of ``mqredis.operations``. Raises what the operation raises."""
-        raise NotImplementedError
 
     def locks(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class BaseDriver:
+class BaseDriver(ABC):
     """The part of a driver that threads and tasks share."""
 
     # Both have other types in the two drivers, which name them.
@@ -52,9 +53,9 @@ class BaseDriver:
         self._setup()
         _drivers.add(self)
 
+    @abstractmethod
     def _setup(self) -> None:
         """Make the parts that belong to one process, or to one event loop."""
-        raise NotImplementedError
 
     def after_fork(self) -> None:
         """In a child process: leave the parent's session and connections alone, and open new ones when needed.

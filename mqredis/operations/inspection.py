@@ -245,17 +245,15 @@ def overview(context: Context, pattern: object) -> Steps[list[QueueDepth]]:
         name for name in found_names if name.startswith(f"{keys.SYSTEM};") or not keys.kept_by_broker(name)
     ]
     # A subqueue has no properties of its own, so its queue is read as well.
-    owners = {
-        name: name.partition(";")[0] for name in shown if ";" in name and not keys.is_journal_or_system(name)
-    }
-    wanted = list(dict.fromkeys((*shown, *owners.values())))
+    parents = {name: parent for name in shown if (parent := keys.parent_of(name))}
+    wanted = list(dict.fromkeys((*shown, *parents.values())))
     rows: dict[str, QueueDepth] = {}
     at = 0
     while at < len(wanted):
         told = yield from perform(commands.overview(context.keys, wanted[at : at + commands.QUEUES]))
         rows |= {row.name: row for row in told.queues}
         at += told.done
-    for name, owner in owners.items():
-        if name in rows and owner in rows:
-            rows[name] = rows[name].model_copy(update=rows[owner].model_dump(include=_PROPERTIES))
+    for name, parent in parents.items():
+        if name in rows and parent in rows:
+            rows[name] = rows[name].model_copy(update=rows[parent].model_dump(include=_PROPERTIES))
     return [rows[name] for name in shown if name in rows]

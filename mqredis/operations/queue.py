@@ -103,9 +103,7 @@ def info(context: Context, name: object) -> Steps[QueueInfo]:
 def _infos(context: Context, paths: Sequence[str]) -> Steps[list[QueueInfo | None]]:
     """Properties and state of several queues, None for one that does not exist. A subqueue has no properties of its
     own; those of its queue are given."""
-    parents = {
-        path: path.partition(";")[0] for path in paths if ";" in path and not keys.is_journal_or_system(path)
-    }
+    parents = {path: queue for path in paths if (queue := keys.parent_of(path))}
     wanted = list(dict.fromkeys((*paths, *parents.values())))
     answers = yield from perform(commands.info(context.keys, wanted))
     overdue = [path for path, (_, due) in zip(wanted, answers, strict=True) if due]

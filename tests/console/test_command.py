@@ -41,7 +41,7 @@ def test_invalid_also_option_is_a_usage_error(pair: str, capsys: pytest.CaptureF
 def test_further_managers_can_be_given_in_a_variable(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever sees the processes of the machine sees passwords in options."""
+    """A user who may list the processes of the machine sees passwords in options."""
     served: list[list[str]] = []
     monkeypatch.setattr(serve, "run", lambda managers, *_, **__: served.append([*managers]))
     monkeypatch.setenv("MQREDIS_CONSOLE_ALSO", "bank=redis://:secret@bank/0 mail=redis://mail")

@@ -68,7 +68,7 @@ async def test_cookie_is_signed_same_site_strict_and_http_only(manager: QueueMan
 
 
 async def test_cookie_is_set_only_when_the_token_was_given(manager: QueueManager) -> None:
-    """Its signature would let anybody test guesses of the token without asking the console."""
+    """Its signature would let a visitor test guesses of the token without asking the console."""
     browser = Browser(app({"main": manager}, token=TOKEN))
     for page in (
         await browser.get("/m/main/", 401),

@@ -320,7 +320,7 @@ def test_handled_lock_is_taken_once_by_concurrent_threads(qm, monkeypatch):
         assert [*taken, *handled.take()] == locks
 
 
-@pytest.mark.parametrize(
+each_broker_error = pytest.mark.parametrize(
     "error",
     [
         BrokerFull("no memory"),
@@ -330,6 +330,9 @@ def test_handled_lock_is_taken_once_by_concurrent_threads(qm, monkeypatch):
         UnsafeServer("no log"),
     ],
 )
+
+
+@each_broker_error
 def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
     qm, worker, transactional, fail_operations, error, caplog
 ):
@@ -355,16 +358,7 @@ def test_error_of_the_broker_at_commit_is_not_a_failure_of_the_handler(
         assert bodies(qm, "in") == [b"1"]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        BrokerFull("no memory"),
-        BrokerUnavailable("down"),
-        OutcomeUnknown("lost"),
-        ScriptsNotLoaded("restarted"),
-        UnsafeServer("no log"),
-    ],
-)
+@each_broker_error
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_error_of_the_broker_at_a_send_of_the_handler_is_not_its_failure(
     qm, worker, transactional, fail_operations, kind, error, caplog, monkeypatch

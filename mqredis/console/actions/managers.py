@@ -4,7 +4,7 @@
 
 ``throttle`` and ``quota`` write all their fields: an empty field, or a box that is not checked, ends what it names, so
 the form shows the present values. Buttons are in server.html and doctor.html; ``repair`` looks at every message, in one
-request, and its form at none: anybody can make a browser open an address.
+request, and its form at none: another site can make a browser open an address.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ The owner is the primary that Sentinel names, or the node of a cluster with the 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mqredis.drivers.net.pool import Connection
 
 
-class Owner:
+class Owner(ABC):
     """The part of :class:`~mqredis.drivers.net.pool.Backend` that does not depend on how connections are
     pooled.
 
@@ -151,22 +152,22 @@ class Owner:
 
     # ---- the pool --------------------------------------------------------------------------------
 
+    @abstractmethod
     def after_fork(self) -> None:
         """Begin with an empty pool, also in a child process: the parent's sockets are never written to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drop_idle(self) -> None:
         """Close the idle connections, and those in use when they come back: one was lost, so none is trusted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def give(self, connection: Connection) -> bool:
         """Give a healthy connection back: its reply was read to the end. False: it has to be discarded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def discard(self, connection: Connection) -> None:
         """Close a connection whose state is unknown."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _ask(self, node: tuple[str, int], search: Search) -> None:
         """Ask this node which node owns the manager, for the search."""
-        raise NotImplementedError

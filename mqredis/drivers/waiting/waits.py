@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from redis import exceptions as rx
@@ -26,7 +27,7 @@ from mqredis.steps import Reply, Wait, Woken
 log = logging.getLogger("mqredis")
 
 
-class Waits(BaseRegistry[F]):
+class Waits(BaseRegistry[F], ABC):
     """The part of :class:`~mqredis.drivers.waiting.registry.WaiterRegistry` that does not depend on how its
     subscription is read."""
 
@@ -163,27 +164,27 @@ class Waits(BaseRegistry[F]):
                 return
             self._driver.backend.moved()
 
+    @abstractmethod
     def _sleep(self, flag: F, seconds: float) -> bool:
         """Sleep until the flag is set, at most so many seconds. Returns whether it is set."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _closes_within(self, seconds: float) -> bool:
         """Sleep until the driver closes, at most so many seconds. Returns whether it closes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _keep(self) -> None:
         """Make a subscription to all channels of the table, and serve it until it is lost. Raises why it was lost."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _subscribe(self, channel: str) -> None:
         """Subscribe to a channel that was added to the table. Called without the lock, which the registry of threads
         takes here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _send(self, *command: str) -> None:
         """Send a command over the subscription. If it is lost, the next one subscribes to all channels of the table.
         Called without the lock, as ``_subscribe``."""
-        raise NotImplementedError
 
     # ---- polling for all waits -------------------------------------------------------------------
 
