@@ -15,6 +15,7 @@ from mqredis import (
     QueueQuotaExceeded,
     SelectorSyntaxError,
     Subscription,
+    TransactionTooLarge,
     TransactionUsage,
 )
 from tests.msmq.kit import drain, make
@@ -96,6 +97,21 @@ def test_publication_reaches_all_subscribers_or_none(qm):
     qm.delete_queue("full")
     news.send(b"3")
     assert len(drain(qm, "a")) == 1
+
+
+def test_publication_whose_copies_exceed_the_room_of_its_transaction_is_refused(qm):
+    news = make(qm, "news", topic=True, transactional=True)
+    plain = make(qm, "plain", transactional=True)
+    for name in ("a", "b"):
+        make(qm, name, transactional=True)
+        qm.subscribe("news", name)
+    with qm.transaction() as tx:
+        plain.send_many([b"x"] * 997, transaction=tx)
+        news.send(b"1", transaction=tx)  # two copies, the operations 998 and 999
+        with pytest.raises(TransactionTooLarge):
+            news.send(b"2", transaction=tx)
+        plain.send(b"last", transaction=tx)
+    assert [qm.queue_info(name).messages for name in ("a", "b", "plain")] == [1, 1, 998]
 
 
 def test_publication_in_a_transaction_is_delivered_at_commit(qm):
