@@ -414,3 +414,17 @@ def test_waiting_pipeline_is_not_ended_by_a_busy_group(notifications):
     assert waits()
     lock.commit()
     assert not waits()
+
+
+def test_waiting_pipeline_is_ended_by_an_older_message_that_comes_back(notifications):
+    """It has seen all messages that there are, so only the notification tells it that one of them is free again."""
+    qm, _ = notifications
+    queue = qm.open("x")
+    queue.send(b"1")
+    lock = queue.lock(0)
+    waiter, seen = Waiter("P p0 -"), "f" * 14
+    waiting = qm.run(perform(claims.wait(queue._handle.address, seen, waiter)))
+    assert waiting is not None
+    waiter.ticket = waiting.ticket
+    lock.abort()
+    assert qm.run(perform(claims.wait(queue._handle.address, seen, waiter))) is None
