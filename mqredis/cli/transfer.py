@@ -290,8 +290,9 @@ def _redrive(arguments: Arguments, output: Output) -> Exit:
                 rate=arguments.rate,
                 **how,
             )
-            told(f"put back {counted(moved, 'message')} of {source}", moved)
-    output.line(f"put back {counted(moved, 'message')}", source=arguments.source, messages=moved)
+            result = f"put back {counted(moved, 'message')} of {source}"
+            told(result, moved)
+    output.line(result, source=source, messages=moved)
     return Exit.DONE if moved else Exit.NOTHING
 
 

@@ -147,9 +147,15 @@ def open_handle(
 ) -> Call[Opened]:
     """Open a handle on ``family[0]``; ``family[1]`` is the parent of a subqueue."""
     path = family[0]
+    refusals = {
+        Status.QUEUE_NOT_FOUND: f"there is no queue {family[-1]!r} in queue manager {manager.manager!r}: create it with "
+        "create_queue (mqredis queue create)",
+        Status.SHARING_VIOLATION: f"another open handle of queue {path!r} excludes this one: close it, or wait; that of "
+        "a dead client counts until its session is forgotten",
+    }
 
     def parse(status: int, payload: Payload) -> Opened:
-        check(status, f"there is no queue {family[-1]!r}" if status == Status.QUEUE_NOT_FOUND else "")
+        check(status, refusals.get(status, ""))
         return Opened(text(payload[0]), text(payload[1]), number(payload[2]))
 
     return Call("queue_open", manager.admin(*family), [path, number_, access, share], parse)

@@ -236,7 +236,7 @@ class Attempt:
         if fault is Fault.REFUSED or connecting:
             raise BrokerRefused(
                 f"{self.core.where} refused: {text}. Check user, password, database and options of the URL, "
-                "and the user's ACL"
+                "the name of the queue manager, and the user's ACL"
             ) from None  # it says what the server said
         what = f"script {self.call.script} failed: {scripts.explain(self.call.script, text)}"
         raise InvariantBroken(f"{what}. `mqredis doctor` shows whether stored data are damaged")
@@ -285,9 +285,13 @@ class Attempt:
         text = redact(error).rstrip(".")
         if isinstance(error, Exception) and fault_of(error) is not Fault.LOST:
             return BrokerUnavailable(f"{self.core.where} refused the call until its time was over: {text}")
-        return BrokerUnavailable(
-            f"{self.core.where} cannot be used: {text}. Is the server running, and is the URL right?"
-        )
+        advice = "Is the server running, and is the URL right?"
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            advice = (
+                "The URL must name the host as its certificate does; ?ssl_ca_certs=/path/ca.pem in the URL adds an "
+                "authority of your own"
+            )
+        return BrokerUnavailable(f"{self.core.where} cannot be used: {text}. {advice}")
 
     def final(self, error: MqError) -> MqError:
         """The error of the call, after ``error`` has ended its tries. Nearly all errors say that nothing was done, so

@@ -15,6 +15,8 @@ from mqredis.errors import (
     DuplicateMessage,
     GetInhibited,
     ManagerQuotaExceeded,
+    MessageLocked,
+    MessageNotFound,
     MessageTooLarge,
     MqError,
     PutInhibited,
@@ -44,6 +46,10 @@ TEXTS: dict[type[MqError], str] = {
     MessageTooLarge: "the message is larger than {queue} takes: " + LARGER,
     TransactionTooLarge: "transaction {transaction!r} holds as many operations as a transaction may have, so the "
     "call on {queue} did nothing: commit it, and go on in the next one",
+    MessageNotFound: "no such message is available in {queue}: it was received or moved, has expired, or is locked or "
+    "delayed",
+    MessageLocked: "a reader or a transaction has locked the message of {queue}: try again when the lock has ended "
+    "(mqredis show locks names its holder)",
     QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
     "if it was created anew",
 }

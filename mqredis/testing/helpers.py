@@ -76,6 +76,11 @@ def assert_sent(
     ``count``: exactly so many; without it, at least one. Raises InvalidArgument for a queue of asyncio.
     """
     _check(queue, "assert_sent")
+    if not isinstance(body, bytes | bytearray | memoryview | str | None):
+        raise InvalidArgument(
+            f"body must be bytes or str, not {type(body).__name__}: compare what json.loads makes of the bodies of the "
+            "messages that assert_sent returns"
+        )
     wanted = body.encode() if isinstance(body, str) else body
     unknown = set(fields) - set(Message.FIELDS)
     if unknown:

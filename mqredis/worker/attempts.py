@@ -165,13 +165,17 @@ class Attempts:
         return None
 
     def _run_plain(self, held: Held, *given: Any) -> None:
-        """Run a handler that is no coroutine function. Raises InvalidArgument if it returns a coroutine."""
+        """Run a handler that is no coroutine function. Raises InvalidArgument if it returns what has not run yet."""
         answer = held.run(self.consumer.handler, *given)
         if inspect.iscoroutine(answer):
             answer.close()
             raise InvalidArgument(
                 f"{self.consumer.name} is a plain function that returned a coroutine, which was not run: "
                 "write it as `async def`, and await the coroutine there"
+            )
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            raise InvalidArgument(
+                f"{self.consumer.name} returned a generator, which was not run: call a function without `yield` there"
             )
 
 

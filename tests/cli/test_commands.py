@@ -334,9 +334,10 @@ def test_resolve_errors_name_the_reason(orders: Run) -> None:
     assert "not an operation token" in orders("resolve", "hello", code=Exit.USAGE).err
 
 
-def test_json_error_has_class_text_and_status(run: Run) -> None:
+def test_json_error_has_class_text_and_status(run: Run, manager: str) -> None:
     error = json.loads(run("receive", "nope", "--json", code=Exit.REFUSED).err)
-    assert error == {"error": "QueueNotFound", "text": "there is no queue 'nope'", "status": 0xC00E0003}
+    text = f"there is no queue 'nope' in queue manager {manager!r}: create it with create_queue (mqredis queue create)"
+    assert error == {"error": "QueueNotFound", "text": text, "status": 0xC00E0003}
 
 
 @pytest.mark.parametrize("words", [[], ["fly"], ["send"], ["queue"], ["throttle", "maybe"]])

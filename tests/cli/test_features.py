@@ -131,7 +131,7 @@ def test_redrive_of_matching_messages(run: Run) -> None:
     assert none.rows[0]["messages"] == 0
     assert (
         run("redrive", source, "--group-id", "g2", "--rate", "100", "--to", "other").out
-        == "put back 1 message\n"
+        == "put back 1 message of system$;journal\n"
     )
     assert run("receive", "other", "--count", "0").out == "3\n1\n2\n"
     run("redrive", source, "--selector", "n = = 1", code=Exit.USAGE)
@@ -186,9 +186,10 @@ def test_redrive_to_a_missing_queue_changes_nothing(run: Run) -> None:
     assert (refused.out, refused.err) == ("", "mqredis: there is no queue 'nosuch'\n")
     assert (
         run("redrive", "orders;poison", "--selector", "n = 1", code=Exit.NOTHING).out
-        == "put back 0 messages\n"
+        == "put back 0 messages of orders;poison\n"
     )
-    assert run("redrive", "orders;poison").out == "put back 1 message\n"
+    assert run("redrive", code=Exit.NOTHING).out == "put back 0 messages of system$;deadletter\n"
+    assert run("redrive", "orders;poison").out == "put back 1 message of orders;poison\n"
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,34 @@ def published(queue: Queue) -> object:
         return news.send(b"x")
 
 
+def missing(queue: Queue) -> object:
+    return queue.receive_by_lookup_id(1)
+
+
+def moved_while_locked(queue: Queue) -> object:
+    queue.send(b"x")
+    with queue.lock(0) as lock, queue.manager.open("q;later") as later:
+        return queue.move(lock.message.lookup_id, later)
+
+
+def unknown_queue(queue: Queue) -> object:
+    return queue.manager.open("Q;later")
+
+
+def denied(queue: Queue) -> object:
+    return queue.manager.open("q", mqredis.Access.RECEIVE, mqredis.Share.DENY_RECEIVE)
+
+
+def unfinished_group(queue: Queue) -> object:
+    with queue.group() as group:
+        return group.send(b"x")
+
+
+def unfinished_segments(queue: Queue) -> object:
+    with queue.group() as group:
+        return group.send(b"x", segment=True)
+
+
 SEGMENTS = "raise max_message_bytes of the queue and of the settings, or send it in segments"
 CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
     "put inhibited": (
@@ -128,6 +156,20 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
         mqredis.QueueQuotaExceeded,
         "quota of topic 'news' or a queue that subscribed to it: receive",
     ),
+    "missing message": (missing, mqredis.MessageNotFound, "no such message is available in queue 'q': it was"),
+    "locked message": (
+        moved_while_locked,
+        mqredis.MessageLocked,
+        "has locked the message of queue 'q': try again when the lock has ended",
+    ),
+    "unknown queue": (
+        unknown_queue,
+        mqredis.QueueNotFound,
+        "there is no queue 'Q' in queue manager 'refusals': create it with create_queue",
+    ),
+    "denied": (denied, mqredis.SharingViolation, "another open handle of queue 'q' excludes this one: close it"),
+    "unfinished group": (unfinished_group, mqredis.GroupIncomplete, "send it with last=True"),
+    "unfinished segments": (unfinished_segments, mqredis.GroupIncomplete, "send it without segment=True"),
 }
 
 

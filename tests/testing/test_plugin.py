@@ -46,6 +46,8 @@ SUITE = """
             assert_nothing_sent(orders)
         with pytest.raises(AssertionError, match="0 match"):
             assert_sent(orders, properties={"n": True})
+        with pytest.raises(mqredis.InvalidArgument, match="body must be bytes or str, not dict: .*json.loads"):
+            assert_sent(orders, {"item": "tea"})  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="no field 'colour'"):
             assert_sent(orders, colour="red")
 

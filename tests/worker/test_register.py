@@ -263,6 +263,32 @@ def test_rates_are_converted_to_messages_per_second():
     assert [rate_of(text) for text in ("10/s", "120/m", "3600/h")] == [10, 2, 1]
 
 
+def _generator(message):
+    yield message
+
+
+async def _async_generator(message):
+    yield message
+
+
+@pytest.mark.parametrize("handler", [_generator, _async_generator])
+def test_handler_with_a_yield_is_refused(worker: Worker, handler):
+    with pytest.raises(mqredis.InvalidArgument, match="`yield`"):
+        worker.consumer("q")(handler)
+
+
+@pytest.mark.parametrize("handler", [_generator, _async_generator])
+def test_generator_returned_by_a_plain_function_is_a_failure(qm, worker: Worker, handler, caplog):
+    worker.consumer("q", retry=Retry(attempts=1), name="h", create={})(lambda message: handler(message))
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        queue.send(b"x")
+    assert worker.run(burst=True, manager=qm, signals=False) == 0
+    assert "h returned a generator, which was not run" in caplog.text
+    with qm.open("q;poison") as poison:
+        assert poison.receive(0).body == b"x"
+
+
 def test_coroutine_returned_by_a_plain_function_is_a_failure(qm, caplog):
     handled: list[bytes] = []
 
