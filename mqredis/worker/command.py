@@ -41,13 +41,18 @@ def find(target: str) -> Worker:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         # The module itself or a package that it is in, and not a module that it imports.
         if missing is not None and (module_name + ".").startswith(missing + "."):
-            raise InvalidArgument(f"module {module_name!r} was not found") from None
+            raise InvalidArgument(
+                f"module {module_name!r} was not found: start in its folder, and name it as in an import"
+            ) from None
         raise InvalidArgument(
             f"module {module_name!r} cannot be imported:\n{_application_traceback(error)}"
         ) from None
     worker = getattr(module, attribute, None)
     if not isinstance(worker, Worker):
-        raise InvalidArgument(f"{target!r} is not an instance of mqredis.worker.Worker")
+        workers = ", ".join(name for name, value in vars(module).items() if isinstance(value, Worker))
+        raise InvalidArgument(
+            f"{target!r} is not an instance of mqredis.worker.Worker; module {module_name!r} has {workers or 'none'}"
+        )
     return worker
 
 
