@@ -32,7 +32,7 @@ from mqredis.worker.heartbeat import Heartbeat, default_name
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.liveness import Liveness
 from mqredis.worker.lock_loop import LockLoop
-from mqredis.worker.logs import announce
+from mqredis.worker.logs import announce, log
 from mqredis.worker.loop import Loop, Shared
 from mqredis.worker.outage import Outage
 from mqredis.worker.queues import Queues
@@ -153,6 +153,7 @@ class Running:
             self._scheduler.end()
             if self._heartbeat is not None:
                 self._heartbeat.end()
+            log.info("worker %s ended", self._name)
 
     def close(self) -> None:
         """Close the parts, those first that use others: the keeper renews with handles, and cancels on the event loop.

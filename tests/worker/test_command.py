@@ -153,14 +153,15 @@ def test_json_log_names_the_server_handlers_and_failures(run, out, app, redis_se
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT) == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["level"] for line in lines] == ["INFO", "INFO", "ERROR"]
+    assert [line["level"] for line in lines] == ["INFO", "INFO", "ERROR", "INFO"]
     assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
-    started, handles, failed = (line["message"] for line in lines)
+    started, handles, failed, ended = (line["message"] for line in lines)
     assert f"mqredis {mqredis.__version__}, queue manager 'm', server redis " in started
     assert handles == "app.handle handles in, 1 at a time"
     assert failed.startswith("app.handle failed with message 0x04")
     assert failed.endswith(" of in in attempt 1 of 2: the next try is in 1 s")
     assert "ValueError" in lines[2]["error"]
+    assert ended == f"worker {started.split()[1]} ended"
 
 
 def test_logging_configured_by_the_application_is_kept(run, out, app):
