@@ -52,14 +52,20 @@ class AesGcm:
             raise MissingDependency.of("mqredis.sealing", "sealing", error) from None
         self._broken = InvalidTag
         self._keys: dict[bytes, Any] = {}
+        if not isinstance(keys, Mapping):
+            raise InvalidArgument(f"keys must be a dict of keys by their ids, not {type(keys).__name__}")
         for name, key in keys.items():
+            if not isinstance(name, str):
+                raise InvalidArgument(f"the id of a key must be a str, not {type(name).__name__}")
+            if not isinstance(key, bytes | bytearray):
+                raise InvalidArgument(f"key {name!r} must be bytes, not {type(key).__name__}: see bytes.fromhex")
             identity = name.encode()
             if not 0 < len(identity) < 256:
                 raise InvalidArgument("the id of a key is 1 to 255 bytes long")
             if len(key) not in (16, 24, 32):
                 raise InvalidArgument(f"key {name!r} must have 16, 24 or 32 bytes, not {len(key)}")
             self._keys[identity] = AESGCM(key)
-        self._current = current.encode()
+        self._current = current.encode() if isinstance(current, str) else b""
         if self._current not in self._keys:
             raise InvalidArgument(f"the current key {current!r} is not among the keys")
         self._accept_plain = accept_plain

@@ -178,9 +178,19 @@ def test_repr_shows_key_ids_and_no_key(redis_server: RedisServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys, current", [({}, "a"), ({"a": b"short"}, "a"), ({"": OLD}, ""), ({"a" * 256: OLD}, "a")]
+    "keys, current",
+    [
+        ({}, "a"),
+        ({"a": b"short"}, "a"),
+        ({"": OLD}, ""),
+        ({"a" * 256: OLD}, "a"),
+        ("short", "a"),
+        ({"a": "short" * 4}, "a"),
+        ({1: OLD}, 1),
+        ({"a": OLD}, None),
+    ],
 )
-def test_invalid_keys_are_refused_without_showing_them(keys: dict[str, bytes], current: str) -> None:
+def test_invalid_keys_are_refused_without_showing_them(keys: Any, current: Any) -> None:
     with pytest.raises(InvalidArgument) as refused:
         AesGcm(keys, current)
     assert "short" not in str(refused.value)
