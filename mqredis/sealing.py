@@ -58,7 +58,9 @@ class AesGcm:
             if not isinstance(name, str):
                 raise InvalidArgument(f"the id of a key must be a str, not {type(name).__name__}")
             if not isinstance(key, bytes | bytearray):
-                raise InvalidArgument(f"key {name!r} must be bytes, not {type(key).__name__}: see bytes.fromhex")
+                raise InvalidArgument(
+                    f"key {name!r} must be bytes, not {type(key).__name__}: see bytes.fromhex"
+                )
             identity = name.encode()
             if not 0 < len(identity) < 256:
                 raise InvalidArgument("the id of a key is 1 to 255 bytes long")

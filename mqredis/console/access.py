@@ -14,6 +14,8 @@ from typing import Literal
 
 from starlette.requests import Request
 
+from mqredis.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
@@ -21,10 +23,18 @@ class Visitor:
 
     ``name`` is written to the log of actions. ``actions``: names of the actions that the visitor may carry out, such as
     "send", "redrive" or "purge" (the last part of the address of their form); "all", or none, which leaves reading.
+    Raises InvalidArgument for another str than "all".
     """
 
     name: str
     actions: Collection[str] | Literal["all"] = ()
+
+    def __post_init__(self) -> None:
+        # ``in`` would look for a part of the text, and grant "delete" for "delete-queue", too.
+        if isinstance(self.actions, str) and self.actions != "all":
+            raise InvalidArgument(
+                f'actions must be "all" or a tuple of names, such as ("send",), not {self.actions!r:.40}'
+            )
 
     def may(self, action: str) -> bool:
         """Whether the visitor may carry out an action."""

@@ -71,6 +71,8 @@ def app(
         raise InvalidArgument(
             "say who may use the console: give access= (mqredis.console.everyone lets every visitor in) or token="
         )
+    if access is not None and not callable(access):
+        raise InvalidArgument("access must be a function of the request, which returns a Visitor or None")
     if token is not None and len(token) < MIN_TOKEN:
         raise InvalidArgument(f"the token has {len(token)} characters; at least {MIN_TOKEN} are needed")
     if not interval >= 0.1:  # nan, too

@@ -32,6 +32,12 @@ class Managers:
         self._read_only = read_only
         if given is None:
             given = Settings.from_env()
+        for where in given.values() if isinstance(given, Mapping) else (given,):
+            if not isinstance(where, Where):
+                kind = f"{type(where).__module__}.{type(where).__qualname__}"
+                raise InvalidArgument(
+                    f"managers: give an open queue manager of mqredis.asyncio, a URL or Settings, not {kind}"
+                )
         self._given = dict(given) if isinstance(given, Mapping) else {_name_of(given): given}
         if not self._given:
             raise InvalidArgument("managers: name at least one queue manager")

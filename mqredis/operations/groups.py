@@ -229,9 +229,13 @@ class Writing:
     def check_end(self) -> None:
         """Raise GroupIncomplete unless the group is complete: 2242 inside a segmented message, else 2241."""
         if self.progress.inside_message:
-            raise GroupIncomplete("the last segment of the message was not sent: send it without segment=True", mqrc=2242)
+            raise GroupIncomplete(
+                "the last segment of the message was not sent: send it without segment=True", mqrc=2242
+            )
         if not self.progress.complete and self.progress.sequence > 1:
-            raise GroupIncomplete("the last message of the group was not sent: send it with last=True", mqrc=2241)
+            raise GroupIncomplete(
+                "the last message of the group was not sent: send it with last=True", mqrc=2241
+            )
 
 
 def begin(handle: Handle, group_id: Identifier | None) -> Writing:

@@ -125,7 +125,9 @@ class Consumer:
         if not positional or required:
             raise InvalidArgument(f"{handler!r} must take (message) or (message, tx)")
         if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-            raise InvalidArgument(f"{handler!r} has a `yield`, so a call of it would run nothing: write it without one")
+            raise InvalidArgument(
+                f"{handler!r} has a `yield`, so a call of it would run nothing: write it without one"
+            )
         self.takes_tx = len(positional) > 1
         self.is_async = inspect.iscoroutinefunction(handler)
         try:

@@ -156,7 +156,11 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
         mqredis.QueueQuotaExceeded,
         "quota of topic 'news' or a queue that subscribed to it: receive",
     ),
-    "missing message": (missing, mqredis.MessageNotFound, "no such message is available in queue 'q': it was"),
+    "missing message": (
+        missing,
+        mqredis.MessageNotFound,
+        "no such message is available in queue 'q': it was",
+    ),
     "locked message": (
         moved_while_locked,
         mqredis.MessageLocked,
@@ -167,7 +171,11 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
         mqredis.QueueNotFound,
         "there is no queue 'Q' in queue manager 'refusals': create it with create_queue",
     ),
-    "denied": (denied, mqredis.SharingViolation, "another open handle of queue 'q' excludes this one: close it"),
+    "denied": (
+        denied,
+        mqredis.SharingViolation,
+        "another open handle of queue 'q' excludes this one: close it",
+    ),
     "unfinished group": (unfinished_group, mqredis.GroupIncomplete, "send it with last=True"),
     "unfinished segments": (unfinished_segments, mqredis.GroupIncomplete, "send it without segment=True"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -165,6 +166,27 @@ async def test_visitor_has_only_the_granted_actions(manager: QueueManager) -> No
     await browser.act("send", queue="orders", body="x")
     await browser.get("/m/main/act/purge", 403, queue="orders")
     await browser.close()
+
+
+def test_text_is_no_list_of_actions() -> None:
+    """Python takes ``("delete-queue")`` for a text, of which "delete" is a part."""
+    for wrong in ("delete-queue", "send,redrive", ""):
+        with pytest.raises(InvalidArgument, match="actions must be"):
+            Visitor("ann", wrong)
+    assert Visitor("ann", "all").may("send")
+
+
+@pytest.mark.parametrize(
+    "managers, access, told",
+    [
+        ("redis://localhost", "ann", "access must be a function"),
+        (object(), everyone, "queue manager of mqredis.asyncio, a URL or Settings, not builtins.object"),
+        ({"shop": 5}, everyone, "queue manager of mqredis.asyncio, a URL or Settings, not builtins.int"),
+    ],
+)
+def test_wrong_arguments_are_refused(managers: Any, access: Any, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        app(managers, access=access)
 
 
 async def test_bodies_are_hidden_until_requested(manager: QueueManager) -> None:

@@ -283,13 +283,23 @@ def test_import_error_shows_only_frames_of_the_imported_modules(
 @pytest.mark.parametrize(
     "target, told",
     [
-        ("targets:wrker", "'targets:wrker' is not an instance of mqredis.worker.Worker; module 'targets' has worker"),
-        ("targets.py:worker", "module 'targets.py' was not found: start in its folder, and name it as in an import"),
+        (
+            "targets:wrker",
+            "'targets:wrker' is not an instance of mqredis.worker.Worker; module 'targets' has worker",
+        ),
+        (
+            "targets.py:worker",
+            "module 'targets.py' was not found: start in its folder, and name it as in an import",
+        ),
         ("targets", "name the worker as module:attribute, not 'targets'"),
     ],
 )
 def test_wrong_target_is_refused_with_the_right_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str, told: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    target: str,
+    told: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

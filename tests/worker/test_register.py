@@ -279,7 +279,10 @@ def test_handler_with_a_yield_is_refused(worker: Worker, handler):
 
 @pytest.mark.parametrize("handler", [_generator, _async_generator])
 def test_generator_returned_by_a_plain_function_is_a_failure(qm, worker: Worker, handler, caplog):
-    worker.consumer("q", retry=Retry(attempts=1), name="h", create={})(lambda message: handler(message))
+    @worker.consumer("q", retry=Retry(attempts=1), name="h")
+    def plain(message):
+        return handler(message)
+
     qm.create_queue("q")
     with qm.open("q") as queue:
         queue.send(b"x")
