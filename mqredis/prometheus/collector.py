@@ -12,7 +12,7 @@ from typing import Any
 
 from mqredis.client import QueueManager
 from mqredis.errors import MissingDependency, MqError
-from mqredis.prometheus.queue_metrics import manager_metrics
+from mqredis.prometheus.queue_metrics import blocking, manager_metrics
 from mqredis.prometheus.text import Metric
 
 log = logging.getLogger("mqredis")
@@ -22,7 +22,8 @@ class Collector:
     """A collector for a registry of ``prometheus_client``: ``REGISTRY.register(Collector(qm))``.
 
     ``manager``: the queue manager to report; None: none. ``pattern``: only queues that match this glob.
-    ``sources``: more metrics, such as ``Meter().metrics``. Raises MissingDependency without ``prometheus_client``.
+    ``sources``: more metrics, such as ``Meter().metrics``. Raises MissingDependency without ``prometheus_client``,
+    InvalidArgument for a manager of asyncio.
 
     If the broker cannot be reached, its metrics are left out with a warning, and the others of the registry remain.
     """
@@ -39,7 +40,8 @@ class Collector:
         except ImportError as error:
             raise MissingDependency.of("mqredis.prometheus.Collector", "prometheus", error) from None
         self._metric: Any = ClientMetric
-        self._manager, self._pattern, self._sources = manager, pattern, sources
+        self._manager = None if manager is None else blocking(manager)
+        self._pattern, self._sources = pattern, sources
 
     def describe(self) -> list[Any]:
         """Return no metrics. Without this method ``register`` would read them from the broker."""

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from mqredis.client import QueueManager
 from mqredis.errors import MqError
-from mqredis.prometheus.queue_metrics import render
+from mqredis.prometheus.queue_metrics import blocking, render
 from mqredis.prometheus.text import CONTENT_TYPE
 
 log = logging.getLogger("mqredis")
@@ -24,7 +24,8 @@ class Exporter:
     """Serves metrics over HTTP at ``/metrics``: ``with Exporter(manager, port=9464) as exporter: ...``.
 
     ``manager``: the queue manager to report; None: none. ``pattern``: only queues that match this glob. ``sources``:
-    more text, such as ``Meter().render``. Raises OSError if the address is in use.
+    more text, such as ``Meter().render``. Raises OSError if the address is in use, InvalidArgument for a
+    manager of asyncio.
     """
 
     def __init__(
@@ -36,6 +37,9 @@ class Exporter:
         pattern: str | None = None,
         sources: Sequence[Callable[[], str]] = (),
     ) -> None:
+        if manager is not None:
+            blocking(manager)
+
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path.partition("?")[0] not in ("/", "/metrics"):

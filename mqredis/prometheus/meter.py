@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from mqredis.client import QueueManager
 from mqredis.errors import MqError
 from mqredis.models import Message
+from mqredis.prometheus.queue_metrics import blocking
 from mqredis.prometheus.text import Histogram, Metric, render_text
 from mqredis.steps import Call, Durable, Operation, Steps, Wait, Woken, procedure
 
@@ -44,8 +45,9 @@ class Meter:
         self._clock_offset: dict[QueueManager, float] = {}
 
     def watch(self, manager: QueueManager) -> None:
-        """Measure this client from now on, in place of another meter. Raises BrokerUnavailable."""
-        self._compare_clocks(manager)
+        """Measure this client from now on, in place of another meter. Raises BrokerUnavailable, and
+        InvalidArgument for a client of asyncio."""
+        self._compare_clocks(blocking(manager))
         manager.wrap(lambda operation: self._metered(manager, operation))
 
     def unwatch(self, manager: QueueManager) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from mqredis.client import QueueManager
-from mqredis.errors import QueueNotFound
+from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import QueueInfo, QueueStatistics
 from mqredis.operations import failed
 from mqredis.prometheus.text import Labels, Metric, Sample, render_text
@@ -58,6 +58,16 @@ _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], .
         lambda s: [({}, s.dead)],
     ),
 )
+
+
+def blocking(manager: QueueManager) -> QueueManager:
+    """The queue manager. Raises InvalidArgument if it is one of asyncio, or none: a thread reads the metrics."""
+    if not isinstance(manager, QueueManager):
+        kind = f"{type(manager).__module__}.{type(manager).__qualname__}"
+        raise InvalidArgument(
+            f"metrics need a queue manager of mqredis.connect, which is blocking, not {kind}"
+        )
+    return manager
 
 
 def render(manager: QueueManager, pattern: str | None = None) -> str:

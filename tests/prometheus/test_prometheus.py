@@ -8,8 +8,10 @@ import urllib.request
 
 import pytest
 
+import mqredis
+import mqredis.asyncio
 from mqredis import RetryPolicy
-from mqredis.prometheus import CONTENT_TYPE, Exporter, render
+from mqredis.prometheus import CONTENT_TYPE, Collector, Exporter, Meter, render
 from mqredis.prometheus.text import RENAMED, Metric, render_text
 
 LINE = re.compile(r'^[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.e+-]+$')
@@ -27,6 +29,17 @@ def test_renamed_metric_is_exported_under_both_names(monkeypatch):
     assert [line for line in render_text([metric]).splitlines() if line.startswith("mqredis")] == [
         'mqredis_new{queue="a"} 1', 'mqredis_new{queue="b"} 1', 'mqredis_old{queue="a"} 1', 'mqredis_old{queue="b"} 1',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "use",
+    [Exporter, Collector, lambda manager: Meter().watch(manager)],
+    ids=["exporter", "collector", "meter"],
+)
+async def test_manager_of_asyncio_is_refused(qm, use):
+    async with mqredis.asyncio.connect("memory://metrics") as manager:
+        with pytest.raises(mqredis.InvalidArgument, match="which is blocking, not mqredis"):
+            use(manager)
 
 
 def test_queue_and_manager_metrics(qm):
