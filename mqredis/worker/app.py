@@ -226,6 +226,12 @@ class Worker:
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')
+        if not isinstance(manager, QueueManager | None):
+            kind = f"{type(manager).__module__}.{type(manager).__qualname__}"
+            raise InvalidArgument(
+                f"manager must be a queue manager of mqredis.connect, which is blocking, not {kind}: without manager=, "
+                "the worker connects by itself"
+            )
         if not self.consumers and not self.schedules:
             raise InvalidArgument("this worker has no consumers")
         if not self._claim.acquire(blocking=False):

@@ -172,6 +172,14 @@ def test_missing_dead_letter_queue_is_an_error(qm, worker: Worker):
         worker.run(burst=True, manager=qm, signals=False)
 
 
+async def test_manager_of_asyncio_is_refused(worker: Worker):
+    worker.consumer("q", create={})(handle)
+    async with mqredis.asyncio.connect("memory://worker") as manager:
+        for use in (lambda: worker.run(manager=manager), worker.background(manager).__enter__):
+            with pytest.raises(mqredis.InvalidArgument, match="which is blocking, not mqredis"):
+                use()
+
+
 def test_running_worker_refuses_a_second_run(qm, worker: Worker):
     qm.create_queue("q")
     done = threading.Event()
