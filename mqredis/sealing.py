@@ -67,9 +67,9 @@ class AesGcm:
             if len(key) not in (16, 24, 32):
                 raise InvalidArgument(f"key {name!r} must have 16, 24 or 32 bytes, not {len(key)}")
             self._keys[identity] = AESGCM(key)
-        self._current = current.encode() if isinstance(current, str) else b""
-        if self._current not in self._keys:
+        if current not in keys:
             raise InvalidArgument(f"the current key {current!r} is not among the keys")
+        self._current = current.encode()
         self._accept_plain = accept_plain
 
     def seal(self, body: bytes, about: bytes) -> bytes:

@@ -147,7 +147,7 @@ def open_handle(
 ) -> Call[Opened]:
     """Open a handle on ``family[0]``; ``family[1]`` is the parent of a subqueue."""
     path = family[0]
-    refusals = {
+    refusals: dict[int, str] = {
         Status.QUEUE_NOT_FOUND: f"there is no queue {family[-1]!r} in queue manager {manager.manager!r}: create it "
         "with create_queue (mqredis queue create)",
         Status.SHARING_VIOLATION: f"another open handle of queue {path!r} excludes this one: close it, or wait; that "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mqredis.asyncio import QueueManager, connect
 from mqredis.errors import InvalidArgument, MqError, lacks_right
@@ -32,7 +32,8 @@ class Managers:
         self._read_only = read_only
         if given is None:
             given = Settings.from_env()
-        for where in given.values() if isinstance(given, Mapping) else (given,):
+        places: Iterable[object] = given.values() if isinstance(given, Mapping) else (given,)
+        for where in places:
             if not isinstance(where, Where):
                 kind = f"{type(where).__module__}.{type(where).__qualname__}"
                 raise InvalidArgument(

@@ -60,7 +60,7 @@ _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], .
 )
 
 
-def blocking(manager: QueueManager) -> QueueManager:
+def blocking(manager: object) -> QueueManager:
     """The queue manager. Raises InvalidArgument if it is one of asyncio, or none: a thread reads the metrics."""
     if not isinstance(manager, QueueManager):
         kind = f"{type(manager).__module__}.{type(manager).__qualname__}"

@@ -226,8 +226,9 @@ class Worker:
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')
-        if not isinstance(manager, QueueManager | None):
-            kind = f"{type(manager).__module__}.{type(manager).__qualname__}"
+        given: object = manager
+        if not isinstance(given, QueueManager | None):
+            kind = f"{type(given).__module__}.{type(given).__qualname__}"
             raise InvalidArgument(
                 f"manager must be a queue manager of mqredis.connect, which is blocking, not {kind}: without manager=, "
                 "the worker connects by itself"

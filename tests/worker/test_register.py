@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from functools import partial, update_wrapper
-from typing import List, get_args  # noqa: UP035
+from typing import Any, List, get_args  # noqa: UP035
 
 import pytest
 
@@ -174,6 +174,7 @@ def test_missing_dead_letter_queue_is_an_error(qm, worker: Worker):
 
 async def test_manager_of_asyncio_is_refused(worker: Worker):
     worker.consumer("q", create={})(handle)
+    manager: Any
     async with mqredis.asyncio.connect("memory://worker") as manager:
         for use in (lambda: worker.run(manager=manager), worker.background(manager).__enter__):
             with pytest.raises(mqredis.InvalidArgument, match="which is blocking, not mqredis"):
