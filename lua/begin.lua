@@ -5,19 +5,20 @@
 -- CALLERS begin in mqredis/commands/transactions.py
 -- KEYS message
 -- ARGV[3] transaction  id
--- ARGV[4] lease  ms
+-- ARGV[4] lease  ms from now
 -- RETURNS OK fence, deadline in ms, now in ms
 -- RETURNS TRANSACTION_SEQUENCE a transaction with this id is open
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
--- Change together with: mqredis/commands/transactions.py, and mqredis/commands/arguments.py, whose table FENCES lists the same scripts
--- (tests/contract/test_arguments.py).
+-- Change together with: the five scripts above, which begin a transaction by the same tx.open; FENCES of
+-- mqredis/commands/arguments.py lists them (tests/contract/test_arguments.py compares).
+-- Tests: tests/conformance/test_transaction.py.
 local id, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
 local transaction = tx.open(id, "+" .. lease)
 if not transaction then return context.close({ status.TRANSACTION_SEQUENCE }) end
-context.mark_changed()
+context.mark_changed() -- the history number of this call is the fence
 tx.save(transaction)
 return context.close(context.reply(status.OK, transaction.fence, transaction.deadline, context.now))

@@ -10,8 +10,8 @@
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
 -- ARGV[5] action  count | delete | trash | restore | move | redrive | due | priority
--- ARGV[6] value  trash: how long in ms; move: encoded name of the target; redrive: the same or ""; restore: not used;
---   due: ms since the epoch, or "+" and ms from now; priority: a digit; else ""
+-- ARGV[6] value  trash: how long in ms; move: encoded name of the target; redrive: the same, or "" for the queue of origin; due: ms
+--   since the epoch, or "+" and ms from now; priority: a digit; count, delete: ""; restore: not used
 -- ARGV[7] states  a available, d delayed, da both
 -- ARGV[8] most  messages to change, "" any number
 -- ARGV[9] progress  "" on the first call, then what CONTINUE said (admin/bulk_progress)
@@ -33,9 +33,11 @@
 --- require "admin/operator"
 --- require "waiting/waiters"
 -- Change together with: admin/bulk_actions, for another action; mqredis/operations/bulk.py, which makes action, value and states.
+-- Tests: tests/operator/test_bulk.py, test_trash.py.
 local action, value, states, most, progress_text = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
+-- "\0" is the filter without a condition: a search goes through the whole queue with it.
 local filter_text, lookup_ids = ARGV[10] ~= "" and ARGV[10] or "\0", operator.lookup_ids(11)
-local page = 256 -- messages that one call changes
+local page = 256 -- messages that one call changes at most
 local reply = context.open()
 if reply then return reply end
 reply = operator.repeated()
@@ -45,13 +47,14 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q)
 
-local function finish(code)
+-- Ends the script. Only a call that was carried out keeps its reply under the token: one that was refused is to run when it is
+-- repeated after the cause is gone.
+local function finish(answer)
   store.save(q)
-  -- An action that was refused is carried out when it is repeated with its token after the cause is gone.
-  local carried_out = code[1] == status.OK or code[1] == status.CONTINUE
-  if carried_out then code = operator.close(code) else code = context.close(code) end
+  local carried_out = answer[1] == status.OK or answer[1] == status.CONTINUE
+  if carried_out then answer = operator.close(answer) else answer = context.close(answer) end
   waiters.notify(q)
-  return code
+  return answer
 end
 
 if context.missing then return finish(context.missing) end
@@ -62,13 +65,16 @@ local plan_action, apply_action, is_done = unpack(bulk_actions.all[action])
 local is_first_call = progress_text == ""
 local progress
 if is_first_call then
-  -- "+" and ms from now, or ms since the epoch as users see times.
-  local due = action == "due" and (string.match(value, "^%+") and context.now + value or value + context.lead) or 0
+  local due = 0
+  if action == "due" then
+    -- As broker time: "+5000" is read as a number; other times are as users see them.
+    due = string.sub(value, 1, 1) == "+" and context.now + value or value + context.lead
+  end
   progress = bulk_progress.new(states, due)
 else
   progress = bulk_progress.parse(progress_text)
 end
-if action == "due" then value = progress.due end
+if action == "due" then value = progress.due end -- the time is that of the first call
 local found, place
 if lookup_ids[1] then
   found = bulk_progress.by_ids(q, lookup_ids, states, progress)
@@ -94,7 +100,7 @@ if context.missing then return finish(context.missing) end
 local count = apply_action(q, entries, value, plan) or #entries
 progress.changed = progress.changed + count
 local more = place and not (most and progress.changed >= most)
-if count > 0 or is_first_call or not more then
+if count > 0 or is_first_call or not more then -- else the entry would say what it says already
   progress.log_entry = operator.log(progress.changed, not more, progress.log_entry) or ""
 end
 reply = context.reply(more and status.CONTINUE or status.OK, progress.changed, progress.locked, progress.missing)

@@ -6,7 +6,7 @@
 -- QUEUE[1] the queue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] tag  encoded
--- ARGV[5] status  the reader ends with
+-- ARGV[5] status  the number of the status with which its wait ends
 -- RETURNS OK
 -- RETURNS STATUS_NOT_FOUND no reader waits under this tag
 -- RETURNS QUEUE_NOT_AVAILABLE
@@ -16,17 +16,20 @@
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 --- require "waiting/notify"
--- Change together with: receive.lua and peek.lua, which end with the status that this script hands to their reader.
+-- Change together with: receive.lua and peek.lua, which end with the status that this script hands to their reader ("cancelled" of
+-- waiting/waiter_text). Tests: tests/conformance/test_cancel.py.
 local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 
--- Members of q.waiters, in the order in which the readers came.
-local member
+local member -- the first one of q.waiters with this tag
 for _, other in ipairs(redis.call("ZRANGE", q.waiters, 0, -1)) do
-  if not member and waiter_text.tag(other) == wanted_tag then member = other end
+  if waiter_text.tag(other) == wanted_tag then
+    member = other
+    break
+  end
 end
 if not member then return context.close({ status.STATUS_NOT_FOUND }) end
 

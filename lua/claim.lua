@@ -17,8 +17,8 @@
 -- ARGV[11] after  14 hex digits: take only what has a later SequentialID, "" all
 -- ARGV[12] filter  take only what matches, "" all (matching/filter)
 -- ARGV[13] place  where the search of the call before has stopped, "" at first
--- RETURNS OK messages, bytes: the claim is sealed
--- RETURNS CONTINUE messages, bytes so far, place: call again
+-- RETURNS OK messages and bytes of the claim, which is sealed
+-- RETURNS CONTINUE messages and bytes so far, place: call again
 -- RETURNS LOCK_LOST why: foreign | running | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS GET_INHIBITED
@@ -32,7 +32,7 @@
 --- require "claims/fill"
 --- require "waiting/waiters"
 -- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users; claims/fill, which takes
--- `limits`; claim_match.lua, which has the same limits.
+-- `limits`; claim_match.lua, which has the same limits. Tests: tests/client/test_claims.py, test_claim_random_runs.py.
 local generation, owner, lineage, seq, wanted = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12],
   place = ARGV[13] } -- for fill.plan
@@ -50,13 +50,14 @@ if context.missing then return waiters.finish(q, context.missing) end
 -- decide -----------------------------------------------------------------------------------------
 -- Whose claim is it? That of this checkpoint, or it is taken over.
 local claim, taken_over = claims.open(q, owner), false
-if not claim then -- the owner's first claim
+if not claim then -- the owner's first claim; or the queue was restored, and does not know the claims before it
   if seq ~= 1 and not may_take_over then return lost("gap") end
   claim = claims.new(owner, lineage, seq)
 elseif claim.lineage ~= lineage and may_take_over and seq == claim.committed + 1 then
   if claims.alive(claim) then return lost("running") end
   if claim.sealed == claims.released and claim_pages.held(q, claim.number) > 0 then return lost("released") end
   claim.lineage, taken_over = lineage, true
+  -- All that was released is back, so the checkpoint that has taken over is not refused.
   if claim.sealed == claims.released then claim.sealed = claims.complete end
 end
 -- Which sequence is it? The next one, which begins a claim, or the present one, which may be filling still.
@@ -80,5 +81,7 @@ if not page then return waiters.finish(q, context.missing) end
 fill.apply(q, claim, page)
 if is_new then claims.save_number(q, claim.number) end
 claims.save(q, claim)
-local code = claim.sealed == claims.filling and status.CONTINUE or status.OK
-return waiters.finish(q, context.reply(code, claim.count, claim.bytes, page.place or ""))
+if claim.sealed ~= claims.filling then
+  return waiters.finish(q, context.reply(status.OK, claim.count, claim.bytes))
+end
+return waiters.finish(q, context.reply(status.CONTINUE, claim.count, claim.bytes, page.place or ""))

@@ -10,8 +10,8 @@
 -- ARGV[5] after  14 hex digits: count only what has a later SequentialID, "" all
 -- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of
 --   all, last SequentialID given out, arrival of the first available message in ms or "", now in ms, number of locked
---   messages, number of timers, the claim's text or "", "1" if the process of that claim is connected, "1" if groups take
---   turns (features/group_lock)
+--   messages, number of timers, the claim's text or "", "1" if the process of that claim is connected, "1" if the
+--   first count is for an owner, by groups that take turns (features/group_lock)
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -22,6 +22,8 @@
 --- require "waiting/waiters"
 --- require "claims/claims"
 --- require "claims/claim_pages"
+-- Change together with: Backlog in mqredis/commands/claims.py, which takes the elements by place; claims/fill, which decides what a
+-- claim takes. Tests: tests/client/test_claims.py; tests/spark/test_idle.py, for the progress that pipelines report.
 local owner, bound, after = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
@@ -31,14 +33,16 @@ queue.open_parent(q)
 timers.serve(q, true)
 
 if context.missing then return waiters.finish(q, context.missing) end
-local available = claims.count(q, after, bound)
-local turns = owner ~= "" and claims.turns(q, bound) -- false or nil: without an owner, or if groups do not take turns
-if turns then available = math.min(available, turns) end
-local claim = owner ~= "" and claims.open(q, owner)
+local available, claim, turns = claims.count(q, after, bound), nil, nil
+if owner ~= "" then
+  turns = claims.turns(q, bound) -- how many groups a claim could take a message of; nil if groups take no turns
+  if turns then available = math.min(available, turns) end
+  claim = claims.open(q, owner)
+end
 local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
 local first_arrival = rec and record.arrived(rec) or ""
-local claim_text, is_connected = claim and claims.format(claim) or "", claim and claims.alive(claim)
+local claim_text, is_connected = claim and claims.format(claim) or "", claim ~= nil and claims.alive(claim)
 return waiters.finish(q, context.reply(status.OK, q.generation, available, q.messages, q.bytes,
   context.last_sequential(), first_arrival, context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
   claim_text, is_connected and 1 or 0, turns and 1 or 0))

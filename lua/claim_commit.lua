@@ -22,7 +22,9 @@
 --- require "claims/claims"
 --- require "claims/drain"
 --- require "waiting/waiters"
--- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users.
+-- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users; claims.refuses, which
+-- has the rules of the other scripts: a sequence that is committed already is no fault here.
+-- Tests: tests/client/test_claims.py, test_claim_random_runs.py.
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local reply = context.open()
 if reply then return reply end
@@ -39,7 +41,7 @@ if context.missing then return finish() end
 
 -- decide -----------------------------------------------------------------------------------------
 local claim = claims.open(q, owner)
-if not claim then return finish(status.OK, 0) end
+if not claim then return finish(status.OK, 0) end -- the owner was forgotten (claim_release.lua)
 local commits_something = seq > claim.committed
 local why
 if seq > 0 and claim.lineage ~= lineage then

@@ -21,7 +21,8 @@
 --- require "claims/claims"
 --- require "matching/search"
 --- require "waiting/waiters"
--- Change together with: claims/fill, which decides what a claim takes; claim_wait.lua, which looks for pipelines without one.
+-- Change together with: claims/fill, which decides what a claim takes; claim_wait.lua, for pipelines without a selector.
+-- Tests: tests/client/test_claims.py.
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
@@ -30,7 +31,8 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q, true)
 if context.missing then return waiters.finish(q, context.missing) end
--- `takes`: passes over the messages of busy groups, as a claim does. These filters name no next member, so no code is returned.
+-- `takes`: passes over the messages of busy groups, as a claim does. Filters of pipelines have no field G (matching/filter), so the
+-- search refuses none.
 local found, place = search.read_page(q, filter_text, start, claims.page_with_records, { takes = true })
 if #claims.between(found, after, bound) > 0 then return waiters.finish(q, context.reply(status.OK, "1")) end
 if place then return waiters.finish(q, context.reply(status.CONTINUE, place)) end

@@ -10,7 +10,7 @@
 -- ARGV[6] claim_sequence  of the claim
 -- ARGV[7] offset  of the first id, from 0
 -- ARGV[8] count  ids at most; up to 7,000, since unpack has a limit (MAX_FETCH_SIZE in mqredis/spark/options.py)
--- RETURNS OK texts of ids, 16 digits each, nothing between them
+-- RETURNS OK texts, each of one or more ids with 16 digits, nothing between them
 -- RETURNS LOCK_LOST why: foreign | released | stale | fenced | open | gap
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
@@ -19,6 +19,7 @@
 --- require "claims/claims"
 --- require "claims/claimed_ids"
 -- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users.
+-- Tests: tests/client/test_claims.py, tests/property/test_pages.py.
 local generation, owner, lineage, seq = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local offset, count = tonumber(ARGV[7]), tonumber(ARGV[8])
 local reply = context.open()

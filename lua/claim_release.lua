@@ -26,6 +26,7 @@
 --- require "claims/loosen"
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
+-- Tests: tests/client/test_claims.py, test_claim_random_runs.py.
 local owner, forget = ARGV[3], ARGV[4] == "1"
 local reply = context.open()
 if reply then return reply end
@@ -40,23 +41,24 @@ local function finish(code, count)
   return waiters.finish(q, context.missing or context.reply(code, count))
 end
 
--- First the messages of a committed claim, which were received (claims/drain).
-if claim.draining and not context.missing then
+if context.missing then return finish() end
+
+-- First a page of a committed claim, whose messages were received (claims/drain): none of them is given back.
+if claim.draining then
   drain.load()
   drain.page(q, claim)
   if not (context.missing or claim.draining) then claims.save(q, claim) end
   return finish(status.CONTINUE, 0)
 end
 
--- Then those of the present claim, which release.unlock takes only with their own states.
+-- Then a page of the present claim. release.unlock needs the state of each message, which loosen.lowest_ids has written.
 local list, most = claim_pages.list(q, claim.number), claims.page_with_records
 local ids = loosen.lowest_ids(q, claim.number, most)
 local entries, is_last_page = position.read(q, ids), #ids < most
-if not context.missing and release.plan(q, entries) then
-  if #entries > 0 then release.unlock(q, entries, false) end
-  claim.seq, claim.count, claim.bytes, claim.sealed = claim.committed, 0, 0, claims.released
-  claims.save(q, claim)
-  if list then claim_pages.trim(q, list) end
-  if is_last_page and forget then claims.forget(q, claim.owner) end
-end
+if not release.plan(q, entries) then return finish() end
+release.unlock(q, entries, false)
+claim.seq, claim.count, claim.bytes, claim.sealed = claim.committed, 0, 0, claims.released
+claims.save(q, claim)
+if list then claim_pages.trim(q, list) end
+if is_last_page and forget then claims.forget(q, owner) end
 return finish(is_last_page and status.OK or status.CONTINUE, #ids)

@@ -7,9 +7,8 @@
 -- KEYS message
 -- QUEUE[1] the queue
 -- ARGV[3] count  locks at most
--- ARGV[4] deadline  in ms as it was shown, and ARGV[5] the id, of the last lock that the page before has looked at; "" for the
---   first page
--- ARGV[5] id  lookup id
+-- ARGV[4] deadline  of the last lock that the page before has looked at, in ms as it was shown; "" for the first page
+-- ARGV[5] id  lookup id of that lock's message
 -- ARGV[6] filter  which messages match, "" all (matching/filter)
 -- RETURNS OK now in ms, end of the lease and id of the last lock that was looked at ("" and "" if there is no other behind it),
 --   number of locks, then of each: lookup id, end of the lease in ms, when it was locked in ms or "" if that
@@ -27,8 +26,9 @@
 --- require "transactions/tx"
 --- require lazy "matching/filter"
 -- Change together with: LOCK_ELEMENTS in mqredis/commands/inspection.py, how many elements of the reply tell of one lock.
+-- Tests: tests/inspection/test_holders.py, test_clock_set_back.py.
 local count, deadline, id, filter_text = ARGV[3] + 0, ARGV[4], ARGV[5], ARGV[6]
--- largest: bytes of a kept reply or a record that is read where no filter needs it; most_looks: locks that a filter tests.
+-- largest: a longer kept reply is not read, nor a longer record that no filter needs; most_looks: locks that a filter tests.
 local largest, most_looks = 65536, 256
 local reply = context.observe()
 if reply then return reply end
@@ -42,14 +42,13 @@ if filter_text ~= "" then
 end
 if deadline ~= "" then deadline = string.format("%.0f", deadline + context.lead) end -- broker time from here on
 
--- Returns the locks behind `deadline` and `id`, in the order of both, as tables {id, deadline}; those of the queue's header also
--- have fence and slot. The list is complete up to `looks` locks, and may have more.
+-- Returns the locks behind `deadline` and `id`, in the order of both, as tables {id, deadline}; those of the queue's header
+-- (core/locks) also have fence and slot. The list is complete up to `looks` locks, and may have more.
 local function list_locks()
-  -- Locks of the header (core/locks), then those that are elements of q.locked, in which a score below queue.claimed is a deadline.
   local list = locks.page(q, deadline, id, looks)
   local members_scores = ordered.page(q.locked, deadline, id, looks) -- member, score, member, score, ...
   for n = 1, #members_scores, 2 do
-    local score = tonumber(members_scores[n + 1])
+    local score = tonumber(members_scores[n + 1]) -- a deadline, or a claim's
     if score < queue.claimed then list[#list + 1] = { id = members_scores[n], deadline = score } end
   end
   table.sort(list, function(left, right)

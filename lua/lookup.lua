@@ -7,9 +7,9 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] mode  peek | take | lock | tx
--- ARGV[5] seek  first | last: of the queue; previous | next: beside the message with this id; current: with this id;
+-- ARGV[5] which  first | last: of the queue; previous | next: beside the message with this id; current: with this id;
 --   before | behind: beside this id, where an earlier call stopped
--- ARGV[6] ids  lookup id; ignored for first and last; several with commas for current: all of them or none
+-- ARGV[6] ids  lookup id; not used for first and last; for current there may be several, with commas: all of them are read, or none
 -- ARGV[7] owner  id of the transaction, "" otherwise
 -- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
@@ -39,7 +39,8 @@
 --- require lazy "features/group_lock"
 --- require lazy "matching/filter"
 -- Change together with: receive.lua, whose reply mqredis/commands/read.py parses with the same function, and from whose reply
--- mqredis/operations/interruption.py takes the fence in the same way.
+-- mqredis/operations/interruption.py takes the fence in the same way. Tests: tests/conformance/test_lookup.py;
+-- tests/matching/test_browse.py, for locks that are taken over.
 local generation, mode, which, lookup_ids, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local allow_peek, own_fence, filter_text = ARGV[9] == "1", ARGV[10], ARGV[11]
 local reply = context.open()
@@ -154,8 +155,8 @@ local function add_deliveries(count)
     if entries[n].taken_over then state.deliveries = state.deliveries + count end
   end
 end
--- The delivery that began with the lock goes on: a lock in a transaction counts it anew (position.lock_states), of a message that is
--- taken the client does (`taken` of Context.messages).
+-- The delivery that began with the lock goes on: a lock in a transaction counts it anew (position.lock_states), and for a message
+-- that is taken the client does (`taken` of Context.messages).
 if mode ~= "peek" then add_deliveries(-1) end
 local flag = allow_peek and message_state.visible or ""
 local lock

@@ -14,10 +14,11 @@
 --- require "core/queue"
 --- require "core/timers"
 --- require "waiting/waiters"
+-- Change together with: core/timers, which does the work. Tests: tests/property/test_late_timers.py, tests/msmq/test_due.py.
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
-local more = timers.all(q)
+local more = timers.all(q) -- also if q.due says that nothing is due
 return waiters.finish(q, context.missing or { more and status.CONTINUE or status.OK })

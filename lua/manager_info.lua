@@ -4,12 +4,13 @@
 -- CALLERS info in mqredis/commands/manager.py, opening_call in mqredis/drivers/attempt.py
 -- KEYS admin
 -- RETURNS OK queues, sessions, open transactions, messages, bytes, incarnation, history, schema,
---   throttled, quota_messages, quota_bytes
+--   throttled ("1" or "0"), quota_messages, quota_bytes ("" no quota)
 -- FLAGS no-writes
 --- require "core/context"
 --- require "transactions/tx"
 -- A client that may only read calls it in place of session_open.lua, for the incarnation and the history number
--- (mqredis/drivers/core.py).
+-- (mqredis/drivers/core.py). Change together with: `info` in mqredis/commands/manager.py, which takes the elements by place.
+-- Tests: tests/conformance/test_manager.py, test_quota.py.
 local txs, queues, idle = KEYS[2], KEYS[3], KEYS[5]
 local reply = context.observe()
 if reply then return reply end

@@ -31,7 +31,8 @@
 --- require lazy "claims/claim_pages"
 --- require lazy "matching/filter"
 -- Change together with: MessageState in mqredis/models/inspection.py, for another state; INLINE_BODY_BYTES in
--- mqredis/codec/encode.py, for the size from which on a body is kept apart.
+-- mqredis/codec/encode.py, for the size from which on a body is kept apart; `_row` in mqredis/commands/stored_messages.py, which
+-- takes seven elements for each message. Tests: tests/inspection/test_messages.py.
 local which, count, score, place, until_ms, filter_text = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local whole = ARGV[9] == "1"
 -- looks: messages that this call may still look at; room: bytes of records that it may still return; page: messages that one

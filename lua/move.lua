@@ -33,25 +33,24 @@
 -- That both queues are of one family, and neither is a journal or of the system, is checked by the client (move and refuse_move in
 -- mqredis/operations/handle.py).
 -- Change together with: transactions/commit, which moves messages at the end of a transaction; bulk.lua, whose action move does it
--- for operators.
+-- for operators. Tests: tests/msmq/test_cases_moves.py, tests/conformance/test_states.py.
 local source_generation, target_generation, lookup_id = ARGV[3], ARGV[4], ARGV[5]
 local transaction_id, fence = ARGV[6], ARGV[7]
 local reply = context.open()
 if reply then return reply end
-local queues = touched.queues()
+local queues = touched.queues() -- by encoded name; each subqueue has its parent
 local q, target = queues[queue.nth_name(1)], queues[queue.nth_name(2)]
 if not q or not target or q.generation ~= source_generation or target.generation ~= target_generation then
   return context.close({ status.QUEUE_NOT_AVAILABLE })
 end
 timers.serve(q)
 
-local function finish(code)
+local function finish(answer)
   for _, found in pairs(queues) do store.save(found) end
-  if type(code) == "number" then code = { code } end
-  code = context.close(code)
+  answer = context.close(answer)
   waiters.notify(q)
   waiters.notify(target)
-  return code
+  return answer
 end
 
 if context.missing then return finish(context.missing) end
@@ -61,14 +60,16 @@ local transaction, refusal
 if transaction_id ~= "" then
   tx.load()
   transaction, refusal = tx.enter(q, transaction_id, fence)
-  if refusal then return finish(refusal) end
+  if refusal then return finish({ refusal }) end
 end
 local entry = position.read(q, { lookup_id })[1]
-if not entry or seek.expired(entry) then return finish(status.MESSAGE_NOT_FOUND) end
-if not redis.call("ZSCORE", q.available, entry.id) then return finish(status.MESSAGE_LOCKED_UNDER_TRANSACTION) end
+if not entry or seek.expired(entry) then return finish({ status.MESSAGE_NOT_FOUND }) end
+if not redis.call("ZSCORE", q.available, entry.id) then
+  return finish({ status.MESSAGE_LOCKED_UNDER_TRANSACTION }) -- whoever has locked it, or if it is delayed
+end
 
 -- apply ------------------------------------------------------------------------------------------
-if transaction then
+if transaction then -- it moves at the commit
   position.lock_entries(q, { entry }, tx.lock(transaction, message_state.moved))
   tx.add(transaction, q, tx.moved, { entry.id }, queue.name(target))
 else

@@ -15,10 +15,12 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "admin/operator"
+-- Change together with: begin and end in mqredis/operations/actions.py, whose calls have the same token.
+-- Tests: tests/operator/test_record.py.
 local outcome, changed = ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end
-if outcome == "" then
+if outcome == "" then -- an end always runs: until then its token keeps the reply of the beginning
   reply = operator.repeated()
   if reply then return reply end
 end
@@ -30,4 +32,5 @@ if context.missing then return context.close(context.missing) end
 -- apply ------------------------------------------------------------------------------------------
 context.mark_changed()
 operator.log(changed, outcome ~= "")
+-- The token keeps the second reply, for a beginning that comes again.
 return operator.finish(context.reply(status.OK, "1", outcome), context.reply(status.OK, "0", outcome))

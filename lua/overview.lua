@@ -14,16 +14,17 @@
 --- require "core/oldest"
 --- require "core/timers"
 --- require "claims/claim_pages"
--- Change together with: `_depth` in mqredis/commands/inspection.py, which takes the numbers by place. core/removal says where else
--- a counter is read.
+-- Change together with: DepthRow in mqredis/commands/inspection.py, which takes the numbers by place. core/removal says where else
+-- a counter is read. Tests: tests/inspection/test_overview.py.
 --
--- A call ends when it has run so many commands; a text of locks beside a header counts as many.
-local budget, text_cost = 1000, 8
+-- budget: commands after which a call ends; queue_cost: commands that a queue takes; text_cost: what a text of locks beside its
+-- header counts as
+local budget, queue_cost, text_cost = 1000, 8, 8
 local reply = context.observe()
 if reply then return reply end
 
--- Messages in the subqueues that the broker fills: their headers are fields of meta, too.
-local function beside(q)
+-- Returns how many messages the subqueues hold that the broker fills, as a text of four numbers. Their headers are in meta, too.
+local function count_beside(q)
   local keys, counts = { nil }, { nil }
   for n, name in ipairs({ "retry", "lapsed", "poison", "journal" }) do keys[n] = queue.subqueue_key(q, name) end
   local headers = redis.call("HMGET", KEYS[1], unpack(keys))
@@ -45,16 +46,16 @@ for n = 1, queue.count_keys() do
   else
     local ready, locked, claimed = redis.call("ZCARD", q.available), claim_pages.locked(q), claim_pages.packed(q)
     if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.locked, queue.claimed, "+inf") end
-    local first, cost = -1, 0
-    if ready > 0 then first, cost = oldest.arrival(q) end
+    local first, first_cost = -1, 0
+    if ready > 0 then first, first_cost = oldest.arrival(q) end
     if first >= 0 then first = context.shown(first) end
     local counters = redis.call("HMGET", q.key, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = timers.overdue(q) and 1 or 0
     reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
       locked, claimed, redis.call("ZCARD", q.waiters), due, first)
-      .. beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
-    budget = budget - 8 - cost - text_cost * q.lock_texts
+      .. count_beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
+    budget = budget - queue_cost - first_cost - text_cost * q.lock_texts
   end
 end
 return context.close(reply)

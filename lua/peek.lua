@@ -7,8 +7,8 @@
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] count  messages at most
--- ARGV[5] cursor  as in receive.lua; of the kind seek.cursors.after: continue behind its id, whatever the step is
--- ARGV[6] step  current | next, of a cursor; after: without one, the first message behind the id in ARGV[5], "" of all
+-- ARGV[5] cursor  "" none; else a letter of seek.cursors and an id, as in receive.lua
+-- ARGV[6] step  current | next, of a cursor; after: the search goes on behind the id in ARGV[5], "" from the front
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)
@@ -33,7 +33,8 @@
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 -- Change together with: receive.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py);
--- waiting/notify, whose notify.hand_copy makes the copy that a waiting peek gets.
+-- waiting/notify, whose notify.hand_copy makes the copy that a waiting peek gets. Tests: tests/conformance/test_peek.py,
+-- test_cursor.py, test_wait.py.
 local generation, count, cursor, step = ARGV[3], ARGV[4] + 0, ARGV[5], ARGV[6]
 local registration, ticket, filter_text = ARGV[7], ARGV[8], ARGV[9]
 local waits = registration ~= ""
@@ -48,7 +49,7 @@ timers.serve(q)
 if context.missing then return waiters.finish(q, context.missing) end
 if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 local cursor_kind, from = string.sub(cursor, 1, 1), string.sub(cursor, 2)
-if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then
+if cursor_kind == seek.cursors.unread and step == "next" and ticket == "" then -- nothing was read before the next one
   return waiters.finish(q, { status.ILLEGAL_CURSOR_ACTION })
 end
 

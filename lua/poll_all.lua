@@ -12,6 +12,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "core/timers"
+-- Change together with: mqredis/drivers/waiting/table.py, which makes the call for all readers of a process; waiting/handoff, which
+-- keeps a reply for a slot. Tests: tests/client/test_poll_all.py, tests/drivers/test_poll_all.py.
 
 -- The headers of the queues and the slots are read with what every call reads of meta (context.open). This call has no token.
 local queues = queue.count_keys()

@@ -1,7 +1,6 @@
 -- Which of the commands that the scripts use may this user not run? A script that is refused half-way would leave its
--- first half behind, so a client asks before it begins. Changes nothing. The list is that of all scripts but this one, audit and
--- repair; mqredis/cli/acl.py has the same (tests/cli/test_acl.py). Any key of the manager serves, since users have one pattern for
--- all of them.
+-- first half behind, so a client asks before it begins. Changes nothing: the server is asked about each command with arguments that
+-- are valid for it. Any key of the manager serves, since users have one pattern for all of them.
 -- MS-MQDMPR 3.1.3 Initialization
 --
 -- CALLERS preflight in mqredis/commands/manager.py
@@ -9,6 +8,9 @@
 -- ARGV[3] channel  of a notification
 -- RETURNS OK names of commands that are refused, in lower case; none where the server cannot tell (before Redis 7)
 -- FLAGS allow-oom
+-- Change together with: the commands of all scripts but this one, audit and repair; SCRIPT_COMMANDS in mqredis/cli/acl.py
+-- (tests/cli/test_acl.py compares all three).
+-- Not context.open: it would run some of these commands.
 local refused = { status.OK, "", 0 }
 if not redis.acl_check_cmd then return refused end
 local hash, zset = KEYS[1], KEYS[5]

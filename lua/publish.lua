@@ -30,14 +30,15 @@
 --- require "features/topic"
 --- require lazy "transactions/tx"
 --- require "waiting/waiters"
--- Change together with: send.lua, which has the same arguments, and names all who refuse by the same rules.
+-- Change together with: send.lua, which has the same arguments, and names all who refuse by the same rules. A refusal leaves no
+-- acknowledgement here (features/refusal). Tests: tests/msmq/test_topics.py.
 local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()
 if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-timers.serve(q, true)
+timers.serve(q, true) -- a topic keeps no messages, so what is left over of its timers makes no difference
 
 -- decide -----------------------------------------------------------------------------------------
 if context.missing then return waiters.finish(q, context.missing) end
@@ -60,7 +61,7 @@ if batch.wants then
   code = features.plan(q, batch.records, batch.wants, true)
   if code then return waiters.finish(q, { code }) end
 end
-code = topic.plan(q, entries, transaction)
+code = topic.plan(q, entries, transaction) -- asks for the queues of subscribers
 if code then return waiters.finish(q, { code }) end
 if context.missing then return waiters.finish(q, context.missing) end
 

@@ -21,6 +21,8 @@
 --- require "core/removal"
 --- require lazy "matching/search"
 --- require "waiting/waiters"
+-- Change together with: admin/sweep, which removes whole queues; claims/loosen and core/release, for what is locked.
+-- Tests: tests/conformance/test_purge.py, tests/matching/test_purges.py.
 local generation, limit_text, filter_text = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
@@ -31,7 +33,7 @@ timers.serve(q)
 if context.missing then return waiters.finish(q, context.missing) end
 
 local is_first_call = limit_text == ""
-local limit, place = string.match(limit_text, "^(%x*) ?(%x*)$")
+local limit, place = string.match(limit_text, "^(%x*) ?(%x*)$") -- place: "" to search from the front
 if is_first_call then limit = context.last_sequential() end
 
 -- Removes a page of the available messages that match the filter. Returns how many, and the id behind which the search goes on,
@@ -48,14 +50,15 @@ local function purge_matching()
   return #old, further
 end
 
-local removed, more, next_limit
+local removed, next_limit -- next_limit: nil if nothing is left
 if filter_text ~= "" then
   removed, place = purge_matching()
-  more, next_limit = place, place and limit .. " " .. place
+  next_limit = place and limit .. " " .. place
 else
   if is_first_call then sweep.mark_locked(q) end
+  local more
   removed, more = sweep.purge(q, limit)
-  next_limit = limit
+  next_limit = more and limit or nil
 end
-return waiters.finish(q, context.missing
-  or context.reply(more and status.CONTINUE or status.OK, removed, next_limit or limit))
+if context.missing then return waiters.finish(q, context.missing) end
+return waiters.finish(q, context.reply(next_limit and status.CONTINUE or status.OK, removed, next_limit))

@@ -6,7 +6,7 @@
 -- QUEUE[1] the queue
 -- QUEUE[2+] the parent of a subqueue
 -- ARGV[3] name  as written, with its subqueue
--- ARGV[4] handle  number, unique in the session
+-- ARGV[4] handle  number, unique in the session; "0", which no handle has, where QueueManager.maintain looks for empty subqueues
 -- RETURNS OK
 -- FLAGS allow-oom
 --- require "core/context"
@@ -14,7 +14,7 @@
 --- require "core/store"
 --- require "core/handle"
 --- require "transactions/tx"
--- Change together with: queue_delete.lua, which deletes queues in the same steps.
+-- Change together with: queue_delete.lua, which deletes queues in the same steps. Tests: tests/conformance/test_open.py.
 local txs, queues, name, number = KEYS[2], KEYS[3], ARGV[3], ARGV[4]
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 local reply = context.open()
@@ -30,6 +30,7 @@ local function is_target()
 end
 
 if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
+  -- It has no handle, so nobody waits on it who would have to be notified.
   store.delete_queue(q)
   redis.call("UNLINK", q.waiters)
   queue.forget(q)

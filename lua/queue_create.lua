@@ -11,6 +11,8 @@
 --- require "admin/create"
 --- require "core/context"
 --- require "core/queue"
+-- Change together with: mqredis/commands/queues.py, which makes the fields of properties (tests/contract/test_fields.py compares);
+-- admin/create. Tests: tests/conformance/test_open.py, tests/client/test_create.py.
 local name = ARGV[3]
 local reply = context.open()
 if reply then return reply end

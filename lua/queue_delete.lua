@@ -18,21 +18,20 @@
 --- require "features/other_queues"
 --- require "admin/sweep"
 --- require "claims/claims"
---- require "claims/claim_pages"
 --- require lazy "claims/drain"
 --- require "waiting/waiters"
 --- require "waiting/notify"
 --- require "core/store"
 -- Change together with: queue_close.lua, which deletes an empty subqueue in the same steps. What is stored of a queue outside of
 -- its keys goes in the part `delete`; queue.open has taken the texts of its locks out of meta. Its trails go with time
--- (features/trail_store), and its subscriptions stay until they are ended (subscribe.lua).
+-- (features/trail_store), and its subscriptions stay until they are ended (subscribe.lua). Tests: tests/conformance/test_delete.py.
 local queues, names = KEYS[3], { nil }
 for n = 3, #ARGV do names[n - 2] = ARGV[n] end
 local reply = context.open()
 if reply then return reply end
 local first = queue.open(1, queue.admin_keys)
 if not first then return context.close({ status.QUEUE_NOT_FOUND }) end
-if #names == 1 then queue.open_parent(first, queue.admin_keys) end
+if #names == 1 then queue.open_parent(first, queue.admin_keys) end -- it may be a subqueue that is deleted alone
 
 -- decide -----------------------------------------------------------------------------------------
 -- All subqueues must be among the names.

@@ -13,12 +13,12 @@
 --- require "core/queue"
 --- require "features/other_queues"
 -- Change together with: mqredis/keys.py, whose kept_by_broker says which queues these are; queue_config.letters, for the letters of
--- flags.
+-- flags. Tests: tests/msmq/test_traces.py, test_retry.py, whose queues come into being here.
 local default_limit = 64 * 1024 * 1024 -- largest message in a system queue or a journal, in bytes
 local reply = context.open()
 if reply then return reply end
 for n = 1, #ARGV - 2 do
-  local name, limit, flags = ARGV[n + 2], default_limit, nil
+  local name, limit, flags = ARGV[n + 2], default_limit, nil -- flags: nil if it is not to be created
   local parent_name, suffix = string.match(name, "^(.-);(.*)$")
   if parent_name == "system$" then
     flags = suffix == "deadxact" and "st" or "s" -- s: system queue, t: transactional
@@ -26,7 +26,7 @@ for n = 1, #ARGV - 2 do
     local parent = other_queues.find(other_queues.encode(parent_name))
     if parent and suffix == "journal" then
       flags = "s"
-    elseif parent then
+    elseif parent then -- what it holds are messages of its queue
       flags, limit = parent.flags, parent.max_bytes or limit
     end
   end

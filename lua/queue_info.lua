@@ -4,14 +4,16 @@
 -- CALLERS info in mqredis/commands/queues.py, generation in mqredis/commands/queues.py
 -- KEYS admin
 -- QUEUE[1+] the queues
--- RETURNS OK per queue: "" if none, else number of elements, fields and values, ready, locked, waiters, handles, those of
---   them that receive, "1" if timers are due
+-- RETURNS OK per queue: "" if none; else how many elements follow: the fields of its hash (docs/key-layout.md) and "header", each
+--   with its value; then ready, locked, waiters, handles, those of them that receive, "1" if timers are due
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
 --- require "core/handle"
 --- require "core/timers"
 --- require "claims/claim_pages"
+-- Change together with: `info` and `_stored` in mqredis/commands/queues.py, which take the six last elements by place.
+-- Tests: tests/client/test_queue_headers.py, tests/conformance/test_open.py.
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK)

@@ -6,6 +6,7 @@
 -- RETURNS OK names
 -- FLAGS no-writes
 --- require "core/context"
+-- admin/create writes the names into this hash. Tests: tests/conformance/test_open.py.
 local queues = KEYS[3]
 local reply = context.observe()
 if reply then return reply end

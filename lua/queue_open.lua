@@ -19,12 +19,13 @@
 --- require "core/queue"
 --- require "core/handle"
 --- require "core/session"
--- Change together with: core/handle, mqredis/operations/handle.py and mqredis/models/enums.py, for another access or share mode.
+-- Change together with: core/handle, mqredis/operations/handle.py and mqredis/models/enums.py, for another access or share mode;
+-- queue_close.lua. Tests: tests/conformance/test_open.py.
 local name, number, access, share = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local key = queue.nth_key(1, queue.admin_keys)
 local reply = context.open()
 if reply then return reply end
--- Only read here, so they are not saved.
+-- No store.save at the end: neither is changed here.
 local q, parent = queue.read(1, queue.admin_keys), queue.read(2, queue.admin_keys)
 local is_subqueue = queue.count_keys(queue.admin_keys) > 1
 if is_subqueue and not parent or not is_subqueue and not q then return context.close({ status.QUEUE_NOT_FOUND }) end

@@ -8,7 +8,8 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/session"
--- Change together with: mqredis/operations/request.py, which makes these names. `maintain` deletes the queues.
+-- Change together with: mqredis/operations/request.py, which makes these names. QueueManager.maintain deletes the queues.
+-- Tests: tests/msmq/test_requests.py.
 local meta, queues = KEYS[1], KEYS[3]
 local reply = context.open()
 if reply then return reply end

@@ -5,8 +5,8 @@
 -- KEYS admin
 -- QUEUE[1] the queue
 -- QUEUE[2+] its subqueues, if reading is switched off
--- ARGV[3] flags  letters of properties to set, "" none
--- ARGV[4] unset  letters of properties to clear, "" none
+-- ARGV[3] to_set  letters of properties (core/queue_config), "" none
+-- ARGV[4] to_clear  the same
 -- ARGV[5+] property  field and value, in turn (docs/key-layout.md)
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND
@@ -16,8 +16,9 @@
 --- require "core/queue"
 --- require "core/queue_config"
 --- require "features/other_queues"
---- require "waiting/waiters"
 --- require "waiting/notify"
+-- Change together with: `update` in mqredis/commands/queues.py, which makes letters and fields (tests/contract/test_fields.py
+-- compares). Tests: tests/msmq/test_delivery.py, tests/client/test_create.py.
 local to_set, to_clear = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
@@ -31,7 +32,7 @@ if queue_config.parse_options(to_set).get_inhibited then
   if context.missing then return context.close(context.missing) end
 end
 context.mark_changed()
-local flags = ""
+local flags = "" -- each letter once
 for flag in string.gmatch(q.flags .. to_set, ".") do
   if not string.find(to_clear, flag, 1, true) and not string.find(flags, flag, 1, true) then
     flags = flags .. flag

@@ -48,9 +48,10 @@
 --- require lazy "matching/search"
 --- require lazy "transactions/tx"
 --- require lazy "waiting/handoff"
--- Change together with: handoff.is_plain, for another option of queues that matters here; mqredis/operations/interruption.py,
--- which takes the fence from the reply; lookup.lua, whose reply read.py parses
+-- Change together with: handoff.is_plain (waiting/handoff), for another option of queues that matters here;
+-- mqredis/operations/interruption.py, which takes the fence from the reply; lookup.lua, whose reply mqredis/commands/read.py parses
 -- with the same function; peek.lua, which takes cursor, waiter, ticket and filter in the same way (mqredis/operations/wait.py).
+-- Tests: tests/conformance/test_receive.py, test_lock.py, test_wait.py; tests/client/test_lock_many.py, test_handoff.py.
 local generation, mode, count, owner, grant = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 -- A call that says nothing with the arguments from ARGV[8] on leaves them out.
 local cursor, registration, ticket, filter_text = ARGV[8] or "", ARGV[9] or "", ARGV[10] or "", ARGV[11] or ""
@@ -89,6 +90,7 @@ local notified_id, waiter
 if waits then
   waiter = waiter_text.member(registration, filter_text)
   local kind, rest = waiter_text.take()
+  -- Without a ticket this wait begins, and what was kept for the slot is of an earlier one.
   if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, { rest + 0 }) end
   if ticket ~= "" and kind == "notified" then notified_id = rest end
 end
@@ -104,6 +106,7 @@ if cursor ~= "" then
     end
   end
 end
+-- A search may refuse such a filter (field G of matching/filter), and here it would do so after the settlements.
 if ARGV[settlements_at] and filter_text ~= "" and seek.names_next_member(filter_text) then
   search.load()
   code = search.refuses(q, filter_text)

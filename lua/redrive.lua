@@ -10,7 +10,8 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] target  encoded name of another queue than the original one, "" none
 -- ARGV[5+] id  lookup ids
--- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID of the manager before
+-- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID that the manager gave out
+--   before: a client that redrives a whole queue stops at ids behind it
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 --- require "core/context"
@@ -21,6 +22,7 @@
 --- require "admin/redrive"
 --- require "waiting/waiters"
 -- Change together with: bulk.lua, whose action redrive calls the same functions of admin/redrive.
+-- Tests: tests/msmq/test_requests.py, tests/model/redrive.py.
 local generation, target, lookup_ids = ARGV[3], ARGV[4], operator.lookup_ids(5)
 local reply = context.open()
 if reply then return reply end

@@ -7,7 +7,7 @@
 -- ARGV[3] transaction  id
 -- ARGV[4] fence  of the transaction
 -- ARGV[5] id  lookup id
--- ARGV[6] reason  text, "" none
+-- ARGV[6] reason  text, "" none; a later call for the same message replaces it
 -- RETURNS OK
 -- RETURNS TRANSACTION_SEQUENCE no transaction with this id and fence is open
 -- RETURNS TRANSACTION_USAGE the transaction has not received this message
@@ -18,6 +18,8 @@
 --- require "core/queue"
 --- require "core/position"
 --- require "transactions/tx"
+-- Change together with: tx_parts.add_entry and commit.apply_entries (transactions/), which carry it out at the commit.
+-- Tests: tests/conformance/test_transaction.py, tests/client/test_refusals.py.
 local transaction_id, fence, id, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end

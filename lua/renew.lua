@@ -1,5 +1,5 @@
--- Renew the lease of a transaction, which does not get shorter: its messages keep their old deadline until their queue looks at
--- it (core/lapse).
+-- Renew the lease of a transaction. Its messages keep their old deadline until their queue looks at it, and gets the new one from
+-- the transaction (core/lapse): so a lease does not get shorter.
 -- MS-MQDMPR 3.1.1.14 Transaction
 --
 -- CALLERS renew in mqredis/commands/transactions.py
@@ -12,6 +12,7 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+-- Tests: tests/conformance/test_transaction.py, tests/client/test_refusals.py.
 local id, fence, lease = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply = context.open()
 if reply then return reply end

@@ -6,14 +6,16 @@
 -- QUEUE[1+] queues to mend
 -- KEYS schedules, schedules:messages (admin/schedules), workers (admin/workers)
 -- ARGV[3] history  number that the doctor saw
--- ARGV[4+] edit  four each: what (hset, hdel, zadd, zrem, unlink, persist, count), number of the key, element, value
+-- ARGV[4+] edit  four each: what (hset, hdel, zadd, zrem, unlink, persist, count), place of the key in KEYS, element, value; "" for
+--   what it does not take
 -- RETURNS OK history after the edits
 -- RETURNS CONTINUE nothing was done: the store has changed meanwhile
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 -- Change together with: mqredis/operations/doctor/checks, which make the edits (tests/contract/test_arguments.py). The element of a
--- `count` is the name of a counter in core/context or of a field in the header of a queue (core/queue).
+-- `count` is "messages" or "bytes" of the manager (core/context), or a field in the header of a queue (core/queue).
+-- Tests: tests/doctor/test_planted_faults.py.
 local reply = context.open()
 if reply then return reply end
 if string.format("%.0f", context.history) ~= ARGV[3] then
@@ -26,13 +28,12 @@ local function opened(place)
 end
 
 -- Sets one of the numbers, or has_states or waiting, in a queue's header. Where the header cannot be read all its numbers begin
--- anew, and the next call looks at all.
+-- anew: other edits set what the doctor has counted, and the next call looks at timers, waiting readers and states.
 local function set_header(q, element, value)
   if not q then return end
   if not q.messages then
-    q.messages, q.bytes, q.gone, q.due, q.waiting = 0, 0, 0, 0, true
-    redis.call("HDEL", q.key, "statistics") -- it counts on from counters that are lost
-    q.has_special, q.has_states = true, true
+    q.messages, q.bytes, q.gone, q.due, q.waiting, q.has_special, q.has_states = 0, 0, 0, 0, true, true, true
+    redis.call("HDEL", q.key, "statistics") -- they count on from counters that are lost
   end
   if element == "waiting" or element == "has_states" then
     q[element] = value == "1"
@@ -48,7 +49,7 @@ for n = 4, #ARGV, 4 do
   local key = KEYS[place]
   if what == "hset" then
     redis.call("HSET", key, element, value)
-    if string.sub(key, -2) == ":s" then set_header(opened(place), "has_states", "1") end
+    if string.sub(key, -2) == ":s" then set_header(opened(place), "has_states", "1") end -- its states (core/queue)
   elseif what == "hdel" then
     redis.call("HDEL", key, element)
   elseif what == "zadd" then

@@ -8,20 +8,24 @@
 -- RETURNS OK now in ms, the first time to come in ms or 0, then of each schedule: name, text, message
 -- FLAGS no-writes
 --- require "core/context"
--- Change together with: mqredis/codec/schedules.py; a text begins with its next time in ms.
-local definitions, messages, due = KEYS[#KEYS - 1], KEYS[#KEYS], ARGV[3] == "1"
+-- Change together with: mqredis/codec/schedules.py, whose texts begin with the next time in ms, 0 for a schedule that is paused.
+-- Tests: tests/operator/test_schedules.py, tests/worker/test_schedule.py.
+local definitions, messages, only_due = KEYS[#KEYS - 1], KEYS[#KEYS], ARGV[3] == "1"
 local reply = context.observe()
 if reply then return reply end
-local now, first = context.shown(context.now), 0
-reply = context.reply(status.OK, string.format("%.0f", now), 0)
-local found = redis.call("HGETALL", definitions)
-for n = 1, #found, 2 do
-  local at = tonumber(string.match(found[n + 1], "^%d+"))
-  local over = at > 0 and at <= now
-  if at > now and (first == 0 or at < first) then first = at end
-  if over or not due then
-    context.append(reply, found[n], found[n + 1], not due and redis.call("HGET", messages, found[n]) or "")
+-- Times are as users are shown them. first: the first one to come; rows: the elements of the schedules in the reply.
+local now, first, rows = context.shown(context.now), 0, {}
+local names_texts = redis.call("HGETALL", definitions)
+for n = 1, #names_texts, 2 do
+  local name, text = names_texts[n], names_texts[n + 1]
+  local next_time = tonumber(string.match(text, "^%d+"))
+  if next_time > now and (first == 0 or next_time < first) then first = next_time end
+  if not only_due then
+    context.append(rows, name, text, redis.call("HGET", messages, name) or "")
+  elseif next_time > 0 and next_time <= now then
+    context.append(rows, name, text, "")
   end
 end
-reply[5] = string.format("%.0f", first)
+reply = context.reply(status.OK, string.format("%.0f", now), string.format("%.0f", first))
+for n = 1, #rows do reply[#reply + 1] = rows[n] end
 return context.close(reply)

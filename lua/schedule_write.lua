@@ -13,8 +13,9 @@
 -- ARGV[7] text  its new text; "" removes it
 -- ARGV[8] message  its new message; "" leaves the one that it has
 -- ARGV[9] queue  encoded name of the queue to which its message is sent now; "" sends none
--- ARGV[10] slot  the time in seconds for which the message is sent
--- RETURNS OK "1", done; "0", the schedule is another: now in ms, its text, its message, "" if there is none; or "full"
+-- ARGV[10] fire_time  the time in seconds for which the message is sent
+-- RETURNS OK "1": done; "full": there are as many schedules as there may be; "0", then now in ms, its text and its message ("" if
+--   there is none): the schedule is not as expected
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS SCHEDULE_DAMAGED its message is missing or cannot be read
 -- RETURNS XACT_E_NOTSUPPORTED the queue is a topic
@@ -28,16 +29,17 @@
 --- require "admin/operator"
 --- require "admin/schedules"
 -- Change together with: mqredis/operations/schedules.py, which decides again if the schedule has become another one; the refusals
--- are those of admin/schedules.
+-- are those of admin/schedules. Tests: tests/operator/test_schedules.py, tests/worker/test_schedule.py.
 local last = operator.last_key() -- the last key but that of the token
 local definitions, messages = KEYS[last - 1], KEYS[last]
-local name, expected, text, message, target, slot = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local name, expected, text, message, target, fire_time = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local reply = context.open()
 if reply then return reply end
 reply = operator.repeated()
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
+-- All but "1" ends with context.close: the token keeps no refusal, so the next call with it runs.
 local current = redis.call("HGET", definitions, name) or ""
 local stored = redis.call("HGET", messages, name) or ""
 if current ~= expected then
@@ -50,7 +52,7 @@ end
 if message == "" then message = stored end
 local batch, code
 if target ~= "" then
-  batch, code = schedules.plan(target, message, slot)
+  batch, code = schedules.plan(target, message, fire_time)
   if code and not context.missing then return context.close({ code }) end
 end
 operator.plan()
@@ -66,5 +68,5 @@ else
   if message ~= stored then redis.call("HSET", messages, name, message) end
 end
 if batch then schedules.send(batch) end
-operator.log(1, true)
+operator.log(1, true) -- one schedule was changed, and the action has finished
 return operator.finish(context.reply(status.OK, "1"))

@@ -40,14 +40,14 @@
 --   claims/publish   stages of several queues, from their totals; no transaction, and sizes are checked when messages are staged
 --   admin/schedules  one message, which is a transaction of its own in a transactional queue; it has no time of sending
 -- Further with: features/refusal, for a status with which a message leaves something behind; tests/contract/test_send_path.py,
--- which counts the lines that a plain send runs.
+-- which counts the lines that a plain send runs. Tests: tests/conformance/test_send.py, test_quota.py; tests/msmq/test_traces.py.
 local generation, transaction_id, fence, priorities = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local first, transactional = 7, transaction_id ~= "" -- first: place of the first message in ARGV
 local reply = context.open()
 if reply then return reply end
 local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
-local more_timers, handed -- handed: of handoff.offer
+local more_timers, handed -- of timers.serve and handoff.offer
 if queue.is_due(q) then
   timers.load()
   more_timers = timers.serve(q, true)

@@ -20,6 +20,7 @@
 --- require "core/session"
 -- Change together with: core/manager_config, for another property of the manager; mqredis/drivers/core.py, which writes the
 -- arguments and takes over the reply; tests/drivers/kit.py, whose own session_open takes the same arguments.
+-- Tests: tests/drivers/test_calls.py, tests/client/test_rollback.py.
 local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local touched_session, client_text = ARGV[7], ARGV[8]
 

@@ -19,6 +19,7 @@
 --- require "waiting/waiters"
 -- Change together with: receive.lua, which takes settlements in the same form; mqredis/operations/durability/changes.py, for an
 -- action whose change is permanent. core/settle says what else a new action takes.
+-- Tests: tests/conformance/test_lock.py, tests/msmq/test_due.py, tests/client/test_packed_locks.py.
 local generation, lease = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end
@@ -26,10 +27,9 @@ local q = queue.read(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
 timers.serve(q, true)
--- Timers that were due are served, and saved, even if keys are missing.
-local lost = not context.missing and settle.all(q, ARGV, 5, tonumber(lease)) or settle.none_lost
-reply = context.missing or context.reply(status.OK, context.now)
-if not context.missing then
-  for n = 1, #lost do reply[n + 4] = lost[n] end
-end
+local lost
+if not context.missing then lost = settle.all(q, ARGV, 5, tonumber(lease)) end
+if context.missing then return waiters.finish(q, context.missing) end -- this saves what the timers have done
+reply = context.reply(status.OK, context.now)
+for n = 1, #lost do reply[n + 4] = lost[n] end
 return waiters.finish(q, reply)

@@ -12,7 +12,7 @@
 -- ARGV[6] queue  encoded name, the same in all calls for one stage
 -- ARGV[7] ttl  ms until the stage expires
 -- ARGV[8] messages  number of messages in this call
--- ARGV[9] bytes  in this call, as the quota will count them
+-- ARGV[9] bytes  of these messages, as the quota will count them
 -- ARGV[10] special  "1" if a message uses a feature of the broker (features/)
 -- ARGV[11+] message  flag digit, head, NUL, body (core/record); one with flag bit 8 is followed by its large body; at most 1000
 --   messages (CALL_MESSAGES in mqredis/spark/staging.py)
@@ -21,9 +21,10 @@
 --- require "core/context"
 --- require "claims/sinks"
 -- Change together with: mqredis/spark/rows.py and mqredis/spark/pipelines/migrate.py, which make the messages;
--- claims/publish, which reads them.
+-- claims/publish, which reads them. Tests: tests/client/test_stages.py, tests/spark/test_batch.py.
 local sink_name, batch, name, queue_name, ttl = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local messages, bytes, special, elements = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1", #ARGV - 10
+local messages, bytes, is_special = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == "1"
+local elements = #ARGV - 10 -- of the list: a large body is one, too
 local reply = context.open()
 if reply then return reply end
 local sink, number = sinks.open(sink_name), tonumber(batch)
@@ -32,7 +33,7 @@ if number <= sinks.closed(sink) then return context.close(context.reply(status.L
 context.mark_changed()
 local stage = sinks.stage(sink, name) or sinks.new_stage(queue_name)
 stage.messages, stage.bytes = stage.messages + messages, stage.bytes + bytes
-stage.elements, stage.special = stage.elements + elements, special and "1" or stage.special
+stage.elements, stage.special = stage.elements + elements, is_special and "1" or stage.special
 sinks.save_stage(sink, name, stage, ttl)
 local list = sinks.list_key(sink, 1)
 redis.call("RPUSH", list, unpack(ARGV, 11))

@@ -12,10 +12,12 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "claims/sinks"
+-- Change together with: DISCARD_PAGE in mqredis/operations/pipelines.py, how many stages a call names.
+-- Tests: tests/client/test_stages.py.
 local sink_name, closed, ttl, names = ARGV[3], ARGV[4], ARGV[5], { unpack(ARGV, 6) }
 local reply = context.open()
 if reply then return reply end
--- A batch that is being published needs its stages.
+-- needed: names of the stages of a batch that is being published
 local sink, needed, removed = sinks.open(sink_name), {}, 0
 for name in sinks.stage_names(sink.manifest) do needed[name] = true end
 context.mark_changed()

@@ -5,11 +5,13 @@
 -- KEYS message
 -- KEYS sinks, registry of the sink (claims/sinks)
 -- ARGV[3] sink  encoded
--- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, since when in ms; then
---   of each stage name, encoded queue, messages, bytes
+-- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, ms of the last change of these;
+--   then of each stage name, encoded queue, messages, bytes
 -- FLAGS no-writes
 --- require "core/context"
 --- require "claims/sinks"
+-- Change together with: `sink` in mqredis/commands/stages.py, which takes the elements by place.
+-- Tests: tests/client/test_stages.py.
 local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end

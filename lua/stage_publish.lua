@@ -13,7 +13,7 @@
 -- ARGV[4] batch  number
 -- ARGV[5] identity  query that owns the sink, "-" any
 -- ARGV[6] limit  messages that one call publishes at most
--- ARGV[7] queues  how many
+-- ARGV[7] queues  how many queues KEYS brings
 -- ARGV[8] keep  "1": remember the batch; "0": delete the sink, which no later write uses
 -- ARGV[9] manifest  names of the stages, joined by ","
 -- RETURNS OK messages published by this call
@@ -35,7 +35,8 @@
 --- require "waiting/waiters"
 --- require "core/store"
 -- Change together with: mqredis/operations/pipelines.py, which repeats the call until it answers OK, and finishes a pending batch
--- first; send.lua, whose refusals it has (claims/publish).
+-- first; send.lua, whose refusals it has (claims/publish); _WHY in mqredis/commands/stages.py, for the words of LOCK_LOST.
+-- Tests: tests/client/test_stages.py.
 local sink_name, batch, identity, limit, queue_count = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local keep, manifest = ARGV[8] == "1", ARGV[9]
 local reply = context.open()
@@ -47,9 +48,10 @@ local function answer(code, ...) return context.close(context.reply(code, ...)) 
 if identity ~= sinks.none and sink.identity ~= sinks.none and sink.identity ~= identity then
   return answer(status.LOCK_LOST, "identity")
 end
-if tonumber(batch) <= sink.committed then return answer(status.OK, 0) end
+if tonumber(batch) <= sink.committed then return answer(status.OK, 0) end -- it was published before
 if sinks.is_publishing(sink) and (sink.publishing ~= batch or sink.manifest ~= manifest) then
   if tonumber(batch) < tonumber(sink.publishing) then return answer(status.LOCK_LOST, "fenced") end
+  -- Another batch, or this one with another manifest, is published in part.
   local names = sinks.queue_names(sink)
   if not names then return answer(status.LOCK_LOST, "expired") end
   return answer(status.LOCK_LOST, "pending", sink.publishing, sink.manifest, names)

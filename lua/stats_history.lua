@@ -5,14 +5,15 @@
 -- KEYS message
 -- QUEUE[1+] the queues
 -- ARGV[3] buckets  so many buckets before the one that is open
--- RETURNS OK now in ms, how much of it users are not shown (context.shown), how many of the queues this reply tells of (the others
---   are for the next call), then of each of these: "" if there is none, else messages that came, left, failed and were tried again,
---   arrival of the oldest available message in ms (-1 none), and its text (core/statistics), if it has one
+-- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), how many of the queues this reply tells of (the others
+--   are for the next call), then of each of these: "" if there is none, else a text: how many messages came, left, failed and were
+--   tried again, arrival of the oldest available message in ms (-1 none), and what core/statistics keeps
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/statistics"
 --- require "core/oldest"
 --- require "core/queue"
+-- Change together with: `_row` in mqredis/commands/history.py, which splits the text. Tests: tests/inspection/test_history.py.
 -- budget: commands that a call may run, by estimate; text_bytes: so many bytes of a text cost as much as one command.
 local budget, text_bytes = 1500, 250
 local bucket_count = ARGV[3] + 0
@@ -23,7 +24,7 @@ for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   reply[6] = n
   local q, text = queue.read(n), ""
-  if q and q.messages then
+  if q and q.messages then -- else there is no queue, or its header is lost
     local arrival, cost = oldest.arrival(q)
     local kept, size = statistics.read(q, bucket_count)
     text = string.format("%s %d %s", statistics.join(statistics.counters(q)), arrival, kept)

@@ -5,7 +5,7 @@
 -- CALLERS leave in mqredis/commands/waiting.py
 -- KEYS message
 -- QUEUE[1] the queue
--- ARGV[3] waiter  kind, mode, tag it registered with this slot
+-- ARGV[3] waiter  kind, mode and tag, as it has registered with this slot (waiting/waiter_text)
 -- ARGV[4] filter  which messages it wanted, "" all
 -- RETURNS OK
 -- FLAGS allow-oom
@@ -15,6 +15,8 @@
 --- require "waiting/waiter_text"
 --- require lazy "waiting/handoff"
 --- require lazy "waiting/notify"
+-- Change together with: receive.lua, which confirms a lock that was handed over, where this gives it back; waiting/notify.
+-- Tests: tests/conformance/test_wait.py, tests/client/test_handoff.py, tests/matching/test_notified_readers.py.
 local registration, filter_text = ARGV[3], ARGV[4]
 local reply = context.open(true)
 if reply then return reply end
@@ -29,7 +31,7 @@ if context.handover then -- a sender has handed a lock to it (core/replay)
   if handoff.held(q) then handoff.back(q) end
 end
 local was_notified = waiters.drop(q, waiter_text.member(registration, filter_text), filter_text) == 0
--- q.arrived: the messages that readers are notified of. A lock that went back has set it.
+-- q.arrived: ids of messages that readers are notified of. A lock that went back has set it.
 if was_notified and not q.arrived then
   notify.load()
   q.arrived = notify.left(q)

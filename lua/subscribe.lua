@@ -8,13 +8,13 @@
 -- ARGV[3] subscription  text of features/subscription; "" ends it
 -- RETURNS OK
 -- RETURNS QUEUE_NOT_FOUND which: topic | subscriber
--- RETURNS INVALID_PARAMETER which: topic, that queue is not a topic | subscriber, that queue is a topic | transactional, only one of
+-- RETURNS INVALID_PARAMETER why: topic, that queue is not a topic | subscriber, that queue is a topic | transactional, only one of
 --   the two is
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
 -- Change together with: features/topic, which reads the subscriptions of a topic at each publication; mqredis/operations/topics.py,
--- which makes the text.
+-- which makes the text. Tests: tests/msmq/test_topics.py.
 local text = ARGV[3]
 local reply = context.open()
 if reply then return reply end

@@ -10,11 +10,12 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "features/subscription"
+-- Tests: tests/msmq/test_topics.py.
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1, queue.admin_keys)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 reply = context.reply(status.OK)
 local names, texts = subscription.all(q)
-for n = 1, #names do reply[n * 2 + 2], reply[n * 2 + 3] = names[n], texts[names[n]] end
+for n = 1, #names do context.append(reply, names[n], texts[names[n]]) end
 return context.close(reply)

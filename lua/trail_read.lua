@@ -13,6 +13,7 @@
 --- require "core/queue"
 --- require "features/trail"
 --- require "features/trail_store"
+-- Change together with: mqredis/codec/trails.py, which parses the text. Tests: tests/inspection/test_trail.py.
 local id = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
@@ -21,6 +22,6 @@ if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 if string.sub(id, 1, 1) == "=" then
   id = trail_store.last_id(queue.name(q), string.sub(id, 2)) or ""
 end
-local rec = redis.call("HGET", q.records, id)
+local rec = redis.call("HGET", q.records, id) -- false if the message has left
 local text = trail_store.text(trail.number(id, rec)) or ""
 return context.close(context.reply(status.OK, context.lead, text, id))

@@ -7,13 +7,12 @@
 -- KEYS the key of a token, if ARGV[3] is not "" (admin/operator)
 -- ARGV[3] token  as in admin/operator
 -- ARGV[4] entry  as in admin/operator
--- ARGV[5] transaction  id
+-- ARGV[5] transaction  id; no fence, since an operator ends whatever is open under this id
 -- RETURNS OK
--- RETURNS TRANSACTION_SEQUENCE no transaction with this id is stored; one whose lease is over is undone as well
+-- RETURNS TRANSACTION_SEQUENCE no transaction with this id is stored; one whose lease is over is aborted as well
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
 --- require "core/context"
---- require "core/queue"
 --- require "core/store"
 --- require "admin/operator"
 --- require "transactions/touched"
@@ -21,7 +20,7 @@
 --- require "transactions/tx_parts"
 --- require "waiting/waiters"
 --- require "transactions/tx"
--- Change together with: commit.lua, which aborts in the same steps.
+-- Change together with: commit.lua, which aborts in the same steps. Tests: tests/operator/test_force.py.
 local id = ARGV[5]
 local reply = context.open()
 if reply then return reply end
@@ -40,7 +39,7 @@ if not tx_parts.plan(transaction, parts, true) then return context.close(context
 -- apply ------------------------------------------------------------------------------------------
 commit.abort(parts)
 tx.forget(transaction)
-operator.log(transaction.count, true)
+operator.log(transaction.count, true) -- how many operations were undone
 for _, q in pairs(queues) do store.save(q) end
 reply = operator.close({ status.OK })
 for _, q in pairs(queues) do waiters.notify(q) end

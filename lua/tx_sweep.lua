@@ -9,6 +9,8 @@
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "transactions/tx"
+-- Change together with: session.sweep_transactions (core/session), with which session_open.lua does a part of the same.
+-- Tests: tests/client/test_transaction.py.
 local cursor, count = ARGV[3], 500 -- count: fields that a call looks at, about
 local reply = context.open()
 if reply then return reply end

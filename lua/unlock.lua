@@ -25,6 +25,7 @@
 --- require "admin/operator"
 --- require "waiting/waiters"
 -- Change together with: mqredis/operations/force.py, which makes ARGV[5]; core/settle, which carries it out.
+-- Tests: tests/operator/test_force.py.
 local given, lookup_ids = ARGV[5], operator.lookup_ids(6)
 local reply = context.open()
 if reply then return reply end
@@ -34,28 +35,30 @@ local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
 timers.serve(q)
+if context.missing then return waiters.finish(q, context.missing) end
 
--- ended: locks that this call ends; otherwise_locked: messages that a transaction or a claim holds, which keeps them.
-local ended, otherwise_locked, settlements = 0, 0, { nil }
-if not context.missing then
-  local entries = position.read(q, lookup_ids)
-  for n = 1, #entries do
-    local state, id, last = entries[n].state, entries[n].id, #settlements
-    if state and message_state.is_reader_lock(state) then
-      settlements[last + 1], settlements[last + 2], settlements[last + 3] = given, state.fence, id
-      ended = ended + 1
-    elseif not redis.call("ZSCORE", q.available, id) and not timers.delayed_until(q, id) then
-      otherwise_locked = otherwise_locked + 1
-    end
+-- decide -----------------------------------------------------------------------------------------
+-- settlements: the runs that core/settle takes, one for each lock; ended: how many these are; otherwise_locked: messages that a
+-- transaction or a claim holds, which keeps them.
+local settlements, ended, otherwise_locked = { nil }, 0, 0
+local entries = position.read(q, lookup_ids)
+for n = 1, #entries do
+  local state, id = entries[n].state, entries[n].id
+  if state and message_state.is_reader_lock(state) then
+    context.append(settlements, given, state.fence, id)
+    ended = ended + 1
+  elseif not redis.call("ZSCORE", q.available, id) and not timers.delayed_until(q, id) then
+    otherwise_locked = otherwise_locked + 1
   end
-  operator.plan()
 end
-if not context.missing then settle.all(q, settlements, 1, 0) end
-if not context.missing then
-  operator.log(ended, true)
-  reply = context.reply(status.OK, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked)
-end
+operator.plan()
+if context.missing then return waiters.finish(q, context.missing) end
+
+-- apply ------------------------------------------------------------------------------------------
+settle.all(q, settlements, 1, 0) -- it decides before it writes, too
+if context.missing then return waiters.finish(q, context.missing) end
+operator.log(ended, true)
 store.save(q)
-if context.missing then reply = context.close(context.missing) else reply = operator.close(reply) end
+reply = operator.close(context.reply(status.OK, ended, otherwise_locked, #lookup_ids - ended - otherwise_locked))
 waiters.notify(q)
 return reply

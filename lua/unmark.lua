@@ -6,12 +6,13 @@
 -- QUEUE[1] the queue
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] browser  "<session>-<number>"
--- RETURNS OK how many were removed: 0 when none is left
+-- RETURNS OK how many were removed: 0 when none is left; the client repeats the call until then
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- FLAGS allow-oom
 --- require "core/context"
 --- require "core/queue"
 --- require "matching/mark"
+-- Tests: tests/matching/test_browse.py, test_long_lists.py.
 local generation, browser = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end

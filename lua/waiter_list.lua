@@ -10,6 +10,8 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "waiting/waiter_text"
+-- Change together with: `waiters` in mqredis/commands/inspection.py, which parses the texts.
+-- Tests: tests/inspection/test_holders.py.
 -- budget: readers and queues that one call examines; most: readers of one queue that are counted.
 local budget, most = 2000, 1000
 local reply = context.observe()
@@ -19,7 +21,7 @@ for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   local q = queue.read(n)
   local members = q and q.waiting and redis.call("ZRANGE", q.waiters, 0, most - 1) or {}
-  local readers, told = {}, {}
+  local readers, told = {}, {} -- readers: how many, by number of the session; told: the same as texts
   for k = 1, #members do
     local number = context.session_of(waiter_text.parse(members[k]) or "")
     if number then readers[number] = (readers[number] or 0) + 1 end

@@ -9,13 +9,14 @@
 -- FLAGS no-writes
 --- require "core/context"
 --- require "admin/workers"
+-- Change together with: mqredis/commands/workers.py, which parses fields and texts. Tests: tests/operator/test_workers.py.
 local key = KEYS[3] -- behind meta and txs
 local reply = context.observe()
 if reply then return reply end
 reply = context.reply(status.OK, context.now, context.lead)
 local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
-  local kind = string.sub(fields[n], 1, 1)
+  local kind = string.sub(fields[n], 1, 1) -- "w", a letter of pauses, or "o": commands, which are not shown
   if workers.pauses[kind] or kind == "w" and (workers.lives_until(fields[n + 1]) or 0) > context.now then
     context.append(reply, fields[n], fields[n + 1])
   end

@@ -14,6 +14,7 @@
 --- require "core/context"
 --- require "admin/operator"
 --- require "admin/workers"
+-- Change together with: mqredis/operations/workers.py, which makes field and text. Tests: tests/operator/test_workers.py.
 local key = KEYS[operator.last_key()]
 local field, text = ARGV[5], ARGV[6]
 local reply = context.open()
@@ -28,6 +29,7 @@ if worker then
 elseif text == "" then
   known = redis.call("HEXISTS", key, field) == 1
 end
+-- The token keeps this reply, too: a late repetition must not end a pause that was set meanwhile.
 if not known then return operator.close(context.reply(status.OK, "0")) end
 operator.plan()
 if context.missing then return context.close(context.missing) end

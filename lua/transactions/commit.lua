@@ -10,7 +10,9 @@
 -- Writes the end of a transaction: a commit (MS-MQDMPR 3.1.4.4) or an abort (3.1.4.5). For the scripts commit.lua and tx_abort.lua,
 -- after tx_parts.plan has decided what becomes of each message and has returned true. `parts`: those of the transaction
 -- (transactions/tx_parts). The caller then deletes the log (tx.forget) and saves the queues.
--- Change together with: tx_parts.plan_entries, which plans what is done here; core/lapse, which undoes the part of one queue.
+-- Change together with: tx_parts.plan_entries, which plans what is done here; core/lapse, which undoes the part of one queue. What
+-- core/release and core/removal count for entries is counted here for the columns. Tests: tests/msmq/test_ends.py,
+-- tests/conformance/test_transaction.py.
 local commit = {}
 
 -- Commits: received messages leave, sent ones become available, moved ones go to their targets. `queues`: by encoded name.
@@ -24,7 +26,7 @@ function commit.apply(transaction, parts, queues)
   end
 end
 
--- Does so for the entries of a part.
+-- Does so for the entries of a part, of which each message is in one list.
 function commit.apply_entries(part, queues)
   local q, entries = part.q, part.entries
   trace.accepted(q, entries.sent)
@@ -50,7 +52,7 @@ function commit.abort(parts)
     local q, entries = part.q, part.entries
     if part.leaving then
       removal.delete_locked(q, part.leaving, part.bytes, part.leaving)
-      store.uncount_gone(q, #part.leaving)
+      store.uncount_gone(q, #part.leaving) -- they were never there
     end
     if part.arriving then
       commit.make_available(part, part.arriving_states, {})

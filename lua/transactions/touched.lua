@@ -5,8 +5,8 @@
 -- queue.count_keys then returns a fraction more than their number, and the loop ends before it.
 local touched = {}
 
--- Returns the queues of KEYS by encoded name; and a set of the names of those that do not exist any more. `first`,
--- `second`: the headers of the first two queues, nil if they were not read yet.
+-- Returns the queues of KEYS by encoded name, subqueues with their parents (queue.set_parent); and a set of the names of those that
+-- do not exist any more. `first`, `second`: the headers of the first two queues, nil if they were not read yet.
 function touched.queues(first, second)
   local found, gone = {}, {}
   for n = 1, queue.count_keys() do

@@ -34,6 +34,7 @@
 -- Change together with: mqredis/codec/transactions.py, for another part of a text (tests/contract/test_stored_texts.py). Another
 -- kind of operation needs a case in tx_parts.add_entry, in commit.apply_entries and commit.abort, a kind of states
 -- (core/message_state) that core/lapse undoes, and a word in _OPERATIONS of mqredis/commands/inspection.py.
+-- Tests: tests/conformance/test_transaction.py, tests/client/test_transaction.py.
 --
 -- sent, received, rejected, moved   the kinds of operations
 -- most    operations that a transaction may have; the scripts refuse more

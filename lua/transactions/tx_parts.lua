@@ -39,11 +39,12 @@
 --                     say so
 --   default_verdict   tx_parts.plan: how an abort gives back all others; nil if the caller does not say so
 --
+-- If the lease of the transaction is over (not is_open), its messages are given back as lapsed, and verdicts do not count.
+--
 -- Change together with: transactions/commit, which carries out each list and column; core/lapse, which undoes a part without the
 -- log. Messages whose states end with message_state.plain_end get none of the hooks of features: an option of queues that acts on
--- every message that leaves or comes back needs a term in `states_suffice` (tx_parts.sort).
---
--- If its lease is over (not is_open), its messages are given back as lapsed, and verdicts do not count.
+-- every message that leaves or comes back needs a term in tx_parts.states_suffice. tests/msmq/test_ends.py runs each end
+-- with messages of each kind in queues with each of these options.
 local tx_parts = {}
 
 -- Operations by queue ---------------------------------------------------------------------------------------------------
@@ -110,20 +111,27 @@ function tx_parts.plan(transaction, parts, aborting, verdicts, default_verdict)
   return not context.missing
 end
 
+-- Do the states of the messages in this queue tell all that has to be known of them? A journal wants a copy of what leaves, a retry
+-- policy judges what comes back, and either may give a group its turn.
+function tx_parts.states_suffice(transaction, q)
+  if transaction.verdicts or q.options.group_exclusive then return false end
+  if transaction.aborting then return not q.options.retry end
+  return not q.options.journaling
+end
+
 -- Puts those messages that are removed, and need no more than a look at their state, into the column `leaving`, and the numbers of
 -- all other rows into `unread` and `asking`. `states`: by row, their texts.
 function tx_parts.sort(transaction, part, states)
-  local q, ids, kinds, sub = part.q, part.ids, part.kinds, string.sub
-  -- A journal wants a copy of what leaves, a retry policy judges what comes back, and either may give a group its turn.
-  local options, aborting = q.options, transaction.aborting
-  local states_suffice = not transaction.verdicts and not options.group_exclusive
-    and not (aborting and options.retry or not aborting and options.journaling)
-  local sent, received = tx.sent, tx.received
-  local leaving_kind = aborting and sent or received
-  -- With what the states of messages end that are sent or received, and ask for nothing: both texts are equally long.
-  local plain_ends = { [sent] = message_state.plain_end(sent, transaction.id, transaction.fence),
-    [received] = message_state.plain_end(received, transaction.id, transaction.fence) }
-  local end_at, seen = -#plain_ends[sent], #ids > 1 and {}
+  local ids, kinds, sub = part.ids, part.kinds, string.sub
+  local states_suffice = tx_parts.states_suffice(transaction, part.q)
+  local leaving_kind = transaction.aborting and tx.sent or tx.received
+  -- With what the states of messages end that were sent or received, and ask for nothing: both texts are equally long. Rejected and
+  -- moved messages have none, so they always ask.
+  local plain_ends = {
+    [tx.sent] = message_state.plain_end(message_state.sent, transaction.id, transaction.fence),
+    [tx.received] = message_state.plain_end(message_state.received, transaction.id, transaction.fence),
+  }
+  local end_at, seen = -#plain_ends[tx.sent], #ids > 1 and {}
   local bytes, last_text, size = 0, nil, nil
   for n = 1, #ids do
     local state_text, kind = states[n], kinds[n]
@@ -150,8 +158,9 @@ function tx_parts.sort(transaction, part, states)
   part.bytes = bytes
 end
 
--- Reads the records of the rows `unread`. A message that asks for nothing goes into the columns `arriving`, `arriving_records` and
--- `arriving_states`; every other one that the transaction still holds becomes an entry. `states`: as of tx_parts.sort.
+-- Reads the records of the rows `unread`. A message that is not among `asking`, and whose record asks for nothing when it arrives,
+-- goes into the columns `arriving`, `arriving_records` and `arriving_states`; every other one that the transaction still holds
+-- becomes an entry. `states`: as of tx_parts.sort.
 function tx_parts.read(transaction, part, states)
   local rows, ids, free, flag_at = part.unread, { nil }, record.free, record.flag_at
   for n = 1, #rows do ids[n] = part.ids[rows[n]] end
@@ -216,8 +225,7 @@ function tx_parts.plan_entries(part, aborting)
   else
     trace.load()
     trace.plan_accepted(entries.sent)
-    trace.expiring(q, entries.sent)
-
+    release.plan(q, entries.sent)
     removal.plan(q, entries.received, "receive")
     removal.plan(q, entries.rejected, "receive_rejected")
     release.plan(q, entries.given_back)

@@ -1,17 +1,49 @@
-"""Each Lua file names its callers, and tools/lua_callers finds them."""
+"""Each Lua file names its callers, which tools/lua_callers finds, and each entry script its tests."""
 
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
 
+from mqredis import scripts
 from tools import lua_callers
+
+ROOT = Path(__file__).parents[2]
+_TEST = re.compile(r"^-- .*\btests/\w+/test_\w+\.py", re.MULTILINE)
+_FILE = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.(?:py|lua|md)\b")
 
 
 def test_lua_files_name_their_callers():
     stale = [path.name for path, text in lua_callers.rewrite().items() if path.read_text("utf-8") != text]
     assert not stale, "run `make format`"
+
+
+def test_entry_scripts_name_their_tests():
+    assert not [
+        path.name for path in scripts.root().glob("*.lua") if not _TEST.search(path.read_text("utf-8"))
+    ]
+
+
+def test_comments_name_files_that_exist():
+    files = [
+        path.relative_to(ROOT)
+        for folder in ("docs", "lua", "mqredis", "tests")
+        for path in (ROOT / folder).rglob("*.*")
+    ]
+    existing = {"/".join(file.parts[n:]) for file in files for n in range(len(file.parts))} | {
+        "CONTRIBUTING.md"
+    }
+    unknown = [
+        f"{path.name}: {name}"
+        for path in scripts.root().rglob("*.lua")
+        for comment in re.findall("--.*", path.read_text("utf-8"))
+        for name in _FILE.findall(comment)
+        if name not in existing
+    ]
+    assert not unknown
 
 
 @pytest.mark.parametrize(

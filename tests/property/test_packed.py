@@ -224,14 +224,14 @@ class PackedComparison:
         self.copy.restore(self.live.loose()[0])
         told = []
         for store in (self.live, self.copy):
-            rows = self.rows(store.call(doctor.audit(KEYS, ["q", "q;s"], ""), "", ""))
+            rows = self.rows(store.call(doctor.audit(KEYS, ["q", "q;s"], "+1 0"), "", ""))
             told.append(sorted(repr(row) for row in rows if row[0] in "MOXB"))
         assert told[0] == told[1]
         assert not [row for row in told[0] if row.startswith("('O'")]
 
     @staticmethod
     def rows(reply: Any) -> list[Any]:
-        page = doctor.audit(KEYS, ["q"], "").parse(0, reply[3:])
+        page = doctor.audit(KEYS, ["q"], "+1 0").parse(0, reply[3:])
         assert page.place == ""
         return page.rows
 

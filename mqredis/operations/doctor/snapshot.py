@@ -178,7 +178,7 @@ def _drop_expanded_locks(store: Store) -> Steps[None]:
 
 def _read_store(manager: ManagerKeys, listed: Sequence[str]) -> Steps[Store]:
     store = Store(manager)
-    yield from _read_keys(store, (), "")
+    yield from _read_keys(store, (), "+1 0")
     names = sorted({*listed, *_names_in_headers(store)})
     for at in range(0, len(names), CHUNK):
         yield from _read_keys(store, names[at : at + CHUNK], f"+{len(MANAGER_PARTS) + 1} 0")
