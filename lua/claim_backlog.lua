@@ -1,4 +1,4 @@
--- Tell how much a queue holds and where the claim of a data pipeline stands. Changes nothing, but serves due timers.
+-- Tell how much a data pipeline could take of a queue, and where its claim stands. Changes nothing, but serves due timers.
 -- MS-MQDMPR 3.1.7.1.15 Peek Message
 --
 -- CALLERS look in mqredis/commands/claims.py
@@ -8,10 +8,9 @@
 -- ARGV[3] owner  encoded, "" none
 -- ARGV[4] bound  14 hex digits: count up to this SequentialID, "" all
 -- ARGV[5] after  14 hex digits: count only what has a later SequentialID, "" all
--- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), all messages, bytes of
---   all, last SequentialID given out, arrival of the first available message in ms or "", now in ms, number of locked
---   messages, number of timers, the claim's text or "", "1" if the process of that claim is connected, "1" if the
---   first count is for an owner, by groups that take turns (features/group_lock)
+-- RETURNS OK generation, available messages up to the bound (for an owner: that a claim could take), last SequentialID given out,
+--   arrival of the first available message in ms or "", now in ms, the claim's text or "", 1 if its process is connected, 1 if the
+--   count is for an owner, in a queue whose groups take turns (features/group_lock)
 -- RETURNS QUEUE_NOT_FOUND
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -21,7 +20,6 @@
 --- require "core/timers"
 --- require "waiting/waiters"
 --- require "claims/claims"
---- require "claims/claim_pages"
 -- Change together with: Backlog in mqredis/commands/claims.py, which takes the elements by place; claims/fill, which decides what a
 -- claim takes. Tests: tests/client/test_claims.py; tests/spark/test_idle.py, for the progress that pipelines report.
 local owner, bound, after = ARGV[3], ARGV[4], ARGV[5]
@@ -43,6 +41,5 @@ local first = redis.call("ZRANGE", q.available, 0, 0)[1]
 local rec = first and redis.call("HGET", q.records, first)
 local first_arrival = rec and record.arrived(rec) or ""
 local claim_text, is_connected = claim and claims.format(claim) or "", claim ~= nil and claims.alive(claim)
-return waiters.finish(q, context.reply(status.OK, q.generation, available, q.messages, q.bytes,
-  context.last_sequential(), first_arrival, context.now, claim_pages.locked(q), redis.call("ZCARD", q.timers),
-  claim_text, is_connected and 1 or 0, turns and 1 or 0))
+return waiters.finish(q, context.reply(status.OK, q.generation, available, context.last_sequential(), first_arrival,
+  context.now, claim_text, is_connected and 1 or 0, turns and 1 or 0))

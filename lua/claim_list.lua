@@ -4,7 +4,7 @@
 -- CALLERS claims in mqredis/commands/claims.py
 -- KEYS message
 -- QUEUE[1] the queue
--- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), then for each: owner, "1" if its process is connected,
+-- RETURNS OK the lead of the broker's clock in ms (core/context), then for each: owner, "1" if its process is connected,
 --   text (claims/claims), how many messages its present claim holds, and how many of a committed one are not removed yet
 -- RETURNS QUEUE_NOT_FOUND
 -- FLAGS no-writes
@@ -18,7 +18,7 @@ local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-reply = context.reply(status.OK, context.now, context.lead)
+reply = context.reply(status.OK, context.lead)
 for _, claim in ipairs(claims.all(q)) do
   -- Until the next claim begins, the committed one has the number of the present one.
   local held = claim.number ~= claim.draining and claim_pages.held(q, claim.number) or 0

@@ -4,10 +4,10 @@
 -- CALLERS overview in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1+] the queues
--- RETURNS OK now in ms, how many of the queues this reply tells of (the others are for the next call), then of each of these: "" if
---   there is none, else a text of numbers and its flags: messages, bytes, gone, ready, locked, claimed, waiters, "1" if timers are
---   due, arrival of its oldest available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the counters
---   dead, n_poison, n_receive_rejected, n_receive_timeout; "-" and the flags
+-- RETURNS OK now in ms, then for each of the first queues (the others are for the next call): "" if there is none, else a text of
+--   numbers and its flags: messages, bytes, gone, ready, locked, claimed, waiters, "1" if timers are due, arrival of its oldest
+--   available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the counters dead, n_poison,
+--   n_receive_rejected, n_receive_timeout; "-" and the flags
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
@@ -35,10 +35,9 @@ local function count_beside(q)
   return table.concat(counts, " ")
 end
 
-reply = context.reply(status.OK, context.shown(context.now), 0)
+reply = context.reply(status.OK, context.shown(context.now))
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
-  reply[5] = n
   local q = queue.read(n)
   if not q or not q.messages then
     reply[#reply + 1] = ""

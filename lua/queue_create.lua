@@ -6,7 +6,7 @@
 -- QUEUE[1] the new queue
 -- ARGV[3] name  as written
 -- ARGV[4+] property  field and value, in turn (docs/key-layout.md); field flags: letters of the properties that are set
--- RETURNS OK generation, now in ms
+-- RETURNS OK generation
 -- RETURNS QUEUE_EXISTS a queue of this name exists; nothing was changed
 --- require "admin/create"
 --- require "core/context"
@@ -18,4 +18,4 @@ local reply = context.open()
 if reply then return reply end
 if queue.open(1, queue.admin_keys) then return context.close({ status.QUEUE_EXISTS }) end
 local generation = create.queue(queue.nth_key(1, queue.admin_keys), name, unpack(ARGV, 4))
-return context.close(context.reply(status.OK, generation, context.now))
+return context.close(context.reply(status.OK, generation))

@@ -10,7 +10,7 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] target  encoded name of another queue than the original one, "" none
 -- ARGV[5+] id  lookup ids
--- RETURNS OK how many went, how many stayed (locked, without an origin, refused there), last SequentialID that the manager gave out
+-- RETURNS OK how many went (those stay that are locked, without an origin, or refused there), last SequentialID that was given out
 --   before: a client that redrives a whole queue stops at ids behind it
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
@@ -39,4 +39,4 @@ local last, went = context.last_sequential(), 0
 -- apply ------------------------------------------------------------------------------------------
 -- One after the other, since those that went count in the quotas of the next. One that finds no room stays.
 if not context.missing then went = redrive.apply(q, entries, targets) end
-return waiters.finish(q, context.missing or context.reply(status.OK, went, #lookup_ids - went, last))
+return waiters.finish(q, context.missing or context.reply(status.OK, went, last))

@@ -9,7 +9,7 @@
 -- ARGV[6] incarnation  16 hex digits for a new manager; "" from a client that knows one: it must not be made anew
 -- ARGV[7] session  number of a session to touch, "" to open one
 -- ARGV[8] client  client text (core/session)
--- RETURNS OK session number, now in ms, "1" if the clock may be moved, terms (see core/session)
+-- RETURNS OK session number, terms (session.term in core/session)
 -- RETURNS SCHEMA_TOO_NEW
 -- RETURNS SCHEMA_TOO_OLD
 -- RETURNS SESSION_EXPIRED
@@ -25,8 +25,8 @@ local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3]
 local touched_session, client_text = ARGV[7], ARGV[8]
 
 -- The manager, which is created if it does not exist.
-local stored = redis.call("HMGET", meta, "schema", "test", "run_id", "terms")
-local schema, stored_test, stored_run_id, terms = stored[1], stored[2], stored[3], stored[4] or ""
+local stored = redis.call("HMGET", meta, "schema", "run_id", "terms")
+local schema, stored_run_id, terms = stored[1], stored[2], stored[3] or ""
 if not schema then
   if touched_session ~= "" or new_incarnation == "" then return { status.MANAGER_NOT_FOUND, "", 0 } end
   -- What each call reads comes first: Redis finds it first, too.
@@ -34,7 +34,7 @@ if not schema then
     "incarnation", new_incarnation, "clock", 0, "lead", 0, "quota_messages", "", "quota_bytes", "", "throttled", "0",
     "test", test, "run_id", run_id)
   manager_config.save()
-  schema, stored_test, stored_run_id = manager_config.schema, test, run_id
+  schema, stored_run_id = manager_config.schema, run_id
 end
 -- Here the field itself counts, and not what the manager's configuration text says of it.
 if schema ~= manager_config.schema then redis.call("HDEL", meta, "config") end
@@ -68,4 +68,4 @@ end
 context.mark_changed()
 redis.call("HSET", meta, number, ttl .. highest, "client:" .. number, client_text)
 redis.call("ZADD", idle, context.now + ttl, number)
-return context.close(context.reply(status.OK, number, context.now, stored_test, terms))
+return context.close(context.reply(status.OK, number, terms))

@@ -5,8 +5,8 @@
 -- KEYS message
 -- KEYS sinks, registry of the sink (claims/sinks)
 -- ARGV[3] sink  encoded
--- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest, ms of the last change of these;
---   then of each stage name, encoded queue, messages, bytes
+-- RETURNS OK identity, committed batch or -1, batch that is being published or "-", its manifest; then of each stage name, encoded
+--   queue, messages, bytes
 -- FLAGS no-writes
 --- require "core/context"
 --- require "claims/sinks"
@@ -16,7 +16,7 @@ local sink_name = ARGV[3]
 local reply = context.observe()
 if reply then return reply end
 local sink = sinks.open(sink_name)
-reply = context.reply(status.OK, sink.identity, sink.committed, sink.publishing, sink.manifest, sink.since)
+reply = context.reply(status.OK, sink.identity, sink.committed, sink.publishing, sink.manifest)
 for _, stage in ipairs(sinks.all_stages(sink)) do
   context.append(reply, stage.name, stage.queue, stage.messages, stage.bytes)
 end

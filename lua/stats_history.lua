@@ -5,9 +5,9 @@
 -- KEYS message
 -- QUEUE[1+] the queues
 -- ARGV[3] buckets  so many buckets before the one that is open
--- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), how many of the queues this reply tells of (the others
---   are for the next call), then of each of these: "" if there is none, else a text: how many messages came, left, failed and were
---   tried again, arrival of the oldest available message in ms (-1 none), and what core/statistics keeps
+-- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), then for each of the first queues (the others are for
+--   the next call): "" if there is none, else a text: how many messages came, left, failed and were tried again, arrival of the
+--   oldest available message in ms (-1 none), and what core/statistics keeps
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/statistics"
@@ -19,10 +19,9 @@ local budget, text_bytes = 1500, 250
 local bucket_count = ARGV[3] + 0
 local reply = context.observe()
 if reply then return reply end
-reply = context.reply(status.OK, context.now, context.lead, 0)
+reply = context.reply(status.OK, context.now, context.lead)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
-  reply[6] = n
   local q, text = queue.read(n), ""
   if q and q.messages then -- else there is no queue, or its header is lost
     local arrival, cost = oldest.arrival(q)

@@ -5,7 +5,7 @@
 -- KEYS message
 -- ARGV[3] cursor  of the scan, "0" for the first page
 -- ARGV[4] operations  of each transaction that are told at most
--- RETURNS OK now in ms, the lead of the broker's clock in ms (core/context), the next cursor ("0": this was the last page), then of
+-- RETURNS OK the lead of the broker's clock in ms (core/context), the next cursor ("0": this was the last page), then of
 --   each transaction: number of elements that follow, id, its record, the client text of its session (core/session), its first
 --   operations (transactions/tx)
 -- FLAGS no-writes
@@ -18,7 +18,7 @@ local reply = context.observe()
 if reply then return reply end
 local page = redis.call("HSCAN", txs, cursor, "COUNT", 256)
 local found = tx.list(page[2], true)
-reply = context.reply(status.OK, context.now, context.lead, page[1])
+reply = context.reply(status.OK, context.lead, page[1])
 for n = 1, #found do
   local id, session = found[n].id, found[n].session
   local texts = tx.read_some(id, math.min(operations, found[n].count)) -- the record comes first

@@ -4,8 +4,8 @@
 -- CALLERS waiters in mqredis/commands/inspection.py
 -- KEYS message
 -- QUEUE[1+] the queues
--- RETURNS OK number of queues that this reply covers (the next call takes the others), then for each of these
---   "<session>:<readers> ...", "" if no reader waits. At most 1,000 readers of a queue are counted
+-- RETURNS OK for each of the first queues (the others are for the next call) "<session>:<readers> ...", "" if no reader waits. At
+--   most 1,000 readers of a queue are counted
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
@@ -16,7 +16,7 @@
 local budget, most = 2000, 1000
 local reply = context.observe()
 if reply then return reply end
-reply = context.reply(status.OK, 0)
+reply = context.reply(status.OK)
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
   local q = queue.read(n)
@@ -28,7 +28,7 @@ for n = 1, queue.count_keys() do
   end
   for number, count in pairs(readers) do told[#told + 1] = number .. ":" .. count end
   table.sort(told)
-  reply[4], reply[n + 4] = n, table.concat(told, " ")
+  reply[#reply + 1] = table.concat(told, " ")
   budget = budget - 1 - #members
 end
 return context.close(reply)

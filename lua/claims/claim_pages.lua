@@ -4,8 +4,8 @@
 --- require "claims/claims"
 --- require lazy "core/locks"
 --- require "core/message_state"
---- used by admin/audit, admin/audit_claims, admin/sweep, claim, claim_backlog, claim_list, claim_release, claims/claimed_ids,
----   claims/drain, claims/fill, claims/loosen, core/settle, lookup, message_list, overview, queue_info, stats
+--- used by admin/audit, admin/audit_claims, admin/sweep, claim, claim_list, claim_release, claims/claimed_ids, claims/drain,
+---   claims/fill, claims/loosen, core/settle, lookup, message_list, overview, queue_info, stats
 -- The messages of a claim, page by page, in the order in which they were claimed (docs/decisions/pipelines.md). A page is what
 -- one call of claim.lua has locked.
 --

@@ -46,16 +46,12 @@ class Backlog:
 
     generation: str
     available: int  # for an owner: what its claim could take, of groups that take turns one message each
-    messages: int
-    bytes: int
     last: str  # SequentialID given out last, 14 hex digits
     oldest_ms: int | None  # arrival of the first available message
     now_ms: int
-    locked: int
-    timers: int  # of the queue, whatever they are for
     claim: Claim | None  # of the owner; None: it has none
     alive: bool  # is the process of that claim connected?
-    turns: bool  # one active message for each group (group_exclusive)
+    turns: bool  # for an owner: does the queue have one active message for each group (group_exclusive)?
 
 
 def look(queue: Address, owner: str = "", bound: str = "", after: str = "") -> Call[Backlog]:
@@ -63,20 +59,16 @@ def look(queue: Address, owner: str = "", bound: str = "", after: str = "") -> C
 
     def parse(status: int, payload: Payload) -> Backlog:
         check_queue(status, queue.path)
-        oldest, claim = text(payload[5]), text(payload[9])
+        oldest, claim = text(payload[3]), text(payload[5])
         return Backlog(
             generation=text(payload[0]),
             available=number(payload[1]),
-            messages=number(payload[2]),
-            bytes=number(payload[3]),
-            last=text(payload[4]),
+            last=text(payload[2]),
             oldest_ms=int(oldest) if oldest else None,
-            now_ms=number(payload[6]),
-            locked=number(payload[7]),
-            timers=number(payload[8]),
+            now_ms=number(payload[4]),
             claim=Claim.parse(claim) if claim else None,
-            alive=number(payload[10]) == 1,
-            turns=number(payload[11]) == 1,
+            alive=number(payload[6]) == 1,
+            turns=number(payload[7]) == 1,
         )
 
     return Call("claim_backlog", queue.call, [keys.encode(owner), bound, after], parse, changes=False)
@@ -210,8 +202,8 @@ def claims(queue: Address) -> Call[list[ClaimInfo]]:
 
     def parse(status: int, payload: Payload) -> list[ClaimInfo]:
         check_queue(status, queue.path)
-        lead = number(payload[1])
-        return [info(payload[n : n + 5], lead) for n in range(2, len(payload), 5)]
+        lead = number(payload[0])
+        return [info(payload[n : n + 5], lead) for n in range(1, len(payload), 5)]
 
     def info(row: Payload, lead: int) -> ClaimInfo:
         claim = Claim.parse(text(row[2]))

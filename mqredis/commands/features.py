@@ -77,7 +77,7 @@ def redrive(source: Address, target: str, lookup_ids: Sequence[str]) -> Call[tup
 
     def parse(status: int, payload: Payload) -> tuple[int, int]:
         check(status)
-        moved, _, last = payload
+        moved, last = payload
         return number(moved), int(last, 16)
 
     args: list[Arg] = [source.generation, keys.encode(target) if target else "", *lookup_ids]

@@ -28,11 +28,10 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class HistoryRows:
-    """The histories of the first ``done`` of the queues that were asked for; None for a queue that does not exist."""
+    """The histories of the first of the queues that were asked for; None for a queue that does not exist."""
 
     now_ms: int
     lead_ms: int  # how much of the broker time users are not shown (lua/core/context.lua)
-    done: int
     rows: list[HistoryRow | None]
 
 
@@ -41,8 +40,8 @@ def history(manager: ManagerKeys, paths: Sequence[str], buckets: int) -> Call[Hi
 
     def parse(status: int, payload: Payload) -> HistoryRows:
         check(status)
-        now, lead, done = map(number, payload[:3])
-        return HistoryRows(now, lead, done, [_row(text(row)) for row in payload[3:]])
+        now, lead, *rows = payload
+        return HistoryRows(number(now), number(lead), [_row(text(row)) for row in rows])
 
     return Call("stats_history", manager.call(*paths), [str(buckets)], parse, changes=False)
 

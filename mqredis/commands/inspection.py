@@ -125,8 +125,8 @@ def transactions(manager: ManagerKeys, after: str | None) -> Call[Page[Transacti
 
     def parse(status: int, payload: Payload) -> Page[TransactionInfo]:
         check(status)
-        lead, following = number(payload[1]), text(payload[2])
-        items, at = [], 3
+        lead, following = number(payload[0]), text(payload[1])
+        items, at = [], 2
         while at < len(payload):
             stop = at + 1 + number(payload[at])
             items.append(_transaction(lead, [text(item) for item in payload[at + 1 : stop]]))
@@ -170,7 +170,7 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
     def parse(status: int, payload: Payload) -> Page[SessionInfo]:
         check(status)
         items, place = [], ""
-        for at in range(2, len(payload), 5):
+        for at in range(1, len(payload), 5):
             name, score, used, ttl, told = map(text, payload[at : at + 5])
             items.append(
                 SessionInfo(
@@ -182,7 +182,7 @@ def sessions(manager: ManagerKeys, after: str | None, limit: int) -> Call[Page[S
                 )
             )
             place = f"{score}-{name}"
-        return Page(tuple(items), place if payload[1] == b"1" else None)
+        return Page(tuple(items), place if payload[0] == b"1" else None)
 
     args: list[Arg] = [str(limit), *page_after(_SESSION_PLACE, after, "sessions")]
     return Call("session_list", manager.admin(), args, parse, changes=False)
@@ -193,7 +193,7 @@ def waiters(manager: ManagerKeys, paths: Sequence[str]) -> Call[list[dict[str, i
 
     def parse(status: int, payload: Payload) -> list[dict[str, int]]:
         check(status)
-        rows = (text(row).split() for row in payload[1:])
+        rows = (text(row).split() for row in payload)
         return [
             {session: int(count) for session, _, count in (pair.partition(":") for pair in row)}
             for row in rows
@@ -216,9 +216,9 @@ def overview(manager: ManagerKeys, paths: Sequence[str]) -> Call[Overview]:
 
     def parse(status: int, payload: Payload) -> Overview:
         check(status)
-        now, done = number(payload[0]), number(payload[1])
-        rows = zip(paths, payload[2:], strict=False)
-        return Overview(done, [_depth(path, text(row), now) for path, row in rows if row])
+        now, *rows = payload
+        found = [_depth(path, text(row), number(now)) for path, row in zip(paths, rows, strict=False) if row]
+        return Overview(len(rows), found)
 
     return Call("overview", manager.call(*paths), [], parse, changes=False)
 

@@ -74,12 +74,11 @@ def resolve(manager: ManagerKeys, token: str) -> Call[Resolution]:
     return Call("resolve", manager.call(), [slot, sequence], parse)
 
 
-def update(manager: ManagerKeys, what: str, value: str, extra: str = "") -> Call[int]:
-    """Set throttle, quota or test clock. Returns the manager's time in ms."""
+def update(manager: ManagerKeys, what: str, value: str, extra: str = "") -> Call[None]:
+    """Set throttle, quota or test clock."""
 
-    def parse(status: int, payload: Payload) -> int:
+    def parse(status: int, _payload: Payload) -> None:
         check(status, "the clock moves only in a manager created with Settings(test_clock=True)")
-        return number(payload[0])
 
     return Call("manager_update", manager.call(), [what, value, extra], parse)
 

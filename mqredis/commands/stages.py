@@ -176,7 +176,6 @@ class Sink:
     committed: int
     publishing: int | None
     manifest: tuple[str, ...]
-    since_ms: int
     stages: list[Stage]
 
 
@@ -193,14 +192,13 @@ def sink(manager: ManagerKeys, name: str) -> Call[Sink]:
                 messages=number(payload[n + 2]),
                 bytes=number(payload[n + 3]),
             )
-            for n in range(5, len(payload), 4)
+            for n in range(4, len(payload), 4)
         ]
         return Sink(
             identity=text(payload[0]),
             committed=number(payload[1]),
             publishing=None if publishing == NONE else int(publishing),
             manifest=tuple(manifest.split(",")) if manifest else (),
-            since_ms=number(payload[4]),
             stages=stages,
         )
 

@@ -123,7 +123,7 @@ class Core:
     def adopt(self, reply: Any, run_id: str) -> bool:
         """Take over the reply of ``session_open``. False: the server does not know the session that was to be renewed.
 
-        The payload is: number of the session, the time, whether the clock may be moved, terms (lua/session_open.lua).
+        The payload is: number of the session, terms (lua/session_open.lua).
 
         Raises:
             ManagerNotFound: the manager has another incarnation than before.
@@ -141,7 +141,7 @@ class Core:
         if not number:
             raise InvariantBroken("session_open answered without a session number")
         floor = self.history
-        terms = as_text(payload[3]).split() if len(payload) > 3 else []
+        terms = as_text(payload[1]).split() if len(payload) > 1 else []
         began = self._began(terms, history) if self.incarnation else history
         with self._lock:
             self.term = terms[-1] if terms else ""

@@ -57,7 +57,7 @@ def histories(context: Context, names: object, since: object, step: object) -> S
             if row is not None:
                 periods = tuple(_periods(row, told, _first(since, told), joined))
                 found[path] = QueueHistory(path, joined * BUCKET_SECONDS, periods)
-        at += told.done
+        at += len(told.rows)
     return found
 
 

@@ -505,7 +505,7 @@ def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Bac
         orders.purge()
         orders.send(b"expired", time_to_be_received=5, journal=mqredis.Journal.DEAD_LETTER)
         qm.advance_clock(6)
-        assert qm.run(pipelines.look(qm._context, "orders")).messages == 0
+        assert qm.run(pipelines.look(qm._context, "orders")).available == 0
         assert qm.queue_info("orders").messages == 0
         assert qm.doctor().healthy
 
