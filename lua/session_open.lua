@@ -19,7 +19,8 @@
 --- require "core/manager_config"
 --- require "core/session"
 -- Change together with: core/manager_config, for another property of the manager; mqredis/drivers/core.py, which writes the
--- arguments and takes over the reply; tests/drivers/kit.py, whose own session_open takes the same arguments.
+-- arguments and takes over the reply; tests/drivers/kit.py, whose own session_open takes the same arguments; context.parse_session,
+-- for the text of a session.
 -- Tests: tests/drivers/test_calls.py, tests/client/test_rollback.py.
 local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local touched_session, client_text = ARGV[7], ARGV[8]
@@ -63,7 +64,7 @@ if number == "" then
 else
   local text = redis.call("HGET", meta, number)
   if not text then return context.close({ status.SESSION_EXPIRED }) end
-  highest = string.match(text, "^%d+(.*)$")
+  highest = string.match(text, "^%d+(.*)$") -- with the space before it
 end
 context.mark_changed()
 redis.call("HSET", meta, number, ttl .. highest, "client:" .. number, client_text)
