@@ -12,6 +12,7 @@ import pytest
 
 from mqredis.drivers.connect import forget_store
 from tests.support.backend import Backend, ServerKind, fake_backend
+from tests.support.facade import LoopThread
 from tests.support.server import RedisServer, ServerMissing
 
 
@@ -71,6 +72,14 @@ def start_server() -> Iterator[Callable[..., RedisServer]]:
 def durable_server(start_server: Callable[..., RedisServer]) -> RedisServer:
     """A real server of the test's own whose append-only file survives ``restart(kill=True)``."""
     return start_server(aof=True)
+
+
+@pytest.fixture(scope="session")
+def loop_thread() -> Iterator[LoopThread]:
+    """The event loop of the asyncio interface in tests that are written once for both."""
+    thread = LoopThread()
+    yield thread
+    thread.close()
 
 
 @pytest.fixture(params=["real", "fake"])

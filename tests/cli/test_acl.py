@@ -29,9 +29,9 @@ from mqredis.cli import acl, main
 from mqredis.cli.exits import Exit
 from mqredis.drivers import deploy
 from tests.cli.conftest import Run
-from tests.drivers.kit import until
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, server_version
+from tests.support.until import until
 
 
 @pytest.fixture

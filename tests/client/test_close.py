@@ -15,7 +15,7 @@ import pytest
 
 import mqredis
 import mqredis.asyncio
-from tests.matching.kit import Broker, Loop
+from tests.support.facade import Broker, make_broker
 from tests.support.server import RedisServer
 
 # No lease ends within a test.
@@ -24,10 +24,7 @@ LEASE: dict[str, Any] = {"lease_seconds": 1000.0}
 
 @pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    server, interface = request.param.split("-")
-    loop = Loop() if interface == "async" else None
-    redis_server: RedisServer | None = request.getfixturevalue("redis_server") if server == "real" else None
-    made = Broker(redis_server.url if redis_server else f"memory://{request.node.name}", "m", loop)
+    made = make_broker(request.param, request)
     made.qm.create_queue("q")
     made.qm.create_queue("t", transactional=True)
     for n in range(3):
@@ -36,8 +33,6 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
             made.qm.open("t").send(f"{n}", transaction=unit)
     yield made
     made.close()
-    if loop is not None:
-        loop.close()
 
 
 def drop_a_lock(client: Any) -> None:
@@ -151,7 +146,7 @@ def test_close_removes_the_empty_subqueues_that_the_client_had_open(broker: Brok
 
 def test_close_ends_a_wait_on_a_subqueue_that_it_removes(broker: Broker) -> None:
     client = broker.client()
-    waiting = broker.beside(partial(client.open("q;sub").receive, 30), "q;sub")
+    waiting = broker.wait(partial(client.open("q;sub").receive, 30), "q;sub")
     client.close()
     assert isinstance(waiting.error(), mqredis.OperationCancelled)
     assert names(broker) == ["q", "t"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mqredis import BrokerUnavailable
-from tests.drivers.kit import until
-from tests.matching.kit import Broker, Loop
+from tests.support.facade import Broker, broker_at
 from tests.support.server import RedisServer, server_version
+from tests.support.until import until
 
 QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds": 0.05}
 
@@ -54,13 +54,11 @@ def disk(start_server: Callable[..., RedisServer]) -> Disk:
 
 @pytest.fixture(params=["sync", "async"])
 def broker(disk: Disk, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    loop = Loop() if request.param == "async" else None
-    made = Broker(disk.server.url, "m", loop)
+    thread = request.getfixturevalue("loop_thread") if request.param == "async" else None
+    made = broker_at(disk.server.url, "m", thread)
     made.qm.create_queue("q")
     yield made
     made.close()
-    if loop is not None:
-        loop.close()
 
 
 def test_refused_call_takes_effect_once_after_the_repair(disk: Disk, broker: Broker) -> None:

@@ -15,11 +15,11 @@ import mqredis
 import mqredis.asyncio
 from mqredis import Durability, DurabilityNotReached, InvalidArgument, Settings, UnsafeServer
 from mqredis.drivers import durability
-from tests.drivers.kit import until
 from tests.support.faults import CutReply
 from tests.support.proxy import Proxy
 from tests.support.replication import has_waitaof, syncs_on_demand, with_replica
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 Start = Callable[..., RedisServer]
 Pair = tuple[RedisServer, RedisServer]

@@ -11,10 +11,10 @@ import pytest
 import mqredis
 from mqredis import BrokerUnavailable, Settings
 from mqredis.drivers.net import pool
-from tests.drivers.kit import until
-from tests.matching.kit import Broker, Loop
+from tests.support.facade import Broker, broker_at
 from tests.support.relay import FakeSentinel
 from tests.support.server import RedisServer, server_version
+from tests.support.until import until
 
 Start = Callable[..., RedisServer]
 QUICK: dict[str, Any] = {"retry_pause_seconds": 0.005, "retry_pause_max_seconds": 0.05}
@@ -73,14 +73,12 @@ def pair(start_server: Start) -> Iterator[Pair]:
 @pytest.fixture(params=["sync", "async"])
 def broker(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A queue manager with queue ``q`` on the primary, and clients of either interface."""
-    loop = Loop() if request.param == "async" else None
-    made = Broker(pair.url, "m", loop)
+    thread = request.getfixturevalue("loop_thread") if request.param == "async" else None
+    made = broker_at(pair.url, "m", thread)
     made.qm.create_queue("q")
     pair.replicated()
     yield made
     made.close()
-    if loop is not None:
-        loop.close()
 
 
 def test_idle_client_does_not_return_to_the_restarted_old_primary(
@@ -156,7 +154,7 @@ def test_waiting_reader_moves_to_the_new_primary_while_old_connections_live(
     pair: Pair, broker: Broker
 ) -> None:
     reader = broker.handle(recheck_seconds=0.1, **QUICK)
-    waiting = broker.beside(lambda: reader.receive(30))
+    waiting = broker.wait(lambda: reader.receive(30))
     pair.replicated()
     pair.promote()
     pair.announce()
@@ -168,7 +166,7 @@ def test_waiting_reader_moves_to_the_new_primary_while_old_connections_live(
 def test_reader_that_moved_to_the_new_primary_is_woken_there(pair: Pair, broker: Broker) -> None:
     """It subscribes at the new primary, where each send wakes it at once."""
     reader = broker.handle(recheck_seconds=0.1, **QUICK)
-    waiting = broker.beside(lambda: reader.receive(30))
+    waiting = broker.wait(lambda: reader.receive(30))
     pair.replicated()
     pair.promote()
     pair.announce()

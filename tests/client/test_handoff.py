@@ -19,11 +19,11 @@ from mqredis.codec.states import LOCKED_ONCE
 from mqredis.drivers.core import Core
 from mqredis.drivers.waiting import handoff, table
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
-from tests.drivers.kit import aio_until, until
 from tests.support.backend import Backend
 from tests.support.faults import DropPush
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.support.until import aio_until, until
 
 SETTINGS = mqredis.Settings(allow_volatile=True)
 # The key in which waiting readers are registered.

@@ -17,7 +17,7 @@ from mqredis import Message, Settings
 from mqredis.errors import TransactionSequence
 from mqredis.sealing import AesGcm
 from tests.coalescing.kit import turns
-from tests.support.faults import Hold, Request, Rule
+from tests.support.faults import Hold, Rule, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
@@ -74,10 +74,6 @@ def interrupted(proxy: Proxy) -> Iterator[None]:
         thread.join()
         rule.release()
         signal.signal(signal.SIGUSR1, before)
-
-
-def is_script(request: Request) -> bool:
-    return request.command in ("FCALL", "EVALSHA")
 
 
 HOW: dict[str, dict[str, Any]] = {

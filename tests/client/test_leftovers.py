@@ -15,7 +15,7 @@ from mqredis import Access, OutcomeUnknown, Settings, Share
 from mqredis.keys import ManagerKeys
 from mqredis.operations import request
 from mqredis.operations.context import Context
-from tests.support.faults import CutRequest, Hold, Request
+from tests.support.faults import CutRequest, Hold, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
@@ -31,10 +31,6 @@ PATIENT = Settings(reply_timeout_seconds=60)
 HASTY = Settings(retry_seconds=0)
 # The calls of a request: it creates and reads its reply queue, opens it, sends, registers, and waits.
 CALLS = ["create", "info", "open", "send", "receive"]
-
-
-def is_script(request: Request) -> bool:
-    return request.command in ("FCALL", "EVALSHA")
 
 
 @pytest.fixture

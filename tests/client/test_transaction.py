@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import mqredis
-from tests.matching.kit import Pending
 from tests.operator.test_workers import until
 from tests.support.backend import Backend
+from tests.support.facade import Pending
 from tests.support.server import RedisServer
 
 

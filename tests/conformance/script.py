@@ -31,7 +31,7 @@ from typing import Any
 from mqredis import errors, models
 from mqredis.errors import EnqueueRefused, MqError
 from mqredis.status import Status
-from tests.conformance.facade import Broker, Pending, Proxy, Wrapped
+from tests.support.facade import Broker, Pending, Proxy, Wrapped
 
 # The short names of the published cases.
 NAMES = {

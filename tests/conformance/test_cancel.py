@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqredis.errors import InvalidHandle, OperationCancelled, QueueNotAvailable, WaiterNotFound
-from tests.conformance.facade import drain, send
+from tests.support.facade import drain, send
 
 case = pytest.mark.case
 

@@ -13,7 +13,7 @@ from mqredis.errors import (
     OperationCancelled,
     QueueNotAvailable,
 )
-from tests.conformance.facade import bodies, drain, send, send_in
+from tests.support.facade import bodies, drain, send, send_in
 
 case = pytest.mark.case
 

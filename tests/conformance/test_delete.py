@@ -6,7 +6,7 @@ import pytest
 
 from mqredis.errors import QueueNotAvailable, QueueNotFound
 from mqredis.models import Outgoing
-from tests.conformance.facade import drain, send
+from tests.support.facade import drain, send
 
 case = pytest.mark.case
 

@@ -6,7 +6,7 @@ import pytest
 
 from mqredis.errors import IoTimeout, LockLost, MessageNotFound, QueueNotAvailable, TransactionUsage
 from mqredis.status import Status
-from tests.conformance.facade import bodies, drain, send
+from tests.support.facade import bodies, drain, send
 
 case = pytest.mark.case
 

@@ -12,7 +12,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Seek
-from tests.conformance.facade import bodies, drain, send, send_in
+from tests.support.facade import bodies, drain, send, send_in
 
 case = pytest.mark.case
 NEVER = 0x0400000000FFFFFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.facade import drain, send
+from tests.support.facade import drain, send
 
 case = pytest.mark.case
 

@@ -15,7 +15,7 @@ from mqredis.errors import (
     UnsupportedAccess,
 )
 from mqredis.models import Access, Share
-from tests.conformance.facade import drain, send
+from tests.support.facade import drain, send
 
 case = pytest.mark.case
 NONE, DENY = Share.DENY_NONE, Share.DENY_RECEIVE

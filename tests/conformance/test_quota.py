@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqredis.errors import ManagerQuotaExceeded, QueueQuotaExceeded
-from tests.conformance.facade import drain, send, send_in
+from tests.support.facade import drain, send, send_in
 
 case = pytest.mark.case
 

@@ -6,7 +6,7 @@ import pytest
 
 from mqredis.errors import IoTimeout, QueueNotAvailable, TransactionUsage
 from mqredis.models import Outgoing
-from tests.conformance.facade import bodies, drain, send, send_in
+from tests.support.facade import bodies, drain, send, send_in
 
 case = pytest.mark.case
 

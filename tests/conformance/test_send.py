@@ -15,7 +15,7 @@ from mqredis.errors import (
     TransactionUsage,
 )
 from mqredis.models import Outgoing
-from tests.conformance.facade import bodies, drain, send, send_in
+from tests.support.facade import bodies, drain, send, send_in
 
 case = pytest.mark.case
 SEQUENCE = (1 << 56) - 1

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 
 from mqredis.errors import InvalidArgument, IoTimeout, LockLost, TransactionSequence
-from tests.conformance.facade import bodies, drain, send_in
+from tests.support.facade import bodies, drain, send_in
 
 case = pytest.mark.case
 

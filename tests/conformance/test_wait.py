@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqredis.errors import IoTimeout, OperationCancelled, QueueNotAvailable
-from tests.conformance.facade import bodies, drain, send, send_in
+from tests.support.facade import bodies, drain, send, send_in
+from tests.support.until import until
 
 case = pytest.mark.case
 
@@ -133,7 +134,7 @@ def test_F19_eight_wait_for_five(broker):
     q = broker.queue()
     readers = [broker.wait(lambda: q.receive(None)) for _ in range(8)]
     send(q, "ABCDE")
-    broker.until(lambda: sum(r.done() for r in readers) == 5)
+    until(lambda: sum(r.done() for r in readers) == 5)
     broker.waiting(3)
     assert sorted(r.result().body for r in readers if r.done()) == [b"A", b"B", b"C", b"D", b"E"]
 

@@ -16,6 +16,8 @@ from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
 from tests.drivers.kit import BODIES, FAST, TinyScript
+from tests.support.proxy import Proxy
+from tests.support.server import RedisServer
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +63,9 @@ async def aconnect(manager: str) -> AsyncIterator[Callable[..., AsyncDriver]]:
     yield make
     for driver in made:
         await driver.close()
+
+
+@pytest.fixture
+def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(redis_server.socket_path) as proxy:
+        yield proxy

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
-
-import redis
 
 from mqredis.keys import ManagerKeys
 from mqredis.scripts import Entry, Form, library_text
 from mqredis.settings import Settings
 from mqredis.status import Status
 from mqredis.steps import Call, Listen, Operation, Steps, Wait, Woken, perform, procedure
+from tests.support.faults import BlackHole, CutReply, CutRequest, Fault
 
 _FRAME = """
 local function envelope(code, ...)
@@ -129,6 +123,10 @@ return reply
 }
 
 
+# Ways in which a call is lost; in the last two it is carried out.
+LOST: dict[str, Fault] = {"request": CutRequest(), "reply": CutReply(), "silence": BlackHole(forward=True)}
+
+
 class TinyScript:
     """Stands in for ``scripts.Script``."""
 
@@ -161,33 +159,6 @@ class TinyScript:
             "FCALL", text.partition("\n")[0].partition("name=")[2], ("FUNCTION", "LOAD", "REPLACE", text)
         )
 
-
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
-    """Wait until the condition holds; errors count as no."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if found := condition():
-                return found
-        except redis.RedisError:
-            pass
-        if time.monotonic() > end:
-            raise AssertionError("it did not happen in time")
-        _PAUSE.wait(0.002)
-
-
-async def aio_until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
-    """Wait in asyncio until a condition holds; the loop runs between two checks."""
-    pause = asyncio.Event()
-    async with asyncio.timeout(seconds):
-        while not condition():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.002):
-                    await pause.wait()
-
-
-# Never set: the polled state belongs to another process, which cannot set an event here.
-_PAUSE = threading.Event()
 
 FAST = Settings(
     retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05,

@@ -18,9 +18,10 @@ from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
 from mqredis.steps import plain_command, procedure
-from tests.drivers.kit import FAST, add, put, read, take, until
+from tests.drivers.kit import FAST, add, put, read, take
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, free_port, server_version
+from tests.support.until import until
 
 
 def waiting(driver: Driver) -> bool:

@@ -18,7 +18,8 @@ import redis
 from mqredis import embedded
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerUnavailable, InvalidArgument
-from tests.drivers.kit import add, read, until
+from tests.drivers.kit import add, read
+from tests.support.until import until
 
 USER = """
 import sys

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import fakeredis
@@ -29,18 +29,14 @@ from mqredis.errors import (
     OutcomeUnknown,
 )
 from mqredis.steps import Call, perform, plain_command, procedure
-from tests.drivers.kit import FAST, add, aio_until, first, read, take, until
-from tests.drivers.proxy import Proxy
+from tests.drivers.kit import FAST, LOST, add, first, read, take
+from tests.support.faults import CutReply, is_script
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, server_version
+from tests.support.until import aio_until, until
 
 # Gives up soon if attempts fail at once, but allows each attempt a long time for its reply.
 SHORT_RETRY = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
-
-
-@pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
-    with Proxy(redis_server.socket_path) as proxy:
-        yield proxy
 
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
@@ -48,11 +44,11 @@ def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
 def test_lost_call_is_executed_once(
     proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
 ) -> None:
-    driver = connect(proxy.url, FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
+    driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
     assert driver.run(add(driver.core.keys)) == "1"
-    proxy.faults.extend([fault] * times)
+    rule = proxy.add(LOST[fault], where=is_script, times=times)
     assert driver.run(add(driver.core.keys)) == "2"
-    assert not proxy.faults
+    assert rule.hits == times
     assert driver.run(add(driver.core.keys)) == "3"
     assert driver.unknown == []
 
@@ -61,21 +57,21 @@ def test_lost_call_is_executed_once(
 async def test_async_lost_call_is_executed_once(
     proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str
 ) -> None:
-    driver = aconnect(proxy.url, FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
+    driver = aconnect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
     assert await driver.run(add(driver.core.keys)) == "1"
-    proxy.faults.extend([fault] * 2)
+    proxy.add(LOST[fault], where=is_script, times=2)
     assert await driver.run(add(driver.core.keys)) == "2"
     assert await driver.run(add(driver.core.keys)) == "3"
 
 
 def test_outcome_unknown_carries_the_token_of_the_call(proxy: Proxy, connect: Callable[..., Driver]) -> None:
-    driver = connect(proxy.url, SHORT_RETRY)
+    driver = connect(proxy.url(), SHORT_RETRY)
     driver.run(add(driver.core.keys))
-    proxy.faults.extend(["reply"] * 1000)
+    rule = proxy.add(CutReply(), where=is_script, times=None)
     with pytest.raises(OutcomeUnknown) as caught:
         driver.run(add(driver.core.keys))
-    assert 1 <= 1000 - len(proxy.faults) < 1000, "the call retried until its time was over"
-    proxy.faults.clear()
+    assert rule.hits, "the call retried until its time was over"
+    proxy.clear()
     assert caught.value.token == f"{driver.session}.0:2"
     assert driver.unknown == [caught.value.token]
     assert driver.run(add(driver.core.keys)) == "3"  # in another slot: the call had been carried out
@@ -86,13 +82,13 @@ def test_outcome_unknown_carries_the_token_of_the_call(proxy: Proxy, connect: Ca
 def test_server_unreachable_before_sending_is_broker_unavailable(
     proxy: Proxy, connect: Callable[..., Driver]
 ) -> None:
-    driver = connect(proxy.url, SHORT_RETRY)
+    driver = connect(proxy.url(), SHORT_RETRY)
     driver.run(add(driver.core.keys))
-    proxy.accepting = False
+    proxy.down = True
     driver.backend.drop_idle()
     with pytest.raises(BrokerUnavailable, match=str(proxy.port)):
         driver.run(add(driver.core.keys))
-    proxy.accepting = True
+    proxy.down = False
     assert driver.run(add(driver.core.keys)) == "2"
     assert driver.unknown == []
 
@@ -238,18 +234,17 @@ def test_expired_session_is_replaced(url: str, connect: Callable[..., Driver]) -
 def test_session_expired_after_a_lost_reply_gives_the_reply_or_outcome_unknown(
     proxy: Proxy, redis_server: RedisServer, connect: Callable[..., Driver]
 ) -> None:
-    driver = connect(proxy.url)
+    driver = connect(proxy.url())
     driver.run(add(driver.core.keys))
-    proxy.faults.append("reply")
+    rule = proxy.add(CutReply(), where=is_script)
     inner = add(driver.core.keys)
-    calls = proxy.calls
 
     with redis_server.client() as client, ThreadPoolExecutor(1) as pool:
         client.execute_command("CLIENT", "PAUSE", "2000", "WRITE")
         future = pool.submit(driver.run, inner)
-        until(lambda: proxy.calls > calls)
+        until(lambda: rule.hits)
         client.execute_command("CLIENT", "UNPAUSE")
-        until(lambda: not proxy.faults)
+        assert rule.wait(30)
         client.hdel(driver.core.keys.own[0], driver.session)
         try:
             result = future.result(30)

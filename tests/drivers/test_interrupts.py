@@ -26,7 +26,7 @@ from mqredis.drivers.sync import Driver
 from mqredis.errors import MqError
 from mqredis.steps import Call, perform
 from tests.drivers.kit import FAST, add, read, take
-from tests.support.faults import Hold
+from tests.support.faults import Hold, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
@@ -157,9 +157,7 @@ def interrupted_by_signal(
             driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
             driver.run(add(driver.core.keys))
             for n in range(times):
-                rule = proxy.add(
-                    Hold(reply=True), command="FCALL" if driver.core.forms.functions else "EVALSHA"
-                )
+                rule = proxy.add(Hold(reply=True), where=is_script)
 
                 def send_signal(rule: Any = rule) -> None:
                     if rule.wait(60):

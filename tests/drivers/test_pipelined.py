@@ -13,8 +13,9 @@ from redis import exceptions as rx
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.aio import PipelinedConnection, Subscription
 from mqredis.drivers.waiting.registry_aio import AsyncWaiterRegistry
-from tests.drivers.kit import add, aio_until, put, take
+from tests.drivers.kit import add, put, take
 from tests.support.server import RedisServer
+from tests.support.until import aio_until
 
 
 class Transport:

@@ -16,7 +16,8 @@ from mqredis.errors import AccessDenied, InvariantBroken, ManagerNotFound
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
-from tests.drivers.kit import FAST, TinyScript, aio_until, first, take, until
+from tests.drivers.kit import FAST, TinyScript, first, take
+from tests.support.until import aio_until, until
 
 # OFTEN polls by itself every 20 ms, NEVER only if a test calls `recheck`.
 OFTEN = FAST.model_copy(update={"recheck_seconds": 0.02})

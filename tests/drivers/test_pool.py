@@ -18,8 +18,9 @@ from mqredis.drivers.net.pool import Backend, Connection
 from mqredis.drivers.net.pool_aio import DEPTH, AsyncBackend
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerUnavailable
-from tests.drivers.kit import FAST, add, read, take, until
+from tests.drivers.kit import FAST, add, read, take
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 # No server listens on this port.
 NODE = ("127.0.0.1", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,11 +23,10 @@ from mqredis.errors import (
     UnsafeServer,
 )
 from tests.coalescing.kit import turns
-from tests.drivers.kit import FAST, add, adding
-from tests.drivers.proxy import Proxy
+from tests.drivers.kit import FAST, LOST, add, adding
 from tests.drivers.test_interrupts import echo, interrupted_by_signal
-from tests.support.faults import Hold
-from tests.support.proxy import Proxy as Between
+from tests.support.faults import CutReply, Hold, is_script
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 
 SHORT_RETRY = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_seconds": 30})
@@ -50,12 +49,6 @@ def free_slots(driver: Driver | AsyncDriver) -> list[Slot]:
     return session.free
 
 
-@pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
-    with Proxy(redis_server.socket_path) as proxy:
-        yield proxy
-
-
 def test_call_reconnects_and_reopens_the_session_first(url: str, connect: Callable[..., Driver]) -> None:
     driver = connect(url)
     assert [add_one(driver), add_one(driver)] == ["1", "2"]
@@ -75,11 +68,11 @@ def test_call_reconnects_and_reopens_the_session_first(url: str, connect: Callab
 def test_lost_call_is_executed_once_in_one_slot(
     proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
 ) -> None:
-    driver = connect(proxy.url, SHORT_REPLY_TIMEOUT)
+    driver = connect(proxy.url(), SHORT_REPLY_TIMEOUT)
     driver.run(add(driver.core.keys))
-    proxy.faults.extend([fault] * times)
+    rule = proxy.add(LOST[fault], where=is_script, times=times)
     assert add_one(driver) == "2"
-    assert not proxy.faults
+    assert rule.hits == times
     assert [add_one(driver), driver.run(add(driver.core.keys))] == ["3", "4"]
     assert driver.unknown == []
     assert [slot.last for slot in free_slots(driver)] == [4], "all calls used one slot"
@@ -90,22 +83,23 @@ def test_lost_call_is_executed_once_in_one_slot(
 async def test_async_lost_call_is_executed_once_in_one_slot(
     proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str, times: int
 ) -> None:
-    driver = aconnect(proxy.url, SHORT_REPLY_TIMEOUT)
+    driver = aconnect(proxy.url(), SHORT_REPLY_TIMEOUT)
     await driver.run(add(driver.core.keys))
-    proxy.faults.extend([fault] * times)
+    rule = proxy.add(LOST[fault], where=is_script, times=times)
     assert await async_add_one(driver) == "2"
+    assert rule.hits == times
     assert [await async_add_one(driver), await driver.run(add(driver.core.keys))] == ["3", "4"]
     assert driver.unknown == []
     assert [slot.last for slot in free_slots(driver)] == [4]
 
 
 def test_unknown_outcome_retires_the_slot(proxy: Proxy, connect: Callable[..., Driver]) -> None:
-    driver = connect(proxy.url, SHORT_RETRY)
+    driver = connect(proxy.url(), SHORT_RETRY)
     driver.run(add(driver.core.keys))
-    proxy.faults.extend(["reply"] * 1000)
+    proxy.add(CutReply(), where=is_script, times=None)
     with pytest.raises(OutcomeUnknown) as caught:
         add_one(driver)
-    proxy.faults.clear()
+    proxy.clear()
     assert caught.value.token == f"{driver.session}.0:2"
     assert driver.unknown == [caught.value.token]
     assert (
@@ -181,7 +175,9 @@ def test_no_error_after_a_lost_reply_says_that_nothing_was_done(
         for settings in ({"functions": "off"}, {}):
             loader = connect(redis_server.url, FAST.model_copy(update=settings))
             loader.run(add(loader.core.keys))
-        driver = connect(proxy.url.replace("://", "://app:pw@"), FAST.model_copy(update={"functions": "off"}))
+        driver = connect(
+            proxy.url().replace("://", "://app:pw@"), FAST.model_copy(update={"functions": "off"})
+        )
         before = int(add_one(driver))
         assert driver.core.session is not None
         (slot,) = free_slots(driver)
@@ -193,7 +189,7 @@ def test_no_error_after_a_lost_reply_says_that_nothing_was_done(
 
         with monkeypatch.context() as patch:
             patch.setattr(Attempt, "next_pause", pause)
-            proxy.faults.append("reply")
+            proxy.add(CutReply(), where=is_script)
             with pytest.raises(error) as caught:
                 add_one(driver)
         assert client.hget(driver.core.keys.own[0], "counter") == str(before + 1).encode()
@@ -207,12 +203,12 @@ def test_no_error_after_a_lost_reply_says_that_nothing_was_done(
 async def test_async_outcome_unknown_carries_the_token_of_the_call(
     proxy: Proxy, aconnect: Callable[..., AsyncDriver]
 ) -> None:
-    driver = aconnect(proxy.url, SHORT_RETRY)
+    driver = aconnect(proxy.url(), SHORT_RETRY)
     await driver.run(add(driver.core.keys))
-    proxy.faults.extend(["reply"] * 1000)
+    proxy.add(CutReply(), where=is_script, times=None)
     with pytest.raises(OutcomeUnknown) as caught:
         await async_add_one(driver)
-    proxy.faults.clear()
+    proxy.clear()
     assert caught.value.token == f"{driver.session}.0:2"
     assert driver.unknown == [caught.value.token]
     assert await driver.run(add(driver.core.keys)) == "3"
@@ -286,11 +282,11 @@ def test_call_interrupted_by_a_signal_is_unknown_and_retires_its_slot(
 async def test_cancelled_call_is_unknown_and_retires_its_slot(
     redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
 ) -> None:
-    with Between(redis_server.socket_path) as proxy:
+    with Proxy(redis_server.socket_path) as proxy:
         driver = aconnect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 60.0}))
         await driver.run(add(driver.core.keys))
         for n in range(5):
-            rule = proxy.add(Hold(reply=True), command="FCALL" if driver.core.forms.functions else "EVALSHA")
+            rule = proxy.add(Hold(reply=True), where=is_script)
             task = asyncio.ensure_future(async_add_one(driver))
             assert await asyncio.to_thread(rule.wait, 60)
             task.cancel()

@@ -16,8 +16,9 @@ from redis import exceptions as rx
 from mqredis.drivers.net.blocking import SocketConnection
 from mqredis.drivers.sync import Driver
 from mqredis.drivers.waiting.reader import SubscriptionReader, WakeFlag
-from tests.drivers.kit import FAST, put, take, until
+from tests.drivers.kit import FAST, put, take
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 _HELLO = b"+hello\r\n"
 _LONG = 30.0

@@ -24,8 +24,9 @@ from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
-from tests.drivers.kit import FAST, add, aio_until, read, until
+from tests.drivers.kit import FAST, add, read
 from tests.support.server import RedisServer
+from tests.support.until import aio_until, until
 
 
 @pytest.mark.parametrize(

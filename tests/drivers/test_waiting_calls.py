@@ -15,10 +15,12 @@ import redis
 
 from mqredis.drivers.sync import Driver
 from mqredis.steps import Call, Listen, Steps, Wait, Woken, procedure
-from tests.drivers.kit import FAST, add, first, put, read, until
-from tests.drivers.proxy import Proxy
+from tests.drivers.kit import FAST, LOST, add, first, put, read
 from tests.drivers.test_interrupts import Interrupt, InterruptAtLine, echo, ignore_unclosed_sockets
+from tests.support.faults import is_script
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 __all__ = ["ignore_unclosed_sockets"]  # a fixture
 
@@ -85,14 +87,14 @@ def test_lost_call_after_a_wait_is_executed_once(
 ) -> None:
     other, seen = connect(redis_server.url), list[Any]()
     with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
-        driver = connect(proxy.url, SLOW.model_copy(update={"reply_timeout_seconds": 0.5}))
+        driver = connect(proxy.url(), SLOW.model_copy(update={"reply_timeout_seconds": 0.5}))
         future = pool.submit(driver.run, taking(driver, seen))
         until(waiting(driver))
-        proxy.faults.append(fault)
+        rule = proxy.add(LOST[fault], where=is_script)
         other.run(put(other.core.keys))
         other.run(put(other.core.keys))
         assert future.result(30) == "taken"
-        assert not proxy.faults
+        assert rule.hits == 1
         assert driver.unknown == []
         driver.close()
     assert seen == [Woken.NOTIFIED]

@@ -19,9 +19,10 @@ from mqredis.drivers.sync import Driver
 from mqredis.drivers.waiting import registry, registry_aio
 from mqredis.settings import Settings
 from mqredis.steps import Call, Procedure, Woken, perform
-from tests.drivers.kit import FAST, aio_until, first, put, take, until
-from tests.drivers.proxy import Proxy
+from tests.drivers.kit import FAST, first, put, take
+from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.support.until import aio_until, until
 
 SLOW = FAST.model_copy(update={"recheck_seconds": 60.0})
 
@@ -101,7 +102,7 @@ def test_unresponsive_subscription_is_replaced(
     monkeypatch.setattr(registry, "HEALTH_SECONDS", 0.1)
     seen: list[Any] = []
     with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
-        driver, other = connect(proxy.url, SLOW), connect(redis_server.url)
+        driver, other = connect(proxy.url(), SLOW), connect(redis_server.url)
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
         until(waiting(driver, 1))
         proxy.freeze()
@@ -117,7 +118,7 @@ async def test_async_unresponsive_subscription_is_replaced(
     monkeypatch.setattr(registry_aio, "HEALTH_SECONDS", 0.1)
     seen: list[Any] = []
     with Proxy(redis_server.socket_path) as proxy:
-        driver, other = aconnect(proxy.url, SLOW), aconnect(redis_server.url)
+        driver, other = aconnect(proxy.url(), SLOW), aconnect(redis_server.url)
         task = asyncio.create_task(driver.run(take(driver.core.keys, seen=seen)))
         await awaiting(driver, 1)
         proxy.freeze()

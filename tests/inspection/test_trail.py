@@ -15,9 +15,9 @@ from mqredis import Acknowledge, RetryPolicy, Settings, scripts
 from mqredis.errors import AccessDenied, InvalidArgument, IoTimeout, QueueNotFound
 from mqredis.models.inspection import TrailEntry
 from mqredis.scripts import Script
-from tests.msmq.kit import unwrap
 from tests.property.fixed_clock import START
 from tests.support.backend import Backend
+from tests.support.facade import unwrap
 
 interfaces = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -11,37 +9,23 @@ import pytest
 
 import mqredis
 from mqredis import Settings
-from mqredis.drivers.connect import forget_store
 from tests.matching.index_kit import Kit
-from tests.matching.kit import Broker, Loop
 from tests.support.backend import Backend
-
-_numbers = itertools.count(1)
+from tests.support.facade import Broker, make_broker
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ibm(*ids): published cases for IBM MQ")
 
 
-@pytest.fixture(scope="session")
-def loop() -> Iterator[Loop]:
-    made = Loop()
-    yield made
-    made.close()
-
-
 @pytest.fixture(params=["real-sync", "real-async", "fake-sync", "fake-async"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    server, interface = request.param.split("-")
-    manager = f"matching-{os.getpid()}-{next(_numbers)}"
-    url = request.getfixturevalue("redis_server").url if server == "real" else f"memory://{manager}"
-    made = Broker(url, manager, request.getfixturevalue("loop") if interface == "async" else None)
+    made = make_broker(request.param, request)
     yield made
     try:
-        findings = made.qm.doctor().findings
+        findings = made.findings()
     finally:
         made.close()
-        forget_store(manager)
     assert not findings
 
 

@@ -20,7 +20,8 @@ from mqredis import (
     MessageNotFound,
 )
 from mqredis.operations import browser as operations
-from tests.matching.kit import PATIENCE, Pending, bodies, drain, put
+from tests.matching.kit import bodies, drain, put
+from tests.support.facade import PATIENCE, Pending
 
 ibm = pytest.mark.ibm
 
@@ -164,7 +165,7 @@ def test_next_waits_for_an_arrival(broker):
     put(q, "A")
     with q.browser() as browser:
         browser.first()
-        waiting = broker.beside(lambda: browser.next(10))
+        waiting = broker.wait(lambda: browser.next(10))
         put(q, "B")
         assert waiting.result().body == b"B"
         assert browser.take().body == b"B"
@@ -176,7 +177,7 @@ def test_arrival_before_the_cursor_does_not_end_a_wait(broker):
     q.send(b"A", priority=5)
     with q.browser() as browser:
         browser.first()
-        waiting = broker.beside(lambda: browser.next(None))
+        waiting = broker.wait(lambda: browser.next(None))
         q.send(b"B", priority=7)
         q.send(b"C", priority=5)
         assert waiting.result().body == b"C"
@@ -185,8 +186,8 @@ def test_arrival_before_the_cursor_does_not_end_a_wait(broker):
 @ibm("E22")
 def test_message_ends_the_wait_of_one_receive_and_of_all_peeks(broker):
     q = broker.queue()
-    browsers = [broker.beside(lambda: q.peek(None)) for _ in range(2)]
-    getters = [broker.beside(lambda: q.receive(None)) for _ in range(2)]
+    browsers = [broker.wait(lambda: q.peek(None)) for _ in range(2)]
+    getters = [broker.wait(lambda: q.receive(None)) for _ in range(2)]
     put(q, "A")
     first, (other,) = wait([getter.future for getter in getters], PATIENCE, FIRST_COMPLETED)
     assert [future.result().body for future in first] == [b"A"]
@@ -314,7 +315,7 @@ def test_unlock_after_the_lease_says_that_nothing_is_locked(broker):
 def test_message_goes_to_one_of_locking_browsers_and_receivers(broker):
     q = broker.queue()
     with q.browser() as one, q.browser() as two:
-        waiting = [broker.beside(lambda: one.first(None, lock=True)), broker.beside(lambda: q.receive(None))]
+        waiting = [broker.wait(lambda: one.first(None, lock=True)), broker.wait(lambda: q.receive(None))]
         put(q, "A")
         first, (other,) = wait([w.future for w in waiting], PATIENCE, FIRST_COMPLETED)
         assert [future.result().body for future in first] == [b"A"]
@@ -418,7 +419,7 @@ def test_closed_browser_refuses_calls_and_ends_its_wait(broker):
     with q.browser() as browser:
         mark_first(browser, Mark.HANDLE)
         assert bodies(browser) == ["B"]
-        waiting = broker.beside(lambda: browser.next(10))
+        waiting = broker.wait(lambda: browser.next(10))
     assert waiting.error() is not None
     with pytest.raises(ValueError, match="closed"):
         browser.first()

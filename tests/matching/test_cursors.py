@@ -80,11 +80,11 @@ def test_cursor_waits_for_a_matching_message_of_any_priority(broker):
     put(q, "A:c1")
     cursor = of(q, match=Match(correlation_id="c1"))
     assert cursor.peek(0).body == b"A"
-    waiting = broker.beside(lambda: cursor.peek_next(30))
+    waiting = broker.wait(lambda: cursor.peek_next(30))
     q.send("B", correlation_id="c2")
     q.send("C", correlation_id="c1", priority=7)
     assert waiting.result().body == b"C"
-    waiting = broker.beside(lambda: of(q, selector="JMSPriority = 6").receive(30))
+    waiting = broker.wait(lambda: of(q, selector="JMSPriority = 6").receive(30))
     q.send("D", priority=5)
     q.send("E", priority=6)
     assert waiting.result().body == b"E"

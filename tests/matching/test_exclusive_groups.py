@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy, Seek
-from tests.matching.kit import Pending, bodies, drain, put
+from tests.matching.kit import bodies, drain, put
+from tests.support.facade import Pending
 
 ibm = pytest.mark.ibm
 
@@ -93,12 +94,12 @@ def test_commit_wakes_the_reader_of_the_next_message_of_the_group(broker):
     q = broker.queue(group_exclusive=True)
     fill(q, "a1", "a2")
     lock = q.lock(0)
-    reader = broker.beside(lambda: q.receive(10))
+    reader = broker.wait(lambda: q.receive(10))
     lock.commit()
     assert reader.result().body == b"a2"
     fill(q, "a3")
     lock = q.lock(0)
-    reader = broker.beside(lambda: q.receive(10))
+    reader = broker.wait(lambda: q.receive(10))
     fill(q, "a4")
     assert broker.qm.queue_info("q").waiters == 1
     fill(q, "b1")
@@ -188,7 +189,7 @@ def test_ten_consumers_keep_the_order_of_every_group(broker):
             except IoTimeout:
                 return
 
-    for consumer in [Pending(consume) for _ in range(4 if broker.loop else 10)]:
+    for consumer in [Pending(consume) for _ in range(4 if broker.thread else 10)]:
         consumer.result()
     assert sorted(done) == list(range(70))
     for group in range(7):

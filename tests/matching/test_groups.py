@@ -17,7 +17,8 @@ from mqredis import (
     MatchOptionsError,
     Outgoing,
 )
-from tests.matching.kit import Pending, bodies, drain, in_group, put
+from tests.matching.kit import bodies, drain, in_group, put
+from tests.support.facade import Pending
 
 ibm = pytest.mark.ibm
 blocking = pytest.mark.parametrize("broker", ["real-sync", "fake-sync"], indirect=True)
@@ -202,7 +203,7 @@ def test_group_is_visible_after_its_commit(broker):
     tx = broker.qm.transaction()
     t.send_group(["1", "2"], transaction=tx)
     assert_none(other, grouping=ALL)
-    waiting = broker.beside(lambda: other.peek(10, selector="JMSXGroupSeq = 2"), "t")
+    waiting = broker.wait(lambda: other.peek(10, selector="JMSXGroupSeq = 2"), "t")
     tx.commit()
     assert waiting.result().body == b"2"
     with broker.qm.transaction() as tx:
@@ -237,7 +238,7 @@ def test_reader_inside_a_group_gets_only_the_next_member(broker):
     assert q.receive(0, grouping=LOGICAL).body == b"Y1"
     assert_none(q, grouping=LOGICAL)
     assert q.receive(0).body == b"A"
-    waiting = broker.beside(lambda: q.receive(10, grouping=LOGICAL))
+    waiting = broker.wait(lambda: q.receive(10, grouping=LOGICAL))
     put(q, "B", "Y2")
     assert waiting.result().body == b"Y2"
     token = q.peek(0, match=Match(group_id="z")).message_id
@@ -272,13 +273,12 @@ def test_lapsed_lock_restores_the_position_in_the_group(broker, ended_by):
     q = broker.queue()
     q.send_group([b"1", b"2", b"3"])
     lock = q.lock(0, grouping=LOGICAL, lease=5)
-    own = getattr(lock, "_target", lock)  # not the blocking facade of the asyncio interface
     broker.qm.advance_clock(6)
     with suppress(LockLost, IoTimeout):
         if ended_by == "commit_many":
-            q.commit_many([own])
+            q.commit_many([lock])
         elif ended_by == "lock_many":
-            q.lock_many(1, 0, settle=[own], match=Match(message_id="none"))
+            q.lock_many(1, 0, settle=[lock], match=Match(message_id="none"))
         else:
             getattr(lock, ended_by)()
     assert q.receive(0, grouping=LOGICAL).body == b"1"
@@ -298,7 +298,7 @@ def test_all_messages_available_waits_for_the_complete_group(broker):
     q = broker.queue()
     put(q, "Y1", "Y2")
     assert_none(q, grouping=ALL)
-    waiting = broker.beside(lambda: q.receive(10, grouping=ALL | LOGICAL))
+    waiting = broker.wait(lambda: q.receive(10, grouping=ALL | LOGICAL))
     put(q, "Y3/3")
     assert waiting.result().body == b"Y1"
     assert broker.handle().receive(0, match=Match(sequence=3)).body == b"Y3"
@@ -364,7 +364,7 @@ def test_groups_yields_whole_groups(broker):
     q = broker.queue()
     put(q, *W, "X1")
     assert [bodies(group) for group in q.groups()] == [["A"], ["Y1", "Y2", "Y3"], ["Z1", "Z2"], ["B"]]
-    waiting = broker.beside(lambda: q.receive_group(10, match=Match(group_id="x")))
+    waiting = broker.wait(lambda: q.receive_group(10, match=Match(group_id="x")))
     put(q, "C", "X2/2")
     assert bodies(waiting.result()) == ["X1", "X2"]
 
@@ -426,7 +426,7 @@ def test_message_with_a_missing_segment_is_skipped(broker):
     for grouping in (COMPLETE, SEGMENTS, ALL):
         assert q.lock(0, grouping=grouping).message.body == b"A"
         broker.qm.advance_clock(31)
-    waiting = broker.beside(lambda: q.receive(10, match=Match(group_id="s"), grouping=COMPLETE))
+    waiting = broker.wait(lambda: q.receive(10, match=Match(group_id="s"), grouping=COMPLETE))
     segments(q, 15)
     assert len(waiting.result().body) == 35
 

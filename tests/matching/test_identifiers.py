@@ -13,7 +13,8 @@ from mqredis import (
     MessageAlreadyReceived,
     Outgoing,
 )
-from tests.matching.kit import Pending, bodies, drain, in_group, put
+from tests.matching.kit import bodies, drain, in_group, put
+from tests.support.facade import Pending
 
 ibm = pytest.mark.ibm
 

@@ -12,7 +12,8 @@ from mqredis.commands import read
 from mqredis.commands.waiting import Waiter
 from mqredis.steps import perform
 from tests.matching.index_kit import SPECIAL, TEXT, C, Kit, named, numbered
-from tests.matching.kit import PATIENCE, drain
+from tests.matching.kit import drain
+from tests.support.facade import PATIENCE
 
 
 @pytest.mark.parametrize("special", SPECIAL, ids=str)

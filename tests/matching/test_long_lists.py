@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 
 from mqredis import Grouping, Mark, Match, Outgoing, TransactionTooLarge
 from tests.matching.index_kit import C
-from tests.matching.kit import Pending
+from tests.support.facade import Pending
+from tests.support.until import until
 
 COMPLETE = Grouping.COMPLETE_MESSAGE
 
@@ -103,9 +103,7 @@ def test_waiting_reader_ignores_thousands_of_released_messages_without_a_match(k
     queue = sent(kit, "q", segments(4100, correlation_id="c"))
     lock = queue.lock(0, grouping=COMPLETE)
     waiting = Pending(lambda: kit.qm.open("q", selector="a = 1").receive(20))
-    pause = threading.Event()
-    while not kit.qm.queue_info("q").waiters and not waiting.future.done():
-        pause.wait(0.005)
+    until(lambda: kit.qm.queue_info("q").waiters or waiting.done())
     lock.abort()
     assert ready_count(queue) == 4100
     queue.send(b"wanted", properties={"a": 1})

@@ -17,7 +17,8 @@ from mqredis.commands.waiting import Waiter
 from mqredis.keys import QUEUE_PARTS, ManagerKeys
 from mqredis.selector import parse
 from mqredis.steps import perform
-from tests.matching.kit import PATIENCE, bodies
+from tests.matching.kit import bodies
+from tests.support.facade import PATIENCE
 
 LOGICAL = Grouping.LOGICAL_ORDER
 ALL = Grouping.ALL_MESSAGES_AVAILABLE
@@ -46,7 +47,7 @@ class WaitingReaders:
         return self.handles[-1]
 
     def on(self, handle, call="receive", *args, **how):
-        return self.broker.beside(lambda: getattr(handle, call)(*args, timeout=None, **how), "r")
+        return self.broker.wait(lambda: getattr(handle, call)(*args, timeout=None, **how), "r")
 
     def send(self, body, group=None, sequence=None, last=False, **fields):
         return self.queue.send(self.made(body, group, sequence, last, **fields))
@@ -145,7 +146,7 @@ def test_browser_inside_a_group_raises_if_the_next_member_does_not_match(broker,
     with readers.handle().browser(match=Match(correlation_id="one"), grouping=LOGICAL) as browser:
         readers.send("1", "g", 1, correlation_id="one")
         assert browser.next().body == b"1"
-        reader = broker.beside(lambda: browser.next(timeout=None), "r")
+        reader = broker.wait(lambda: browser.next(timeout=None), "r")
         readers.send("2", "g", 2, correlation_id="two")
         assert isinstance(reader.error(), MatchOptionsError)
 
@@ -357,7 +358,7 @@ def test_message_of_a_busy_group_wakes_peeks_and_not_takes(broker):
         readers.waits("peek", match=Match(group_id="g")),
     ]
     with readers.handle().browser() as browser:
-        shown.append(broker.beside(lambda: browser.next(timeout=None), "r"))
+        shown.append(broker.wait(lambda: browser.next(timeout=None), "r"))
         readers.send("2", "g", properties={"n": 2})
         assert [reader.result().body for reader in shown] == [b"2"] * 4
     assert readers.waiters == len(takes)

@@ -14,8 +14,8 @@ from mqredis.commands.waiting import Waiter
 from mqredis.drivers.connect import forget_store
 from mqredis.selector import parse
 from mqredis.steps import perform
-from tests.drivers.kit import until
-from tests.matching.kit import PATIENCE, Pending
+from tests.support.facade import PATIENCE, Pending
+from tests.support.until import until
 
 _WANTED = Filter(programs=[parse("colour = 'red'").program]).text()
 

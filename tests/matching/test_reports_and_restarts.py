@@ -17,7 +17,8 @@ from mqredis import (
     RetryPolicy,
     Settings,
 )
-from tests.matching.kit import Pending, bodies, drain
+from tests.matching.kit import bodies, drain
+from tests.support.facade import Pending
 
 ibm = pytest.mark.ibm
 RECEIVED = {"acknowledge": Acknowledge.POSITIVE_RECEIVE, "administration_queue": "reports"}

@@ -8,7 +8,6 @@ from concurrent.futures import FIRST_COMPLETED, wait
 
 import pytest
 
-import mqredis
 from mqredis import (
     Access,
     GetInhibited,
@@ -25,7 +24,6 @@ from mqredis import (
     QueueQuotaExceeded,
     Seek,
     SelectorSyntaxError,
-    Settings,
     Share,
     SharingViolation,
 )
@@ -33,7 +31,8 @@ from mqredis.commands import read
 from mqredis.commands.filters import Filter
 from mqredis.commands.waiting import Waiter
 from mqredis.steps import perform
-from tests.matching.kit import PATIENCE, Pending, bodies, drain, put
+from tests.matching.kit import bodies, drain, put
+from tests.support.facade import PATIENCE, Pending
 
 ibm = pytest.mark.ibm
 
@@ -83,8 +82,8 @@ def test_receive_without_timeout_returns_an_available_message(broker):
 @ibm("L3")
 def test_reader_with_a_match_is_preferred(broker):
     q = broker.queue()
-    anybody = broker.beside(lambda: q.receive(10))
-    special = broker.beside(lambda: q.receive(10, match=by_correlation("c1")))
+    anybody = broker.wait(lambda: q.receive(10))
+    special = broker.wait(lambda: q.receive(10, match=by_correlation("c1")))
     put(q, "A:c1")
     assert special.result().body == b"A"
     put(q, "B:c2")
@@ -95,7 +94,7 @@ def test_reader_with_a_match_is_preferred(broker):
 def test_one_message_ends_one_wait(broker):
     q = broker.queue()
     handle = broker.qm.open("q")
-    readers = [broker.beside(lambda: handle.receive(None)) for _ in range(6)]
+    readers = [broker.wait(lambda: handle.receive(None)) for _ in range(6)]
     put(q, "A")
     first, others = wait([reader.future for reader in readers], PATIENCE, FIRST_COMPLETED)
     assert [future.result().body for future in first] == [b"A"]
@@ -107,7 +106,7 @@ def test_one_message_ends_one_wait(broker):
 @ibm("L6")
 def test_message_without_a_match_does_not_end_a_wait(broker):
     q = broker.queue()
-    reader = broker.beside(lambda: q.receive(None, match=by_correlation("c1")))
+    reader = broker.wait(lambda: q.receive(None, match=by_correlation("c1")))
     put(q, *[f"{letter}:c2" for letter in "ABCDE"], "F:c1")
     assert reader.result().body == b"F"
     assert drain(q) == list("ABCDE")
@@ -140,7 +139,7 @@ def test_inhibited_queue_refuses_calls_but_not_commits(broker):
 @ibm("L12")
 def test_commit_ends_a_wait_with_a_match(broker):
     t = broker.queue("t", transactional=True)
-    reader = broker.beside(lambda: t.peek(10, match=by_correlation("c1")), "t")
+    reader = broker.wait(lambda: t.peek(10, match=by_correlation("c1")), "t")
     with broker.qm.transaction() as tx:
         put(t, "B:c2", "A:c1", transaction=tx)
     assert reader.result().body == b"A"
@@ -156,7 +155,7 @@ def test_abort_ends_waits_with_a_match(broker):
         Match(group_id="g", sequence=1),
         Match(sequence=1),
     ]
-    readers = [broker.beside(lambda m=m: q.peek(10, match=m)) for m in matches]
+    readers = [broker.wait(lambda m=m: q.peek(10, match=m)) for m in matches]
     lock.abort()
     assert [reader.result().body for reader in readers] == [b"A"] * 4
 
@@ -175,14 +174,12 @@ def test_receive_that_times_out_loses_no_message(broker):
 @ibm("L15")
 def test_dead_reader_with_a_match_does_not_consume_a_notification(broker):
     q = broker.queue()
-    with mqredis.connect(
-        broker.url, manager=broker.manager, settings=Settings(test_clock=True, allow_volatile=True)
-    ) as dead:
+    with broker.client() as dead:
         text = Filter(match=by_correlation("c1")).text()
         address = dead.open("q")._handle.address
         dead.run(perform(read.receive(address, "take", waiter=Waiter("D k0 -"), match=text)))
     assert broker.qm.queue_info("q").waiters == 1
-    alive = broker.beside(lambda: q.receive(10))
+    alive = broker.wait(lambda: q.receive(10))
     put(q, "A:c1")
     assert alive.result().body == b"A"
 
@@ -190,8 +187,8 @@ def test_dead_reader_with_a_match_does_not_consume_a_notification(broker):
 def test_cancelled_waits_are_deregistered(broker):
     q = broker.queue()
     handle = broker.qm.open("q")
-    first = broker.beside(lambda: handle.receive(10, match=by_correlation("c1")))
-    second = broker.beside(lambda: q.receive(10, match=by_correlation("c1"), tag="two"))
+    first = broker.wait(lambda: handle.receive(10, match=by_correlation("c1")))
+    second = broker.wait(lambda: q.receive(10, match=by_correlation("c1"), tag="two"))
     handle.close()
     assert isinstance(first.error(), OperationCancelled)
     q.cancel("two")
@@ -213,7 +210,7 @@ def test_cancelled_reader_with_a_match_leaves_nothing_in_the_index(kit):
 
 def test_every_requester_gets_its_own_reply(broker):
     q = broker.queue()
-    waits = [broker.beside(lambda n=n: q.receive(10, match=by_correlation(f"c{n}"))) for n in range(8)]
+    waits = [broker.wait(lambda n=n: q.receive(10, match=by_correlation(f"c{n}"))) for n in range(8)]
     q.send_many([numbered(n) for n in reversed(range(8))])
     assert [wait.result().body for wait in waits] == [b"%d" % n for n in range(8)]
 
@@ -222,7 +219,7 @@ def test_reader_still_waits_after_a_purge(broker):
     q = broker.queue()
     put(q, "A", "B")
     q.send("X")
-    reader = broker.beside(lambda: q.receive(10, match=by_correlation("c1")))
+    reader = broker.wait(lambda: q.receive(10, match=by_correlation("c1")))
     assert q.purge() == 3
     put(q, "C:c1")
     assert reader.result().body == b"C"
@@ -235,8 +232,8 @@ def numbered(n):
 def test_message_notified_to_a_reader_that_took_another_wakes_the_next(broker):
     """The reader without a match is notified of the second message and may take the first one."""
     q = broker.queue()
-    special = broker.beside(lambda: q.receive(None, match=by_correlation("c1")))
-    general = [broker.beside(lambda: q.receive(None)) for _ in range(2)]
+    special = broker.wait(lambda: q.receive(None, match=by_correlation("c1")))
+    general = [broker.wait(lambda: q.receive(None)) for _ in range(2)]
     q.send_many([numbered(1), numbered(2)])
     left = {special.future, *(reader.future for reader in general)}
     found: list[bytes] = []
@@ -396,7 +393,7 @@ def test_invalid_selector_is_refused(broker):
 @ibm("Q7")
 def test_receive_with_a_selector_waits_for_a_match(broker):
     q = broker.queue()
-    reader = broker.beside(lambda: q.receive(10, selector="n BETWEEN 2 AND 3"))
+    reader = broker.wait(lambda: q.receive(10, selector="n BETWEEN 2 AND 3"))
     q.send("1", properties={"n": 1})
     assert broker.qm.queue_info("q").waiters == 1
     q.send("2", properties={"n": 2})

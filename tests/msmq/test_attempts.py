@@ -6,7 +6,9 @@ import pytest
 
 from mqredis import DEAD_LETTER, Access, IoTimeout, QueueProperties, RetryPolicy
 from mqredis.operations import giveback, settle, transaction
-from tests.msmq.kit import drain, make, unwrap
+from tests.msmq.kit import drain, make
+from tests.support.facade import Pending, unwrap
+from tests.support.until import until
 
 TWICE = RetryPolicy(immediate=1)
 
@@ -38,15 +40,15 @@ def test_orderly_return_does_not_count_as_an_attempt(qm):
     assert qm.doctor().findings == ()
 
 
-def test_every_read_shows_the_attempts(qm, background):
+def test_every_read_shows_the_attempts(qm):
     q = make(qm, transactional=True)
     with qm.transaction() as tx:
         q.send(b"a", transaction=tx)
     assert q.peek(0).attempts == 0
     lock = q.lock(0)
     assert lock.message.attempts == 1
-    waiting = background(lambda: q.peek(30))
-    background.until(lambda: qm.queue_info("q").waiters == 1)
+    waiting = Pending(lambda: q.peek(30))
+    until(lambda: qm.queue_info("q").waiters == 1)
     settle_lock(q, lock, giveback.orderly())
     shown = [
         waiting.result(30),

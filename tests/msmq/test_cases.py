@@ -14,26 +14,19 @@ from mqredis import (
     QueueQuotaExceeded,
     TransactionUsage,
 )
-from tests.msmq.kit import (
-    FULL_RECEIVE,
-    classes,
-    drain,
-    gone,
-    make,
-    read,
-    send,
-    send_in,
-)
+from tests.msmq.kit import FULL_RECEIVE, classes, drain, gone, make, read
+from tests.support.facade import Pending, send, send_in
+from tests.support.until import until
 
 # ---- F, H, I, J --------------------------------------------------------------------------------------------
 
 
-def test_f21(qm, background):
+def test_f21(qm):
     q, sub = make(qm), None
     send(q, "A")
     sub = qm.open("q;s")
-    waiting = background(lambda: sub.receive(30))
-    background.until(lambda: qm.queue_info("q;s").waiters == 1)
+    waiting = Pending(lambda: sub.receive(30))
+    until(lambda: qm.queue_info("q;s").waiters == 1)
     with qm.open("q;s", Access.MOVE) as target:
         q.move(q.peek(0).lookup_id, target)
     assert waiting.result(30).body == b"A"
@@ -171,10 +164,10 @@ def test_k2(qm):
     gone(q)
 
 
-def test_k3(qm, background):
+def test_k3(qm):
     q = make(qm)
-    waiting = background(lambda: q.receive(None))
-    background.until(lambda: qm.queue_info("q").waiters == 1)
+    waiting = Pending(lambda: q.receive(None))
+    until(lambda: qm.queue_info("q").waiters == 1)
     send(q, "A", time_to_be_received=0)
     send(q, "B")
     assert waiting.result(30).body == b"B"  # D21: A expired, and no reader got it

@@ -30,9 +30,8 @@ from tests.msmq.kit import (
     gone,
     make,
     read,
-    send,
-    send_in,
 )
+from tests.support.facade import Pending, send, send_in
 
 # ---- M: moves ----------------------------------------------------------------------------------------------
 
@@ -122,7 +121,7 @@ def test_m12(qm):
     assert read(sub) == "CA"
 
 
-def test_m13(qm, background):
+def test_m13(qm):
     q, sub, target = family(qm)
     (sent,) = send(q, "A")
     gate = threading.Barrier(2)
@@ -131,7 +130,7 @@ def test_m13(qm, background):
         gate.wait(30)
         q.move(sent.lookup_id, target)
 
-    ends = [background(move).exception, background(move).exception]
+    ends = [Pending(move).error, Pending(move).error]
     errors = [end(10) for end in ends]
     assert sorted(error is None for error in errors) == [False, True]
     assert isinstance(next(filter(None, errors)), MessageNotFound | MessageLocked)

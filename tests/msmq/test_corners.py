@@ -12,7 +12,8 @@ from mqredis import (
     RetryPolicy,
     TransactionTooLarge,
 )
-from tests.msmq.kit import NACK_RECEIVE, classes, drain, make, read, send
+from tests.msmq.kit import NACK_RECEIVE, classes, drain, make, read
+from tests.support.facade import send
 
 MEGABYTE = 1 << 20
 

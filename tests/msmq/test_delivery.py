@@ -20,6 +20,8 @@ from mqredis import (
     UnsupportedAccess,
 )
 from tests.msmq.kit import drain, make
+from tests.support.facade import Pending
+from tests.support.until import until
 
 
 def test_expired_message_frees_its_quota(qm):
@@ -60,7 +62,7 @@ def test_maintain_removes_expired_messages_of_an_unused_queue(qm):
     assert qm.info().messages == qm.queue_info("q").bytes == 0
 
 
-def test_delayed_message_is_received_after_its_delay(qm, background):
+def test_delayed_message_is_received_after_its_delay(qm):
     q = make(qm)
     q.send(b"later", delay=10, priority=7)
     q.send(b"now")
@@ -68,8 +70,8 @@ def test_delayed_message_is_received_after_its_delay(qm, background):
     assert q.receive(0).body == b"now"
     with pytest.raises(IoTimeout):
         q.receive(0)
-    waiting = background(lambda: q.receive(30))
-    background.until(lambda: qm.queue_info("q").waiters == 1)
+    waiting = Pending(lambda: q.receive(30))
+    until(lambda: qm.queue_info("q").waiters == 1)
     qm.advance_clock(10)
     assert waiting.result(30).body == b"later"
     assert qm.queue_info("q").delayed == 0
@@ -211,21 +213,21 @@ def test_inhibited_queue_refuses_sends_and_reads(qm):
     assert len(drain(qm, "q")) == 2
 
 
-def test_waiting_reader_fails_when_reading_is_inhibited(qm, background):
+def test_waiting_reader_fails_when_reading_is_inhibited(qm):
     q = make(qm)
-    waiting = background(lambda: q.receive(30))
-    background.until(lambda: qm.queue_info("q").waiters == 1)
+    waiting = Pending(lambda: q.receive(30))
+    until(lambda: qm.queue_info("q").waiters == 1)
     qm.update_queue("q", get_inhibited=True)
-    assert isinstance(waiting.exception(10), GetInhibited)
+    assert isinstance(waiting.error(10), GetInhibited)
 
 
-def test_waiting_readers_of_subqueues_fail_when_reading_is_inhibited(qm, connect, background):
+def test_waiting_readers_of_subqueues_fail_when_reading_is_inhibited(qm, connect):
     qm.create_queue("q")
     # Without a notification the readers would learn of it after a minute.
     client = connect(recheck_seconds=60)
     readers = [client.open(f"q;{name}") for name in ("s", "große")]
-    waiting = [background(lambda reader=reader: reader.receive(90)) for reader in readers]
+    waiting = [Pending(lambda reader=reader: reader.receive(90)) for reader in readers]
     for reader in readers:
-        background.until(lambda reader=reader: qm.queue_info(reader.name).waiters == 1)
+        until(lambda reader=reader: qm.queue_info(reader.name).waiters == 1)
     qm.update_queue("q", get_inhibited=True)
-    assert [type(each.exception(20)) for each in waiting] == [GetInhibited] * 2
+    assert [type(each.error(20)) for each in waiting] == [GetInhibited] * 2

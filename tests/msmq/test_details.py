@@ -23,7 +23,8 @@ from mqredis import (
 from mqredis.commands import queues
 from mqredis.operations import peek
 from mqredis.steps import perform
-from tests.msmq.kit import FULL_RECEIVE, NACK_RECEIVE, drain, make, unwrap
+from tests.msmq.kit import FULL_RECEIVE, NACK_RECEIVE, drain, make
+from tests.support.facade import unwrap
 
 
 def move(qm, source, target, *bodies):

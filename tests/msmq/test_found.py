@@ -21,7 +21,8 @@ from mqredis import (
 )
 from mqredis.commands import features
 from mqredis.operations.queue_call import QueueCall
-from tests.msmq.kit import drain, make, read, unwrap
+from tests.msmq.kit import drain, make, read
+from tests.support.facade import unwrap
 
 
 def test_source_journal_is_not_limited_by_a_target_journal(qm):

@@ -22,9 +22,10 @@ from mqredis.operations import queue, redrive
 from mqredis.operations.context import Handle
 from mqredis.steps import Wait, Woken, procedure
 from tests.msmq.kit import drain, make
+from tests.support.facade import Pending
 
 
-def test_request_and_reply(qm, connect, background):
+def test_request_and_reply(qm, connect):
     q = make(qm, "service")
     served = connect()
 
@@ -34,7 +35,7 @@ def test_request_and_reply(qm, connect, background):
                 message = requests.receive(10)
                 served.reply(message, message.body.upper(), label="done")
 
-    server = background(serve)
+    server = Pending(serve)
     for _ in range(3):
         reply = qm.request(q, b"hello", timeout=10)
         assert (reply.body, reply.label) == (b"HELLO", "done")
@@ -45,11 +46,11 @@ def test_request_and_reply(qm, connect, background):
     assert [info.name for info in served.queues("reply$*")] == []
 
 
-def test_request_to_several_queues_gets_the_first_reply_of_any(qm, connect, background):
+def test_request_to_several_queues_gets_the_first_reply_of_any(qm, connect):
     make(qm, "first")
     make(qm, "second")
     served = connect()
-    server = background(lambda: served.reply(served.open("second").receive(30), b"of the second"))
+    server = Pending(lambda: served.reply(served.open("second").receive(30), b"of the second"))
     assert qm.request(qm.open("first,second", Access.SEND), b"hello", timeout=30).body == b"of the second"
     server.result(30)
 
@@ -64,7 +65,7 @@ def test_request_without_a_reply_times_out_and_is_removed(qm):
     assert qm.queues("reply$*") == []
 
 
-def test_request_expires_at_its_deadline_although_its_reply_queue_took_long(qm, background, monkeypatch):
+def test_request_expires_at_its_deadline_although_its_reply_queue_took_long(qm, monkeypatch):
     q = make(qm, "service")
     create = queue.create
 
@@ -73,7 +74,7 @@ def test_request_expires_at_its_deadline_although_its_reply_queue_took_long(qm, 
         return create(context, *given)
 
     monkeypatch.setattr(queue, "create", slow)
-    asked = background(lambda: qm.request(q, b"hello", timeout=10))
+    asked = Pending(lambda: qm.request(q, b"hello", timeout=10))
     q.peek(30)
     qm.advance_clock(2)
     with pytest.raises(IoTimeout):
@@ -114,13 +115,13 @@ def test_maintain_deletes_the_reply_queue_of_a_client_that_died(qm, connect):
 
 
 @pytest.mark.parametrize("requests_before", [0, 1])
-def test_request_of_a_client_that_was_idle_gets_its_reply(qm, connect, background, requests_before):
+def test_request_of_a_client_that_was_idle_gets_its_reply(qm, connect, requests_before):
     service = make(qm, "service")
     client = connect(session_ttl_seconds=10)
     q = client.open("service")
 
     def ask():
-        asked = background(lambda: client.request(q, b"hello", timeout=30))
+        asked = Pending(lambda: client.request(q, b"hello", timeout=30))
         message = service.receive(30)
         qm.maintain()
         qm.reply(message, b"HELLO")

@@ -16,6 +16,8 @@ from mqredis import (
     RetryPolicy,
 )
 from tests.msmq.kit import drain, make
+from tests.support.facade import Pending
+from tests.support.until import until
 
 
 def fail(queue, times):
@@ -98,12 +100,12 @@ def test_retry_delays_grow_up_to_the_maximum(qm):
     assert (poison.lookup_id, poison.move_count) == (sent.lookup_id, 7)
 
 
-def test_end_of_a_retry_delay_wakes_a_waiting_reader(qm, background):
+def test_end_of_a_retry_delay_wakes_a_waiting_reader(qm):
     q = make(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     q.send(b"a")
     fail(q, 1)
-    waiting = background(lambda: q.receive(30))
-    background.until(lambda: qm.queue_info("q").waiters == 1)
+    waiting = Pending(lambda: q.receive(30))
+    until(lambda: qm.queue_info("q").waiters == 1)
     qm.advance_clock(11)
     assert waiting.result(30).body == b"a"
 

@@ -19,6 +19,8 @@ from mqredis import (
     TransactionUsage,
 )
 from tests.msmq.kit import drain, make
+from tests.support.facade import Pending
+from tests.support.until import until
 
 
 def test_every_subscriber_gets_a_copy(qm):
@@ -141,14 +143,14 @@ def test_publication_in_a_transaction_is_delivered_at_commit(qm):
     qm.unsubscribe("news", "later")
 
 
-def test_publication_wakes_subscribers_and_applies_features_to_copies(qm, background):
+def test_publication_wakes_subscribers_and_applies_features_to_copies(qm):
     news = make(qm, "news", topic=True)
     make(qm, "a", journaling=True), make(qm, "b"), make(qm, "admin")
     qm.subscribe("news", "a")
     qm.subscribe("news", "b")
     with qm.open("a", Access.RECEIVE) as reader:
-        waiting = background(lambda: reader.receive(30))
-        background.until(lambda: qm.queue_info("a").waiters == 1)
+        waiting = Pending(lambda: reader.receive(30))
+        until(lambda: qm.queue_info("a").waiters == 1)
         news.send(
             b"x",
             dedup_key="k",

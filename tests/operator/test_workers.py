@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from time import monotonic
 
 import pytest
 
@@ -18,13 +17,7 @@ from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
 from mqredis.worker.waiting import Pauses
 from tests.support.backend import Backend
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Poll until the condition holds."""
-    deadline = monotonic() + 30
-    while not condition():
-        assert monotonic() < deadline, "the condition never became true"
+from tests.support.until import until
 
 
 @pytest.fixture

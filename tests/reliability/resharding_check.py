@@ -10,6 +10,7 @@ import mqredis
 from mqredis import BrokerUnavailable, IoTimeout, Queue, QueueManager, Settings
 from tests.reliability.check import Run, check
 from tests.support.cluster import Cluster
+from tests.support.until import until
 
 SETTINGS = Settings(
     manager="m", lease_seconds=600, retry_seconds=60, retry_pause_seconds=0.002, retry_pause_max_seconds=0.02
@@ -145,15 +146,15 @@ def resharding(run: Run) -> None:
 
 def _turn(workers: list[Worker], turns: int) -> None:
     """Wait until each client has made some calls."""
-    before = [worker.turns for worker in workers]
-    for _ in range(int(LONG / 0.005)):
+    goals = [worker.turns + turns for worker in workers]
+
+    def made() -> bool:
         for worker in workers:
             if worker.error is not None:
                 worker.end()
-        if all(worker.turns >= was + turns for worker, was in zip(workers, before, strict=True)):
-            return
-        _PAUSE.wait(0.005)
-    raise AssertionError("the work stands still")
+        return all(worker.turns >= goal for worker, goal in zip(workers, goals, strict=True))
+
+    until(made, "the work goes on", LONG)
 
 
 def _pauses(seconds: float) -> Callable[[], object]:

@@ -6,10 +6,11 @@ import threading
 from typing import Any
 
 import mqredis
-from tests.matching.kit import Broker, Loop
 from tests.reliability.check import Run, check
-from tests.support.sentinel import SentinelGroup, until
+from tests.support.facade import LoopThread, broker_at
+from tests.support.sentinel import SentinelGroup
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 SETTINGS: dict[str, Any] = {
     "retry_seconds": 60.0,
@@ -24,9 +25,9 @@ _PAUSE = threading.Event()
 class Clients:
     """An idle client and a busy one of one interface, and what was acknowledged to them."""
 
-    def __init__(self, name: str, url: str, loop: Loop | None) -> None:
+    def __init__(self, name: str, url: str, thread: LoopThread | None) -> None:
         self.name = name
-        self.broker = Broker(url, "m", loop)
+        self.broker = broker_at(url, "m", thread)
         self.idle, self.busy = (self.broker.handle(**SETTINGS) for _ in range(2))
         self.sent: list[str] = []
 
@@ -43,7 +44,7 @@ class Clients:
 )
 def sentinel(run: Run) -> None:
     """Each round kills the primary, restarts it behind the failover and sends from every client."""
-    loop = Loop()
+    loop = LoopThread()
     with SentinelGroup() as group:
         with mqredis.connect(group.url, manager="m") as qm:
             qm.create_queue("q")
@@ -103,5 +104,5 @@ def _rejoin(group: SentinelGroup, old: RedisServer) -> None:
     """Make the old primary a replica, as Sentinel would some seconds later."""
     with old.client() as client:
         client.execute_command("REPLICAOF", "127.0.0.1", group.primary.port)
-        until(lambda: client.info("replication")["master_link_status"] == "up", "the old primary follows")
+        until(lambda: client.info("replication")["master_link_status"] == "up", "the old primary follows", 60)
     group.in_step()

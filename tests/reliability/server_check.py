@@ -13,9 +13,10 @@ import redis
 import mqredis
 from mqredis import BrokerFull, BrokerUnavailable, Settings, UnsafeServer
 from tests.reliability.check import Run, check
-from tests.support.faults import Refuse, Request
+from tests.support.faults import Refuse, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, server_version
+from tests.support.until import until
 
 LONG_RETRY = Settings(retry_seconds=30, retry_pause_seconds=0.005, retry_pause_max_seconds=0.05)
 SHORT_RETRY = LONG_RETRY.model_copy(update={"retry_seconds": 0.3})
@@ -70,23 +71,6 @@ def full_server(run: Run) -> None:
         raw.config_set("maxmemory", 0)
         q.send(b"again")
         run.counts["messages drained"] = 2 * half
-
-
-def _meanwhile(condition: Callable[[], Any], action: Callable[[], Any]) -> threading.Thread:
-    """Do something as soon as something else is seen to have happened."""
-    pause = threading.Event()
-
-    def watch() -> None:
-        for _ in range(20_000):
-            with contextlib.suppress(redis.RedisError):
-                if condition():
-                    action()
-                    return
-            pause.wait(0.002)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
 
 
 @check(
@@ -159,7 +143,13 @@ def _during(
         else:
             raise AssertionError("a refusing server accepted a send")
         before = _refusals(raw)
-        thread = _meanwhile(lambda: _refusals(raw) > before, end)
+
+        def end_soon() -> None:
+            until(lambda: _refusals(raw) > before)
+            end()
+
+        thread = threading.Thread(target=end_soon)
+        thread.start()
         p.send(b"x")
         run.add("carried out once")
         thread.join(60)
@@ -180,24 +170,20 @@ def _busy(run: Run, server: RedisServer, raw: redis.Redis) -> None:
     with mqredis.connect(server.url, settings=LONG_RETRY) as qm, qm.open("q") as q:
         spinning = threading.Thread(target=lambda: _spin(server))
         spinning.start()
-        busy = threading.Event()
 
         def is_busy() -> bool:
             try:
                 raw.ping()
-            except redis.exceptions.BusyLoadingError:
-                return False
-            except redis.exceptions.ResponseError as error:
+            except redis.ResponseError as error:
                 return "BUSY" in str(error)
             return False
 
-        watcher = _meanwhile(is_busy, busy.set)
-        assert busy.wait(30)
+        until(is_busy)
         killer = threading.Thread(target=lambda: raw.execute_command("SCRIPT", "KILL"))
         sender = threading.Thread(target=lambda: q.send(b"x"))
         sender.start()
         killer.start()
-        for thread in (watcher, killer, sender, spinning):
+        for thread in (killer, sender, spinning):
             thread.join(60)
         run.add("carried out once")
 
@@ -221,14 +207,10 @@ def _loading(run: Run, server: RedisServer) -> None:
             "MISCONF Cannot write to the disk",
             "NOREPLICAS Not enough good replicas to write",
         ):
-            rule = proxy.add(Refuse(error + " now"), where=_script, times=3)
+            rule = proxy.add(Refuse(error + " now"), where=is_script, times=3)
             q.send(b"x")
             assert rule.hits == 3
             run.add("carried out once")
-
-
-def _script(request: Request) -> bool:
-    return request.command in ("FCALL", "EVALSHA")
 
 
 def _disk_full(run: Run, server: RedisServer, raw: redis.Redis) -> None:
@@ -239,7 +221,7 @@ def _disk_full(run: Run, server: RedisServer, raw: redis.Redis) -> None:
     shutil.rmtree(gone)
     try:
         raw.bgsave()
-        _meanwhile(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err", lambda: None).join(60)
+        until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
         with mqredis.connect(
             server.url, settings=SHORT_RETRY.model_copy(update={"allow_volatile": True})
         ) as qm:

@@ -23,6 +23,7 @@ from tests.reliability.check import Run, check
 from tests.support.faults import DropPush
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 RECHECK = 0.1
 # How much longer than the re-check period a message may wait, in seconds. A message waits from the reply of its send
@@ -197,8 +198,9 @@ def lost_wakeups(run: Run) -> None:
 def _registered(raw: Any, count: int, session: str = "") -> None:
     """Wait until so many waiters are registered, of which the next message notifies one."""
     key = ManagerKeys("default").queue("q")[QUEUE_PARTS.index("w")]
-    pause, end = threading.Event(), time.monotonic() + 60
     prefix = f"{session}." if session else ""
-    while sum(member.decode().startswith(prefix) for member in raw.zrange(key, 0, -1)) < count:
-        assert time.monotonic() < end, "a waiter did not register"
-        pause.wait(0.002)
+    until(
+        lambda: sum(member.decode().startswith(prefix) for member in raw.zrange(key, 0, -1)) >= count,
+        "a waiter registers",
+        60,
+    )

@@ -17,10 +17,10 @@ from redis.crc import key_slot
 import mqredis
 from mqredis.keys import ManagerKeys
 from mqredis.spark.pipelines import command
-from tests.drivers.kit import until
 from tests.spark.conftest import CHECKOUT, environment
 from tests.spark.test_stream import Collected, drain, stream
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
-from typing import Any
 
 import redis
 from redis.crc import key_slot
 
 from mqredis.keys import ManagerKeys
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 _HALF = 8192
-_PAUSE = threading.Event()
 
 
 class Cluster:
@@ -28,16 +26,13 @@ class Cluster:
         one.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF))
         two.execute_command("CLUSTER", "ADDSLOTS", *range(_HALF, 2 * _HALF))
         one.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[1].port)
-        self._until(lambda n: self.client(n).cluster("info")["cluster_state"] == "ok")
-        self._until(lambda n: len(self.client(n).execute_command("CLUSTER", "SLOTS")) == 2)
+        until(lambda: all(self._agrees(n) for n in range(2)), "the nodes agree", 60)
         self.ids = [self.client(n).execute_command("CLUSTER", "MYID") for n in range(2)]
 
-    def _until(self, condition: Callable[[int], Any]) -> None:
-        for _ in range(12_000):
-            if all(condition(n) for n in range(2)):
-                return
-            _PAUSE.wait(0.005)
-        raise AssertionError("the nodes do not agree")
+    def _agrees(self, n: int) -> bool:
+        client = self.client(n)
+        is_ok: bool = client.cluster("info")["cluster_state"] == "ok"
+        return is_ok and len(client.execute_command("CLUSTER", "SLOTS")) == 2
 
     def client(self, n: int) -> redis.Redis:
         """A plain client of one node."""

@@ -96,6 +96,11 @@ class DropPush:
     """
 
 
+def is_script(request: Request) -> bool:
+    """Is it a call of a script?"""
+    return request.command in ("FCALL", "EVALSHA")
+
+
 Fault = CutRequest | CutReply | Hold | SlowReply | BlackHole | Duplicate | Refuse | DropPush
 
 

@@ -8,14 +8,15 @@ and shortens its append-only files to that, or to anything between that and what
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Self
 
+import redis
+
 from tests.support.preload import library
 from tests.support.server import RedisServer
-
-_PAUSE = threading.Event()
+from tests.support.until import until
 
 
 class PowerServer(RedisServer):
@@ -53,14 +54,15 @@ class PowerServer(RedisServer):
         """What an administrator does after a power cut (docs/production.md); return when the new log is on the disk."""
         with self.client() as raw:
             raw.bgrewriteaof()
-            for _ in range(6000):
-                state = raw.info("persistence")
-                if not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"]):
-                    break
-                _PAUSE.wait(0.01)
-        if state["aof_rewrite_in_progress"] or state["aof_last_bgrewrite_status"] != "ok":
-            raise AssertionError(f"the log was not rewritten:\n{self.log()}")
+            until(partial(self._is_rewritten, raw), "the log was rewritten", 60)
+            if raw.info("persistence")["aof_last_bgrewrite_status"] != "ok":
+                raise AssertionError(f"the log was not rewritten:\n{self.log()}")
         self._settle()
+
+    @staticmethod
+    def _is_rewritten(raw: redis.Redis) -> bool:
+        state = raw.info("persistence")
+        return not (state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"])
 
     def _settle(self) -> None:
         """Files that are gone have left their inodes to others, and none has more on the disk than there is of it."""

@@ -115,6 +115,11 @@ class Proxy:
         """Cut every connection now; how many there were."""
         return self._call(self._cut_all())
 
+    def freeze(self) -> None:
+        """From now on nothing passes on the connections that are open, without an error on either side."""
+        for link in list(self.links):
+            link.hole = True
+
     def commands(self) -> Counter[str]:
         """How often each command was seen."""
         return Counter(request.command for request in list(self.log))

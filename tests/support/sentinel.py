@@ -5,31 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import redis
 
 from tests.support.server import RedisServer, find_binary, free_port
+from tests.support.until import until
 
 NAME = "shop"
-_PAUSE = threading.Event()
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-    """Return when the condition holds; errors of a server that is not there count as no."""
-    for _ in range(int(seconds / 0.02)):
-        try:
-            if condition():
-                return
-        except redis.RedisError:
-            pass
-        _PAUSE.wait(0.02)
-    raise AssertionError(f"never came true: {what}")
 
 
 class SentinelGroup:
@@ -69,7 +55,7 @@ class SentinelGroup:
                 )
             )
         for port in self.ports:
-            until(partial(self._complete, port), "the Sentinels know each other")
+            until(partial(self._complete, port), "the Sentinels know each other", 60)
         self.in_step()
         return self
 
@@ -91,13 +77,13 @@ class SentinelGroup:
 
     def moved(self, old: RedisServer) -> None:
         """Return when every Sentinel names another primary than ``old``."""
-        until(lambda: old.port not in [self.named(port) for port in self.ports], "a failover")
+        until(lambda: old.port not in [self.named(port) for port in self.ports], "a failover", 60)
 
     def in_step(self) -> None:
         """Return when the primary has a replica that has everything."""
         with self.primary.client() as client:
             client.set("sign", "1")
-            until(lambda: client.execute_command("WAIT", 1, 100) == 1, "the replica follows")
+            until(lambda: client.execute_command("WAIT", 1, 100) == 1, "the replica follows", 60)
 
     def close(self) -> None:
         """End all processes."""

@@ -11,7 +11,7 @@ import kombu
 import pytest
 from kombu.asynchronous.hub import Hub
 
-from tests.drivers.kit import until
+from tests.support.until import until
 from tests.transport.kit import WAIT, get, info, publish
 
 

@@ -16,7 +16,7 @@ from mqredis.kombu import fetcher as module
 from mqredis.kombu.fetcher import Fetcher
 from mqredis.kombu.locks import Locks
 from mqredis.kombu.transport import Transport
-from tests.drivers.kit import until
+from tests.support.until import until
 from tests.transport.kit import WAIT, get, info, publish
 
 

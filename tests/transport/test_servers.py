@@ -11,11 +11,11 @@ import kombu
 import pytest
 
 import mqredis.kombu  # noqa: F401 - for its effect
-from tests.drivers.kit import until
 from tests.drivers.test_discovery import Sentinel
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer
 from tests.support.tls import serve_tls
+from tests.support.until import until
 from tests.transport.conftest import OPTIONS
 from tests.transport.kit import WAIT
 

@@ -14,7 +14,7 @@ import mqredis
 from mqredis import Message
 from mqredis.testing import drain
 from mqredis.worker import Retry, Worker, held
-from tests.drivers.kit import until
+from tests.support.until import until
 
 WAIT = 30.0
 Start = Callable[[Worker], threading.Thread]

@@ -9,7 +9,7 @@ import threading
 from mqredis.worker.held import Held, _raise_in
 from mqredis.worker.keeper import Keeper
 from mqredis.worker.outcomes import Cancelled
-from tests.drivers.kit import until
+from tests.support.until import until
 
 
 class Counted(threading.Condition):

@@ -20,7 +20,7 @@ from mqredis.worker.outcomes import TimeLimitExceeded
 from mqredis.worker.rate import Rate
 from mqredis.worker.threads import Threads
 from mqredis.worker.waiting import Waiting
-from tests.drivers.kit import until
+from tests.support.until import until
 
 WAIT = 60.0
 

@@ -1,7 +1,7 @@
-"""One synchronous interface for the sync client, the asyncio client and the model.
+"""One blocking interface for both interfaces, and for the model: a test is written once.
 
-A conformance test is written once against :class:`Broker`. For asyncio the calls run on a private event loop
-in a thread of its own, so a test may have several reads waiting at once whatever the interface is.
+The calls of asyncio run on an event loop in a thread of its own, so a test may have several reads waiting at once
+whatever the interface is.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from enum import Enum
+from functools import cached_property, partial
 from typing import Any
 
-from pydantic import BaseModel
+import pytest
 
-from mqredis.errors import IoTimeout
-from mqredis.models.base import Fields
-from mqredis.settings import Settings
+import mqredis
+import mqredis.asyncio
+from mqredis import Settings
+from mqredis.drivers.connect import forget_store
+from tests.support.until import until
 
-# No step of a conformance test takes longer than this unless something hangs, in seconds.
+# No step of a test takes longer than this unless something hangs, in seconds.
 PATIENCE = 30.0
 
 
@@ -29,13 +31,9 @@ class LoopThread:
     """An event loop that runs in a thread; ``call`` runs something on it and waits for the result."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._run, name="conformance-loop", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop", daemon=True)
+        self._thread.start()
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         async def run() -> Any:
@@ -46,12 +44,12 @@ class LoopThread:
                 return [item async for item in result]
             return result
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result()
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(PATIENCE)
-        self.loop.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE)
+        self._loop.close()
 
 
 class Wrapped:
@@ -68,21 +66,17 @@ class Proxy(Wrapped):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.target, name)
-        if not callable(value):
-            return self._wrap(value)
-        return lambda *args, **kwargs: self._call(value, *args, **kwargs)
+        return partial(self._call, value) if callable(value) else self._wrap(value)
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        plain = [unwrap(a) for a in args]
-        named = {k: unwrap(v) for k, v in kwargs.items()}
-        return self._wrap(self.thread.call(function, *plain, **named))
+        plain = {name: unwrap(value) for name, value in kwargs.items()}
+        return self._wrap(self.thread.call(function, *map(unwrap, args), **plain))
 
     def _wrap(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._wrap(item) for item in value]
-        if isinstance(value, BaseModel | Enum | Fields) or not type(value).__module__.startswith("mqredis"):
-            return value
-        return Proxy(value, self.thread)
+        is_asyncio = type(value).__module__.startswith("mqredis.asyncio")
+        return Proxy(value, self.thread) if is_asyncio else value
 
     def __enter__(self) -> Any:
         return self._call(self.target.__aenter__)
@@ -105,52 +99,55 @@ class Pending:
     """A call that runs in a thread."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self._future: Future[Any] = Future()
-        self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
-        self._thread.start()
+        self.future: Future[Any] = Future()
+        threading.Thread(target=self._run, args=(function,), daemon=True).start()
 
     def _run(self, function: Callable[[], Any]) -> None:
         try:
-            self._future.set_result(function())
+            self.future.set_result(function())
         except BaseException as error:  # noqa: BLE001 - handed to whoever asks for the result
-            self._future.set_exception(error)
+            self.future.set_exception(error)
 
     def result(self, timeout: float = PATIENCE) -> Any:
-        return self._future.result(timeout)
+        return self.future.result(timeout)
 
     def error(self, timeout: float = PATIENCE) -> BaseException | None:
         """Return the exception of the call, or None if it returned."""
-        return self._future.exception(timeout)
+        return self.future.exception(timeout)
 
     def done(self) -> bool:
-        return self._future.done()
+        return self.future.done()
 
 
 class Broker:
-    """A queue manager of its own for one test, on one store, with one interface."""
+    """A queue manager of its own for one test, with clients of one interface. ``settings``: of all its clients."""
 
     def __init__(
-        self, kind: str, connect: Callable[..., Any], manager: str, thread: LoopThread | None
+        self, connect: Callable[..., Any], manager: str, thread: LoopThread | None = None, **settings: Any
     ) -> None:
-        self.kind = kind
         self.manager = manager
+        self.thread = thread
         self._connect = connect
-        self._thread = thread
+        self._settings = {"test_clock": True, "allow_volatile": True, **settings}
         self._clients: list[Any] = []
         self._pending: list[Pending] = []
-        self.qm = self.client()
+
+    @cached_property
+    def qm(self) -> Any:
+        return self.client()
 
     def client(self, **settings: Any) -> Any:
         """Another client of the same queue manager."""
-        chosen = Settings(**{"test_clock": True, "allow_volatile": True, **settings})
-        if self._thread is None:
-            client = self._connect(manager=self.manager, settings=chosen)
-        else:
-            client = Proxy(
-                self._thread.call(self._connect, manager=self.manager, settings=chosen), self._thread
-            )
-        self._clients.append(client)
-        return client
+        connect = partial(
+            self._connect, manager=self.manager, settings=Settings(**{**self._settings, **settings})
+        )
+        thread = self.thread
+        self._clients.append(connect() if thread is None else Proxy(thread.call(connect), thread))
+        return self._clients[-1]
+
+    def handle(self, name: str = "q", **settings: Any) -> Any:
+        """A queue handle of a new client."""
+        return self.client(**settings).open(name)
 
     def queue(self, name: str = "q", **properties: Any) -> Any:
         """Create a queue and open it for sending and receiving."""
@@ -166,39 +163,49 @@ class Broker:
         self._pending.append(Pending(function))
         return self._pending[-1]
 
-    def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        """Poll until a condition holds. Only this helper of these tests waits for time to pass."""
-        deadline = time.monotonic() + PATIENCE
-        pause = threading.Event()
-        while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"never came true: {what or inspect.getsource(condition).strip()}")
-            pause.wait(0.005)
-
     def waiting(self, count: int, name: str = "q") -> None:
         """Return when exactly this number of readers wait on a queue."""
-        self.until(lambda: self.qm.queue_info(name).waiters == count, f"{count} readers wait on {name}")
+        until(lambda: self.qm.queue_info(name).waiters == count, f"{count} readers wait on {name}")
 
     def wait(self, function: Callable[[], Any], name: str = "q") -> Pending:
         """Start a read and return when it is registered as a waiter."""
         before = self.qm.queue_info(name).waiters
         pending = self.start(function)
-        self.until(
+        until(
             lambda: pending.done() or self.qm.queue_info(name).waiters > before, f"a reader waits on {name}"
         )
         assert not pending.done(), f"the read ended at once: {pending.error(0) or pending.result(0)}"
         return pending
 
     def findings(self) -> list[Any]:
-        """Return the findings of the doctor."""
+        """Return the findings of the doctor, which the model does not have."""
         doctor = getattr(self.qm, "doctor", None)
-        return [] if self.kind.startswith("model") or doctor is None else list(doctor().findings)
+        return [] if doctor is None else list(doctor().findings)
 
     def close(self) -> None:
         for client in reversed(self._clients):
             client.close()
         for pending in self._pending:
             pending.error()  # closing a client ends its waits
+        forget_store(self.manager)
+
+
+def broker_at(url: str, manager: str, thread: LoopThread | None, **settings: Any) -> Broker:
+    """A queue manager on the server with this address, of the blocking interface if there is no ``thread``."""
+    connect: Any = mqredis.connect if thread is None else mqredis.asyncio.connect
+    return Broker(partial(connect, url), manager, thread, **settings)
+
+
+def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
+    """A queue manager on a server and of an interface: "real", "evalsha" or "fake", and "sync" or "async".
+
+    "evalsha" is a real server whose scripts are called by EVALSHA, as Redis 6.2 is; on all others they are functions.
+    """
+    store, interface = kind.split("-")
+    manager = f"m{uuid.uuid4().hex}"
+    url = f"memory://{manager}" if store == "fake" else request.getfixturevalue("redis_server").url
+    thread = request.getfixturevalue("loop_thread") if interface == "async" else None
+    return broker_at(url, manager, thread, functions="off" if store == "evalsha" else "auto")
 
 
 def bodies(messages: Any) -> list[bytes]:
@@ -212,7 +219,7 @@ def drain(queue: Any) -> list[bytes]:
     while True:
         try:
             out.append(queue.receive(0).body)
-        except IoTimeout:
+        except mqredis.IoTimeout:
             return out
 
 
