@@ -114,7 +114,7 @@ def _doctor(arguments: Arguments, output: Output) -> Exit:
     return Exit.WARNINGS if arguments.strict and warned else Exit.DONE
 
 
-def _resolve(arguments: Arguments, output: Output) -> Exit:
+def _resolve(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         found = qm.resolve(arguments.token)
     ids = [f"0x{lookup_id}" for lookup_id in found.lookup_ids]
@@ -127,20 +127,18 @@ def _resolve(arguments: Arguments, output: Output) -> Exit:
         status=found.status,
         lookup_ids=ids,
     )
-    return Exit.DONE
 
 
-def _throttle(arguments: Arguments, output: Output) -> Exit:
+def _throttle(arguments: Arguments, output: Output) -> None:
     on = arguments.switch == "on"
     text = "sends are refused" if on else "sends are accepted"
     with open_manager(arguments) as qm, logged(arguments, qm, "throttle", on=on) as told:
         qm.throttle(on)
         told(text)
     output.line(text, throttled=on)
-    return Exit.DONE
 
 
-def _quota(arguments: Arguments, output: Output) -> Exit:
+def _quota(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         info = qm.info()
         found = {"messages": info.quota_messages, "bytes": info.quota_bytes}
@@ -151,14 +149,12 @@ def _quota(arguments: Arguments, output: Output) -> Exit:
             with logged(arguments, qm, "quota", **changes):
                 qm.set_quota(**found)
     output.fields({f"quota_{name}": value for name, value in found.items()}, figure)
-    return Exit.DONE
 
 
-def _maintain(arguments: Arguments, output: Output) -> Exit:
+def _maintain(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         calls = qm.maintain()
     output.line(f"served in {counted(calls, 'call')}", calls=calls)
-    return Exit.DONE
 
 
 # Columns of the history of a queue.
@@ -174,19 +170,19 @@ HISTORY = (
 )
 
 
-def _stats(arguments: Arguments, output: Output) -> Exit:
+def _stats(arguments: Arguments, output: Output) -> None:
     if arguments.history:
         if arguments.queue is None:
             raise InvalidArgument("--history needs the name of a queue")
         with open_manager(arguments) as qm:
             periods = qm.history(arguments.queue)
         output.rows([{name: getattr(each, name) for name in HISTORY} for each in periods], HISTORY, figure)
-        return Exit.DONE
+        return
     if arguments.queue is not None:
         with open_manager(arguments) as qm:
             (row,) = with_pauses(qm, [qm.statistics(arguments.queue).model_dump()])
         output.fields(row, figure)
-        return Exit.DONE
+        return
     with open_manager(arguments) as qm:
         manager, rows = qm.info().model_dump(), with_pauses(qm, (info.model_dump() for info in qm.queues()))
         warnings = [each.warning for each in qm.failed_messages() if each.warning]
@@ -198,10 +194,9 @@ def _stats(arguments: Arguments, output: Output) -> Exit:
         output.rows(rows, COLUMNS, figure)
         for text in warnings:
             output.line(f"warning: {text}")
-    return Exit.DONE
 
 
-def _acl(arguments: Arguments, output: Output) -> Exit:
+def _acl(arguments: Arguments, output: Output) -> None:
     """Print the rules; this connects to no server."""
     settings = Settings.from_env()
     manager = getattr(arguments, "manager", None) or settings.manager
@@ -226,10 +221,9 @@ def _acl(arguments: Arguments, output: Output) -> Exit:
             rules=acl.rules(role, manager, database, **how),
             command=text,
         )
-    return Exit.DONE
 
 
-def _broker(arguments: argparse.Namespace, output: Output) -> Exit:
+def _broker(arguments: argparse.Namespace, output: Output) -> None:
     def ready(server: embedded.Embedded) -> None:
         output.line(
             f"{server.describe()}: {server.url}", url=server.url, kind=server.kind, directory=server.directory
@@ -237,4 +231,3 @@ def _broker(arguments: argparse.Namespace, output: Output) -> Exit:
         print(end="", flush=True)
 
     embedded.run_foreground(arguments.directory, ready)
-    return Exit.DONE

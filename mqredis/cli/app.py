@@ -2,8 +2,8 @@
 
 ``mqredis.cli.main`` is the entry point of the program ``mqredis`` (pyproject.toml) and of ``python -m mqredis``.
 
-Every command sets ``run(arguments, output)`` and returns an ``Exit``; what it raises becomes an exit code and a text on
-stderr here, so commands catch errors only to say more.
+Every command sets ``run(arguments, output)``, which returns an ``Exit`` unless all was done. What it raises becomes an
+exit code and a text on stderr here, so commands catch errors only to say more.
 ``completion``, and tests/docs/test_docs.py, walk through ``build()``.
 """
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if getattr(arguments, "read_only", False) and arguments.command in _CHANGE_ALWAYS:
             raise InvalidArgument(f"{arguments.command} changes what is stored: leave out --read-only")
-        return int(arguments.run(arguments, output))
+        return int(arguments.run(arguments, output) or Exit.DONE)
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter must not stumble over it once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

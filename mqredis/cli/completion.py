@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Iterator
 
 from mqredis.cli.common import Arguments, Subparsers
-from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 
 SHELLS = ("bash", "zsh", "fish")
@@ -39,13 +38,12 @@ def register(subparsers: Subparsers) -> None:
     parser.set_defaults(run=_completion)
 
 
-def _completion(arguments: Arguments, output: Output) -> Exit:
+def _completion(arguments: Arguments, output: Output) -> None:
     table = dict(_walk(arguments.parser, ""))
     text = _fish(table) if arguments.shell == "fish" else _bash(table)
     if arguments.shell == "zsh":
         text = "autoload -U +X bashcompinit && bashcompinit\n" + text
     output.line(text.rstrip("\n"), shell=arguments.shell, script=text)
-    return Exit.DONE
 
 
 def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, list[str]]]:

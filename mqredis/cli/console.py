@@ -15,7 +15,6 @@ import re
 import sys
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings
-from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 from mqredis.cli.values import port
 from mqredis.errors import InvalidArgument
@@ -84,7 +83,7 @@ def _managers(arguments: Arguments, settings: Settings) -> dict[str, Settings | 
     return managers
 
 
-def _console(arguments: Arguments, output: Output) -> Exit:
+def _console(arguments: Arguments, output: Output) -> None:
     from mqredis.console import serve
 
     token = arguments.token or os.environ.get(TOKEN_VARIABLE) or None
@@ -115,4 +114,3 @@ def _console(arguments: Arguments, output: Output) -> Exit:
         hide_bodies=arguments.hide_bodies,
         interval=arguments.interval,
     )
-    return Exit.DONE

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager
-from mqredis.cli.exits import Exit
 from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
@@ -201,7 +200,7 @@ def _line(line: bytes) -> str | bytes:
         return line
 
 
-def _send(arguments: Arguments, output: Output) -> Exit:
+def _send(arguments: Arguments, output: Output) -> None:
     if (arguments.body is not None) + (arguments.file is not None) + arguments.lines > 1:
         raise InvalidArgument("give the body as an argument, by --file or by --lines: only one of them")
     fields = message_fields(arguments)
@@ -210,7 +209,6 @@ def _send(arguments: Arguments, output: Output) -> Exit:
             for sent in send_batch(qm, queue, [outgoing(body, fields) for body in bodies]):
                 shown_id = hex_id(sent.lookup_id)
                 output.line(shown_id, lookup_id=shown_id, message_id=typed(sent.message_id), queue=queue.name)
-    return Exit.DONE
 
 
 def send_batch(qm: QueueManager, queue: Queue, batch: list[Outgoing]) -> list[Any]:
@@ -233,7 +231,7 @@ def show(message: Message, arguments: Arguments, output: Output) -> None:
         sys.stdout.flush()
 
 
-def _receive(arguments: Arguments, output: Output) -> Exit:
+def _receive(arguments: Arguments, output: Output) -> None:
     """Lock, print, commit: a message that could not be printed stays in the queue."""
     filters, done = _filters(arguments), 0
     if arguments.lookup_id is not None and arguments.count != 1:
@@ -254,7 +252,6 @@ def _receive(arguments: Arguments, output: Output) -> Exit:
             done += 1
             if arguments.lookup_id is not None:
                 break
-    return Exit.DONE
 
 
 def _filters(arguments: Arguments) -> dict[str, Any]:
@@ -265,20 +262,20 @@ def _filters(arguments: Arguments) -> dict[str, Any]:
     return filters
 
 
-def _peek(arguments: Arguments, output: Output) -> Exit:
+def _peek(arguments: Arguments, output: Output) -> None:
     filters = _filters(arguments)
     if given_settings(arguments).read_only:
-        return _peek_read_only(arguments, output, filters)
+        _peek_read_only(arguments, output, filters)
+        return
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.PEEK) as queue:
         if arguments.lookup_id is not None:
             message = queue.peek_by_lookup_id(arguments.lookup_id)
         else:
             message = queue.peek(arguments.timeout, **filters)
         show(message, arguments, output)
-    return Exit.DONE
 
 
-def _peek_read_only(arguments: Arguments, output: Output, filters: dict[str, Any]) -> Exit:
+def _peek_read_only(arguments: Arguments, output: Output, filters: dict[str, Any]) -> None:
     """A read-only client opens no queue, and does not wait."""
     if arguments.timeout != 0:
         raise InvalidArgument("a read-only client cannot wait: leave out --timeout and --wait")
@@ -291,20 +288,18 @@ def _peek_read_only(arguments: Arguments, output: Output, filters: dict[str, Any
                 raise IoTimeout(f"no message is available in queue {arguments.queue!r}")
             message = found
         show(message, arguments, output)
-    return Exit.DONE
 
 
-def _browse(arguments: Arguments, output: Output) -> Exit:
+def _browse(arguments: Arguments, output: Output) -> None:
     filters = chosen(arguments)
     with open_manager(arguments) as qm:
         messages = output.first(browse(arguments, qm, **filters), arguments.limit, MOST_BROWSED)
         if output.json_lines:
             for message in messages:
                 show(message, arguments, output)
-            return Exit.DONE
+            return
         rows = [_row(message) for message in messages]
     output.rows(rows, FAILED_COLUMNS if any(row["reason"] for row in rows) else COLUMNS)
-    return Exit.DONE
 
 
 def _row(message: Message) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: st
 
 def _act(
     arguments: Arguments, output: Output, verb: str, action: str, queue: str, *values: Any, **how: Any
-) -> Exit:
+) -> None:
     """Run an action, or count what it would change, and show the result; ``shown`` are its fields in JSON."""
     choice = chosen(arguments)
     if bool(arguments.lookup_id) + bool(choice) + arguments.all != 1:
@@ -158,7 +158,6 @@ def _act(
     if how.get("trash") is not None and not arguments.count:
         text = f"moved {counted(result.changed, 'message')} to the trash for {how['trash']:g} s"
     output.line(text, **shown, **{"moved" if action == "move" else "messages": result.changed})
-    return Exit.DONE
 
 
 def _shown(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:
@@ -174,39 +173,39 @@ def _shown(tick: Any, run: Any, *values: Any, **how: Any) -> BulkResult:
     return result
 
 
-def _delete(arguments: Arguments, output: Output) -> Exit:
+def _delete(arguments: Arguments, output: Output) -> None:
     how = {"trash": arguments.trash, "scheduled": arguments.scheduled}
-    return _act(arguments, output, "deleted", "delete", arguments.queue, **how)
+    _act(arguments, output, "deleted", "delete", arguments.queue, **how)
 
 
-def _cancel(arguments: Arguments, output: Output) -> Exit:
-    return _act(arguments, output, "cancelled", "cancel", arguments.queue, trash=arguments.trash)
+def _cancel(arguments: Arguments, output: Output) -> None:
+    _act(arguments, output, "cancelled", "cancel", arguments.queue, trash=arguments.trash)
 
 
-def _restore(arguments: Arguments, output: Output) -> Exit:
-    return _act(arguments, output, "restored", "restore", arguments.queue)
+def _restore(arguments: Arguments, output: Output) -> None:
+    _act(arguments, output, "restored", "restore", arguments.queue)
 
 
-def _move(arguments: Arguments, output: Output) -> Exit:
+def _move(arguments: Arguments, output: Output) -> None:
     shown = {"source": arguments.source, "target": arguments.target}
-    return _act(arguments, output, "moved", "move", arguments.source, arguments.target, shown=shown)
+    _act(arguments, output, "moved", "move", arguments.source, arguments.target, shown=shown)
 
 
-def _reschedule(arguments: Arguments, output: Output) -> Exit:
+def _reschedule(arguments: Arguments, output: Output) -> None:
     how = {"delay": arguments.delay, "at": arguments.at}
-    return _act(arguments, output, "rescheduled", "reschedule", arguments.queue, **how)
+    _act(arguments, output, "rescheduled", "reschedule", arguments.queue, **how)
 
 
-def _run_now(arguments: Arguments, output: Output) -> Exit:
-    return _act(arguments, output, "made available", "run_now", arguments.queue)
+def _run_now(arguments: Arguments, output: Output) -> None:
+    _act(arguments, output, "made available", "run_now", arguments.queue)
 
 
-def _priority(arguments: Arguments, output: Output) -> Exit:
+def _priority(arguments: Arguments, output: Output) -> None:
     how = {"scheduled": arguments.scheduled}
-    return _act(arguments, output, "changed", "change_priority", arguments.queue, arguments.to, **how)
+    _act(arguments, output, "changed", "change_priority", arguments.queue, arguments.to, **how)
 
 
-def _release(arguments: Arguments, output: Output) -> Exit:
+def _release(arguments: Arguments, output: Output) -> None:
     verb = "released" if arguments.reject is None else "rejected"
     if arguments.reject is not None and not arguments.yes:
         raise InvalidArgument(
@@ -226,14 +225,12 @@ def _release(arguments: Arguments, output: Output) -> Exit:
     output.line(
         f"{verb} {counted(result.changed, 'message')}", queue=arguments.queue, messages=result.changed
     )
-    return Exit.DONE
 
 
-def _abort(arguments: Arguments, output: Output) -> Exit:
+def _abort(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         operator_of(arguments, qm).abort(arguments.transaction, token=arguments.token)
     output.line(f"aborted {arguments.transaction}", transaction=arguments.transaction)
-    return Exit.DONE
 
 
 def _one_of_two(arguments: Arguments) -> None:
@@ -242,7 +239,7 @@ def _one_of_two(arguments: Arguments) -> None:
         raise InvalidArgument("give either a queue or --consumer")
 
 
-def _pause(arguments: Arguments, output: Output) -> Exit:
+def _pause(arguments: Arguments, output: Output) -> None:
     _one_of_two(arguments)
     with open_manager(arguments) as qm:
         operator_of(arguments, qm).pause(
@@ -255,10 +252,9 @@ def _pause(arguments: Arguments, output: Output) -> Exit:
     output.line(f"paused {name}", name=name, paused=True)
     if not known:
         output.notice("no worker has a consumer of this name now")
-    return Exit.DONE
 
 
-def _resume(arguments: Arguments, output: Output) -> Exit:
+def _resume(arguments: Arguments, output: Output) -> None:
     _one_of_two(arguments)
     name = arguments.queue or arguments.consumer
     with open_manager(arguments) as qm:
@@ -266,7 +262,6 @@ def _resume(arguments: Arguments, output: Output) -> Exit:
             arguments.queue, consumer=arguments.consumer, token=arguments.token
         )
     output.line(f"resumed {name}" if was_paused else f"{name} was not paused", name=name, paused=False)
-    return Exit.DONE
 
 
 def _stop(arguments: Arguments, output: Output) -> Exit:
@@ -295,7 +290,7 @@ def _stop(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE
 
 
-def _actions(arguments: Arguments, output: Output) -> Exit:
+def _actions(arguments: Arguments, output: Output) -> None:
     rows = []
     with open_manager(arguments) as qm, suppress(QueueNotFound):  # before the first action there is no log
         entries = pages(partial(qm.messages, ACTIONS, reverse=True))
@@ -306,4 +301,3 @@ def _actions(arguments: Arguments, output: Output) -> Exit:
             row |= {**entry.properties, "details": details}
             rows.append(row if output.json_lines else row | {"details": json.dumps(details)})
     output.rows(rows, COLUMNS)
-    return Exit.DONE

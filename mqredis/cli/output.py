@@ -88,16 +88,12 @@ class Output:
                 end="",
             )
 
-    def progress(self, items: Iterable[T], about: str, total: int | None = None) -> Iterable[T]:
+    def progress(self, items: Iterable[T], about: str, total: int | None = None) -> Iterator[T]:
         """The items, with a progress bar in a terminal that has rich."""
-        if self.json_lines or not sys.stderr.isatty():
-            return items
-        try:
-            from rich.console import Console
-            from rich.progress import track
-        except ImportError:
-            return items
-        return track(items, about, total, console=Console(stderr=True), transient=True)
+        with self.counter(about, total) as tick:
+            for item in items:
+                yield item
+                tick(1)
 
     @contextmanager
     def counter(self, about: str, total: int | None = None) -> Iterator[Callable[[int], None]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 
 from mqredis.cli.common import Arguments, Subparsers, command, common_options, given_settings
-from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 from mqredis.pipeline_arguments import ABOUT, add_commands
 
@@ -26,9 +25,8 @@ def register(subparsers: Subparsers) -> None:
     add_commands(add)
 
 
-def _pipeline(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - pipelines print by themselves
+def _pipeline(arguments: Arguments, output: Output) -> None:  # noqa: ARG001 - pipelines print by themselves
     from mqredis.spark.pipelines import command as pipelines  # needs PySpark, which the help does not
 
     settings = given_settings(arguments)
     pipelines.run(arguments, settings.url or "", settings.manager)
-    return Exit.DONE

@@ -22,7 +22,6 @@ from typing import Any, cast
 
 from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, saying, with_pauses
-from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.output import Output, counted
 from mqredis.cli.values import asked, chosen, match_options, number
@@ -139,7 +138,7 @@ def _given(arguments: Arguments) -> dict[str, Any]:
     return {name: None if value == "none" else value for name, value in values.items() if value is not None}
 
 
-def _create(arguments: Arguments, output: Output) -> Exit:
+def _create(arguments: Arguments, output: Output) -> None:
     text = f"queue {arguments.name!r:.140} exists already (--exist-ok: do not fail)"
     hint = nullcontext() if arguments.exist_ok else saying(QueueExists, text)
     given = _given(arguments)
@@ -155,10 +154,9 @@ def _create(arguments: Arguments, output: Output) -> Exit:
                 raise
             info, created = qm.create_queue(arguments.name, exist_ok=True, **given), False
     output.line(f"queue {info.name} {'was created' if created else 'exists'}", **info.model_dump())
-    return Exit.DONE
 
 
-def _list(arguments: Arguments, output: Output) -> Exit:
+def _list(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         found = qm.queues(arguments.pattern)
         # Without a pattern the log of actions is left out: `mqredis actions` shows it.
@@ -169,27 +167,24 @@ def _list(arguments: Arguments, output: Output) -> Exit:
             output.line(row["name"])
     else:
         output.rows(rows, COLUMNS, figure)
-    return Exit.DONE
 
 
-def _info(arguments: Arguments, output: Output) -> Exit:
+def _info(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         (row,) = with_pauses(qm, [qm.queue_info(arguments.name).model_dump()])
     output.fields(row)
-    return Exit.DONE
 
 
-def _set(arguments: Arguments, output: Output) -> Exit:
+def _set(arguments: Arguments, output: Output) -> None:
     changes = _given(arguments)
     if not changes:
         raise InvalidArgument("nothing to set: name a property, for example --quota-messages 1000")
     with open_manager(arguments) as qm, logged(arguments, qm, "set_queue", arguments.name, **changes):
         info = qm.update_queue(arguments.name, **changes)
     output.fields(info.model_dump())
-    return Exit.DONE
 
 
-def _delete(arguments: Arguments, output: Output) -> Exit:
+def _delete(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         info = qm.queue_info(arguments.name)
         held = [each for each in counted_once(info, qm.queues(f"{info.name};*")) if each.messages]
@@ -202,10 +197,9 @@ def _delete(arguments: Arguments, output: Output) -> Exit:
     output.line(
         f"deleted {arguments.name} with {counted(removed, 'message')}", name=arguments.name, removed=removed
     )
-    return Exit.DONE
 
 
-def _purge(arguments: Arguments, output: Output) -> Exit:
+def _purge(arguments: Arguments, output: Output) -> None:
     how = chosen(arguments)
     with open_manager(arguments) as qm, qm.open(existing(qm, arguments.name), Access.RECEIVE) as queue:
         total = None if how else qm.queue_info(arguments.name).ready
@@ -217,4 +211,3 @@ def _purge(arguments: Arguments, output: Output) -> Exit:
             tick(removed)
             told(f"removed {counted(removed, 'message')} of {arguments.name}", removed)
     output.line(f"removed {counted(removed, 'message')}", name=arguments.name, removed=removed)
-    return Exit.DONE

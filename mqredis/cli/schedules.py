@@ -12,7 +12,6 @@ from typing import Any
 
 from mqredis.cli.author import operator_of, operator_options
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager, saying
-from mqredis.cli.exits import Exit
 from mqredis.cli.form import to_json
 from mqredis.cli.messages import message_fields, message_options
 from mqredis.cli.output import Output
@@ -65,7 +64,7 @@ def _row(schedule: ScheduleInfo) -> dict[str, Any]:
     return {**known, "damaged": schedule.damaged, "message": message}
 
 
-def _list(arguments: Arguments, output: Output) -> Exit:
+def _list(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         rows = [_row(schedule) for schedule in qm.schedules()]
     if not output.json_lines:
@@ -73,10 +72,9 @@ def _list(arguments: Arguments, output: Output) -> Exit:
     output.rows(rows, COLUMNS)
     for name in [row["name"] for row in rows if row["damaged"]]:
         output.notice(f"schedule {name} sends nothing: {ScheduleDamaged()}")
-    return Exit.DONE
 
 
-def _create(arguments: Arguments, output: Output) -> Exit:
+def _create(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         operator_of(arguments, qm).create_schedule(
             arguments.name,
@@ -89,34 +87,29 @@ def _create(arguments: Arguments, output: Output) -> Exit:
             **message_fields(arguments),
         )
     output.line(f"created schedule {arguments.name}", name=arguments.name, paused=arguments.paused)
-    return Exit.DONE
 
 
-def _pause(arguments: Arguments, output: Output) -> Exit:
+def _pause(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm, _known(arguments):
         done = operator_of(arguments, qm).pause_schedule(arguments.name, token=arguments.token)
     text = f"paused schedule {arguments.name}" if done else f"schedule {arguments.name} was paused already"
     output.line(text, name=arguments.name, paused=True)
-    return Exit.DONE
 
 
-def _resume(arguments: Arguments, output: Output) -> Exit:
+def _resume(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm, _known(arguments):
         done = operator_of(arguments, qm).resume_schedule(arguments.name, token=arguments.token)
     text = f"resumed schedule {arguments.name}" if done else f"schedule {arguments.name} was not paused"
     output.line(text, name=arguments.name, paused=False)
-    return Exit.DONE
 
 
-def _trigger(arguments: Arguments, output: Output) -> Exit:
+def _trigger(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm, _known(arguments):
         operator_of(arguments, qm).trigger_schedule(arguments.name, token=arguments.token)
     output.line(f"sent the message of schedule {arguments.name}", name=arguments.name)
-    return Exit.DONE
 
 
-def _remove(arguments: Arguments, output: Output) -> Exit:
+def _remove(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm, _known(arguments):
         operator_of(arguments, qm).remove_schedule(arguments.name, token=arguments.token)
     output.line(f"removed schedule {arguments.name}", name=arguments.name)
-    return Exit.DONE

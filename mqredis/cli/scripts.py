@@ -56,12 +56,11 @@ def _where(arguments: Arguments, *, changes: bool = True) -> tuple[Any, Settings
     return where, settings
 
 
-def _load(arguments: Arguments, output: Output) -> Exit:
+def _load(arguments: Arguments, output: Output) -> None:
     for done in deploy.load(*_where(arguments), functions=arguments.functions):
         output.line(f"{done.server}: {done.count} loaded as {done.kind}", **asdict(done))
         if done.kind == "scripts":
             output.notice("The server forgets scripts when it restarts: load them again then.")
-    return Exit.DONE
 
 
 def _check(arguments: Arguments, output: Output) -> Exit:
@@ -73,8 +72,7 @@ def _check(arguments: Arguments, output: Output) -> Exit:
     return Exit.DONE if complete else Exit.REFUSED
 
 
-def _clean(arguments: Arguments, output: Output) -> Exit:
+def _clean(arguments: Arguments, output: Output) -> None:
     for done in deploy.clean(*_where(arguments)):
         text = counted(done.count, "library") if done.count == 1 else f"{done.count} libraries"
         output.line(f"{done.server}: deleted {text} of other releases", **asdict(done))
-    return Exit.DONE

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager, with_pauses
-from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
@@ -158,35 +157,33 @@ def _row(item: Any) -> dict[str, Any]:
     return row
 
 
-def _show(output: Output, items: Iterator[Any] | Sequence[Any], columns: Sequence[str]) -> Exit:
+def _show(output: Output, items: Iterator[Any] | Sequence[Any], columns: Sequence[str]) -> None:
     output.rows([_row(item) for item in items], columns)
-    return Exit.DONE
 
 
-def _overview(arguments: Arguments, output: Output) -> Exit:
+def _overview(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         rows = with_pauses(qm, map(_row, qm.overview(arguments.pattern)))
     output.rows(rows, DEPTHS, figure)
-    return Exit.DONE
 
 
-def _locks(arguments: Arguments, output: Output) -> Exit:
+def _locks(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         locks = pages(partial(qm.locks, arguments.queue, **chosen(arguments)))
         found = list(output.first(locks, arguments.limit, MOST))
     # The broker knows no longer when a lock began once its reader has made other calls.
     known = any(lock.since is not None for lock in found)
-    return _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))
+    _show(output, found, LOCKS if known else tuple(name for name in LOCKS if name != "since"))
 
 
-def _transactions(arguments: Arguments, output: Output) -> Exit:
+def _transactions(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
-        return _show(output, output.first(pages(qm.transactions), arguments.limit, MOST), TRANSACTIONS)
+        _show(output, output.first(pages(qm.transactions), arguments.limit, MOST), TRANSACTIONS)
 
 
-def _sessions(arguments: Arguments, output: Output) -> Exit:
+def _sessions(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
-        return _show(output, output.first(pages(qm.sessions), arguments.limit, MOST), SESSIONS)
+        _show(output, output.first(pages(qm.sessions), arguments.limit, MOST), SESSIONS)
 
 
 def _stored(stored: StoredMessage) -> dict[str, Any]:
@@ -201,36 +198,33 @@ def _stored(stored: StoredMessage) -> dict[str, Any]:
     return {**row, **shown_always, **known}
 
 
-def _messages(arguments: Arguments, output: Output) -> Exit:
+def _messages(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         read = partial(qm.messages, arguments.queue, reverse=arguments.reverse, **chosen(arguments))
         output.rows([_stored(each) for each in output.first(pages(read), arguments.limit, MOST)], MESSAGES)
-    return Exit.DONE
 
 
-def _scheduled(arguments: Arguments, output: Output) -> Exit:
+def _scheduled(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         span = {"since": arguments.since, "until": arguments.until}
         read = partial(qm.scheduled, arguments.queue, **span, **chosen(arguments))
         output.rows([_stored(each) for each in output.first(pages(read), arguments.limit, MOST)], MESSAGES)
-    return Exit.DONE
 
 
-def _message(arguments: Arguments, output: Output) -> Exit:
+def _message(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         row = _stored(qm.message(arguments.queue, arguments.lookup_id))
     if not output.json_lines and "body_base64" in row:
         row["body"] = {"base64": row["body_base64"]}
     output.rows([row], MESSAGE)
-    return Exit.DONE
 
 
-def _claims(arguments: Arguments, output: Output) -> Exit:
+def _claims(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
-        return _show(output, qm.claims(arguments.queue), CLAIMS)
+        _show(output, qm.claims(arguments.queue), CLAIMS)
 
 
-def _trail(arguments: Arguments, output: Output) -> Exit:
+def _trail(arguments: Arguments, output: Output) -> None:
     given: str = arguments.message
     message = int(given, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", given) else identifier_of(given)
     with open_manager(arguments) as qm:
@@ -241,7 +235,6 @@ def _trail(arguments: Arguments, output: Output) -> Exit:
     for row in rows:
         row["lookup_id"] = None if row["lookup_id"] is None else hex_id(row["lookup_id"])
     output.rows(rows, TRAIL)
-    return Exit.DONE
 
 
 def _no_trail(qm: QueueManager, queue: str, message: str) -> str:
@@ -260,12 +253,11 @@ def _no_trail(qm: QueueManager, queue: str, message: str) -> str:
     )
 
 
-def _workers(arguments: Arguments, output: Output) -> Exit:
+def _workers(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         found = qm.workers()
         paused = {(pause.kind, pause.name) for pause in qm.pauses()}
     output.rows([_worker(worker, paused, output.json_lines) for worker in found], WORKERS)
-    return Exit.DONE
 
 
 def _worker(worker: WorkerInfo, paused: Set[tuple[str, str]], full: bool) -> dict[str, Any]:
@@ -292,7 +284,6 @@ def _worker(worker: WorkerInfo, paused: Set[tuple[str, str]], full: bool) -> dic
     return row
 
 
-def _pauses(arguments: Arguments, output: Output) -> Exit:
+def _pauses(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         output.rows([pause.model_dump() for pause in qm.pauses()], PAUSES)
-    return Exit.DONE

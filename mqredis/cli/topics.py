@@ -11,7 +11,6 @@ import sys
 
 from mqredis.cli.author import logged, operator_option
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager
-from mqredis.cli.exits import Exit
 from mqredis.cli.messages import show
 from mqredis.cli.output import Output
 from mqredis.cli.values import wait_seconds
@@ -50,21 +49,19 @@ def register(subparsers: Subparsers) -> None:
     request.add_argument("--raw", action="store_true", help="nothing but the bytes of the body")
 
 
-def _list(arguments: Arguments, output: Output) -> Exit:
+def _list(arguments: Arguments, output: Output) -> None:
     with open_manager(arguments) as qm:
         output.rows([found.model_dump() for found in qm.subscriptions(arguments.topic)], COLUMNS)
-    return Exit.DONE
 
 
-def _subscribe(arguments: Arguments, output: Output) -> Exit:
+def _subscribe(arguments: Arguments, output: Output) -> None:
     details = {"topic": arguments.topic, "selector": arguments.selector}
     with open_manager(arguments) as qm, logged(arguments, qm, "subscribe", arguments.queue, **details):
         found = qm.subscribe(arguments.topic, arguments.queue, arguments.selector)
     output.line(f"{found.queue} has what is sent to {found.topic}", **found.model_dump())
-    return Exit.DONE
 
 
-def _unsubscribe(arguments: Arguments, output: Output) -> Exit:
+def _unsubscribe(arguments: Arguments, output: Output) -> None:
     with (
         open_manager(arguments) as qm,
         logged(arguments, qm, "unsubscribe", arguments.queue, topic=arguments.topic),
@@ -72,11 +69,9 @@ def _unsubscribe(arguments: Arguments, output: Output) -> Exit:
         qm.unsubscribe(arguments.topic, arguments.queue)
     text = f"{arguments.queue} gets nothing more from {arguments.topic}"
     output.line(text, topic=arguments.topic, queue=arguments.queue)
-    return Exit.DONE
 
 
-def _request(arguments: Arguments, output: Output) -> Exit:
+def _request(arguments: Arguments, output: Output) -> None:
     body = sys.stdin.buffer.read() if arguments.body is None else arguments.body
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.SEND) as queue:
         show(qm.request(queue, body, timeout=arguments.timeout), arguments, output)
-    return Exit.DONE

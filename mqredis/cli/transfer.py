@@ -84,7 +84,7 @@ def register(subparsers: Subparsers) -> None:
     operator_option(again)
 
 
-def _export(arguments: Arguments, output: Output) -> Exit:
+def _export(arguments: Arguments, output: Output) -> None:
     how = chosen(arguments)
     count = 0
     with open_manager(arguments) as qm:
@@ -105,7 +105,6 @@ def _export(arguments: Arguments, output: Output) -> Exit:
         )
     if left:
         output.warning(f"not exported: {'; '.join(left)}")
-    return Exit.DONE
 
 
 def _drained(
@@ -172,7 +171,7 @@ def _left(arguments: Arguments, qm: QueueManager) -> list[str]:
     return left
 
 
-def _import(arguments: Arguments, output: Output) -> Exit:
+def _import(arguments: Arguments, output: Output) -> None:
     done = _Done(arguments.skip, arguments.skip)
     with (
         open_manager(arguments) as qm,
@@ -198,7 +197,6 @@ def _import(arguments: Arguments, output: Output) -> Exit:
             raise
         told(done.text(), done.sent)
     output.line(done.text(), queue=arguments.queue, messages=done.sent, expired=done.expired)
-    return Exit.DONE
 
 
 @dataclass

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from mqredis.cli.common import Arguments, Subparsers, command, open_manager
-from mqredis.cli.exits import Exit
 from mqredis.cli.figures import figure
 from mqredis.cli.output import Output
 from mqredis.client import QueueManager
@@ -34,7 +33,7 @@ def register(subparsers: Subparsers) -> None:
     top.add_argument("--count", type=int, default=0, help="end after so many views (default: never)")
 
 
-def _top(arguments: Arguments, output: Output) -> Exit:
+def _top(arguments: Arguments, output: Output) -> None:
     interval = min(max(0.05, arguments.interval), _LONGEST)
     live = sys.stdout.isatty() and not output.json_lines
     with open_manager(arguments) as qm:
@@ -51,7 +50,6 @@ def _top(arguments: Arguments, output: Output) -> Exit:
             if arguments.count and number >= arguments.count:
                 break
             time.sleep(interval)
-    return Exit.DONE
 
 
 View = tuple[dict[str, Any], list[dict[str, Any]]]

@@ -67,7 +67,7 @@ def register(subparsers: Subparsers) -> None:
     )
 
 
-def _exporter(arguments: Arguments, output: Output) -> Exit:
+def _exporter(arguments: Arguments, output: Output) -> None:
     from mqredis.prometheus import Exporter
 
     # Process 1 of a container has no default action for SIGTERM: it would go on until it is killed.
@@ -81,7 +81,6 @@ def _exporter(arguments: Arguments, output: Output) -> Exit:
         output.line(f"http://{host}:{port}/metrics", url=f"http://{host}:{port}/metrics")
         print(end="", flush=True)
         exporter.wait()
-    return Exit.DONE
 
 
 def _worker(arguments: Arguments, output: Output) -> Exit:  # noqa: ARG001 - a worker logs
