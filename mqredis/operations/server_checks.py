@@ -13,7 +13,7 @@ from typing import Any
 from mqredis.commands import manager as commands
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.keys import ManagerKeys
-from mqredis.operations.server_facts import ServerFacts, config_of, facts_of
+from mqredis.operations.server_facts import ServerFacts, config_of, facts_of, section
 from mqredis.settings import Settings
 from mqredis.steps import Command, Refused, Steps, perform, procedure
 
@@ -54,8 +54,7 @@ def keeps_nothing() -> Steps[bool | None]:
         replies.append(setting((yield Command(("CONFIG", "GET", name)))))
     if "" not in replies:
         return replies == [nothing for _, nothing in KEEPS_NOTHING]
-    reply = yield Command(("INFO", "persistence"))
-    info = {} if isinstance(reply, Refused) else facts_of(reply)
+    info = yield from section("persistence")
     return False if info.get("aof_enabled") == "1" else None
 
 

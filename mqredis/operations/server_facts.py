@@ -1,7 +1,8 @@
 """Facts about a server from INFO, ROLE and CONFIG GET. Facts that the user may not read are unknown, not errors.
 
 The doctor (``doctor.run``, ``doctor.advice``), ``server_checks``, ``durability.levels`` and the console's page Server
-read them; ``drivers.waiting.mode`` asks what ``announces_wakes``. A setting in ``SETTINGS`` is shown in each report of
+read them, and so do the log of a worker and the metrics of a server (``section``); ``drivers.waiting.mode`` asks what
+``announces_wakes``. A setting in ``SETTINGS`` is shown in each report of
 the doctor; docs/production.md recommends values.
 """
 
@@ -228,6 +229,13 @@ def config_of(reply: Any) -> str | None:
     if len(row) != 2:
         return None
     return row[1].decode("utf-8", "replace") if isinstance(row[1], bytes) else str(row[1])
+
+
+@procedure
+def section(name: str) -> Steps[dict[str, str]]:
+    """The fields of a section of INFO; none if the user may not run it, or a fake does not know it."""
+    reply = yield Command(("INFO", name))
+    return {} if isinstance(reply, Refused) else facts_of(reply)
 
 
 @procedure

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 from mqredis.client import QueueManager
 from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.models import QueueInfo, QueueStatistics
-from mqredis.operations import failed
+from mqredis.operations import failed, server_facts
 from mqredis.prometheus.text import Labels, Metric, Sample, render_text
-from mqredis.steps import Command, Refused, Steps, procedure
 
 # Name, type, help, and the samples of one queue.
 _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], ...] = (
@@ -161,17 +160,8 @@ def _server(manager: QueueManager) -> list[Metric]:
 
 def _info(manager: QueueManager, section: str, wanted: re.Pattern[str]) -> list[tuple[str, Labels]]:
     """Rows ``name:key=value,...`` of a section of INFO."""
-
-    @procedure
-    def ask() -> Steps[str]:
-        reply = yield Command(("INFO", section))
-        if isinstance(reply, Refused):
-            return ""
-        return reply.decode() if isinstance(reply, bytes) else str(reply)
-
-    found = []
-    for line in manager.run(ask()).splitlines():
-        name, _, rest = line.partition(":")
-        if match := wanted.match(name):
-            found.append((match[1], dict(pair.partition("=")[::2] for pair in rest.strip().split(","))))
-    return found
+    return [
+        (match[1], dict(pair.partition("=")[::2] for pair in text.split(",")))
+        for name, text in manager.run(server_facts.section(section)).items()
+        if (match := wanted.match(name))
+    ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -16,12 +15,10 @@ from mqredis import __version__
 from mqredis.client import QueueManager
 from mqredis.drivers.net.redaction import redact
 from mqredis.operations.schedules import Wanted
-from mqredis.steps import Command, Refused, Steps, procedure
+from mqredis.operations.server_facts import ServerFacts, section
 from mqredis.worker.consumer import Consumer
 
 log = logging.getLogger("mqredis.worker")
-
-_VERSION = re.compile(r"(redis|valkey)_version:([\w.]+)")
 
 
 class JsonFormatter(logging.Formatter):
@@ -74,17 +71,7 @@ def announce(
 
 def server_of(manager: QueueManager) -> str:
     """Kind and version of the server, and its address without credentials. Unknown parts are left out."""
-    found = dict(_VERSION.findall(manager.run(_info())))
-    kind = "valkey" if "valkey" in found else "redis"
-    version = f"{kind} {found[kind]}" if found else "of unknown version"
+    facts = ServerFacts(manager.run(section("server")))
+    version = facts.release.lower() if facts.version else "of unknown version"
     url = manager.context.settings.url
     return f"{version} at {redact(url)}" if url else version
-
-
-@procedure
-def _info() -> Steps[str]:
-    """The section ``server`` of INFO; "" if this user may not ask, or a fake does not know the command."""
-    reply = yield Command(("INFO", "server"))
-    if isinstance(reply, Refused):
-        return ""
-    return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else str(reply)

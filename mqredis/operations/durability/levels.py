@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mqredis.errors import BrokerRefused, UnsafeServer
 from mqredis.models import Durability
-from mqredis.operations.server_facts import LATE, ServerFacts, config_of, facts_of
+from mqredis.operations.server_facts import LATE, ServerFacts, config_of, section
 from mqredis.steps import Command, Refused, Steps, procedure
 
 if TYPE_CHECKING:
@@ -80,16 +80,14 @@ def find_wait_command(level: Durability, appendfsync_always: bool = False) -> St
         why = yield from _setting_differs(name, required, appendfsync_always)
         if why:
             return WaitCommand(None, f"without WAITAOF (Redis 7.2) it needs {why}")
-    reply = yield Command(("INFO", "persistence"))
-    if not isinstance(reply, Refused) and facts_of(reply).get("aof_enabled") == "0":
+    if (yield from section("persistence")).get("aof_enabled") == "0":
         return WaitCommand(None, "the server has no append-only file")
     return WaitCommand(IMPLIED)
 
 
 def _waitaof_unless_late(appendfsync_always: bool) -> Steps[WaitCommand]:
     """WAITAOF, unless this release of the server replies to it before the change is on disk."""
-    reply = yield Command(("INFO", "server"))
-    facts = ServerFacts({} if isinstance(reply, Refused) else facts_of(reply))
+    facts = ServerFacts((yield from section("server")))
     if facts.syncs_late:
         why = yield from _setting_differs("appendfsync", "always", appendfsync_always)
         if why:
