@@ -15,8 +15,9 @@ from mqredis.drivers.connect import open_async_backend, open_backend
 from mqredis.drivers.sync import Driver
 from mqredis.keys import ManagerKeys
 from mqredis.settings import Settings
-from tests.drivers.kit import BODIES, FAST, TinyScript
-from tests.support.proxy import Proxy
+from tests.drivers.kit import BODIES, FAST, Connect, TinyScript
+from tests.support import proxy as proxies
+from tests.support.facade import LoopThread, Proxy
 from tests.support.server import RedisServer
 
 
@@ -65,7 +66,27 @@ async def aconnect(manager: str) -> AsyncIterator[Callable[..., AsyncDriver]]:
         await driver.close()
 
 
+@pytest.fixture(params=["blocking", "asyncio"])
+def connect_either(
+    connect: Callable[..., Driver], manager: str, loop_thread: LoopThread, request: pytest.FixtureRequest
+) -> Iterator[Connect]:
+    """Return a factory of drivers of either kind, with blocking methods."""
+    made: list[Proxy] = []
+
+    def make(where: Any, settings: Settings = FAST, name: str = "") -> Proxy:
+        keys = ManagerKeys(name or manager)
+        driver = loop_thread.call(
+            lambda: AsyncDriver(settings, keys, open_async_backend(where, settings, keys.own[0]))
+        )
+        made.append(Proxy(driver, loop_thread))
+        return made[-1]
+
+    yield connect if request.param == "blocking" else make
+    for driver in made:
+        driver.close()
+
+
 @pytest.fixture
-def proxy(redis_server: RedisServer) -> Iterator[Proxy]:
-    with Proxy(redis_server.socket_path) as proxy:
+def proxy(redis_server: RedisServer) -> Iterator[proxies.Proxy]:
+    with proxies.Proxy(redis_server.socket_path) as proxy:
         yield proxy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from mqredis.keys import ManagerKeys
@@ -122,6 +123,9 @@ return reply
     "fails": "return redis.call('INCR', KEYS[1])",
 }
 
+
+# Makes drivers; of asyncio with blocking methods (tests.support.facade).
+Connect = Callable[..., Any]
 
 # Ways in which a call is lost; in the last two it is carried out.
 LOST: dict[str, Fault] = {"request": CutRequest(), "reply": CutReply(), "silence": BlackHole(forward=True)}

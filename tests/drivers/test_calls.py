@@ -8,28 +8,18 @@ import pytest
 
 from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.net.pool_aio import AsyncConnection
-from mqredis.drivers.sync import Driver
-from tests.drivers.kit import add, read
+from tests.drivers.kit import Connect, add, read
 from tests.drivers.test_interrupts import Interrupt
 
 
-def test_calls_run_once_each(url: str, connect: Callable[..., Driver]) -> None:
+def test_calls_run_once_each(url: str, connect_either: Connect) -> None:
     """Ten calls, ten additions, one slot."""
-    driver = connect(url)
+    driver = connect_either(url)
     for n in range(1, 11):
         assert driver.run(add(driver.core.keys)) == str(n)
     assert driver.run(read(driver.core.keys)) == "10"
     assert driver.core.history == 10
     assert driver.session == "1"
-
-
-@pytest.mark.asyncio
-async def test_async_calls_run_once_each(url: str, aconnect: Callable[..., AsyncDriver]) -> None:
-    """Calls of the asyncio driver."""
-    driver = aconnect(url)
-    for n in range(1, 11):
-        assert await driver.run(add(driver.core.keys)) == str(n)
-    assert await driver.run(read(driver.core.keys)) == "10"
 
 
 async def test_interrupt_while_discarding_a_connection_leaves_an_unknown_outcome(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +13,10 @@ import redis
 from redis.crc import key_slot
 
 from mqredis.drivers import deploy
-from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable
 from mqredis.steps import plain_command, procedure
-from tests.drivers.kit import FAST, add, put, read, take
+from tests.drivers.kit import FAST, Connect, add, put, read, take
 from tests.support.cluster import Cluster
 from tests.support.server import RedisServer, free_port, server_version
 from tests.support.until import until
@@ -37,10 +35,10 @@ def cluster(start_server: Callable[..., RedisServer]) -> Cluster:
     return Cluster(start_server)
 
 
-def test_cluster_redirections_are_followed(cluster: Cluster, connect: Callable[..., Driver]) -> None:
+def test_cluster_redirections_are_followed(cluster: Cluster, connect_either: Connect) -> None:
     managers = [next(f"m{n}" for n in range(100) if cluster.owner(f"m{n}") == node) for node in range(2)]
     for manager in managers:
-        driver, other = connect(cluster.url, LONG_RETRY, manager), connect(cluster.url, LONG_RETRY, manager)
+        driver, other = (connect_either(cluster.url, LONG_RETRY, manager) for _ in range(2))
         keys, slot = driver.core.keys, key_slot(driver.core.keys.own[0].encode())
         assert driver.run(add(keys)) == "1"
         source = cluster.owner(manager)
@@ -57,18 +55,6 @@ def test_cluster_redirections_are_followed(cluster: Cluster, connect: Callable[.
             until(partial(waiting, driver))
             other.run(put(keys))
             assert future.result(30) == "taken"
-
-
-async def test_async_cluster_redirections_are_followed(
-    cluster: Cluster, aconnect: Callable[..., AsyncDriver]
-) -> None:
-    driver = aconnect(cluster.url, LONG_RETRY, "m")
-    keys, slot, source = driver.core.keys, key_slot(b"mq:{m}:meta"), cluster.owner("m")
-    assert await driver.run(add(keys)) == "1"
-    await asyncio.to_thread(cluster.move, slot, source, 1 - source, finish=False)
-    assert await driver.run(add(keys)) == "2"
-    cluster.finish(slot, 1 - source)
-    assert await driver.run(add(keys)) == "3"
 
 
 def test_plain_command_follows_its_slot_to_another_node(

@@ -29,7 +29,7 @@ from mqredis.errors import (
     OutcomeUnknown,
 )
 from mqredis.steps import Call, perform, plain_command, procedure
-from tests.drivers.kit import FAST, LOST, add, first, read, take
+from tests.drivers.kit import FAST, LOST, Connect, add, first, read, take
 from tests.support.faults import CutReply, is_script
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, server_version
@@ -41,27 +41,14 @@ SHORT_RETRY = FAST.model_copy(update={"retry_seconds": 0.3, "reply_timeout_secon
 
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
 @pytest.mark.parametrize("times", [1, 3])
-def test_lost_call_is_executed_once(
-    proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
-) -> None:
-    driver = connect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
+def test_lost_call_is_executed_once(proxy: Proxy, connect_either: Connect, fault: str, times: int) -> None:
+    driver = connect_either(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
     assert driver.run(add(driver.core.keys)) == "1"
     rule = proxy.add(LOST[fault], where=is_script, times=times)
     assert driver.run(add(driver.core.keys)) == "2"
     assert rule.hits == times
     assert driver.run(add(driver.core.keys)) == "3"
     assert driver.unknown == []
-
-
-@pytest.mark.parametrize("fault", ["request", "reply", "silence"])
-async def test_async_lost_call_is_executed_once(
-    proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str
-) -> None:
-    driver = aconnect(proxy.url(), FAST.model_copy(update={"reply_timeout_seconds": 0.1}))
-    assert await driver.run(add(driver.core.keys)) == "1"
-    proxy.add(LOST[fault], where=is_script, times=2)
-    assert await driver.run(add(driver.core.keys)) == "2"
-    assert await driver.run(add(driver.core.keys)) == "3"
 
 
 def test_outcome_unknown_carries_the_token_of_the_call(proxy: Proxy, connect: Callable[..., Driver]) -> None:
@@ -390,30 +377,19 @@ def _busy(server: RedisServer) -> bool:
 
 
 def test_wrong_password_and_absent_server_raise_errors_without_the_password(
-    redis_server: RedisServer, connect: Callable[..., Driver], tmp_path: object
+    redis_server: RedisServer, connect_either: Connect, tmp_path: object
 ) -> None:
-    wrong = connect(f"unix://nobody:s3cr%2Fet@{redis_server.socket_path}")
+    wrong = connect_either(f"unix://nobody:s3cr%2Fet@{redis_server.socket_path}")
     with pytest.raises(BrokerRefused, match="password") as caught:
         wrong.open()
     long_retry = FAST.model_copy(
         update={"retry_seconds": 3600}
     )  # applies only to servers that were reached before
-    absent = connect(f"unix://:s3cr%2Fet@{tmp_path}/none.sock", long_retry)
+    absent = connect_either(f"unix://:s3cr%2Fet@{tmp_path}/none.sock", long_retry)
     with pytest.raises(BrokerUnavailable, match="running") as other:
         absent.open()
     for error in (caught.value, other.value):
         assert "s3cr" not in str(error)
-
-
-async def test_async_wrong_password_and_absent_server_raise_errors(
-    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], tmp_path: object
-) -> None:
-    wrong = aconnect(f"unix://nobody:s3cret@{redis_server.socket_path}")
-    with pytest.raises(BrokerRefused, match="password"):
-        await wrong.open()
-    absent = aconnect(f"unix://:s3cret@{tmp_path}/none.sock")
-    with pytest.raises(BrokerUnavailable, match="running"):
-        await absent.open()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

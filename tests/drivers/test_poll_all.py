@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import pytest
 
 from mqredis import scripts
-from mqredis.drivers.aio import AsyncDriver
 from mqredis.drivers.sync import Driver
 from mqredis.errors import AccessDenied, InvariantBroken, ManagerNotFound
 from mqredis.keys import ManagerKeys
 from mqredis.status import Status
 from mqredis.steps import Call, Operation, perform
-from tests.drivers.kit import FAST, TinyScript, first, take
-from tests.support.until import aio_until, until
+from tests.drivers.kit import FAST, Connect, TinyScript, first, take
+from tests.support.until import until
 
 # OFTEN polls by itself every 20 ms, NEVER only if a test calls `recheck`.
 OFTEN = FAST.model_copy(update={"recheck_seconds": 0.02})
@@ -53,13 +51,13 @@ refusals = pytest.mark.parametrize("body, error", [(REFUSED, AccessDenied), (SHO
 @refusals
 def test_refused_poll_raises_and_keeps_the_waits(
     url: str,
-    connect: Callable[..., Driver],
+    connect_either: Connect,
     replace_poll_all: Callable[[str], None],
     body: str,
     error: type[Exception],
 ) -> None:
     replace_poll_all(body)
-    driver = connect(url, NEVER)
+    driver = connect_either(url, NEVER)
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(driver.run, take(driver.core.keys, scopes=("tag",)))
         until(waits(driver, 1))
@@ -71,10 +69,10 @@ def test_refused_poll_raises_and_keeps_the_waits(
 
 
 def test_waiters_poll_individually_if_poll_all_is_refused(
-    url: str, connect: Callable[..., Driver], replace_poll_all: Callable[[str], None]
+    url: str, connect_either: Connect, replace_poll_all: Callable[[str], None]
 ) -> None:
     replace_poll_all(REFUSED)
-    driver, other = connect(url, OFTEN), connect(url)
+    driver, other = connect_either(url, OFTEN), connect_either(url)
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(2)]
         until(waits(driver, 2))
@@ -84,8 +82,8 @@ def test_waiters_poll_individually_if_poll_all_is_refused(
     assert driver.last_poll == 0.0
 
 
-def test_deleted_manager_raises_in_every_waiter(url: str, connect: Callable[..., Driver]) -> None:
-    driver, other = connect(url, OFTEN), connect(url)
+def test_deleted_manager_raises_in_every_waiter(url: str, connect_either: Connect) -> None:
+    driver, other = connect_either(url, OFTEN), connect_either(url)
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(driver.run, take(driver.core.keys)) for _ in range(2)]
         until(waits(driver, 2))
@@ -104,46 +102,3 @@ def test_expired_session_is_replaced_during_a_wait(url: str, connect: Callable[.
         other.command("HDEL", driver.core.keys.own[0], driver.core.session.number)
         other.run(silent(driver.core.keys))
         assert future.result(30) == "taken"
-
-
-@refusals
-async def test_async_refused_poll_raises_and_keeps_the_waits(
-    url: str,
-    aconnect: Callable[..., AsyncDriver],
-    replace_poll_all: Callable[[str], None],
-    body: str,
-    error: type[Exception],
-) -> None:
-    replace_poll_all(body)
-    driver = aconnect(url, NEVER)
-    task = asyncio.create_task(driver.run(take(driver.core.keys, scopes=("tag",))))
-    await aio_until(waits(driver, 1))
-    with pytest.raises(error):
-        await driver._waiters.recheck()
-    assert driver.last_poll == 0.0
-    driver.cancel("tag")
-    assert await asyncio.wait_for(task, 30) == "cancelled"
-
-
-async def test_async_waiters_poll_individually_if_poll_all_is_refused(
-    url: str, aconnect: Callable[..., AsyncDriver], replace_poll_all: Callable[[str], None]
-) -> None:
-    replace_poll_all(REFUSED)
-    driver, other = aconnect(url, OFTEN), aconnect(url)
-    tasks = [asyncio.create_task(driver.run(take(driver.core.keys))) for _ in range(2)]
-    await aio_until(waits(driver, 2))
-    for _ in tasks:
-        await other.run(silent(driver.core.keys))
-    assert await asyncio.wait_for(asyncio.gather(*tasks), 30) == ["taken", "taken"]
-    assert driver.last_poll == 0.0
-
-
-async def test_async_deleted_manager_raises_in_every_waiter(
-    url: str, aconnect: Callable[..., AsyncDriver]
-) -> None:
-    driver, other = aconnect(url, OFTEN), aconnect(url)
-    tasks = [asyncio.create_task(driver.run(take(driver.core.keys))) for _ in range(2)]
-    await aio_until(waits(driver, 2))
-    await other.command("DEL", driver.core.keys.own[0])
-    ended = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
-    assert [type(error) for error in ended] == [ManagerNotFound, ManagerNotFound]

@@ -23,7 +23,7 @@ from mqredis.errors import (
     UnsafeServer,
 )
 from tests.coalescing.kit import turns
-from tests.drivers.kit import FAST, LOST, add, adding
+from tests.drivers.kit import FAST, LOST, Connect, add, adding
 from tests.drivers.test_interrupts import echo, interrupted_by_signal
 from tests.support.faults import CutReply, Hold, is_script
 from tests.support.proxy import Proxy
@@ -66,9 +66,9 @@ def test_call_reconnects_and_reopens_the_session_first(url: str, connect: Callab
 @pytest.mark.parametrize("fault", ["request", "reply", "silence"])
 @pytest.mark.parametrize("times", [1, 3])
 def test_lost_call_is_executed_once_in_one_slot(
-    proxy: Proxy, connect: Callable[..., Driver], fault: str, times: int
+    proxy: Proxy, connect_either: Connect, fault: str, times: int
 ) -> None:
-    driver = connect(proxy.url(), SHORT_REPLY_TIMEOUT)
+    driver = connect_either(proxy.url(), SHORT_REPLY_TIMEOUT)
     driver.run(add(driver.core.keys))
     rule = proxy.add(LOST[fault], where=is_script, times=times)
     assert add_one(driver) == "2"
@@ -78,23 +78,8 @@ def test_lost_call_is_executed_once_in_one_slot(
     assert [slot.last for slot in free_slots(driver)] == [4], "all calls used one slot"
 
 
-@pytest.mark.parametrize("fault", ["request", "reply", "silence"])
-@pytest.mark.parametrize("times", [1, 3])
-async def test_async_lost_call_is_executed_once_in_one_slot(
-    proxy: Proxy, aconnect: Callable[..., AsyncDriver], fault: str, times: int
-) -> None:
-    driver = aconnect(proxy.url(), SHORT_REPLY_TIMEOUT)
-    await driver.run(add(driver.core.keys))
-    rule = proxy.add(LOST[fault], where=is_script, times=times)
-    assert await async_add_one(driver) == "2"
-    assert rule.hits == times
-    assert [await async_add_one(driver), await driver.run(add(driver.core.keys))] == ["3", "4"]
-    assert driver.unknown == []
-    assert [slot.last for slot in free_slots(driver)] == [4]
-
-
-def test_unknown_outcome_retires_the_slot(proxy: Proxy, connect: Callable[..., Driver]) -> None:
-    driver = connect(proxy.url(), SHORT_RETRY)
+def test_unknown_outcome_retires_the_slot(proxy: Proxy, connect_either: Connect) -> None:
+    driver = connect_either(proxy.url(), SHORT_RETRY)
     driver.run(add(driver.core.keys))
     proxy.add(CutReply(), where=is_script, times=None)
     with pytest.raises(OutcomeUnknown) as caught:
@@ -198,20 +183,6 @@ def test_no_error_after_a_lost_reply_says_that_nothing_was_done(
     if error is OutcomeUnknown:
         assert caught.value.token == f"{slot.name}:2"  # type: ignore[attr-defined]
     assert slot not in slot.session.free, "the server may keep the reply of this call"
-
-
-async def test_async_outcome_unknown_carries_the_token_of_the_call(
-    proxy: Proxy, aconnect: Callable[..., AsyncDriver]
-) -> None:
-    driver = aconnect(proxy.url(), SHORT_RETRY)
-    await driver.run(add(driver.core.keys))
-    proxy.add(CutReply(), where=is_script, times=None)
-    with pytest.raises(OutcomeUnknown) as caught:
-        await async_add_one(driver)
-    proxy.clear()
-    assert caught.value.token == f"{driver.session}.0:2"
-    assert driver.unknown == [caught.value.token]
-    assert await driver.run(add(driver.core.keys)) == "3"
 
 
 def test_flushed_script_cache_is_reloaded_without_an_unknown_outcome(
@@ -371,24 +342,11 @@ def restless(driver: Driver | AsyncDriver, monkeypatch: pytest.MonkeyPatch) -> l
     return opened
 
 
-NOT_LASTING = r"^\S+ cannot be used: the session does not last"
-
-
 def test_session_that_does_not_last_is_given_up(
-    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+    url: str, connect_either: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = connect(url, SHORT_RETRY)
+    driver = connect_either(url, SHORT_RETRY)
     opened = restless(driver, monkeypatch)
-    with pytest.raises(BrokerUnavailable, match=NOT_LASTING):
+    with pytest.raises(BrokerUnavailable, match=r"^\S+ cannot be used: the session does not last"):
         driver.run(add(driver.core.keys))
-    assert len(opened) == 1 + MAX_RENEWALS
-
-
-async def test_async_session_that_does_not_last_is_given_up(
-    url: str, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver = aconnect(url, SHORT_RETRY)
-    opened = restless(driver, monkeypatch)
-    with pytest.raises(BrokerUnavailable, match=NOT_LASTING):
-        await driver.run(add(driver.core.keys))
     assert len(opened) == 1 + MAX_RENEWALS

@@ -24,7 +24,7 @@ from mqredis.drivers.net.urls import parse
 from mqredis.drivers.sync import Driver
 from mqredis.errors import BrokerRefused, BrokerUnavailable, InvalidArgument
 from mqredis.settings import Settings
-from tests.drivers.kit import FAST, add, read
+from tests.drivers.kit import FAST, Connect, add, read
 from tests.support.server import RedisServer
 from tests.support.until import aio_until, until
 
@@ -313,20 +313,11 @@ REFUSED_OPTIONS = ("client_name=a%20b", "db=99999999999999999999")
 
 @pytest.mark.parametrize("option", REFUSED_OPTIONS)
 def test_option_that_the_server_refuses_is_no_sign_of_damaged_data(
-    redis_server: RedisServer, connect: Callable[..., Driver], option: str
+    redis_server: RedisServer, connect_either: Connect, option: str
 ) -> None:
-    driver = connect(f"unix://{redis_server.socket_path}?{option}")
+    driver = connect_either(f"unix://{redis_server.socket_path}?{option}")
     with pytest.raises(BrokerRefused, match="options of the URL"):
         driver.open()
-
-
-@pytest.mark.parametrize("option", REFUSED_OPTIONS)
-async def test_async_option_that_the_server_refuses_is_no_sign_of_damaged_data(
-    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], option: str
-) -> None:
-    driver = aconnect(f"unix://{redis_server.socket_path}?{option}")
-    with pytest.raises(BrokerRefused, match="options of the URL"):
-        await driver.open()
 
 
 def test_exhausted_pool_error_names_max_connections(

@@ -19,7 +19,7 @@ from mqredis.drivers.sync import Driver
 from mqredis.drivers.waiting import registry, registry_aio
 from mqredis.settings import Settings
 from mqredis.steps import Call, Procedure, Woken, perform
-from tests.drivers.kit import FAST, first, put, take
+from tests.drivers.kit import FAST, Connect, first, put, take
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from tests.support.until import aio_until, until
@@ -82,9 +82,9 @@ def test_many_waiters_share_one_subscription(
 
 
 def test_lost_subscription_is_renewed_and_its_waiter_polls(
-    redis_server: RedisServer, connect: Callable[..., Driver]
+    redis_server: RedisServer, connect_either: Connect
 ) -> None:
-    driver, other = connect(redis_server.url, SLOW), connect(redis_server.url)
+    driver, other = connect_either(redis_server.url, SLOW), connect_either(redis_server.url)
     seen: list[Any] = []
     with ThreadPoolExecutor(1) as pool, redis_server.client() as client:
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
@@ -97,12 +97,13 @@ def test_lost_subscription_is_renewed_and_its_waiter_polls(
 
 
 def test_unresponsive_subscription_is_replaced(
-    redis_server: RedisServer, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, connect_either: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "HEALTH_SECONDS", 0.1)
+    for module in (registry, registry_aio):
+        monkeypatch.setattr(module, "HEALTH_SECONDS", 0.1)
     seen: list[Any] = []
     with Proxy(redis_server.socket_path) as proxy, ThreadPoolExecutor(1) as pool:
-        driver, other = connect(proxy.url(), SLOW), connect(redis_server.url)
+        driver, other = connect_either(proxy.url(), SLOW), connect_either(redis_server.url)
         future = pool.submit(driver.run, take(driver.core.keys, seen=seen))
         until(waiting(driver, 1))
         proxy.freeze()
@@ -110,22 +111,6 @@ def test_unresponsive_subscription_is_replaced(
         until(waiting(driver, 1))
         other.run(put(driver.core.keys))
         assert future.result(30) == "taken"
-
-
-async def test_async_unresponsive_subscription_is_replaced(
-    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry_aio, "HEALTH_SECONDS", 0.1)
-    seen: list[Any] = []
-    with Proxy(redis_server.socket_path) as proxy:
-        driver, other = aconnect(proxy.url(), SLOW), aconnect(redis_server.url)
-        task = asyncio.create_task(driver.run(take(driver.core.keys, seen=seen)))
-        await awaiting(driver, 1)
-        proxy.freeze()
-        await aio_until(lambda: len(seen) >= 3)
-        await awaiting(driver, 1)
-        await other.run(put(driver.core.keys))
-        assert await asyncio.wait_for(task, 30) == "taken"
 
 
 def test_publish_is_used_if_keyspace_notifications_are_off(
@@ -229,21 +214,6 @@ async def test_async_notification_and_cancelled_scope_end_waits(
     results = await asyncio.wait_for(asyncio.gather(*tasks[:5], *tasks[6:]), 10)
     assert set(results) == {"taken"}
     assert driver.wake_mode == "keyspace"
-
-
-async def test_async_lost_subscription_is_renewed_and_its_waiter_polls(
-    redis_server: RedisServer, aconnect: Callable[..., AsyncDriver]
-) -> None:
-    driver, other = aconnect(redis_server.url, SLOW), aconnect(redis_server.url)
-    seen: list[Any] = []
-    task = asyncio.create_task(driver.run(take(driver.core.keys, seen=seen)))
-    await awaiting(driver, 1)
-    with redis_server.client() as client:
-        client.client_kill_filter(_type="pubsub")
-    await aio_until(lambda: len(seen) >= 3)  # it has polled again after the reconnection
-    await awaiting(driver, 1)
-    await other.run(put(driver.core.keys))
-    assert await asyncio.wait_for(task, 30) == "taken"
 
 
 def test_scope_cancelled_between_fetch_and_wait_ends_the_wait(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from tests.support.until import until
 
 # No step of a test takes longer than this unless something hangs, in seconds.
 PATIENCE = 30.0
+# Modules whose objects have methods to be awaited: the interface and its drivers.
+_ASYNCIO = re.compile(r"mqredis\.(asyncio|drivers\..*aio$)")
 
 
 class LoopThread:
@@ -75,7 +78,7 @@ class Proxy(Wrapped):
     def _wrap(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._wrap(item) for item in value]
-        is_asyncio = type(value).__module__.startswith("mqredis.asyncio")
+        is_asyncio = _ASYNCIO.match(type(value).__module__)
         return Proxy(value, self.thread) if is_asyncio else value
 
     def __enter__(self) -> Any:
