@@ -6,13 +6,15 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+import mqredis
 from mqredis.drivers.connect import forget_store
 from tests.support.backend import Backend, ServerKind, fake_backend
-from tests.support.facade import LoopThread
+from tests.support.facade import LoopThread, connected
 from tests.support.server import RedisServer, ServerMissing
 
 
@@ -80,6 +82,14 @@ def loop_thread() -> Iterator[LoopThread]:
     thread = LoopThread()
     yield thread
     thread.close()
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def connect_either(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """``connect`` of either interface, for clients with blocking methods."""
+    if request.param == "blocking":
+        return mqredis.connect
+    return partial(connected, request.getfixturevalue("loop_thread"))
 
 
 @pytest.fixture(params=["real", "fake"])

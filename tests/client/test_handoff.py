@@ -316,35 +316,14 @@ def test_reader_is_woken_without_handoff_if_the_sender_may_not_publish(redis_ser
             client.execute_command("ACL", "SETUSER", USER["username"], "+publish")
 
 
-async def test_asyncio_lost_handoff_notification_is_not_reported_as_rollback(
-    redis_server: RedisServer,
+def test_lost_handoff_notification_is_not_reported_as_rollback(
+    connect_either: Callable[..., Any], redis_server: RedisServer
 ) -> None:
     name = uuid.uuid4().hex
     with (
         Proxy(redis_server.socket_path) as proxy,
         mqredis.connect(redis_server.url, manager=name, settings=SETTINGS) as sender,
-    ):
-        rule = proxy.add(DropPush(), where=lambda pushed: pushed.args[-1].startswith(b"lock "), times=None)
-        sender.create_queue("q")
-        sender.create_queue("other")
-        async with mqredis.asyncio.connect(proxy.url(), manager=name, settings=SETTINGS) as reader:
-            queue, other = await reader.open("q"), await reader.open("other")
-            task = asyncio.ensure_future(queue.lock(1.5))
-            while not sender.statistics("q").waiters:
-                await other.send(b"x")
-            sender.open("q").send(b"y")
-            assert await asyncio.to_thread(rule.wait, 30)
-            for _ in range(3):  # other calls of this client see a later state than the stored reply has
-                await other.send(b"x")
-            assert (await task).body == b"y"
-
-
-def test_lost_handoff_notification_is_not_reported_as_rollback(redis_server: RedisServer) -> None:
-    name = uuid.uuid4().hex
-    with (
-        Proxy(redis_server.socket_path) as proxy,
-        mqredis.connect(redis_server.url, manager=name, settings=SETTINGS) as sender,
-        mqredis.connect(proxy.url(), manager=name, settings=SETTINGS) as reader,
+        connect_either(proxy.url(), manager=name, settings=SETTINGS) as reader,
         ThreadPoolExecutor(1) as pool,
     ):
         rule = proxy.add(DropPush(), where=lambda pushed: pushed.args[-1].startswith(b"lock "), times=None)

@@ -6,8 +6,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ SETTINGS = Settings(retry_seconds=RETRY, reply_timeout_seconds=REPLY, allow_vola
 # Seconds that a busy machine may add to the bound.
 SLACK = 1.5
 TIMEOUT = 0.2
+Connect = Callable[..., Any]
 # Commands that run a script.
 SCRIPTS = {"EVALSHA", "FCALL", "FCALL_RO"}
 
@@ -92,53 +93,29 @@ def mute() -> Iterator[str]:
 
 
 @contextmanager
-def holding(url: str) -> Iterator[tuple[Any, Any]]:
+def holding(connect: Connect, url: str) -> Iterator[tuple[Any, Any]]:
     """A queue, and a lock on its message."""
-    with mqredis.connect(url, settings=SETTINGS) as qm:
+    with connect(url, settings=SETTINGS) as qm:
         qm.create_queue("q")
         queue = qm.open("q")
         queue.send(b"x")
         yield queue, queue.lock(0)
 
 
-@asynccontextmanager
-async def async_holding(url: str) -> AsyncIterator[tuple[Any, Any]]:
-    """A queue, and a lock on its message."""
-    async with mqredis.asyncio.connect(url, settings=SETTINGS) as qm:
-        await qm.create_queue("q")
-        queue = await qm.open("q")
-        await queue.send(b"x")
-        yield queue, await queue.lock(0)
-
-
 @pytest.mark.parametrize("name", CALLS)
-def test_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
+def test_call_without_reply_fails_in_time(connect_either: Connect, server: RedisServer, name: str) -> None:
     call, timeout = CALLS[name]
-    with holding(server.url) as held, unanswered(server, timeout):
+    with holding(connect_either, server.url) as held, unanswered(server, timeout):
         call(*held)
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_asyncio_call_without_reply_fails_in_time(server: RedisServer, name: str) -> None:
+def test_call_whose_script_gets_no_reply_fails_in_time(
+    connect_either: Connect, proxy: Proxy, name: str
+) -> None:
     call, timeout = CALLS[name]
-    async with async_holding(server.url) as held:
-        with unanswered(server, timeout):
-            await call(*held)
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
-    call, timeout = CALLS[name]
-    with holding(proxy.url()) as held, greeted_only(proxy, timeout):
+    with holding(connect_either, proxy.url()) as held, greeted_only(proxy, timeout):
         call(*held)
-
-
-@pytest.mark.parametrize("name", CALLS)
-async def test_asyncio_call_whose_script_gets_no_reply_fails_in_time(proxy: Proxy, name: str) -> None:
-    call, timeout = CALLS[name]
-    async with async_holding(proxy.url()) as held:
-        with greeted_only(proxy, timeout):
-            await call(*held)
 
 
 @pytest.fixture
@@ -158,9 +135,9 @@ def deadlines(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.parametrize("seconds", [0.05, 2 * RETRY])
 def test_calls_of_a_request_have_one_deadline(
-    server: RedisServer, deadlines: list[float], seconds: float
+    connect_either: Connect, server: RedisServer, deadlines: list[float], seconds: float
 ) -> None:
-    with holding(server.url) as (queue, _):
+    with holding(connect_either, server.url) as (queue, _):
         deadlines.clear()
         began = time.monotonic()
         with pytest.raises(IoTimeout):
@@ -170,29 +147,9 @@ def test_calls_of_a_request_have_one_deadline(
         assert began + RETRY <= min(deadlines) <= max(deadlines) <= time.monotonic() + longest - seconds
 
 
-@pytest.mark.parametrize("seconds", [0.05, 2 * RETRY])
-async def test_calls_of_an_asyncio_request_have_one_deadline(
-    server: RedisServer, deadlines: list[float], seconds: float
-) -> None:
-    async with async_holding(server.url) as (queue, _):
-        deadlines.clear()
-        began = time.monotonic()
-        with pytest.raises(IoTimeout):
-            await queue.manager.request(queue, b"x", timeout=seconds)
-        assert len(deadlines) > 3
-        longest = max(seconds + REPLY, RETRY)
-        assert began + RETRY <= min(deadlines) <= max(deadlines) <= time.monotonic() + longest - seconds
-
-
-def test_first_call_without_reply_fails_in_time(mute: str) -> None:
-    with in_time(0), mqredis.connect(mute, settings=SETTINGS) as qm:
+def test_first_call_without_reply_fails_in_time(connect_either: Connect, mute: str) -> None:
+    with in_time(0), connect_either(mute, settings=SETTINGS) as qm:
         qm.open("q").receive(0)
-
-
-async def test_first_asyncio_call_without_reply_fails_in_time(mute: str) -> None:
-    with in_time(0):
-        async with mqredis.asyncio.connect(mute, settings=SETTINGS) as qm, qm.open("q") as queue:
-            await queue.receive(0)
 
 
 def test_close_does_not_wait_for_an_unresponsive_server(server: RedisServer) -> None:

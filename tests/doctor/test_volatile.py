@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,10 @@ def volatile(start_server: Start) -> RedisServer:
     return start_server(tcp=True, options={"save": ""})
 
 
-def test_recoverable_messages_are_refused_before_anything_is_done(volatile: RedisServer) -> None:
-    with mqredis.connect(volatile.url) as qm:
+def test_recoverable_messages_are_refused_before_anything_is_done(
+    connect_either: Callable[..., Any], volatile: RedisServer
+) -> None:
+    with connect_either(volatile.url) as qm:
         with pytest.raises(
             UnsafeServer, match=r"keeps nothing.*appendonly yes.*recoverable=False.*allow_volatile"
         ):
@@ -51,15 +54,6 @@ def test_allow_volatile_accepts_recoverable_messages(volatile: RedisServer) -> N
         with qm.open("t") as t, qm.transaction() as unit:
             t.send(b"x", transaction=unit)
         assert qm.queue_info("t").messages == 1
-
-
-async def test_asyncio_recoverable_messages_are_refused(volatile: RedisServer) -> None:
-    async with mqredis.asyncio.connect(volatile.url) as qm:
-        await qm.create_queue("q")
-        async with qm.open("q") as q:
-            with pytest.raises(UnsafeServer, match="keeps nothing"):
-                await q.send(b"x")
-            await q.send(b"x", recoverable=False)
 
 
 @pytest.mark.parametrize("options", [{"save": "3600 1"}, {"save": "", "appendonly": "yes"}])
@@ -115,8 +109,10 @@ def restart_with(server: RedisServer, save: str) -> None:
     server.restart(kill=True)
 
 
-def test_persistence_is_checked_at_every_server_process(persistent: RedisServer) -> None:
-    with mqredis.connect(persistent.url) as qm:
+def test_persistence_is_checked_at_every_server_process(
+    connect_either: Callable[..., Any], persistent: RedisServer
+) -> None:
+    with connect_either(persistent.url) as qm:
         qm.create_queue("q")
         with qm.open("q") as q:
             q.send(b"1")
@@ -134,20 +130,6 @@ def test_persistence_is_checked_at_every_server_process(persistent: RedisServer)
                 qm._driver.backend.drop_idle()  # new connections to the same server do not check again
                 q.send(b"5")
                 assert raw.info("commandstats")[kind]["calls"] == asked
-
-
-async def test_asyncio_persistence_is_checked_at_every_server_process(persistent: RedisServer) -> None:
-    async with mqredis.asyncio.connect(persistent.url) as qm:
-        await qm.create_queue("q")
-        async with qm.open("q") as q:
-            await q.send(b"1")
-            restart_with(persistent, "")
-            assert (await q.peek(0)).body == b"1"
-            with pytest.raises(UnsafeServer, match="keeps nothing"):
-                await q.send(b"2")
-            restart_with(persistent, "3600 1")
-            assert (await q.peek(0)).body == b"1"
-            await q.send(b"4")
 
 
 def test_fake_server_is_not_checked_for_persistence() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy, Seek
 from tests.matching.kit import bodies, drain, put
-from tests.support.facade import Pending
+from tests.support.facade import Pending, Proxy
 
 ibm = pytest.mark.ibm
 
@@ -189,7 +189,7 @@ def test_ten_consumers_keep_the_order_of_every_group(broker):
             except IoTimeout:
                 return
 
-    for consumer in [Pending(consume) for _ in range(4 if broker.thread else 10)]:
+    for consumer in [Pending(consume) for _ in range(4 if isinstance(broker.qm, Proxy) else 10)]:
         consumer.result()
     assert sorted(done) == list(range(70))
     for group in range(7):

@@ -98,6 +98,11 @@ def unwrap(value: Any) -> Any:
     return unwrap(value.target) if isinstance(value, Wrapped) else value
 
 
+def connected(thread: LoopThread, *args: Any, **kwargs: Any) -> Proxy:
+    """``mqredis.asyncio.connect``: a client with blocking methods."""
+    return Proxy(thread.call(mqredis.asyncio.connect, *args, **kwargs), thread)
+
+
 class Pending:
     """A call that runs in a thread."""
 
@@ -125,11 +130,8 @@ class Pending:
 class Broker:
     """A queue manager of its own for one test, with clients of one interface. ``settings``: of all its clients."""
 
-    def __init__(
-        self, connect: Callable[..., Any], manager: str, thread: LoopThread | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, connect: Callable[..., Any], manager: str, **settings: Any) -> None:
         self.manager = manager
-        self.thread = thread
         self._connect = connect
         self._settings = {"test_clock": True, "allow_volatile": True, **settings}
         self._clients: list[Any] = []
@@ -141,11 +143,8 @@ class Broker:
 
     def client(self, **settings: Any) -> Any:
         """Another client of the same queue manager."""
-        connect = partial(
-            self._connect, manager=self.manager, settings=Settings(**{**self._settings, **settings})
-        )
-        thread = self.thread
-        self._clients.append(connect() if thread is None else Proxy(thread.call(connect), thread))
+        chosen = Settings(**{**self._settings, **settings})
+        self._clients.append(self._connect(manager=self.manager, settings=chosen))
         return self._clients[-1]
 
     def handle(self, name: str = "q", **settings: Any) -> Any:
@@ -195,8 +194,8 @@ class Broker:
 
 def broker_at(url: str, manager: str, thread: LoopThread | None, **settings: Any) -> Broker:
     """A queue manager on the server with this address, of the blocking interface if there is no ``thread``."""
-    connect: Any = mqredis.connect if thread is None else mqredis.asyncio.connect
-    return Broker(partial(connect, url), manager, thread, **settings)
+    connect: Any = mqredis.connect if thread is None else partial(connected, thread)
+    return Broker(partial(connect, url), manager, **settings)
 
 
 def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
