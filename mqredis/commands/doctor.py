@@ -43,7 +43,7 @@ class Edit:
     value: str | int = ""
 
 
-def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = BUDGET) -> Call[Page]:
+def audit(manager: ManagerKeys, paths: Sequence[str], place: str) -> Call[Page]:
     """Read one page."""
 
     def parse(status: int, payload: Payload) -> Page:
@@ -56,7 +56,7 @@ def audit(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 
             at = stop
         return page
 
-    return Call("audit", manager.admin(*paths), [place, str(budget)], parse, changes=False)
+    return Call("audit", manager.admin(*paths), [place, str(BUDGET)], parse, changes=False)
 
 
 def repair(manager: ManagerKeys, paths: Sequence[str], history: int, edits: Sequence[Edit]) -> Call[int]:

@@ -1,6 +1,6 @@
 """The entries of the log of actions as sentences: who did what, to how many messages, where.
 
-``console.log`` calls ``sentence`` for each entry that the page of the log shows, or ``of_other_calls`` if
+``pages.log`` calls ``sentence`` for each entry that the page of the log shows, or ``of_other_calls`` if
 ``Operator.begin`` and ``end`` have written it, whose callers choose names and details.
 
 Change together with: ``operations.bulk``, ``force``, ``workers`` and ``schedules``, which give each action its name and

@@ -1,6 +1,6 @@
 """A streaming read that removes nothing: a cursor over the SequentialIDs of each queue.
 
-``stream`` makes it for the option ``readMode=browse``.
+``source`` makes it for the option ``readMode=browse``.
 
 A message that becomes available after one with a later id was shown is not shown: its transaction was committed late,
 its delay ended, or a reader released it. If a batch is read twice, messages that other readers have received meanwhile

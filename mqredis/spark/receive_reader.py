@@ -1,6 +1,6 @@
 """A destructive streaming read, exactly once with a checkpoint.
 
-``stream`` makes it unless the query browses.
+``source`` makes it unless the query browses.
 
 Nothing is locked before Spark has logged the offset: ``latestOffset`` only counts. ``partitions`` then claims the
 messages that the logged offset names under (reader, sequence), and claims the same messages again after a crash. Spark

@@ -11,9 +11,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from mqredis.spark import batch, options, schema, sink, stream
+from mqredis.spark import batch, options, schema, sink
+from mqredis.spark.browse import BrowseReader
 from mqredis.spark.connection import source_errors
 from mqredis.spark.options import Options
+from mqredis.spark.receive_reader import ReceiveReader
 
 
 class DefaultSource(DataSource):
@@ -38,12 +40,15 @@ class DefaultSource(DataSource):
             options.check_source(parsed)
             return batch.reader(parsed, schema)
 
-    def streamReader(self, schema: StructType) -> stream.StreamReader:  # noqa: N802 - Spark's name
-        """A streaming read."""
+    def streamReader(self, schema: StructType) -> ReceiveReader | BrowseReader:  # noqa: N802 - Spark's name
+        """A streaming read: it receives messages exactly once, or browses them. A checkpoint belongs to one of these
+        modes (``offsets``), so the option ``readMode`` cannot be changed for a query that has one."""
         with source_errors():
             parsed = self._parse()
             options.check_stream(parsed)
-            return stream.reader(parsed, schema)
+            return (
+                BrowseReader(parsed, schema) if parsed.readMode == "browse" else ReceiveReader(parsed, schema)
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A batch write."""

@@ -23,7 +23,7 @@ class BackgroundWork:
     urgent calls run."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(1)
         self._parts: list[Future[None]] = []
         self._no_urgent_calls = Event()
         self._no_urgent_calls.set()
@@ -31,8 +31,6 @@ class BackgroundWork:
     def start(self, first: Callable[[], None], rest: Callable[[], None]) -> None:
         """Start it when the work before has ended. Raises what that work raised."""
         self.finish()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1)
         first_part = self._pool.submit(first)
 
         def run_rest() -> None:
@@ -71,7 +69,7 @@ class TwoThreads:
     """Runs one loop of repeatable calls in two threads, so that the server always has a call to work on."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(1)
 
     def run(self, loop: Callable[[], R], messages: int) -> R:
         """Run the loop in this thread, and in the other one as well if the messages need several calls.
@@ -80,8 +78,6 @@ class TwoThreads:
         """
         if messages <= ONE_CALL:
             return loop()
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1)
         other = self._pool.submit(loop)
         try:
             return loop()

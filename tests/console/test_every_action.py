@@ -14,10 +14,11 @@ import pytest
 import mqredis.console
 from mqredis import Outgoing, RetryPolicy
 from mqredis.asyncio import QueueManager
-from mqredis.console import Visitor, app, log
+from mqredis.console import Visitor, app
 from mqredis.console.actions import REGISTRY
 from mqredis.console.actions import messages as bulk_actions
 from mqredis.console.actions.base import OPERATOR, RESERVED, Field
+from mqredis.console.pages import log
 from mqredis.models.lookup_ids import hex_id
 from tests.console.browser import Browser, Page
 from tests.console.test_pages import fail, fill

@@ -9,7 +9,7 @@ import pytest
 
 from mqredis import Outgoing
 from mqredis.asyncio import QueueManager
-from mqredis.console import log
+from mqredis.console.pages import log
 from mqredis.console.sentences import messages_of, of_other_calls, sentence
 from mqredis.models.lookup_ids import hex_id
 from mqredis.models.match import Match

@@ -153,9 +153,9 @@ def seconds(values: Values, name: str) -> float | None:
     return found
 
 
-def lookup_id(values: Values, name: str = "id") -> int:
-    """A lookup id, decimal or with 0x in front. Raises InvalidArgument."""
-    text = needed(values, name)
+def lookup_id(values: Values) -> int:
+    """The lookup id in the field ``id``, decimal or with 0x in front. Raises InvalidArgument."""
+    text = needed(values, "id")
     try:
         return int(text, 0)
     except ValueError:
