@@ -214,10 +214,10 @@ class Cost(NamedTuple):
 def measured(server: Server, qm: mqredis.QueueManager, seconds: float) -> Cost:
     """Let the load run for some seconds."""
     sent = sum(depth.total_in for depth in qm.overview())
-    calls, before, start = server.wire.script_calls(), server.wire.counters(), time.monotonic()
+    calls, before, start = server.script_calls(), server.cpu(), time.monotonic()
     time.sleep(seconds)
     passed = time.monotonic() - start
-    cpu, calls = (server.wire.counters() - before).cpu, server.wire.script_calls() - calls
+    cpu, calls = server.cpu() - before, server.script_calls() - calls
     sent = sum(depth.total_in for depth in qm.overview()) - sent
     return Cost(sent / passed, calls / passed, cpu / passed * 100)
 

@@ -9,31 +9,64 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import redis
 
 from bench import envs
-from bench.callgrind import Counted
 from bench.messages import SHAPES, Shape
 
 OPTIONS = ("--port", "0", "--save", "86400 1", "--hz", "1", "--notify-keyspace-events", "Ks")
 
 
-class Server(Counted):
-    """A redis-server under callgrind, which counts only while counting is switched on."""
+# What a server is started with: it counts only while that is switched on.
+_CALLGRIND = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
+_TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+
+
+class Server:
+    """A redis-server under callgrind."""
 
     def __init__(self, binary: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="mqredis-callgrind-")  # removed with the server
-        folder = Path(self._folder.name)
-        self.socket = folder / "s"
-        super().__init__([binary, *OPTIONS, "--unixsocket", str(self.socket), "--dir", str(folder)], folder)
+        self._made = tempfile.TemporaryDirectory(prefix="mqredis-callgrind-")  # removed with the server
+        self.folder = Path(self._made.name)
+        self.socket = self.folder / "s"
+        command = [*_CALLGRIND, f"--callgrind-out-file={self.folder}/out", binary, *OPTIONS]
+        command += ["--unixsocket", str(self.socket), "--dir", str(self.folder)]
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
         self.client = redis.Redis(unix_socket_path=str(self.socket))
-        self.until(lambda: self.socket.exists() and self.client.ping())
+        _until(lambda: self.socket.exists() and self.client.ping())
+
+    def _control(self, *args: str) -> None:
+        quiet = subprocess.DEVNULL
+        command = ["callgrind_control", *args, str(self.process.pid)]
+        subprocess.run(command, check=True, stdout=quiet, stderr=quiet)
+
+    def instructions(self, work: Callable[[], object]) -> int:
+        """The instructions of the server while ``work`` runs."""
+        self._control("-i", "on")
+        self._control("-z")
+        work()
+        seen = set(self.folder.glob("out*"))
+        self._control("--dump")
+        self._control("-i", "off")
+
+        def total() -> int:
+            self.client.ping()  # callgrind acts only when the server runs
+            for path in set(self.folder.glob("out*")) - seen:
+                if found := _TOTAL.search(path.read_text()):
+                    return int(found[1])
+            return 0
+
+        return int(_until(total))
 
     def count(self, work: Callable[[], object], times: int, messages: int) -> float:
         """Thousands of instructions for each message of ``work``, which handles so many messages."""
@@ -44,7 +77,17 @@ class Server(Counted):
 
         for _ in range(3):
             work()
-        return self.instructions(repeat, self.client.ping) / times / messages / 1000
+        return self.instructions(repeat) / times / messages / 1000
+
+
+def _until(condition: Callable[[], Any]) -> Any:
+    """Wait for a condition, a minute at most. Returns what it has returned."""
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError("callgrind does not answer")
+        time.sleep(0.05)
+    return found
 
 
 def measure(binary: str, shape: Shape) -> dict[str, float]:

@@ -97,7 +97,7 @@ class Process:
 @contextmanager
 def opened(candidate: Candidate, server: Server, core: int) -> Iterator[Process]:
     """A process of the candidate that is connected to an empty server. Raises RuntimeError if it cannot start."""
-    server.wire.flush()
+    server.flush()
     process = Process(candidate, server.url, core)
     try:
         if error := process.order("open").get("error"):
@@ -139,19 +139,19 @@ def _works(server: Server, process: Process, candidate: Candidate, count: int) -
             process.order(fill, first=0, count=count + warm)
         if not drains:
             process.order(work, **({"first": 0} if sends else {}), count=warm, **batch)
-        before = server.wire.counters()
+        before = server.cpu()
         first = {"first": warm} if sends else {}
         answer = process.order(work, **first, count=count + warm if drains else count, **batch)
-        used = server.wire.counters() - before
+        used = server.cpu() - before
         if "error" in answer:
             yield {"work": work, "error": answer["error"]}
             continue
         if drains:  # the worker's start does not count
             times, every = answer["times"], count + warm
             seconds = times[-1] - times[warm - 1]
-            cpu = (answer["cpu"] / every, used.cpu / every)
+            cpu = (answer["cpu"] / every, used / every)
         else:
-            seconds, cpu = answer["seconds"], (answer["cpu"] / count, used.cpu / count)
+            seconds, cpu = answer["seconds"], (answer["cpu"] / count, used / count)
         yield {"work": work, "rate": count / seconds, "client_us": cpu[0] * 1e6, "server_us": cpu[1] * 1e6}
 
 
@@ -162,8 +162,8 @@ def memory(server: Server, candidates: Sequence[Candidate], count: int) -> list[
         many = int(count * candidate.entry.share)
         with opened(candidate, server, 0) as process:
             process.order("fill", first=0, count=1_000)
-            before = server.wire.counters().memory
+            before = server.memory()
             process.order("fill", first=1_000, count=many)
-            used = (server.wire.counters().memory - before) / many
+            used = (server.memory() - before) / many
         rows.append({"peer": candidate.name, "shape": candidate.shape, "memory": used})
     return rows
