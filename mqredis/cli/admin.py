@@ -159,15 +159,8 @@ def _maintain(arguments: Arguments, output: Output) -> None:
 
 # Columns of the history of a queue.
 HISTORY = (
-    "start",
-    "messages_in",
-    "messages_out",
-    "failed",
-    "retried",
-    "messages",
-    "oldest_seconds",
-    "complete",
-)
+    "start", "messages_in", "messages_out", "failed", "retried", "messages", "oldest_seconds", "complete"
+)  # fmt: skip
 
 
 def _stats(arguments: Arguments, output: Output) -> None:

@@ -31,17 +31,9 @@ from mqredis.models import Access, QueueProperties
 from mqredis.models.queue import counted_once
 
 COLUMNS = (
-    "name",
-    "ready",
-    "delayed",
-    "locked",
-    "messages",
-    "bytes",
-    "waiters",
-    "paused",
-    "transactional",
-    "label",
-)
+    "name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "paused", "transactional",
+    "label"
+)  # fmt: skip
 
 
 def register(subparsers: Subparsers) -> None:

@@ -30,63 +30,23 @@ from mqredis.models.worker import WorkerInfo
 # Rows that are shown without --limit.
 MOST = 1000
 DEPTHS = (
-    "name",
-    "ready",
-    "delayed",
-    "locked",
-    "poison",
-    "dead",
-    "total_in",
-    "total_out",
-    "oldest_seconds",
-    "waiters",
-    "paused",
-)
+    "name", "ready", "delayed", "locked", "poison", "dead", "total_in", "total_out", "oldest_seconds",
+    "waiters", "paused"
+)  # fmt: skip
 LOCKS = (
-    "lookup_id",
-    "message_id",
-    "kind",
-    "client",
-    "host",
-    "process",
-    "worker",
-    "consumer",
-    "since",
-    "lease_until",
-    "attempts",
-    "label",
-)
+    "lookup_id", "message_id", "kind", "client", "host", "process", "worker", "consumer", "since",
+    "lease_until", "attempts", "label"
+)  # fmt: skip
 TRANSACTIONS = ("id", "client", "host", "process", "since", "lease_until", "operations")
 SESSIONS = ("number", "client", "host", "process", "address", "version", "last_seen")
 MESSAGES = (
-    "lookup_id",
-    "state",
-    "due_at",
-    "priority",
-    "message_id",
-    "label",
-    "arrived_at",
-    "attempts",
-    "bytes",
-)
+    "lookup_id", "state", "due_at", "priority", "message_id", "label", "arrived_at", "attempts", "bytes"
+)  # fmt: skip
 MESSAGE = (*MESSAGES, "body")
 WORKERS = (
-    "id",
-    "name",
-    "host",
-    "pid",
-    "version",
-    "started_at",
-    "last_seen",
-    "consumers",
-    "paused",
-    "busy",
-    "running",
-    "handled",
-    "failed",
-    "rejected",
-    "last_error",
-)
+    "id", "name", "host", "pid", "version", "started_at", "last_seen", "consumers", "paused", "busy",
+    "running", "handled", "failed", "rejected", "last_error"
+)  # fmt: skip
 PAUSES = ("kind", "name", "since", "operator", "reason")
 TRAIL = ("time", "event", "queue", "target", "client", "detail")
 CLAIMS = ("queue", "owner", "sequence", "messages", "bytes", "state", "since", "connected", "removing")
