@@ -6,6 +6,9 @@ import asyncio
 import gc
 import random
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import mqredis
@@ -14,7 +17,8 @@ from mqredis import MqError, OutcomeUnknown, Settings
 from mqredis.operations.send import Send
 from tests.coalescing.kit import turns
 from tests.reliability.check import Run, check
-from tests.reliability.public import STORIES, Stage, drive
+from tests.reliability.public import STORIES, Stage
+from tests.support.facade import LoopThread, connected
 from tests.support.faults import CutReply, CutRequest, Duplicate, Fault
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
@@ -28,8 +32,9 @@ NO_RETRY = LONG_RETRY.model_copy(update={"retry_seconds": 0})
 class SequenceRunner:
     """Runs sequences of calls on one interface, through the proxy or directly."""
 
-    def __init__(self, server: RedisServer, proxy: Proxy, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.proxy, self.loop = proxy, loop
+    def __init__(self, server: RedisServer, proxy: Proxy, connect: Callable[..., Any]) -> None:
+        self.proxy = proxy
+        self._connect = connect
         self.plain = mqredis.connect(server.url, settings=LONG_RETRY)
         self.settings = LONG_RETRY
         self.number = 0
@@ -40,22 +45,16 @@ class SequenceRunner:
     def connect(self, settings: Settings) -> None:
         self.disconnect()
         self.settings = settings
-        if self.loop is None:
-            self.qm = mqredis.connect(self.proxy.url(), settings=settings)
-        else:
-            self.qm = self.run(mqredis.asyncio.connect(self.proxy.url(), settings=settings))
+        self.qm = self._connect(self.proxy.url(), settings=settings)
 
     def disconnect(self) -> None:
         if self.qm is not None:
-            self.run(Stage(self.qm, "")(self.qm.close()))
-
-    def run(self, coroutine: Any) -> Any:
-        return drive(coroutine) if self.loop is None else self.loop.run_until_complete(coroutine)
+            self.qm.close()
 
     def stage(self) -> Stage:
         self.number += 1
         stage = Stage(self.qm, f"q{self.number}")
-        self.run(stage.prepare())
+        stage.prepare()
         return stage
 
     def clear(self, stage: Stage) -> None:
@@ -67,17 +66,17 @@ class SequenceRunner:
         # What the stage had open is of no more use; its locks went with the queues.
 
     def state(self, stage: Stage) -> list[Any]:
-        return drive(Stage(self.plain, stage.name).state())
+        return Stage(self.plain, stage.name).state()
 
     def measure(self, name: str) -> list[tuple[int, int]]:
         """Run it without a fault. Return its results, the store, and the sizes of requests and replies."""
         warm = self.stage()
-        self.run(STORIES[name](warm))  # so that its scripts are loaded
+        STORIES[name](warm)  # so that its scripts are loaded
         self.clear(warm)
         stage = self.stage()
         self.proxy.log.clear()
         self.proxy.answers.clear()
-        answer = self.run(STORIES[name](stage))
+        answer = STORIES[name](stage)
         sizes = [(len(r.frame), a) for r, a in zip(self.proxy.log, self.proxy.answers, strict=False)]
         self.expected[name] = answer, self.state(stage)
         self.clear(stage)
@@ -89,7 +88,7 @@ class SequenceRunner:
         before = self.state(stage)
         rule = self.proxy.add(fault, skip=skip)
         try:
-            answer = self.run(STORIES[name](stage))
+            answer = STORIES[name](stage)
             unknown = None
         except OutcomeUnknown as error:
             unknown = error
@@ -104,7 +103,7 @@ class SequenceRunner:
         if unknown is None:
             assert (answer, state) == expected, f"answered {answer}, left {state}; must be {expected}"
         elif isinstance(unknown, OutcomeUnknown):
-            found = self.run(Stage(self.qm, "")(self.qm.resolve(unknown.token)))
+            found = self.qm.resolve(unknown.token)
             assert found.outcome in ("done", "never"), found
             state = self.state(stage)
             whole = len(self.proxy.log) == 0 or found.outcome == "done"
@@ -133,10 +132,13 @@ def _faults(sizes: list[tuple[int, int]]) -> list[tuple[Fault, int]]:
 )
 def cuts(run: Run) -> None:
     """Cut requests and replies at each byte, sync and asyncio, with and without retries."""
-    with RedisServer() as server, Proxy(server.socket_path, seed=run.seed) as proxy:
-        for interface in ("sync", "asyncio"):
-            loop = asyncio.new_event_loop() if interface == "asyncio" else None
-            runner = SequenceRunner(server, proxy, loop)
+    with (
+        RedisServer() as server,
+        Proxy(server.socket_path, seed=run.seed) as proxy,
+        closing(LoopThread()) as thread,
+    ):
+        for interface, connect in (("sync", mqredis.connect), ("asyncio", partial(connected, thread))):
+            runner = SequenceRunner(server, proxy, connect)
             places = [(name, *item) for name in STORIES for item in _faults(runner.measure(name))]
             run.add("bytes and duplicates there are", len(places))
             rng = run.rng("cuts", interface)
@@ -158,8 +160,6 @@ def cuts(run: Run) -> None:
             assert report.healthy, report.findings[:3]
             runner.disconnect()
             runner.plain.close()
-            if loop is not None:
-                loop.close()
         run.counts["public calls"] = len(STORIES)
 
 
