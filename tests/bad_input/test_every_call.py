@@ -6,7 +6,6 @@ public method or argument without a row fails ``test_every_public_argument_is_te
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 
 import mqredis
-import mqredis.asyncio as mqredis_asyncio
 from mqredis import Settings
 from mqredis.errors import MqError
 from tests.bad_input.conftest import Bench
@@ -375,42 +373,24 @@ def test_every_public_argument_is_tested():
     assert {kind for _, row in CALLS.values() for kind in row.values()} == set(KINDS)
 
 
-async def result_of(value: Any) -> Any:
-    """Return the complete result of a call of either interface."""
-    if inspect.isawaitable(value):
-        return await value
-    if hasattr(value, "__aiter__"):
-        return [item async for item in value]
-    return list(value) if inspect.isgenerator(value) else value
-
-
 class Objects:
     """One object of each class on a queue manager, of the sync or the asyncio interface."""
 
-    def __init__(self, made: dict[str, Any]) -> None:
-        self.made = made
+    def __init__(self, connect: Callable[..., Any], url: Any, manager: str) -> None:
+        qm = connect(url, manager=manager, settings=Settings(test_clock=True, allow_volatile=True))
+        q = qm.open("q")
+        q.send(b"for the lock", response_queue="q")
+        lock = q.lock_many(9, 0)[-1]
+        browser = q.browser()
+        q.send(b"to be browsed")
+        browser.first()
+        self.made = {
+            "QueueManager": qm, "Queue": q, "Transaction": qm.transaction(), "LockedMessage": lock,
+            "Cursor": q.cursor(), "Browser": browser, "GroupWriter": q.group(), "Operator": qm.operator("ada"),
+            "$q": q, "$message": lock.message,
+        }  # fmt: skip
 
-    @classmethod
-    async def on(cls, connect: Callable[..., Any], url: Any, manager: str) -> Objects:
-        settings = Settings(test_clock=True, allow_volatile=True)
-        qm = await result_of(connect(url, manager=manager, settings=settings))
-        q = await result_of(qm.open("q"))
-        await result_of(q.send(b"for the lock", response_queue="q"))
-        lock = await result_of(q.lock_many(9, 0))
-        browser = await result_of(q.browser())
-        await result_of(q.send(b"to be browsed"))
-        await result_of(browser.first())
-        return cls(
-            {
-                "QueueManager": qm, "Queue": q, "Transaction": await result_of(qm.transaction()),
-                "LockedMessage": lock[-1],
-                "Cursor": await result_of(q.cursor()), "Browser": browser, "GroupWriter": await result_of(q.group()),
-                "Operator": qm.operator("ada"),
-                "$q": q, "$message": lock[-1].message,
-            }
-        )  # fmt: skip
-
-    async def wrong(self, call: str, argument: str, value: Any) -> str:
+    def wrong(self, call: str, argument: str, value: Any) -> str:
         """Return a complaint about how a call refuses this value, "" if the refusal is correct."""
         name, method = call.split(".")
         given, _ = CALLS[call]
@@ -419,7 +399,8 @@ class Objects:
             value if argument in ("fields", "properties", "changes", "choice") else {argument: value}
         )
         try:
-            answer = await result_of(getattr(self.made[name], method)(**named))
+            answer = getattr(self.made[name], method)(**named)
+            answer = list(answer) if inspect.isgenerator(answer) else answer
         except MqError as error:
             text = str(error)
             return "" if 10 < len(text) < 600 and not text.startswith("Traceback") else f"says {text[:80]!r}"
@@ -428,31 +409,26 @@ class Objects:
         return f"answers {answer!r:.80}"
 
 
-@pytest.mark.parametrize("interface", ["sync", "async"])
 @pytest.mark.parametrize("call", WITH)
-def test_invalid_argument_raises_a_typed_error_and_writes_nothing(redis_server, interface, call):
+def test_invalid_argument_raises_a_typed_error_and_writes_nothing(connect_either, redis_server, call):
     """Each refusal is an MqError with a readable text."""
-    loop = asyncio.new_event_loop()
-    run = loop.run_until_complete
     raw = redis_server.client()
     bench = Bench(raw, "every-call")
     bench.qm.create_queue("topic", topic=True)
-    connect = mqredis.connect if interface == "sync" else mqredis_asyncio.connect
-    objects = run(Objects.on(connect, redis_server.url, bench.manager))
+    objects = Objects(connect_either, redis_server.url, bench.manager)
     before = bench.keys()
     found = []
     for argument, kind in CALLS[call][1].items():
         for value in KINDS[kind]:
             if value is None and f"{call}.{argument}" in OPTIONAL:
                 continue
-            complaint = run(objects.wrong(call, argument, value))
+            complaint = objects.wrong(call, argument, value)
             if complaint:
                 found.append(f"{argument}={value!r:.40} {complaint}")
         if bench.keys() != before:
             found.append(f"{argument}: something was written")
             before = bench.keys()
-    run(result_of(objects.made["QueueManager"].close()))
-    loop.close()
+    objects.made["QueueManager"].close()
     bench.qm.close()
     raw.close()
     assert not found, "\n".join(found)
