@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mqredis import BrokerUnavailable
-from tests.support.facade import Broker, broker_at
+from tests.support.facade import Broker
 from tests.support.server import RedisServer, server_version
 from tests.support.until import until
 
@@ -52,10 +53,9 @@ def disk(start_server: Callable[..., RedisServer]) -> Disk:
     return Disk(start_server(options=protected))
 
 
-@pytest.fixture(params=["sync", "async"])
-def broker(disk: Disk, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    thread = request.getfixturevalue("loop_thread") if request.param == "async" else None
-    made = broker_at(disk.server.url, "m", thread)
+@pytest.fixture
+def broker(disk: Disk, connect_either: Callable[..., Any]) -> Iterator[Broker]:
+    made = Broker(partial(connect_either, disk.server.url), "m")
     made.qm.create_queue("q")
     yield made
     made.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import mqredis
 from mqredis import BrokerUnavailable, Settings
 from mqredis.drivers.net import pool
-from tests.support.facade import Broker, broker_at
+from tests.support.facade import Broker
 from tests.support.relay import FakeSentinel
 from tests.support.server import RedisServer, server_version
 from tests.support.until import until
@@ -70,11 +71,10 @@ def pair(start_server: Start) -> Iterator[Pair]:
         yield Pair(start_server, sentinel)
 
 
-@pytest.fixture(params=["sync", "async"])
-def broker(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Broker]:
+@pytest.fixture
+def broker(pair: Pair, connect_either: Callable[..., Any]) -> Iterator[Broker]:
     """A queue manager with queue ``q`` on the primary, and clients of either interface."""
-    thread = request.getfixturevalue("loop_thread") if request.param == "async" else None
-    made = broker_at(pair.url, "m", thread)
+    made = Broker(partial(connect_either, pair.url), "m")
     made.qm.create_queue("q")
     pair.replicated()
     yield made

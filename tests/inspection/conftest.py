@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.msmq.conftest import background, connect, loop, qm  # noqa: F401 - fixtures
+from tests.msmq.conftest import connect, qm  # noqa: F401 - fixtures

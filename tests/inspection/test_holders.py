@@ -10,6 +10,8 @@ import pytest
 import mqredis
 from mqredis import Match
 from mqredis.errors import InvalidArgument, QueueNotFound, SelectorSyntaxError
+from tests.support.facade import Pending
+from tests.support.until import until
 
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
@@ -242,16 +244,16 @@ def test_unknown_queue_is_refused(qm: Any) -> None:
             call("ghost")
 
 
-def test_session_info_counts_waiting_readers_per_queue(qm: Any, connect: Any, background: Any) -> None:
+def test_session_info_counts_waiting_readers_per_queue(qm: Any, connect: Any) -> None:
     reader = connect(client_name="reader")
     names = ["q", "r", *(f"idle{n}" for n in range(140))]
     for name in names:
         qm.create_queue(name)
     q, r = reader.open("q"), reader.open("r")
-    waiting = [background(lambda: q.receive(30)) for _ in range(2)]
-    waiting.append(background(lambda: r.lock(30, match=Match(correlation_id="c"))))
-    background.until(lambda: qm.queue_info("q").waiters == 2)
-    background.until(lambda: qm.queue_info("r").waiters == 1)
+    waiting = [Pending(lambda: q.receive(30)) for _ in range(2)]
+    waiting.append(Pending(lambda: r.lock(30, match=Match(correlation_id="c"))))
+    until(lambda: qm.queue_info("q").waiters == 2)
+    until(lambda: qm.queue_info("r").waiters == 1)
     waiting_by_client = {session.client.name: session.waiting for session in pages(qm.sessions)}
     assert waiting_by_client.pop("reader") == {"q": 2, "r": 1}
     assert not any(waiting_by_client.values())

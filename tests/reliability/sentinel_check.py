@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mqredis
 from tests.reliability.check import Run, check
-from tests.support.facade import LoopThread, broker_at
+from tests.support.facade import Broker, LoopThread, connected
 from tests.support.sentinel import SentinelGroup
 from tests.support.server import RedisServer
 from tests.support.until import until
@@ -25,9 +27,9 @@ _PAUSE = threading.Event()
 class Clients:
     """An idle client and a busy one of one interface, and what was acknowledged to them."""
 
-    def __init__(self, name: str, url: str, thread: LoopThread | None) -> None:
+    def __init__(self, name: str, connect: Callable[..., Any], url: str) -> None:
         self.name = name
-        self.broker = broker_at(url, "m", thread)
+        self.broker = Broker(partial(connect, url), "m")
         self.idle, self.busy = (self.broker.handle(**SETTINGS) for _ in range(2))
         self.sent: list[str] = []
 
@@ -48,7 +50,10 @@ def sentinel(run: Run) -> None:
     with SentinelGroup() as group:
         with mqredis.connect(group.url, manager="m") as qm:
             qm.create_queue("q")
-        clients = [Clients("blocking", group.url, None), Clients("asyncio", group.url, loop)]
+        clients = [
+            Clients("blocking", mqredis.connect, group.url),
+            Clients("asyncio", partial(connected, loop), group.url),
+        ]
         try:
             for number in range(run.size(30)):
                 old = _fail_over(group, clients, number)

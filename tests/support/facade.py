@@ -192,12 +192,6 @@ class Broker:
         forget_store(self.manager)
 
 
-def broker_at(url: str, manager: str, thread: LoopThread | None, **settings: Any) -> Broker:
-    """A queue manager on the server with this address, of the blocking interface if there is no ``thread``."""
-    connect: Any = mqredis.connect if thread is None else partial(connected, thread)
-    return Broker(partial(connect, url), manager, **settings)
-
-
 def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
     """A queue manager on a server and of an interface: "real", "evalsha" or "fake", and "sync" or "async".
 
@@ -206,8 +200,10 @@ def make_broker(kind: str, request: pytest.FixtureRequest) -> Broker:
     store, interface = kind.split("-")
     manager = f"m{uuid.uuid4().hex}"
     url = f"memory://{manager}" if store == "fake" else request.getfixturevalue("redis_server").url
-    thread = request.getfixturevalue("loop_thread") if interface == "async" else None
-    return broker_at(url, manager, thread, functions="off" if store == "evalsha" else "auto")
+    connect: Any = mqredis.connect
+    if interface == "async":
+        connect = partial(connected, request.getfixturevalue("loop_thread"))
+    return Broker(partial(connect, url), manager, functions="off" if store == "evalsha" else "auto")
 
 
 def bodies(messages: Any) -> list[bytes]:
