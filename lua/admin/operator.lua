@@ -24,8 +24,8 @@
 -- after that, and operator.close or operator.finish at its end. An action that was refused ends with context.close instead, so that
 -- the next call with its token runs. operator.close neither saves queues nor notifies readers: a caller that changes queues saves
 -- before it (store.save) and notifies after it (waiters.notify). redrive.lua has no token and takes operator.lookup_ids alone.
--- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; mqredis/console/log.py and
--- mqredis/cli/operator.py, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
+-- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; console/pages/log.py and
+-- cli/operator.py in mqredis, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
 local operator = { remembered = 86400000, most = 10000 }
 
 -- Returns the lookup ids among the arguments of the script, from this place of ARGV on: each once, however often it is named.
