@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import mqredis
-from tests.operator.test_workers import until
 from tests.support.backend import Backend
 from tests.support.facade import Pending
 from tests.support.server import RedisServer
+from tests.support.until import until
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "empty"])

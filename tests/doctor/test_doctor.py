@@ -36,12 +36,7 @@ def test_an_empty_manager_is_healthy(store: Store) -> None:
 def test_paged_audit_gives_the_same_report(full: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     full.qm.open("orders").send_many([b"%d" % n for n in range(3000)])
     whole = full.qm.doctor()
-    plain = commands.audit
-
-    def small(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 7) -> object:
-        return plain(manager, paths, place, budget)
-
-    monkeypatch.setattr(commands, "audit", small)
+    monkeypatch.setattr(commands, "BUDGET", 7)
     paged = full.qm.doctor()
     assert paged.messages == whole.messages == 3014
     assert paged.findings == ()
@@ -147,10 +142,11 @@ def test_counters_of_a_store_that_changes_during_the_audit_are_not_compared(
 ) -> None:
     plain, orders = commands.audit, full.qm.open("orders")
 
-    def busy(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 5) -> object:
+    def busy(manager: ManagerKeys, paths: Sequence[str], place: str) -> object:
         orders.send(Outgoing(body=b"more"))
-        return plain(manager, paths, place, budget)
+        return plain(manager, paths, place)
 
+    monkeypatch.setattr(commands, "BUDGET", 5)
     monkeypatch.setattr(commands, "audit", busy)
     set_count(full.raw, full.key("orders.q"), "bytes", 1)
     full.raw.zadd(full.key("orders.a"), {GHOST: 0})
@@ -168,12 +164,13 @@ def test_dedup_keys_of_a_store_that_changes_during_the_audit_are_not_compared(
     plain, orders = commands.audit, full.qm.open("orders")
     numbers = itertools.count()
 
-    def busy(manager: ManagerKeys, paths: Sequence[str], place: str, budget: int = 5) -> object:
+    def busy(manager: ManagerKeys, paths: Sequence[str], place: str) -> object:
         for _ in range(2):
             orders.send(b"more", dedup_key=f"key-{next(numbers)}")
         orders.receive(0)
-        return plain(manager, paths, place, budget)
+        return plain(manager, paths, place)
 
+    monkeypatch.setattr(commands, "BUDGET", 5)
     monkeypatch.setattr(commands, "audit", busy)
     report = full.qm.doctor()
     assert not report.consistent

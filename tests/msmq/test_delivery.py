@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from mqredis import (
@@ -226,8 +228,7 @@ def test_waiting_readers_of_subqueues_fail_when_reading_is_inhibited(qm, connect
     # Without a notification the readers would learn of it after a minute.
     client = connect(recheck_seconds=60)
     readers = [client.open(f"q;{name}") for name in ("s", "große")]
-    waiting = [Pending(lambda reader=reader: reader.receive(90)) for reader in readers]
-    for reader in readers:
-        until(lambda reader=reader: qm.queue_info(reader.name).waiters == 1)
+    waiting = [Pending(partial(reader.receive, 90)) for reader in readers]
+    until(lambda: all(qm.queue_info(reader.name).waiters == 1 for reader in readers))
     qm.update_queue("q", get_inhibited=True)
     assert [type(each.error(20)) for each in waiting] == [GetInhibited] * 2

@@ -18,8 +18,8 @@ from mqredis.testing import drain
 from mqredis.worker import Worker
 from mqredis.worker.schedule import Scheduler
 from tests.operator.conftest import SETTINGS
-from tests.operator.test_workers import until
 from tests.support.backend import Backend
+from tests.support.until import until
 
 
 def one(qm: QueueManager) -> ScheduleInfo:

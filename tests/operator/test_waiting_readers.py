@@ -9,9 +9,9 @@ import pytest
 import mqredis
 from mqredis import Access, Operator, QueueManager, Settings
 from mqredis.keys import ACTIONS
-from tests.operator.test_workers import until
 from tests.support.backend import Backend
 from tests.support.facade import Pending
+from tests.support.until import until
 
 # Without a notification a reader would find the message after half a minute.
 LATE = Settings(test_clock=True, allow_volatile=True, recheck_seconds=60)

@@ -7,8 +7,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from mqredis.spark import options as parsing
-from mqredis.spark import stream
+from mqredis.spark.browse import BrowseReader
 from mqredis.spark.options import check_stream
+from mqredis.spark.receive_reader import ReceiveReader
 from mqredis.spark.schema import SCHEMA
 
 
@@ -16,7 +17,7 @@ def make(options: dict[str, str], **more: str) -> Any:
     """A streaming reader, as Spark gets it."""
     parsed = parsing.parse({"pollTimeoutMs": "0", **options, **more})
     check_stream(parsed)
-    return stream.reader(parsed, SCHEMA)
+    return BrowseReader(parsed, SCHEMA) if parsed.readMode == "browse" else ReceiveReader(parsed, SCHEMA)
 
 
 def rows(reader: Any, start: dict[str, Any], end: dict[str, Any], column: str = "body") -> list[Any]:

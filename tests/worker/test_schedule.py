@@ -18,7 +18,7 @@ from mqredis.operations.cron import next_time, zone_name, zone_of
 from mqredis.testing import drain
 from mqredis.worker import Worker
 from mqredis.worker.schedule import Scheduler
-from tests.operator.test_workers import until
+from tests.support.until import until
 
 
 def at(text: str) -> float:
