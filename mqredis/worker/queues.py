@@ -45,10 +45,16 @@ class Queues:
         """Create the queues that a consumer wants created, set the retry policies of its queues, and open them.
 
         Returns their handles, and those of their subqueues ``;lapsed``. Raises QueueNotFound, and InvalidArgument if
-        only some of them are transactional.
+        one is a topic, or only some of them are transactional.
         """
         self._create(consumer)
         queues = [_existing(consumer, name, self.open) for name in consumer.queues]
+        for queue in queues:
+            if queue.handle.topic:
+                raise InvalidArgument(
+                    f"consumer {consumer.name}: queue {queue.name!r} is a topic, which stores nothing: subscribe a "
+                    "queue to it, and read that"
+                )
         if len({queue.handle.transactional for queue in queues}) > 1:
             raise InvalidArgument(f"the queues of {consumer.name} must be all transactional or none")
         lapsed = [self.open(f"{name};lapsed") for name in consumer.queues if ";" not in name]

@@ -92,6 +92,11 @@ class Unit:
                 self._send(handle, message, self._transaction)
             else:
                 self._kept.append((handle, message))
+        except TransactionUsage:
+            raise TransactionUsage(
+                f"queue {queue!r} is not transactional, as that of the handled message is: tx.send goes into the "
+                "transaction that has received it, so create the queue with transactional=True"
+            ) from None
         except BROKER_ERRORS as error:
             self.broker_error = error
             raise

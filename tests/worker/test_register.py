@@ -152,6 +152,25 @@ def test_mix_of_transactional_and_other_queues_is_refused(qm, worker: Worker):
         worker.run(burst=True, manager=qm, signals=False)
 
 
+def test_topic_is_refused(qm, worker: Worker):
+    worker.consumer("news", create={"topic": True})(handle)
+    with pytest.raises(
+        mqredis.InvalidArgument, match="'news' is a topic, which stores nothing: subscribe a queue"
+    ):
+        worker.run(burst=True, manager=qm, signals=False)
+
+
+def test_send_from_a_transaction_to_another_queue_says_what_to_do(qm, worker: Worker):
+    qm.create_queue("in", transactional=True)
+    qm.create_queue("plain")
+    with qm.open("in") as queue, qm.transaction() as tx:
+        queue.send(b"x", transaction=tx)
+    worker.consumer("in")(lambda _message, tx: tx.send("plain", b"y"))
+    told = "queue 'plain' is not transactional, as that of the handled message is: .*transactional=True"
+    with pytest.raises(mqredis.TransactionUsage, match=told):
+        worker.run(burst=True, manager=qm, signals=False, errors="raise")
+
+
 def test_missing_queue_error_says_how_to_create_it(qm, worker: Worker):
     worker.consumer("nowhere;poison")(handle)
     said = r"queue 'nowhere' does not exist: create it with create={} .* `mqredis queue create nowhere`"
