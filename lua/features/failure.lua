@@ -8,10 +8,16 @@
 -- (mqredis/worker/failed_attempts.py; tests/contract/test_stored_texts.py compares), in the form of mqredis/models/properties.py.
 -- What failure.report adds to the reader's part has to fit into `margin` of features/retry_policy. The prefix is REPORT in
 -- mqredis/operations/giveback.py, which the console uses, too (mqredis/console/pages/failures.py). failure.remove knows the reasons
--- that retry.poison gives by how they begin.
+-- that retry.poison gives by how they begin. Tests: tests/msmq/test_attempts.py, test_retry.py.
 --
--- names: the properties, without failure_, that failure.report writes, or the message's reader.
+-- names: the properties, without failure_; failure.report writes the first three, the message's reader the others
 local failure = { names = { "attempts", "time", "reason", "error", "traceback", "worker", "handler" } }
+
+-- Returns a property of a report in the form of a head. `letter`: its type, i for a whole number, d for another one, s for a text
+-- (mqredis/models/properties.py).
+function failure.property(name, letter, value)
+  return "\1failure_" .. name .. "\2" .. letter .. value
+end
 
 -- Returns why an entry failed, as its reader said (release.note_verdict), or as the broker knows; nil if there is no reason.
 function failure.why(entry)
@@ -21,9 +27,10 @@ end
 -- Sets entry.report, a part of a head, to the whole report; it held what the reader has added, or nil. `attempts`: how many
 -- there were; `reason`: for the field, nil to leave it out. A field that the message has from before is kept.
 function failure.report(entry, attempts, reason)
-  local why = failure.why(entry)
-  local text = string.format("\1failure_attempts\2i%.0f\1failure_time\2d%.3f\1failure_reason\2s", attempts,
-    context.now / 1000) .. (why or "given back") .. (entry.report or "")
+  local why, seconds = failure.why(entry), context.shown(context.now) / 1000
+  local text = failure.property("attempts", "i", string.format("%.0f", attempts))
+    .. failure.property("time", "d", string.format("%.3f", seconds))
+    .. failure.property("reason", "s", why or "given back") .. (entry.report or "")
   if reason and not record.field(failure.remove(entry.rec), "reason") then
     text = text .. record.fields.reason .. reason .. (why and ": " .. why or "")
   end

@@ -151,6 +151,12 @@ def test_reported_times_follow_the_clock_of_the_server(server: ClockServer) -> N
         moved = aside.receive(timeout=0).last_moved_at
         assert moved is not None
         assert abs((moved - servers).total_seconds()) < 10
+        qm.create_queue("failing", retry=RetryPolicy(immediate=0, cycles=0))
+        failing = qm.open("failing")
+        failing.send("fails")
+        failing.lock(timeout=0).abort()
+        failed = qm.open("failing;poison").receive(timeout=0)
+        assert failed.properties["failure_time"] == pytest.approx(servers.timestamp(), abs=10)
 
 
 def test_listed_times_follow_the_clock_of_the_server(server: ClockServer) -> None:
