@@ -48,7 +48,7 @@ function redrive.apply(q, entries, targets)
     if to then
       -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that
       -- of its parent, too. `home`: the parent if the message goes there, else a table that is thrown away.
-      local size, home = position.size(q, entries[n]), q.parent == to and not q.apart and to or {}
+      local size, home = position.size(q, entries[n]), q.parent == to and not q.has_own_quota and to or {}
       if home == to then queue.read_subqueue_totals(to) end
       context.messages, context.bytes = context.messages - 1, context.bytes - size
       home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size

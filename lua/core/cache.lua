@@ -5,24 +5,27 @@
 -- managers  by text of "config" (core/manager_config); queues: by config of a header (core/queue_config); ids: lists of ids, by
 -- their text (core/locks); special: what a message asks for, by the keys in its head (features/features); tables: queues.
 --
--- What is kept must not be changed by those who get it, but for the tables of queues. A new table is a line below, with `size`.
-local cache = {
+-- Calls change the tables of queues; tests/contract/test_reuse.py compares these with what is stored. What is in the others depends
+-- on its text alone, and must not be changed by those who get it. A further one is a line below, with `size`.
+--
+-- most: values in one of these tables beyond which it is emptied, since a server keeps a library for ever
+local cache = { most = 500,
   managers = { size = 0 }, queues = { size = 0 }, ids = { size = 0 }, special = { size = 0 }, tables = { size = 0 },
 }
 
--- Keeps `value` under `text` in one of these tables and returns it. A table with more than `most` values (500 if nil) is emptied
--- first.
-function cache.keep(results, text, value, most)
-  if results.size > (most or 500) then cache.clear(results) end
-  results[text] = value
-  results.size = results.size + 1
+-- Keeps `value` under `text` in one of these tables, but for `tables`, and returns it. The table is emptied first if it has more
+-- than `most` values, cache.most if nil.
+function cache.keep(kept, text, value, most)
+  if kept.size > (most or cache.most) then cache.clear(kept) end
+  kept[text] = value
+  kept.size = kept.size + 1
   return value
 end
 
 -- Empties one of these tables.
-function cache.clear(results)
-  for key in pairs(results) do results[key] = nil end
-  results.size = 0
+function cache.clear(kept)
+  for key in pairs(kept) do kept[key] = nil end
+  kept.size = 0
 end
 
 -- Keeps the table of a queue and returns it. `tables` is emptied only between two calls, by context.reset, since a call must

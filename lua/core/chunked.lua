@@ -8,9 +8,11 @@
 -- Each function that writes has the key as its first argument, or the command and the key: tests/contract/test_writers.py notes
 -- there for which module a command is run.
 --
--- most: elements of a slice; even, since a score and its member must stay together. long: see chunked.scores; longer than the
--- server's settings zset-max-listpack-value and hash-max-listpack-value, which are 64 unless somebody sets them.
-local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000 }
+-- most: elements of a slice, well below what unpack returns; even, since a score and its member must stay together
+-- long: a member for a moment (chunked.scores), which no list holds. It is longer than the server's settings
+--       zset-max-listpack-value and hash-max-listpack-value, which are 64 unless somebody sets them
+-- few:  elements of a list up to which such a member costs more than it saves
+local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000, few = 31 }
 
 -- Runs a command that writes for the elements of the list. Does nothing if there are none.
 function chunked.run(name, key, list)
@@ -42,7 +44,7 @@ end
 -- removed again.
 function chunked.scores(key, list)
   local size = #list
-  if size < 32 then
+  if size <= chunked.few then
     redis.call("ZADD", key, unpack(list))
   else
     redis.call("ZADD", key, "0", chunked.long, unpack(list, 1, math.min(chunked.most, size)))
@@ -63,7 +65,7 @@ end
 -- the first value tells whether Redis keeps a small hash as one list.
 function chunked.fields(key, list)
   local size = #list
-  if size < 32 or #list[2] > 64 then
+  if size <= chunked.few or #list[2] > 64 then
     redis.call("HSET", key, unpack(list, 1, math.min(chunked.most, size)))
   else
     redis.call("HSET", key, chunked.long, chunked.long, unpack(list, 1, math.min(chunked.most, size)))

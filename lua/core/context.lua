@@ -84,7 +84,7 @@ function context.reset(observing)
   c.call, c.changed, c.written, c.observing = c.call + 1, false, 0, observing == true
   c.missing, c.session, c.handed, c.again, c.handover = false, false, false, false, false
   c.sides, c.places, c.groups, c.group_members, c.search_decided, c.audited = false, false, false, 0, false, false
-  if cache.tables.size > 500 then cache.clear(cache.tables) end
+  if cache.tables.size > cache.most then cache.clear(cache.tables) end
 end
 
 -- Begins a call: reads the time, and what each call needs of meta, with the header of the first queue. Returns the reply with

@@ -33,10 +33,11 @@ local message_state = {
 
 -- Returns a state as a table with the parts of its text as fields: `moved` and `fence` are texts, the other counts are numbers.
 function message_state.parse(text)
-  local deliveries, aborts, moves, moved, size, kind, owner, fence, uncounted =
+  local deliveries, aborts, moves, last_move_ms, size, kind, owner, fence, uncounted =
     string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")
-  return { deliveries = tonumber(deliveries), aborts = tonumber(aborts), moves = tonumber(moves), moved = moved,
-    size = tonumber(size), kind = kind, owner = owner, fence = fence, uncounted = tonumber(uncounted) or 0 }
+  return { deliveries = tonumber(deliveries), aborts = tonumber(aborts), moves = tonumber(moves),
+    last_move_ms = last_move_ms, size = tonumber(size), kind = kind, owner = owner, fence = fence,
+    uncounted = tonumber(uncounted) or 0 }
 end
 
 function message_state.is_locked(state)
@@ -100,15 +101,15 @@ end
 
 -- Returns the state of a message of `size` bytes that was never locked.
 function message_state.new(size)
-  return { deliveries = 0, aborts = 0, moves = 0, moved = 0, size = size, kind = "-", owner = "-", fence = 0,
-    uncounted = 0 }
+  return { deliveries = 0, aborts = 0, moves = 0, last_move_ms = 0, size = size, kind = "-", owner = "-",
+    fence = 0, uncounted = 0 }
 end
 
 -- Returns the state of a copy of the message, of `size` bytes, which is not locked.
 function message_state.copy(state, size)
   local made = message_state.new(size)
   made.deliveries, made.aborts, made.moves = state.deliveries, state.aborts, state.moves
-  made.moved, made.uncounted = state.moved, state.uncounted
+  made.last_move_ms, made.uncounted = state.last_move_ms, state.uncounted
   return made
 end
 
@@ -120,12 +121,12 @@ end
 
 -- Returns the last part of the text, with the space in front of it.
 function message_state.uncounted(state)
-  return (state.uncounted or 0) > 0 and " " .. state.uncounted or ""
+  return state.uncounted > 0 and " " .. state.uncounted or ""
 end
 
 -- Returns the first four parts of the text.
 function message_state.counts(state)
-  return state.deliveries .. " " .. state.aborts .. " " .. state.moves .. " " .. state.moved
+  return state.deliveries .. " " .. state.aborts .. " " .. state.moves .. " " .. state.last_move_ms
 end
 
 -- Returns what a reply shows a reader: "deliveries aborts moves last_move_ms [uncounted]".

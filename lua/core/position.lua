@@ -173,8 +173,10 @@ end
 -- instead (3.1.7.2.7), one whose delay is not over waits for its timer. Readers that wait are notified when the script ends
 -- (notify.serve): of most messages all readers, of those whose group is busy only readers that take nothing.
 function position.arrive(q, ids, recs)
-  for n = 1, q.has_special and 0 or #recs do
-    if record.is_special(recs[n]) then q.has_special, q.changed = true, true end
+  if not q.has_special then
+    for n = 1, #recs do
+      if record.is_special(recs[n]) then q.has_special, q.changed = true, true end
+    end
   end
   local special = position.special(q, ids, recs)
   if special then

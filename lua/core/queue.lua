@@ -117,12 +117,12 @@ function queue.parse(at, text)
     locks = lock_entries or "",
     -- One active message of each group at a time (features/group_lock). Subqueues have the option but not this.
     locks_groups = properties.options.group_exclusive or false,
-    -- The log of actions does not count in the manager's quota: else what operators do would keep senders out.
-    outside = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
-    changed = false, altered = false, parent = false, apart = false,
+    -- Exempt from the manager's quota: the log of actions, else what operators do would keep senders out.
+    exempt = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
+    changed = false, altered = false, parent = false, has_own_quota = false,
     -- queue.begin_call sets these. They are named here so that the table has room for them: to let it grow takes 2 percent of a
     -- transaction.
-    call = nil, text = nil, notes = nil, arrived = nil, shown = nil, beside = nil, sooner = nil,
+    call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, in_sides = nil, sooner = nil,
     sub_messages = nil, sub_bytes = nil,
   }
   return cache.keep_table(key, queue.begin_call(q))
@@ -138,8 +138,8 @@ end
 --   sooner            a reader has to be told of a timer (queue.set_arrival)
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
-  q.call, q.text, q.notes = context.call, false, false
-  q.arrived, q.shown, q.beside, q.sooner, q.sub_messages, q.sub_bytes = false, false, false, false, false, false
+  q.call, q.text, q.notes, q.sub_messages, q.sub_bytes = context.call, false, false, false, false
+  q.arrived, q.arrived_busy, q.in_sides, q.sooner = false, false, false, false
   return q
 end
 
@@ -263,7 +263,7 @@ function queue.set_parent(q, parent)
   if not parent or queue.is_subqueue(q, "journal") then return end
   q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true
   q.locks_groups = false
-  q.apart = queue.is_subqueue(q, "poison")
+  q.has_own_quota = queue.is_subqueue(q, "poison")
 end
 
 -- Sets the quota of a subqueue that has one of its own; nil for none.

@@ -72,42 +72,51 @@ function removal.traced(q, entries, reason)
   return traced
 end
 
--- Deletes these entries.
-function removal.delete(q, entries, reason)
-  if #entries == 0 then return end
-  local ids, recs = position.columns_of(entries)
-
-  -- What store.remove takes: available, locked and stateful are ids, fields those of q.records. held: set of the places of locked
-  -- messages; visible: members of the index of those among them that peeks see.
-  local available, locked, fields, stateful, visible, held, bytes = {}, {}, {}, {}, {}, {}, 0
+-- Returns what is stored of these entries, as a table:
+--
+--   available, locked, stateful, fields   as store.remove takes them
+--   held      set of the places of locked messages
+--   visible   members of the index for those among them that peeks see
+--   bytes     size of all
+function removal.parts(q, entries)
+  local available, locked, stateful, fields, held, visible, bytes = {}, {}, {}, {}, {}, {}, 0
   for n = 1, #entries do
-    local id, state = ids[n], entries[n].state
+    local id, rec, state = entries[n].id, entries[n].rec, entries[n].state
     bytes = bytes + position.size(q, entries[n])
     held[n] = state and message_state.is_locked(state)
     local list = held[n] and locked or available
     list[#list + 1] = id
     fields[#fields + 1] = id
-    if record.has_large_body(recs[n]) then fields[#fields + 1] = "^" .. id end
+    if record.has_large_body(rec) then fields[#fields + 1] = "^" .. id end
     if state then stateful[#stateful + 1] = id end
     if held[n] and message_state.is_visible(state) then visible[#visible + 1] = message_state.visible_member(id) end
   end
+  return { available = available, locked = locked, stateful = stateful, fields = fields, held = held,
+    visible = visible, bytes = bytes }
+end
+
+-- Deletes these entries.
+function removal.delete(q, entries, reason)
+  if #entries == 0 then return end
+  local ids, recs = position.columns_of(entries)
+  local parts = removal.parts(q, entries)
 
   -- Index and features first: they look at what is still stored.
-  chunked.run("ZREM", q.index, visible)
-  local special = position.special(q, ids, recs, held)
+  chunked.run("ZREM", q.index, parts.visible)
+  local special = position.special(q, ids, recs, parts.held)
   if special then
     if special.members then chunked.run("ZREM", q.index, special.members) end
-    if special.places then features.delete(q, ids, recs, special, reason, held, entries) end
+    if special.places then features.delete(q, ids, recs, special, reason, parts.held, entries) end
   end
 
   -- Then what the messages leave behind, for which their bodies are read once more, and at last the messages themselves.
-  store.count(q, -#entries, -bytes)
+  store.count(q, -#entries, -parts.bytes)
   local traced = removal.traced(q, entries, reason)
   if traced[1] then
     trace.load()
     trace.leave(q, traced, reason)
   end
-  store.remove(q, fields, available, locked, stateful)
+  store.remove(q, parts.fields, parts.available, parts.locked, parts.stateful)
   if reason == "aborted" then store.uncount_gone(q, #entries) end -- they were never there
   local counter = removal.counters[reason]
   if counter then store.count_event(q, counter, #entries) end

@@ -16,7 +16,8 @@
 -- slots_per_session   how many slots of a session are asked when it was used last (session.used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
-local session = { idle = 5, most_terms = 64, slots_per_session = 32, slots_per_page = 1024, largest = 16384 }
+local session = { idle = 5, most_terms = 64, most_swept = 8, slots_per_session = 32, slots_per_page = 1024,
+  largest = 16384 }
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
@@ -82,7 +83,7 @@ end
 -- Drops a few sessions that were not used for their time to live. That of this call is used now.
 function session.sweep()
   local now = string.format("%.0f", context.now)
-  local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, 8)
+  local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, session.most_swept)
   local gone, any = {}, false
   for n = 1, #idle do
     local used, ttl = session.used(idle[n], false)

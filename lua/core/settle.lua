@@ -78,9 +78,8 @@ end
 
 -- Decides --------------------------------------------------------------------------------------------------------------
 
--- Returns the plan of these runs, as far as states tell: its fields committed, bytes and unread. The rest, for which records have
--- to be read, is left to settle.plan_entries.
-function settle.plan(q, runs, from)
+-- Returns the messages of these runs as columns: ids, actions and fences.
+function settle.columns(runs, from)
   local ids, actions, fences, count = { nil }, { nil }, { nil }, 0
   for n = from, #runs, 3 do
     local action, fence, joined_ids = runs[n], runs[n + 1], runs[n + 2]
@@ -89,12 +88,19 @@ function settle.plan(q, runs, from)
       ids[count], actions[count], fences[count] = string.sub(joined_ids, at, at + 15), action, fence
     end
   end
+  return ids, actions, fences
+end
+
+-- Returns the plan of these runs, as far as states tell: its fields committed, bytes and unread. The rest, for which records have
+-- to be read, is left to settle.plan_entries.
+function settle.plan(q, runs, from)
+  local ids, actions, fences = settle.columns(runs, from)
   local plan = { ids = ids, actions = actions, fences = fences, committed = { nil }, bytes = 0, unread = { nil },
     receive = {}, receive_rejected = {}, queue_purged = {}, released = {}, extended = {}, lost = {} }
   local states, suffices, seen = chunked.read(q.states, ids), settle.states_suffice(q), {}
   -- Of messages that were locked together many have the same state. size: nil if that does not tell all.
   local state_text, fence, size
-  for n = 1, count do
+  for n = 1, #ids do
     if states[n] ~= state_text or fences[n] ~= fence then
       state_text, fence = states[n], fences[n]
       size = state_text and message_state.plain_lock(state_text, fence)

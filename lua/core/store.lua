@@ -124,15 +124,15 @@ end
 
 -- Writes states of messages that stay locked. `states`: pairs.
 function store.change_locks(q, states)
-  redis.call("HSET", q.states, unpack(states))
+  chunked.run("HSET", q.states, states)
 end
 
 -- Removes all messages but some locked ones, with the timers and the index. `records`: pairs of the records and large bodies
 -- that stay; `states`: pairs of their states. Redis frees the removed keys in the background, unlike many removed fields.
 function store.drop_all_but(q, records, states)
   redis.call("UNLINK", q.available, q.records, q.states, q.timers, q.index)
-  if records[1] then redis.call("HSET", q.records, unpack(records)) end
-  if states[1] then redis.call("HSET", q.states, unpack(states)) end
+  chunked.run("HSET", q.records, records)
+  chunked.run("HSET", q.states, states)
 end
 
 -- Deletes all keys of a queue but `waiters`, since these readers may have to be notified first.
@@ -148,8 +148,8 @@ function store.count(q, count, bytes)
   if q.due <= context.now then store.update_statistics(q) end
   q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
   if count < 0 then q.gone, q.has_states = string.format("%d", q.gone - count), q.has_states and q.messages > 0 end
-  if not q.outside then context.messages, context.bytes = context.messages + count, context.bytes + bytes end
-  if q.parent and not q.apart then
+  if not q.exempt then context.messages, context.bytes = context.messages + count, context.bytes + bytes end
+  if q.parent and not q.has_own_quota then
     queue.read_subqueue_totals(q.parent)
     q.parent.sub_messages = q.parent.sub_messages + count
     q.parent.sub_bytes = q.parent.sub_bytes + bytes

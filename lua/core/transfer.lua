@@ -51,7 +51,7 @@ function transfer.change_entry(q, target, entry, trash_value)
   entry.rec = transfer.new_record(entry, begins_anew, trash_value)
   state.size = state.size + #entry.rec - old_size
   if begins_anew then state.uncounted = state.deliveries end
-  state.aborts, state.moves, state.moved = 0, state.moves + 1, string.format("%.0f", context.now)
+  state.aborts, state.moves, state.last_move_ms = 0, state.moves + 1, string.format("%.0f", context.now)
   message_state.free(state)
   entry.state = state
 end

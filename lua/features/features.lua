@@ -208,8 +208,8 @@ function features.arrive_by_fate(q, ids, fates)
     elseif fate ~= "delayed" then
       available[#available + 1] = ids[n]
       if fate == "busy" then
-        q.shown = q.shown or { nil }
-        q.shown[#q.shown + 1] = ids[n]
+        q.arrived_busy = q.arrived_busy or { nil }
+        q.arrived_busy[#q.arrived_busy + 1] = ids[n]
       else
         announced[#announced + 1] = ids[n]
       end

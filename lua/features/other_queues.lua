@@ -39,9 +39,9 @@ function other_queues.find(name, make)
   end
   local n = context.places[name]
   local q = n and queue.open(n, context.first_place)
-  if q and not q.beside then
+  if q and not q.in_sides then
     -- Also a queue that the script has opened: of a parent it saves no more than what a subqueue counts in it.
-    q.beside = true
+    q.in_sides = true
     context.sides = context.sides or {}
     context.sides[#context.sides + 1] = q
   end

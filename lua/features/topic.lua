@@ -44,38 +44,43 @@ end
 -- deleted, or that takes no messages of this kind, is passed over. `entries`: of topic.entries.
 function topic.plan(q, entries, transaction)
   local names, texts = subscription.all(q)
-  local total, total_bytes, plans = 0, 0, {}
+  local plans, total = {}, { messages = 0, bytes = 0 } -- total: of all copies that are planned
   queue.notes(q).plans = plans
   other_queues.load()
   -- A manager that is full, or throttled, refuses messages without a subscriber, too.
-  if quota.refuses(q, 0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
+  if quota.manager_refuses(0, 0) then return status.ENQUEUE_MANAGER_QUOTA end
   for n = 1, #names do
     local to = other_queues.find(names[n])
     if to and (transaction ~= nil) == to.options.transactional then
       local picked, bytes = topic.pick(entries, texts[names[n]], to)
-      if #picked > 0 then
-        if to.options.put_inhibited then return status.PUT_INHIBITED end
-        if not bytes then return status.MESSAGE_TOO_LARGE end
-        total, total_bytes = total + #picked, total_bytes + bytes
-        local code = topic.refuses(to, #picked, bytes, total, total_bytes)
-        if code then return code end
-        if transaction and transaction.count + total > tx.most then return status.TRANSACTION_TOO_LARGE end
-        plans[#plans + 1] = { to = to, entries = picked }
-        if not transaction and topic.has_special(picked) then
-          trace.load()
-          trace.plan_accepted(picked)
-          trace.expiring(to, picked)
-        end
-      end
+      local code = picked[1] and topic.plan_subscriber(to, picked, bytes, total, transaction)
+      if code then return code end
+      if picked[1] then plans[#plans + 1] = { to = to, entries = picked } end
     end
   end
 end
 
--- Returns the status with which a quota refuses, or nil. Of the subscriber's queue it has to admit `count` messages of `bytes`
--- bytes, of the manager the `total` messages of `total_bytes` bytes that this and the subscribers before it get.
-function topic.refuses(to, count, bytes, total, total_bytes)
+-- Decides for the messages that one subscriber gets, as topic.pick returns them: returns the status with which its queue refuses
+-- them; or nil, with the messages counted in `total`.
+function topic.plan_subscriber(to, picked, bytes, total, transaction)
+  if to.options.put_inhibited then return status.PUT_INHIBITED end
+  if not bytes then return status.MESSAGE_TOO_LARGE end
+  local code = topic.refuses(to, #picked, bytes, total)
+  if code then return code end
+  total.messages, total.bytes = total.messages + #picked, total.bytes + bytes
+  if transaction and transaction.count + total.messages > tx.most then return status.TRANSACTION_TOO_LARGE end
+  if not transaction and topic.has_special(picked) then
+    trace.load()
+    trace.plan_accepted(picked)
+    trace.expiring(to, picked)
+  end
+end
+
+-- Returns the status with which a quota refuses, or nil. The subscriber's queue has to admit `count` messages of `bytes` bytes, the
+-- manager these besides `total`, what the subscribers before it get.
+function topic.refuses(to, count, bytes, total)
   local messages, held = context.messages, context.bytes
-  context.messages, context.bytes = messages + total - count, held + total_bytes - bytes
+  context.messages, context.bytes = messages + total.messages, held + total.bytes
   local code = quota.refuses(to, count, bytes)
   context.messages, context.bytes = messages, held
   return code

@@ -66,10 +66,10 @@ end
 --   q.sooner   a timer was set that is due before all others (queue.set_arrival)
 function notify.serve(q)
   -- A queue may be the call's own, the parent of another one, and among context.sides: it is served once.
-  local ids, shown, sooner = q.arrived or {}, q.shown, q.sooner
-  q.arrived, q.shown, q.sooner = false, false, false
+  local ids, busy_ids, sooner = q.arrived or {}, q.arrived_busy, q.sooner
+  q.arrived, q.arrived_busy, q.sooner = false, false, false
   if #ids > 0 then notify.offer(q, ids) end
-  if shown then notify.offer(q, shown, waiter_text.peeks) end
+  if busy_ids then notify.offer(q, busy_ids, waiter_text.peeks) end
   if sooner then notify.look(q) end
 end
 

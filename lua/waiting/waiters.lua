@@ -62,20 +62,22 @@ function waiters.wait(q, member, ticket, filter_text, from)
   end
   match_waiters.load()
   local is_new = match_waiters.enlist(q, member, number, filter_text)
-  if is_new and has_waited and waiter_text.is_taking(member) then
-    -- It was notified, which ended its registration, and found nothing: the message may match other readers. It is offered to
-    -- readers after this one only, so that offering ends; those before it were asked first.
-    notify.load()
-    notify.offer(q, notify.left(q), nil, member)
-  end
-  arrivals.load()
+  -- It was notified, which ended its registration, and found nothing.
+  if is_new and has_waited and waiter_text.is_taking(member) then waiters.pass_on(q, member) end
   if from == "" then
+    arrivals.load()
     seen = string.format("%d", arrivals.newest(q))
   elseif is_new then
-    -- It was not registered during its search: messages may have arrived before the position that it has reached.
-    seen = ""
+    seen = "" -- messages may have arrived before the place that its search has reached, while it was not registered
   end
   return number .. ":" .. seen
+end
+
+-- Offers the message that the reader of this call was notified of, and could not use, to other readers: only to those behind it
+-- (`member`), so that offering ends; those before it were asked first.
+function waiters.pass_on(q, member)
+  notify.load()
+  notify.offer(q, notify.left(q), nil, member)
 end
 
 -- Removes a reader's registration. Returns 0 if there was none, else 1.
