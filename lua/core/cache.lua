@@ -1,9 +1,12 @@
 --- used by core/context, core/locks, core/manager_config, core/queue, core/queue_config, features/features
--- What a function library keeps from call to call, so that the next call need not parse it again: tables that depend on
--- nothing but a text, by that text, and the tables of queues, by their first key (core/queue).
+-- What a function library keeps from call to call, so that the next call need not parse it again. Scripts that run by EVALSHA
+-- keep nothing: each call begins with empty tables.
 --
--- managers  by text of "config" (core/manager_config); queues: by config of a header (core/queue_config); ids: lists of ids, by
--- their text (core/locks); special: what a message asks for, by the keys in its head (features/features); tables: queues.
+--   managers  by the text "config" of a manager, the table that core/manager_config makes of it
+--   queues    by the config of a queue, the table that core/queue_config makes of it
+--   ids       by ids that stand one behind the other, the list of them (core/locks)
+--   special   by the keys in the head of a message, what such a message asks for (features/features)
+--   tables    by the first key of a queue, its table (core/queue)
 --
 -- Calls change the tables of queues; tests/contract/test_reuse.py compares these with what is stored. What is in the others depends
 -- on its text alone, and must not be changed by those who get it. A further one is a line below, with `size`.
@@ -28,8 +31,8 @@ function cache.clear(kept)
   kept.size = 0
 end
 
--- Keeps the table of a queue and returns it. `tables` is emptied only between two calls, by context.reset, since a call must
--- have one table of each queue. A table that replaces another one is counted as well: then they are emptied sooner.
+-- Keeps the table of a queue and returns it. A call must have one table of each queue, so `tables` is emptied between two calls, by
+-- context.reset. A table that replaces another one is counted as well: then they are emptied sooner.
 function cache.keep_table(key, q)
   cache.tables[key] = q
   cache.tables.size = cache.tables.size + 1

@@ -3,7 +3,8 @@
 ---   matching/arrivals, matching/mark, transactions/tx, transactions/tx_parts
 -- Runs commands with lists of any length. Lua's unpack returns 7,999 values at most, and lists may be longer: a transaction has
 -- 1,000 messages with up to four elements each in the index, a group any number. So a command is run for one slice of the
--- list after the other. Most lists are one slice and cost as much as the command alone.
+-- list after the other. Most lists are one slice and cost as much as the command alone. tests/matching/test_long_lists.py has
+-- longer ones.
 --
 -- Each function that writes has the key as its first argument, or the command and the key: tests/contract/test_writers.py notes
 -- there for which module a command is run.

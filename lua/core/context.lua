@@ -9,18 +9,18 @@
 -- context.mark_changed).
 --
 -- KEYS[1] meta, a hash with these fields:
---   schema, incarnation, clock, throttled, quotas, ...  properties of the manager
---   "config"          what each call needs of them (core/manager_config)
+--   schema, incarnation, clock, lead, ...  properties of the manager; "config": what each call needs of them (core/manager_config)
 --   "counters"        "history seq messages bytes time"; seq: SequentialID; time: the latest broker time, in ms
 --   <key of a queue>  the header of that queue (core/queue)
 --   "<n>"             a session: "ttl highest_slot", ttl in ms
 --   "<n>.<i>"         the saved reply of its slot i (see the end of this file)
 --   "<n>.<i>!"        what a reader that waits in this slot was handed (waiting/waiters)
 --   "lock:<fence>"    a lock of several messages (core/locks)
---   "client:<n>"      what the client of a session says of itself (core/session)
+--   "client:<n>"      what the client of a session says of itself (core/session); "terms", "units": also there
 --   "trail:...", "trails"  the trails of messages (features/trail_store)
 -- KEYS[2] txs, a hash: "<id>" a transaction, "<id>:<k>" its k-th operation (transactions/tx)
--- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token, "" for a script that changes nothing
+-- ARGV[1] slot, "<session>.<i>"; ARGV[2] sequence of the operation token (mqredis/drivers/session.py), "" for a script that changes
+--   nothing
 --
 -- Change together with: a new field of meta is named in docs/key-layout.md, and the doctor sorts fields by how their names begin
 -- (_meta_group in mqredis/operations/doctor/snapshot.py; audit.scan in admin/audit shortens those that begin with a digit or "l").
@@ -28,7 +28,7 @@
 -- mqredis/keys.py (tests/contract/test_constants.py compares); it needs a new schema number (core/manager_config).
 --
 -- Token: the client uses a slot for one call at a time, so a repeated sequence is a repeated call and gets the saved reply.
--- Refusals are saved, too, else a late copy of a refused request could run.
+-- Refusals are saved, too, else a late copy of a refused request could run. tests/reliability/test_calls.py repeats calls.
 --
 -- Time: context.now is the broker time in ms, which never goes back. All stored times are broker times: the server's time plus
 -- `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. Users are shown broker time
@@ -214,7 +214,7 @@ function context.mark_changed()
 end
 
 -- Asks the client to call again: with more keys (context.require), or since there was more to do than one call does. The script
--- ends with context.missing as its reply then.
+-- ends with context.missing as its reply then; mqredis/operations/queue_call.py calls again.
 function context.ask_again()
   context.missing = context.missing or context.reply(status.KEYS_CHANGED)
 end
@@ -283,6 +283,7 @@ end
 -- same reply when it is repeated. The key of an operator's token keeps a reply in the same form (admin/operator).
 --
 --   "<sequence> <ms> <ids> <status> <history> <elements>"
+--   example, of a send: "7 1764000000000 - 0 4711 16:040000000000002a"
 --
 --   sequence  the number of the call in its slot
 --   ms        the broker time of the call

@@ -17,10 +17,13 @@
 --   special  is one of them special or named (core/record)?
 --   bytes    size of all
 --
--- A new column stands in enqueue.new_batch, and is filled by enqueue.append and, for plain messages, by enqueue.parse. What these
--- read is written by mqredis/codec/encode.py (the flag: core/record); refusal.trace (features/refusal) reads the same arguments
--- again, and publish.read (claims/publish) the same elements from a list. Messages that users do not send come in through
--- features/copy (which takes only the ids from here) and core/transfer.
+-- Change together with: a new column stands in enqueue.new_batch, and is filled by enqueue.append and, for plain messages, by
+-- enqueue.parse. What these read is written by mqredis/codec/encode.py (the flag: core/record); refusal.trace (features/refusal)
+-- reads the same arguments again, and publish.read (claims/publish) the same elements from a list. Messages that users do not send
+-- come in through features/copy (which takes only the ids from here) and core/transfer. Tests: tests/conformance/test_send.py; a
+-- plain send is limited in lines and commands by tests/contract/test_send_path.py and test_cost.py.
+--
+-- digits: the last digit of an id; to format a number costs more
 local enqueue = { digits = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f" } }
 
 -- Reads the messages of ARGV from place `at` on: flag digit, head, NUL, body; behind one with the flag large its body. Returns

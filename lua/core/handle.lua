@@ -3,10 +3,13 @@
 -- Open handles on queues (OpenQueueDescriptor, 3.1.1.16): members "<encoded queue>|<session>|<number>|<access>|<share>" of the
 -- zset `handles`, for example "orders|12|3|receive|none". All have score 0, so those of one queue stand together. A handle whose
 -- session is gone is gone, too. Access is one of Access in mqredis/models/enums.py, share "deny" or "none"
--- (mqredis/operations/handle.py). The doctor reads the members, too (`handles` in mqredis/operations/doctor/checks/sessions.py).
+-- (mqredis/operations/handle.py).
 --
 -- Change together with: `_ALLOWED` in mqredis/operations/context.py, which refuses what a handle may not do; its row "receive" is
--- handle.receives (tests/contract/test_constants.py compares).
+-- handle.receives (tests/contract/test_constants.py compares). The doctor reads the members (`handles` in
+-- mqredis/operations/doctor/checks/sessions.py). tests/conformance/test_open.py has the rules of access and share.
+--
+-- In ranges of members "}" is the byte behind "|", and "~" is behind all letters.
 --
 -- key: the place of `handles` in KEYS, in scripts with "KEYS admin".
 local handle = { key = 4 }

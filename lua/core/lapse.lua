@@ -9,8 +9,11 @@
 --- require lazy "transactions/tx"
 --- used by core/timers
 -- Serves leases and timers that core/timers has found to be due. Both functions decide first, and write nothing if context.missing
--- names queues that KEYS must bring: then the client makes the call again. They return nothing. core/timers says what a new kind of
--- timer takes, and core/message_state what a new kind of lock does.
+-- names queues that KEYS must bring: then the client makes the call again. They return nothing.
+--
+-- Change together with: core/timers says what a new kind of timer takes, and core/message_state what a new kind of lock does.
+-- transactions/tx_parts and transactions/commit abort a transaction whose lease is not over, and must leave the same behind. Tests:
+-- tests/msmq/test_due.py, test_ends.py and, for retry policies, test_attempts.py.
 local lapse = {}
 
 -- Ends these locks, whose lease is over; those of a transaction that was renewed are extended. If a transaction was not renewed,

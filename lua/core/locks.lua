@@ -27,7 +27,7 @@
 -- Change together with: outside of the scripts the entries and the texts are read by mqredis/codec/locks.py
 -- (tests/spark/test_batch.py compares), and by the doctor: `_HEADER` in mqredis/operations/doctor/snapshot.py, `_LOCKS` in its
 -- checks/queues.py. What an entry says of a message must stay what message_state.first says, which readers are shown
--- (message_state.locked_once).
+-- (message_state.locked_once). tests/client/test_packed_locks.py tests both forms and what other calls do with them.
 --
 -- In this module a lock is a table {fence, deadline, slot, bytes, size, ids, field}: deadline and bytes as numbers, all else as
 -- texts; `field` of meta, false if the entry says all.

@@ -4,17 +4,23 @@
 --
 --   "deliveries aborts moves last_move_ms size kind owner fence [uncounted]"
 --
---   kind   a letter: by whom the message is locked, "-" if it is not locked; then letters of flags. Both are named below
---   owner  the reader's slot, the transaction's id or the claim's owner; "-" if not locked
---   fence  the number of the call that locked it; 0 if not locked
---   uncounted  how many of the deliveries are not attempts (features/retry); missing if none
+--   example of a message of 182 bytes that a reader with the slot 12.0 has locked: "1 0 0 0 182 LN 12.0 4711"
+--
+--   deliveries    how often it was locked to be read; uncounted: so many of them were no attempts (features/retry_policy), nothing
+--                 for none
+--   aborts        how many transactions that had received it were aborted
+--   moves         how often it was moved to another queue; last_move_ms: when last, 0 for never
+--   size          bytes of its record and its large body
+--   kind          a letter: by whom it is locked, "-" if it is not locked; then letters of flags. Both are named below
+--   owner         the reader's slot, the transaction's id or the claim's owner; "-" if not locked
+--   fence         the number of the call that locked it; 0 if not locked
 --
 -- Change together with: mqredis/codec/states.py, which names the kinds; mqredis/operations/doctor/stored.py, which reads the text
 -- (tests/contract/test_constants.py and test_stored_texts.py compare both); mqredis/codec/decode.py (`_STATE`), which reads the
 -- part that replies have of it (message_state.shown); mqredis/spark/columns.py, which reads its first three parts. Here each
 -- pattern names all parts of the text, and some the letters, so a new part changes every function with one. A new kind also needs
--- an answer from each `is_...` and `first` below, in core/position (before_lock, lock, lock_states), in lapse.plan (core/lapse) for
--- the end of its lease, in release.outcome (core/release), and in `_OPERATIONS` (mqredis/commands/inspection.py).
+-- an answer from each `is_...` and `first` below, in core/position (before_lock, lock, lock_states), in lapse.list_for (core/lapse)
+-- for the end of its lease, in release.outcome (core/release), and in `_OPERATIONS` (mqredis/commands/inspection.py).
 --
 --   by_reader             letter: locked by a reader outside of a transaction
 --   received, sent, moved   letters: received from the queue, sent to it, or moved to another one, in an open transaction
@@ -31,7 +37,7 @@ local message_state = {
   plain_reader = "LN", plain_send = "SN", plain_claim = "CN", purged_claim = "CP",
 }
 
--- Returns a state as a table with the parts of its text as fields: `moved` and `fence` are texts, the other counts are numbers.
+-- Returns a state as a table with the parts of its text as fields: last_move_ms and fence are texts, the other counts are numbers.
 function message_state.parse(text)
   local deliveries, aborts, moves, last_move_ms, size, kind, owner, fence, uncounted =
     string.match(text, "^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) ?(%d*)$")

@@ -1,7 +1,7 @@
 --- require "core/record"
 --- used by core/statistics, overview, stats_history
 -- Finds when the oldest available message of a queue came, for numbers that users and the statistics are shown. stats.lua looks for
--- the oldest one of each priority itself.
+-- the oldest one of each priority itself. Tests: tests/inspection/test_history.py, test_overview.py.
 local oldest = {}
 
 -- Returns when it came, in ms of broker time, -1 if none is available; and how many commands it took to find out. An id begins with

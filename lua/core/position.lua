@@ -45,7 +45,8 @@
 --
 -- Change together with: a new place of a message is also known to `positions` in mqredis/operations/doctor/checks/messages.py, to
 -- the rows M of admin/audit, and to admin/sweep. What the index has of a message when it comes must be taken out when it goes: both
--- go by position.special. removal.delete_locked takes a short cut for messages that need none of this (position.end_reads_record).
+-- go by position.special (tests/matching/test_index_marks.py). removal.delete_locked takes a short cut for messages that need none
+-- of this (position.end_reads_record). tests/conformance/tables/states.py has each operation in each state.
 --
 -- Of the functions here only position.lock calls context.mark_changed; who calls position.arrive or position.before_move does so
 -- itself.

@@ -40,7 +40,7 @@
 -- compares), in mqredis/codec/locks.py, and in repair.lua, which writes counts; it takes a new schema number
 -- (core/manager_config). A new key of a queue stands in QUEUE_PARTS of mqredis/keys.py, queue.parse, store.delete_queue and
 -- admin/audit. A new field of the table stands in queue.parse and, if it holds for one call, in queue.begin_call
--- (tests/unit/test_functions.py, tests/contract/test_reuse.py).
+-- (tests/unit/test_functions.py, tests/contract/test_reuse.py). tests/client/test_queue_headers.py tests headers in calls.
 --
 -- A function library keeps the table for the next call, which need not parse the header then:
 --
@@ -54,12 +54,14 @@
 --
 -- never    an id before all ids; always: one behind all. They are digits, since Lua compares texts by the server's locale,
 --          in which only the order of digits is certain
--- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claims)
--- bucket   length of a bucket of the statistics, in ms
+-- claimed  2^52: a lock whose score in q.locked is not lower belongs to a claim and never lapses (claims/claims); NEVER in
+--          mqredis/operations/doctor/checks/claims.py
+-- bucket   length of a bucket of the statistics, in ms; BUCKET_MS in mqredis/codec/history.py
 -- parts    number of keys of a queue
 -- message_keys, admin_keys   how many keys of the manager stand in KEYS before those of the queues, by the head of the script:
 --          "KEYS message" (meta, txs) or "KEYS admin" (meta, txs, queues, handles, idle)
--- log      encoded name of the log of actions (admin/operator)
+-- log      encoded name of the log of actions (admin/operator); ACTIONS in mqredis/keys.py
+-- tests/contract/test_constants.py and test_stored_texts.py compare these numbers and names with those in Python.
 local queue = {
   never = "0", always = "8", claimed = 4503599627370496, bucket = 300000, log = "system%24%3Bactions",
   parts = 8, message_keys = 2, admin_keys = 5,
@@ -83,7 +85,7 @@ function queue.expand_locks(q)
   locks.expand(q)
 end
 
--- Returns the same for a script that reads no states of locked messages: the locks stay in the header. A script opens a queue once
+-- As queue.open, but the locks stay in the header: for scripts that read no states of locked messages. A script opens a queue once
 -- in this way or the other; later calls return the same table.
 function queue.read(n, manager_keys, text)
   -- The keys of the queue stand behind the place `at` of KEYS.
@@ -133,8 +135,8 @@ end
 --   call              the number of the call (context.call)
 --   text              false: the table may differ from the stored header (see the head of this file)
 --   notes             see queue.notes
---   arrived, shown    ids of messages that waiting readers are notified of (notify.serve says who sets them)
---   beside            other_queues.find has found the queue
+--   arrived, arrived_busy  ids of messages that waiting readers are notified of (notify.serve says who sets them)
+--   in_sides          the queue is in context.sides (other_queues.find)
 --   sooner            a reader has to be told of a timer (queue.set_arrival)
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
@@ -257,8 +259,8 @@ function queue.open_parent(q, manager_keys)
 end
 
 -- Makes q a subqueue of `parent`, if that is not nil: it shares the parent's flags and limits, and counts in its quota.
--- ;poison has a quota of its own (q.apart), so that failed messages do not keep senders from the queue. A journal shares
--- nothing.
+-- ;poison has a quota of its own (q.has_own_quota), so that failed messages do not keep senders from the queue. A journal shares
+-- nothing. has_own_quota of mqredis/keys.py says the same, audit.members (admin/audit) says which queues have a parent.
 function queue.set_parent(q, parent)
   if not parent or queue.is_subqueue(q, "journal") then return end
   q.parent, q.flags, q.options, q.max_bytes, q.altered = parent, parent.flags, parent.options, parent.max_bytes, true

@@ -13,14 +13,15 @@
 --   index       the available messages up to this id are in the index of identifiers, the others are not (queue.reach,
 --               matching/index_build)
 --
--- Change together with: a new flag stands in `letters` and in FLAGS of mqredis/commands/queues.py (tests/contract/test_fields.py
--- compares), and in docs/key-layout.md; CONTRIBUTING.md has an example. Scripts of earlier releases fail at an unknown letter, so
--- it takes a new schema number if they work beside these. The index stays the last part (queue.set_indexed). A new part stands in
--- queue_config.parse and queue_config.read, queue.parse (core/queue) and QUEUE_CONFIG of
--- mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py compares); headers hold the text, so it takes a new
--- schema number (core/manager_config). Scripts that write one of these fields of the hash call queue.save_config (core/queue).
+-- Change together with: a new flag stands in `letters`, and in FLAGS or POLICY_FLAGS of mqredis/commands/queues.py
+-- (tests/contract/test_fields.py compares); CONTRIBUTING.md has an example. Scripts of earlier releases fail at an unknown letter,
+-- so it takes a new schema number if they work beside these. A new part stands in queue_config.parse and queue_config.read,
+-- queue.parse (core/queue) and QUEUE_CONFIG of mqredis/operations/doctor/checks/queues.py (tests/contract/test_constants.py
+-- compares); headers hold the text, so it takes a new schema number (core/manager_config). The index stays the last part
+-- (queue.set_indexed). Scripts that write one of these fields of the hash call queue.save_config (core/queue).
 --
--- letters: the letters of the flags, with the options they stand for
+-- letters: the letters of the flags, with the options they stand for: properties of QueueProperties (mqredis/models/queue.py), and
+-- `system`, a queue that the broker keeps (queue_ensure.lua)
 local queue_config = {
   letters = { t = "transactional", j = "journaling", p = "put_inhibited", g = "get_inhibited", x = "group_exclusive",
     f = "topic", r = "retry", l = "trail", s = "system" },

@@ -3,12 +3,12 @@
 --- require "core/store"
 --- used by admin/schedules, claims/publish, features/copy, features/topic, send
 -- Quotas: every message in a queue counts, whatever its state. A subqueue counts for itself and in its parent (q.parent),
--- unless it stands apart (queue.set_parent). core/store counts.
+-- unless it has a quota of its own (queue.set_parent). core/store counts.
 --
 -- Change together with: these apply quotas in their own way. has_room of features/retry_policy heeds no quota of the manager;
 -- features/topic adds up what all subscribers get (topic.refuses), and refuses as the manager does (topic.plan); send.lua asks only
 -- if the manager or the queue has a limit; claims/publish adds up the stages of each queue, and chooses the statuses itself;
--- admin/redrive takes what leaves out of the counts while it asks.
+-- admin/redrive takes what leaves out of the counts while it asks. tests/conformance/test_quota.py has the rules.
 local quota = {}
 
 -- Returns the status that refuses `count` more messages of `bytes` bytes in all: since a quota would be exceeded, or the manager is

@@ -9,6 +9,7 @@
 --           first    it is the first message of its transaction; last: the last one
 --           large    the body is not in the record but in the field "^"id
 --           named    with special: the only field that scripts act on is a correlation id, a text at the end of the head
+--           No bit is left.
 --   head    "\1" name "\2" value for each property, "\3" key value for each system field; the key is one letter. Of a field
 --           with "~" before its key the value is kept, but no script acts on it, for example in a dead letter
 --

@@ -23,17 +23,18 @@
 --   "purged"  it is deleted, since the queue was purged while it was locked
 --
 -- Change together with: a new verdict stands in mqredis/commands/settlement.py (tests/contract/test_constants.py compares), in
--- settle.list_for (core/settle), and in retry_policy.decide (features/retry_policy). transactions/tx_parts notes verdicts, too. A
--- new outcome stands in release.end_locks and release.unlock. What is returned, moved or deleted here must not count as n_retried
--- elsewhere again: features/retry counts for the outcome "policy".
+-- settle.list_for (core/settle), and in retry_policy.decide (features/retry_policy). mqredis/operations/giveback.py writes the text
+-- of release.note_verdict, which transactions/tx_parts calls, too. A new outcome stands in release.end_locks and release.unlock. An
+-- entry counts once as n_retried: here for the outcome "back", in features/retry for "policy". Tests: tests/msmq/test_attempts.py,
+-- test_retry.py and, for transactions, test_ends.py.
 --
 -- verdicts: how a reader gave a message back: after a failed attempt; in order, which is no attempt; after a final failure, so
 -- that the retry policy ends at once.
 local release = { verdicts = { failed = "a", returned = "b", hopeless = "e" } }
 
--- Notes in an entry, which is locked, how its reader gave it back. Comes before release.plan, for messages that readers give back
--- with a verdict. `text`: a verdict; behind "b" the ms that the message rests, or nothing, and "i" if it is to be read alone then;
--- behind the others the reason, and properties that describe the failure, in the form of a head (core/record).
+-- Notes in an entry, which is locked, how its reader gave it back. Comes before release.plan. `text`: a verdict; behind "b" the ms
+-- that the message rests, or nothing, and "i" if it is to be read alone then (example: "b0i"); behind the others the reason, and
+-- properties that describe the failure, in the form of a head (core/record).
 function release.note_verdict(entry, text)
   entry.verdict = string.sub(text, 1, 1)
   if entry.verdict == release.verdicts.returned then
@@ -78,7 +79,7 @@ end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Unlocks these entries. `aborted`: their transaction was aborted, which is counted.
+-- Unlocks these entries. `aborted`: their transaction was aborted, which their states count.
 function release.unlock(q, entries, aborted)
   if not entries[1] then return end
   local by_outcome, any_delivered = release.end_locks(q, entries, aborted)

@@ -38,7 +38,7 @@
 -- Change together with: a new reason is a line above (tests/contract/test_constants.py compares). One that leaves acknowledgements
 -- or dead letters needs a class in trace.class; one that trails tell of, an event in trail.ends. A new counter needs a line in
 -- removal.counters and is to be read: by stats.lua with mqredis/commands/features.py, and by core/statistics and overview.lua if
--- it counts as failed there.
+-- it counts as failed there. tests/msmq/test_removals.py has a test for each way out of a queue.
 --
 -- counters  by reason, the field of q.key that counts the messages; reasons without one are not counted
 local removal = { counters = {

@@ -2,6 +2,7 @@
 --- used by core/context
 -- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps. The form of what is
 -- kept is that of core/context; admin/operator does the same for tokens of operators, which have keys of their own.
+-- tests/reliability/test_calls.py repeats calls, tests/drivers/test_faults.py loses their replies.
 local replay = {}
 
 -- Returns the reply of a call whose sequence is not newer than that of its slot; nil if the entry script has to complete it:

@@ -11,11 +11,16 @@
 -- seek.matching may write: the index, and marks. Messages are returned as columns where many may be found, else as entries
 -- (core/position). In queues where groups take turns, receive.lua asks features/group_lock instead of seek.available.
 --
--- most   bytes of a reply, about
--- page   how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
+-- Change together with: who decides beside a search whether a reader gets a message: waiting/match_waiters for readers that wait,
+-- claims/fill for claims. Tests: tests/conformance/test_seek.py and test_cursor.py; with a filter, tests/matching and
+-- tests/property/test_matching.py.
+--
+-- most       bytes of a reply, about
+-- page       how many ids are read at a time after a page whose messages have all expired; pages: how many pages one call reads
 -- back_most  how many messages are looked at from the end of the queue
--- cursors    the letter that begins the text of a cursor (receive.lua); mqredis/commands/read.py has the same
---            (tests/contract/test_constants.py)
+-- cursors    the letter that begins the text of a cursor, before its id (receive.lua, peek.lua): the message behind the id was not
+--            read yet; that with the id was read; a peek goes on behind the id. mqredis/operations/cursor.py writes the text,
+--            commands/read.py has the same letters (tests/contract/test_constants.py)
 local seek = { most = 1048576, page = 128, pages = 8, back_most = 256,
   cursors = { unread = "U", read = "R", after = "A" } }
 

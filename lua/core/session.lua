@@ -5,14 +5,18 @@
 --- used by queue_open, queue_orphans, session_close, session_list, session_open
 -- Sessions of clients, and their slots: reads them, and drops those that are not used any more. session_open.lua makes them. A
 -- session is the field "<number>" of meta, its slots are the fields "<number>.<i>" (core/context). The zset `idle` has the numbers
--- of all sessions; score: the ms at which to look whether one was used since. A new field of meta that belongs to a session or a
--- slot is removed in session.drop, and is told from others by the doctor (mqredis/operations/doctor/checks/sessions.py).
+-- of all sessions; score: the ms at which to look whether one was used since.
 --
--- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. The scripts
--- do not read it; mqredis/commands/inspection.py does.
+-- Client text, field "client:<number>" of meta: what the client told of itself when it opened the session, as JSON. Of the scripts
+-- features/trail alone reads it; mqredis/commands/inspection.py does, too.
+--
+-- Change together with: a new field of meta that belongs to a session or a slot is removed in session.drop, and is told from others
+-- by the doctor (mqredis/operations/doctor/checks/sessions.py). mqredis/drivers/core.py reads the terms. Tests:
+-- tests/client/test_idle_clients.py, and tests/client/test_rollback.py for terms.
 --
 -- idle                the place of `idle` in KEYS, in scripts with "KEYS admin"
 -- most_terms          how many terms are kept (session.term)
+-- most_swept          how many sessions one call drops, since another client waits for it (session.sweep)
 -- slots_per_session   how many slots of a session are asked when it was used last (session.used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
@@ -22,8 +26,7 @@ local session = { idle = 5, most_terms = 64, most_swept = 8, slots_per_session =
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
 -- much has been done since: new changes take the numbers of lost ones. A term that began with as much as this one or more is
--- forgotten: a client that knew of it knew more than this one began with. Clients get the text from session_open.lua, and read it
--- in Core._began (mqredis/drivers/core.py).
+-- forgotten: a client that knew of it knew more than this one began with. Core._began (mqredis/drivers/core.py) compares.
 function session.term(terms)
   local kept = {}
   for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
@@ -80,7 +83,7 @@ function session.drop_handles(gone)
   chunked.run("ZREM", KEYS[handle.key], found)
 end
 
--- Drops a few sessions that were not used for their time to live. That of this call is used now.
+-- Drops sessions that were not used for their time to live. That of this call is used now.
 function session.sweep()
   local now = string.format("%.0f", context.now)
   local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, session.most_swept)

@@ -23,8 +23,9 @@
 --   example: "c", "4711", "040000000000002a040000000000002b", then "jno such customer", "4712", "040000000000002c"
 --
 -- Change together with: mqredis/commands/settlement.py writes the runs, and reads what was lost (tests/contract/test_constants.py
--- compares the letters); a new action stands in settle.list_for, settle.plan and settle.apply. receive.lua and settle.lua take
--- runs from their arguments, unlock.lua makes them.
+-- compares the letters); mqredis/operations/giveback.py writes what stands behind the letters of workers. A new action stands in
+-- settle.list_for, settle.plan and settle.apply. receive.lua and settle.lua take runs from their arguments, unlock.lua makes them.
+-- Tests: tests/conformance/test_lock.py, tests/client/test_commit_many.py and, for locks in the header, test_packed_locks.py.
 --
 -- settle.all decides for all of them before it writes, in one of two ways. A call that commits one lock that is in the queue's
 -- header (core/locks) takes that out, and deletes its messages. All others make a plan first, a table with these fields:
@@ -44,10 +45,10 @@ local settle = {
   lost = { available = "a", locked = "f", gone = "g" }, none_lost = {},
 }
 
--- Settles the locks of the runs in a list, as above, from place `from` on; `lease` in ms, for locks that are extended. Returns those
--- that were lost, to which nothing was done, as {id, why, ...}, each `why` one of settle.lost. It must not be changed.
--- Returns nil, and has settled nothing, if context.missing names queues that KEYS must bring. The caller has opened q with
--- queue.read, has set its parent (queue.open_parent), and saves it.
+-- Settles the locks of the runs in a list, as above, from place `from` on; `lease` in ms, for locks that are extended. Returns the
+-- lost ones, to which nothing was done, as {id, why, ...}, each `why` one of settle.lost; this list must not be changed. Returns
+-- nil, and has settled nothing, if context.missing names queues that KEYS must bring. The caller has opened q with queue.read, has
+-- set its parent (queue.open_parent), and saves it.
 function settle.all(q, runs, from, lease)
   if not runs[from] then return settle.none_lost end
   if q.locks ~= "" then

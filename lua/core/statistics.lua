@@ -16,7 +16,7 @@
 --     bucket has one message less: its number may be negative.
 --   - A repair of the counters (repair.lua) shows as messages that came or left. A queue whose counters were lost begins anew.
 --
--- The text: "<bucket> <came> <left> <failed> <retried> <items>"
+-- The text: "<bucket> <came> <left> <failed> <retried> <items>", for example "5880000 120 118 0 2 3c,3a,,2,1;;"
 --
 --   bucket   that is open: broker time in ms / 300000
 --   came...  the counters when it began, in the order of statistics.names, as in items
@@ -26,10 +26,11 @@
 --
 -- Change together with: mqredis/codec/history.py reads the text (tests/contract/test_stored_texts.py compares both), and
 -- stats_history.lua has the counters in its reply, in this order. One more counter stands in statistics.names and
--- statistics.counters. queue.bucket (core/queue) is the length of a bucket.
+-- statistics.counters, and in the files that the head of mqredis/operations/history.py names. queue.bucket (core/queue) is the
+-- length of a bucket. tests/inspection/test_history.py has the behaviour that users see.
 --
--- names: of the counters, which are lists in this order. items: at most so many. bytes: at most so many of all items; a day takes
--- less unless a hundred thousand messages pass in a second. Beyond that the first buckets go.
+-- names: of the counters, which are lists in this order. items: at most so many, those of a day. bytes: at most so many of all
+-- items; a day takes less unless a hundred thousand messages pass in a second. Beyond that the first buckets go.
 local statistics = { names = { "came", "left", "failed", "retried" }, items = 288, bytes = 8000,
   digits = "0123456789abcdefghijklmnopqrstuvwxyz" }
 

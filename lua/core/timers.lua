@@ -15,9 +15,11 @@
 -- (core/lapse) tells what comes first if several are due. The doctor has to tell what the rest of the member is, a lookup id or
 -- something else: audit.is_policy_timer in admin/audit, `_RESTS` and "k" in mqredis/operations/doctor/checks/policies.py
 -- (tests/contract/test_constants.py compares). message_list.lua shows what timers are for. docs/key-layout.md lists the letters.
+-- Tests: tests/msmq/test_due.py; tests/property/test_late_timers.py compares calls that come late with a model that serves each
+-- timer in time.
 --
--- letters  of the features with these names; those from `rest` to `poison` belong to features/retry
--- most     timers, and locks whose lease is over, in a page; pages: how many pages one call serves
+-- letters  by what a timer is for; the lines of features/features say which feature serves each, but that of a dedup key
+-- most     timers, and locks whose lease is over, in a page; pages: how many pages one call serves, since others wait for it
 local timers = {
   most = 32, pages = 8,
   letters = { expiry = "e", delay = "d", dedup_key = "k", trash = "z", rest = "b", rest_isolated = "s", isolated = "w",

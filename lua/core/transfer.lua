@@ -12,7 +12,8 @@
 --
 -- Change together with: what a message has in q beside its record, its place, its state and its members of the index must be taken
 -- along, or left behind on purpose: by a hook of its feature (`move`, or `leave` and `arrive`), or by the caller, as features/retry
--- does with the policy's timers. admin/rewrite does the same within one queue.
+-- does with the policy's timers. admin/rewrite does the same within one queue. Tests: tests/msmq/test_cases_moves.py,
+-- tests/operator/test_trash.py and, for retry policies, tests/msmq/test_failed.py.
 local transfer = {}
 
 -- Moves messages, given as entries (core/position), from q to `target`, where they become available. They keep their ids and so

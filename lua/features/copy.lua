@@ -20,7 +20,8 @@
 --
 -- Change together with: a field with which a message asks for something is among copy.requests (tests/contract/test_features.py);
 -- what a copy gets in addition must fit into the margin of features/retry_policy (copy.head says why), and is known to the model
--- that tests compare the broker with (tests/model/traces.py, adm.py).
+-- that tests compare the broker with (tests/model/traces.py, adm.py). Tests: tests/msmq/test_traces.py, test_removals.py, and
+-- test_failed.py for dead letters.
 local copy = {}
 
 -- The fields with which a message asks for something, and again when it is redriven from a copy. Its dedup key is not

@@ -13,7 +13,8 @@
 --
 -- Change together with: the check `dedup_keys` of the doctor (mqredis/operations/doctor/checks/policies.py) compares the held keys
 -- with the messages, and has `never` as HELD (tests/contract/test_stored_texts.py). claims/publish asks dedup.is_held itself.
--- features/topic takes the key off the copies for its subscribers, and features/copy suspends it in dead letters.
+-- features/topic takes the key off the copies for its subscribers, and features/copy suspends it in dead letters. Tests:
+-- tests/msmq/test_delivery.py; the model that tests compare the broker with is tests/model/dedup.py.
 local dedup = { never = 9e15 }
 
 -- Returns the member of q.timers for the key of this message, which has one.

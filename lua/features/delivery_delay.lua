@@ -9,8 +9,9 @@
 -- is in no list: it has its record, and its timer `delay` in q.timers. The functions are hooks: features/features says when they
 -- are called, and what `batch` and `places` are.
 --
--- Who lists or removes messages that are in no list reads these timers: admin/scheduled, admin/sweep, admin/audit,
--- message_list.lua, mqredis/spark/unavailable.py. admin/rewrite gives a message another delay.
+-- Change together with: who lists or removes messages that are in no list reads these timers: admin/scheduled, admin/sweep,
+-- admin/audit for the checks `positions` and `timers` of the doctor, message_list.lua, mqredis/spark/unavailable.py. admin/rewrite
+-- gives a message another delay. Tests: tests/msmq/test_delivery.py, test_due.py, tests/property/test_moment.py.
 local delivery_delay = {}
 
 -- Holds messages back whose delay is not over, and sets their timers. One that has expired has a fate already.
@@ -31,7 +32,7 @@ function delivery_delay.leave(q, batch, places)
   timers.remove(q, timers.letters.delay, batch, places)
 end
 
--- Returns the messages of timers that are due, and plans the traces of those that have expired.
+-- Returns the messages of timers that are due as entries, and plans what those of them leave behind that have expired meanwhile.
 function delivery_delay.plan_due(q, ids)
   local entries = position.read(q, ids)
   trace.load()

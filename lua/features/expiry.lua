@@ -7,12 +7,16 @@
 --- require "core/timers"
 --- used by features/copy, features/features
 -- Messages that expire: the sender gives them a time to be received in, in ms (field time_to_be_received of the head).
--- While such a message is available, q.timers has its timer `expiry`, due when that time ends. A locked message does not expire:
--- its timer is removed with the lock, and set again, or found to be over, when it comes back. A message that has expired is
+-- While such a message is available or delayed, q.timers has its timer `expiry`, due when that time ends. A locked message does not
+-- expire: its timer is removed with the lock, and set again, or found to be over, when it comes back. A message that has expired is
 -- deleted for the reason "receive_timeout" (core/removal).
 --
 -- The functions are hooks: features/features says when they are called, and what `batch` and `places` are; core/lapse calls
 -- plan_due and due. The moment at which a message expires is computed in record.expires (core/record) alone.
+--
+-- Change together with: readers pass over what has expired and is not deleted yet (core/seek, matching/search); the check `timers`
+-- of the doctor (mqredis/operations/doctor/checks/messages.py) computes the timers again. Tests: tests/msmq/test_delivery.py,
+-- test_due.py, tests/property/test_moment.py.
 local expiry = {}
 
 -- Sets the timers of messages that become available. Those that have expired get the fate "expired", and are deleted by

@@ -31,8 +31,8 @@
 --   unlock  are not locked any more, and not available yet (batch.entries)
 --   move    are about to arrive in batch.target, a queue of the same family (batch.entries)
 --
--- A feature with timers has two more hooks (core/lapse): entries = plan_due(q, ids, letter), and due(q, entries,
--- letter).
+-- A feature with timers has two more hooks, which core/lapse calls: plan_due(q, ids, letter) asks for queues, and returns the
+-- entries (core/position) for due(q, entries, letter), which writes.
 local features = { list = { nil } }
 
 -- To add a feature, add a line here, and its module above. tests/contract/test_features.py compares the names of hooks, fields and
@@ -198,7 +198,7 @@ end
 
 -- Makes available those messages whose fate allows it, and deletes the expired ones. What these leave behind was planned by the
 -- script that makes them arrive: for a send by features.plan, for all others by trace.expiring. Messages of busy groups go to
--- q.shown: waiting readers that take nothing are notified of them (waiting/notify).
+-- q.arrived_busy: of waiting readers only peeks are notified of them (waiting/notify).
 function features.arrive_by_fate(q, ids, fates)
   local available, announced, gone = { nil }, { nil }, { nil }
   for n = 1, #ids do

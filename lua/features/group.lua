@@ -7,8 +7,11 @@
 -- A message of a group has a sequence number from 1 on; the last one is flagged. A message may come in segments, which
 -- have its sequence number and an offset: the sum of the lengths of the segments before. The last segment is flagged. If
 -- two messages have the same place in a group, the first one in delivery order counts. The form of the members is that of
--- matching/index, the options are those of matching/filter. What a change here admits, a waiting reader must be told of as well:
--- match_waiters.completes and match_waiters.members_at_hand (waiting/match_waiters).
+-- matching/index, the options are those of matching/filter.
+--
+-- Change together with: what group.admits admits, a waiting reader must be told of as well (match_waiters.completes and
+-- match_waiters.members_at_hand in waiting/match_waiters). Tests: tests/matching/test_groups.py and test_group_corners.py; the
+-- model that tests compare the broker with is tests/model/matching.py.
 --
 -- context.groups: by group id, what group.whole has found in this call; waiting/match_waiters forgets it before messages are
 -- offered. context.group_members: how many members of the index this call has read; a search ends its call when they are too many

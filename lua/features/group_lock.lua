@@ -27,6 +27,7 @@
 -- Change together with: who counts or shows ready groups: group_lock.count_ready for claims; arrivals.suffice, search.take_group
 -- and notify.left ask whether a group is busy. Every way in which a message of such a queue arrives or leaves runs the hooks here,
 -- or sets the members itself: position.special, transactions/tx_parts and claims/fill look for that whether groups take turns.
+-- Tests: tests/matching/test_exclusive_groups.py and test_group_corners.py.
 --
 -- Of groups with the same priority the turn goes round in the order of their ids: field "turnh<priority>" of q.key holds the id
 -- of the group that had it last.

@@ -3,8 +3,10 @@
 --- used by features/features
 -- Puts available messages with identifiers into the index (matching/index), and takes them out when they leave. Messages that
 -- ask for nothing but a correlation id (flag `named` of core/record) do not come here: position.special does the same for them, by
--- record.member. A further identifier is a letter of matching/index, and one of the fields of this feature in features/features.
--- arrive and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
+-- record.member. arrive and leave are hooks: features/features says when they are called, and what `batch` and `places` are.
+--
+-- Change together with: a further identifier is a letter of matching/index, and one of the fields of this feature in
+-- features/features. tests/matching/test_index_marks.py compares the index with the messages.
 local identifiers = {}
 
 -- Returns the members in the index of the messages at these places of a batch, but for the places in the set `absent`.

@@ -10,9 +10,12 @@
 -- in mqredis/operations/queue_call.py creates it. The client repeats a call up to ROUNDS times, so one call should ask for all
 -- queues that it can tell.
 --
--- context.places: by encoded name, the numbers of the queues in KEYS; context.sides: the queues that were found, whose counters
--- are written, and whose readers are notified, when the script ends.
--- system: encoded names of queues of the system (mqredis/keys.py; tests/contract/test_constants.py compares)
+-- tests/unit/test_queue_call.py repeats calls.
+--
+-- context.places       by encoded name, the numbers of the queues in KEYS
+-- context.first_place  how many keys of the manager come before them (queue.message_keys or queue.admin_keys)
+-- context.sides        the queues that were found: their counters are written, and their readers notified, when the script ends
+-- system               encoded names of queues of the system (mqredis/keys.py; tests/contract/test_constants.py compares)
 local other_queues = { system = { journal = "system%24%3Bjournal", dead_letter = "system%24%3Bdeadletter",
   transactional_dead_letter = "system%24%3Bdeadxact" } }
 

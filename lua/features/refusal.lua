@@ -7,7 +7,7 @@
 --
 -- Change together with: send.lua calls this for every status with which it refuses. A new reason here has a class in trace.class,
 -- and, if it makes no dead letter, a line in trace.makes_dead_letter (features/trace). ARGV is read as by enqueue.parse
--- (core/enqueue).
+-- (core/enqueue). Tests: tests/msmq/test_traces.py, test_cases.py.
 local refusal = {}
 
 -- Returns the reason (features/trace) for a status; nil if messages that are refused with it leave nothing. `transactional`: the

@@ -24,13 +24,13 @@
 --
 -- Change together with: a new fate is described and decided in features/retry_policy, asks for its queues in retry.find_queues and
 -- is carried out in retry.apply. A new subqueue is known to mqredis/keys.py (RESTING, _KEPT_SUBQUEUES, has_own_quota),
--- overview.lua, stats.lua and release.outcome. A new timer stands in core/timers, in retry.timer_letters and in
--- retry.renew_timers.
+-- overview.lua, stats.lua, message_list.lua and release.outcome. A new timer stands in core/timers, in retry.timer_letters and in
+-- retry.renew_timers. An event is one of TrailEvent (features/trail). Tests: as of features/retry_policy.
 --
 -- A reader may have taken the message from the subqueue before the timer is due: then the timer does nothing. A message
 -- that comes back to ;poison without its timer gets another, so that it does not stay for ever.
 --
--- patience  ms
+-- patience  ms that a message waits in ;lapsed for a worker
 -- reasons   by fate, why a message is deleted (core/removal). That of a dead letter is named "poison", too; the fate "poison" is a
 --           move and has none
 -- events    by fate, what its trail says (features/trail)

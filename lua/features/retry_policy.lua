@@ -17,7 +17,8 @@
 -- The policy is field "retry" of the queue's hash, "" if there is none. Change together with: mqredis/commands/queues.py writes and
 -- reads it, too, and the doctor knows its form (mqredis/operations/doctor/checks/policies.py); tests/contract/test_stored_texts.py
 -- compares all three, and the log of a failed attempt (mqredis/worker/failed_attempts.py), which says what is decided here.
--- RetryPolicy in mqredis/models/queue.py describes the fields for users.
+-- RetryPolicy in mqredis/models/queue.py describes the fields for users. Tests: tests/msmq/test_retry.py, test_attempts.py,
+-- test_failed.py; the model that tests compare the broker with is tests/model/retry.py.
 --
 --   "<immediate> <cycles> <delay> <factor> <most> <final> <jitter> <isolate> <dead_letter_queue>"
 --   example: 2 5 10000 2.0 3600000 dead_letter 0.1 0 orders-failed

@@ -3,10 +3,11 @@
 -- Subscriptions of a topic. This module alone knows where they are stored, in the topic's hash q.key:
 --
 --   field "sub:<queue>", its name encoded: "<length>:<selector><program>", the text of the selector with its length in bytes, then
---   its program (selector/selector_program); "0:" selects every message
+--   its program (selector/selector_program); "0:" selects every message. Example: "12:colour='red'" and the program
 --
 -- Python writes the text of a subscription (mqredis/codec/subscriptions.py; tests/contract/test_stored_texts.py compares both), and
--- it is stored as it comes. The doctor knows the fields by "sub:" (mqredis/operations/doctor/checks/policies.py).
+-- it is stored as it comes. The doctor knows the fields by "sub:" (mqredis/operations/doctor/checks/policies.py). Tests:
+-- tests/msmq/test_topics.py.
 local subscription = {}
 
 -- Returns selector and program of a subscription's text.

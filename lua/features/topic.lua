@@ -15,8 +15,9 @@
 -- `transaction` is the open transaction in which the messages are sent (transactions/tx), nil outside of one. Its kind
 -- decides which subscribers get the messages: transactional queues, or all others.
 --
--- What topic.deliver adds to a copy must be counted in topic.pick, which computes its size before it has its id. send.lua decides
--- the same for a queue: a new refusal there mostly belongs into topic.plan, too.
+-- Change together with: what topic.deliver adds to a copy must be counted in topic.pick, which computes its size before it has its
+-- id. send.lua decides the same for a queue: a new refusal there mostly belongs into topic.plan_subscriber, too. Tests:
+-- tests/msmq/test_topics.py; the model that tests compare the broker with is tests/model/topics.py.
 local topic = {}
 
 -- Returns the messages of a batch (core/enqueue) as entries {rec, large, priority, id}. `priorities`: a digit for each message.

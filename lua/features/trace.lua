@@ -19,7 +19,8 @@
 --
 -- Change together with: the bits and classes are those of mqredis/models/enums.py (tests/contract/test_constants.py compares);
 -- a field that asks for a trace is among features.traced (features/features), copy.requests (features/copy), and TRACED in
--- mqredis/models/fields.py. tests/model/traces.py is the model that tests compare the broker with.
+-- mqredis/models/fields.py. tests/model/traces.py is the model that tests compare the broker with. Tests: tests/msmq/test_traces.py
+-- and test_removals.py.
 --
 -- The plans ask for the other queues (context.missing) and write nothing. Where a queue is gone, full or of the wrong kind (a
 -- topic; for acknowledgements also one that is transactional or closed for sending), nothing is written there, and the message

@@ -14,11 +14,13 @@
 -- A trail has a number: the lookup id of its message without the priority, the first two digits. The field `trail` is empty as
 -- long as the message has this id. A dead letter or a redriven message has an id of its own, and the number in the field.
 --
--- Field "trail" of a queue's hash: the share of its messages, a number above 0 and at most 1.
+-- Field "trail" of a queue's hash: the share of its messages, a number above 0 and at most 1; mqredis/commands/queues.py writes it,
+-- the check `shares` of the doctor reads it.
 --
 -- Change together with: an event is one of TrailEvent in mqredis/models/inspection.py, which says what it means to users
 -- (tests/contract/test_constants.py compares those that are found in quotes). An event that a feature decides is set as
 -- `entry.event` before the message moves or is deleted (features/retry, features/trash); that of a new reason is in trail.ends.
+-- Tests: tests/inspection/test_trail.py.
 --
 -- most_detail: bytes of a detail at most
 local trail = { most_detail = 200 }

@@ -8,10 +8,11 @@
 -- Change together with: mqredis/codec/trails.py reads the texts (tests/contract/test_stored_texts.py compares both); the doctor
 -- knows the fields, and has `kept` as PLACES (mqredis/operations/doctor/checks/trails.py; tests/contract/test_constants.py
 -- compares). Stored places are numbers modulo `kept`, so another `kept` is another schema (core/manager_config), and the doctor's
--- _PLACE takes three digits.
+-- _PLACE takes three digits. Tests: tests/inspection/test_trail.py.
 --
 --   "trail:<number>"  "<end> <omitted>", " " and the message id if the sender has chosen one, then the entries, each behind
 --                     "\n": "<ms> <event> <queue> <session> <client> <target> <id> <detail>"
+--                     example: "0 0 sm-1" LF "1764000000000 locked orders 12 billing - - "
 --                     end: how many trails had ended when this one did; 0 while its message is there
 --                     omitted: so many entries were dropped behind the first one
 --                     message id: as in the index (matching/index), encoded as names in keys are

@@ -15,7 +15,10 @@
 -- timer by trash.leave. bulk.lua moves messages here (admin/bulk_actions).
 --
 -- Field `trash` of the head, which this module alone parses: "<ms>[ <subqueue>]", when that time ends in broker time,
--- and the encoded name of the subqueue that the message was in if it was not in the queue itself.
+-- and the encoded name of the subqueue that the message was in if it was not in the queue itself. Example: "1764000030000 poison".
+--
+-- Change together with: transfer.was_poison (core/transfer) asks for the subqueue; retry.renew_timers (features/retry) has a line
+-- for each subqueue whose messages have timers. Tests: tests/operator/test_trash.py.
 --
 -- arrive, leave, plan_due and due are hooks: features/features says when they are called, and what `batch` and `places` are.
 local trash = {}

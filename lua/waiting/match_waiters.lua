@@ -22,9 +22,11 @@
 -- Change together with: what a filter admits is decided in matching/search (search.admits) and in features/group for a search, and
 -- here by the same functions; match_waiters.suits_as_next and match_waiters.completes follow search.next_member and group.admits.
 -- filter.key (matching/filter) makes the keys of match_waiters.keys_of. A reader that is told in vain costs a call, one that is not
--- told waits until it polls. The doctor subtracts the scores (`waiters` in mqredis/operations/doctor/checks/sessions.py).
+-- told waits until it polls. The doctor subtracts the scores (`waiters` in mqredis/operations/doctor/checks/sessions.py;
+-- tests/contract/test_constants.py compares). Tests: tests/matching/test_notified_readers.py, test_rechecks.py.
 --
--- indexed, unindexed   -2^50 and -2^51
+-- indexed, unindexed   -2^50 and -2^51: what is added to the tickets
+--
 -- Readers beyond one of these limits are not asked, and find the message when they poll (docs/decisions/waiting.md).
 --
 -- most_unindexed       unindexed readers that are asked about a message

@@ -13,7 +13,8 @@
 --
 -- Change together with: ManagerKeys.wake_key and channel in mqredis/keys.py name the same key and channel
 -- (tests/contract/test_constants.py compares); mqredis/drivers/waiting/mode.py chooses the mode, and
--- mqredis/drivers/waiting/table.py reads what is published: "sadd", or the text of waiting/handoff.
+-- mqredis/drivers/waiting/table.py reads what is published: "sadd", or the text of waiting/handoff. Tests:
+-- tests/conformance/test_wait.py, tests/drivers/test_waits.py for the modes, tests/matching/test_notified_readers.py for filters.
 --
 -- Readers with a filter have scores below 0 in q.waiters, so they stand in front of all others. In this module a `member` is one
 -- of q.waiters (waiting/waiter_text), which stands for a reader.
@@ -62,7 +63,8 @@ end
 --   q.arrived  ids that all readers are offered: of messages that were made available (store.announce), of the next message of a
 --              group that is not busy any more (features/group_lock), and of the message of a reader that was notified and does
 --              not take it (waiters.offer_again, stop_waiting)
---   q.shown    ids of messages of busy groups, which no reader may take yet: only peeks are offered them (features.arrive_by_fate)
+--   q.arrived_busy  ids of messages of busy groups, which no reader may take yet: only peeks are offered them
+--              (features.arrive_by_fate)
 --   q.sooner   a timer was set that is due before all others (queue.set_arrival)
 function notify.serve(q)
   -- A queue may be the call's own, the parent of another one, and among context.sides: it is served once.

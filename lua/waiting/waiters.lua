@@ -9,9 +9,9 @@
 ---   tx_abort, unlock
 -- Registers readers that wait on a queue, and ends the scripts after which readers may have to be notified.
 --
--- A reader that finds nothing becomes a member of q.waiters (waiting/waiter_text). Its score is its ticket's number, so the
--- reader that has waited longest is notified first; a reader that was notified in vain keeps its ticket, and so its place. A
--- notification reserves no message. Readers with a filter have other scores (waiting/match_waiters).
+-- A reader that finds nothing becomes a member of q.waiters (waiting/waiter_text). Its score is its ticket's number, which field
+-- "tickets" of q.key counts, so the reader that has waited longest is notified first; a reader that was notified in vain keeps its
+-- ticket, and so its place. A notification reserves no message. Readers with a filter have other scores (waiting/match_waiters).
 --
 -- A ticket, as the client sends it back with the reader's next call, is a text:
 --
@@ -22,10 +22,13 @@
 --   "leave" "leave:<arrival>"   it is the last look of a reader whose timeout has ended
 --   "nowait"                    it does not wait (receive.lua)
 --
--- mqredis/operations/wait.py sends tickets back; Waiter in mqredis/commands/waiting.py makes the last form, which the heads of
--- receive.lua and peek.lua name as well. The doctor compares scores with the number of tickets (`waiters` in
--- mqredis/operations/doctor/checks/sessions.py). A script that makes messages available ends with waiters.finish, or, if it changes
--- more than one queue or keeps another reply, with its three steps: store.save, then context.close, then waiters.notify.
+-- A script that makes messages available ends with waiters.finish, or, if it changes more than one queue or keeps another reply,
+-- with its three steps: store.save, then context.close, then waiters.notify.
+--
+-- Change together with: mqredis/operations/wait.py sends tickets back, and Waiter in mqredis/commands/waiting.py makes those that
+-- begin with "leave"; the heads of receive.lua and peek.lua name the forms as well. The doctor compares scores with the number of
+-- tickets (`waiters` in mqredis/operations/doctor/checks/sessions.py). Tests: tests/conformance/test_wait.py, and
+-- tests/matching/test_notified_readers.py and test_rechecks.py for readers with a filter.
 local waiters = {}
 
 -- Waiting ---------------------------------------------------------------------------------------------------------------

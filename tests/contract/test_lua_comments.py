@@ -1,0 +1,68 @@
+"""Comments of Lua files name modules, functions, files and tests that exist: they lead to what else must change."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mqredis import scripts
+
+ROOT, LUA = Path(__file__).parents[2], scripts.root()
+FOLDERS = "|".join(sorted(path.name for path in LUA.iterdir() if path.is_dir()))
+
+
+@cache
+def code() -> dict[str, str]:
+    """The modules without their comments."""
+    return {path.stem: re.sub(r"--.*", "", path.read_text("utf-8")) for path in LUA.rglob("*/*.lua")}
+
+
+@cache
+def names_of_tests() -> set[str]:
+    return {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def comments(text: str) -> str:
+    """All comments of a file in one line; the lines with three dashes are of tools."""
+    return " ".join(re.findall(r"(?<!-)--(?!-)(?: (.*))?$", text, re.MULTILINE))
+
+
+def unknown(text: str) -> set[str]:
+    """The names in these comments of which nothing has the name."""
+    modules = re.findall(rf"(?<![\w/])((?:{FOLDERS})/[a-z_]+)", text)
+    files = re.findall(r"(?<![\w/])((?:mqredis|tests|docs|lua)/[\w/.-]*\w)", text)
+    members = re.findall(r"(?<![\w./])([a-z_]+)\.([a-z_]+)\b", text)
+    return {
+        *(name for name in modules if not (LUA / f"{name}.lua").exists()),
+        *(name for name in files if not (ROOT / name).exists() and not (ROOT / f"{name}.py").exists()),
+        *(name for name in re.findall(r"\btest_\w+\.py\b", text) if name not in names_of_tests()),
+        *(
+            f"{module}.{name}"
+            for module, name in members
+            if name not in ("lua", "py")
+            and module in code()
+            and not re.search(rf"\b{name}\b", code()[module])
+        ),
+    }
+
+
+@pytest.mark.parametrize("path", sorted(LUA.rglob("*.lua")), ids=lambda path: path.stem)
+def test_names_in_comments_exist(path: Path) -> None:
+    assert unknown(comments(path.read_text("utf-8"))) == set()
+
+
+def test_names_of_nothing_are_found() -> None:
+    text = """-- See core/queues, queue.opened and queue.open (mqredis/queue.py;
+-- tests/unit/test_nothing.py).
+--- require "core/nothing"
+"""
+    assert unknown(comments(text)) == {
+        "core/queues",
+        "queue.opened",
+        "mqredis/queue.py",
+        "tests/unit/test_nothing.py",
+        "test_nothing.py",
+    }
