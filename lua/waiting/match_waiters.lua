@@ -42,7 +42,7 @@ function match_waiters.index_stem(key)
   return "w" .. key .. "\0"
 end
 
--- Registers a reader with this ticket number. Returns false if it was registered already.
+-- Registers a reader with this ticket number. Returns whether it was not registered before, and whether it is an indexed one.
 function match_waiters.enlist(q, member, number, filter_text)
   filter.load()
   local key, score = filter.key(filter_text), match_waiters.unindexed
@@ -50,7 +50,7 @@ function match_waiters.enlist(q, member, number, filter_text)
     redis.call("ZADD", q.index, 0, match_waiters.index_stem(key) .. member)
     score = match_waiters.indexed
   end
-  return redis.call("ZADD", q.waiters, "NX", score + number, member) == 1
+  return redis.call("ZADD", q.waiters, "NX", score + number, member) == 1, key ~= nil
 end
 
 -- Removes a reader. Returns 0 if it was not registered, else 1.
@@ -83,7 +83,7 @@ function match_waiters.offer(q, ids, only, behind)
   -- What a search of this script knew of groups may have been taken since.
   context.groups = {}
   local unindexed = match_waiters.unindexed_readers(q, match_waiters.most_unindexed)
-  if #unindexed > 0 and not behind then
+  if #unindexed > 0 and not behind then -- what they search when they poll; with `behind` it is noted already
     arrivals.load()
     arrivals.note(q, ids)
   end

@@ -18,7 +18,7 @@
 --   ""                          it is the first call
 --   "<number>"                  without a filter
 --   "<number>:<arrival>"        with a filter; arrival: number of the last arrival that the reader has seen (matching/arrivals),
---                               empty if it must search everything
+--                               empty if it must search everything, as an indexed reader always does
 --   "leave" "leave:<arrival>"   it is the last look of a reader whose timeout has ended
 --   "nowait"                    it does not wait (receive.lua)
 --
@@ -64,10 +64,12 @@ function waiters.wait(q, member, ticket, filter_text, from)
     return number
   end
   match_waiters.load()
-  local is_new = match_waiters.enlist(q, member, number, filter_text)
+  local is_new, is_indexed = match_waiters.enlist(q, member, number, filter_text)
   -- It was notified, which ended its registration, and found nothing.
   if is_new and has_waited and waiter_text.is_taking(member) then waiters.pass_on(q, member) end
-  if from == "" then
+  if is_indexed then
+    seen = "" -- arrivals are not noted for it, and few messages have its identifier
+  elseif from == "" then
     arrivals.load()
     seen = string.format("%d", arrivals.newest(q))
   elseif is_new then

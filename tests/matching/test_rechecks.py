@@ -191,6 +191,20 @@ def test_last_poll_examines_no_message_again(qm):
     assert qm.queue_info("q").waiters == 0
 
 
+def test_reader_beyond_those_that_are_asked_finds_its_message(qm):
+    queue, wanted = qm.open("q"), {}
+    # Of the readers of one identifier 64 are asked about a message, in the order of their texts.
+    for n in range(65):
+        match, program = mqredis.Match(correlation_id="c"), parse(f"size = {n}").program
+        wanted[Filter(match=match, programs=[program]).text()] = n
+    readers = [Reader(qm, text) for text in sorted(wanted)]
+    assert [reader.poll() for reader in readers] == [[]] * 65
+    last = readers[-1]
+    queue.send(b"last", correlation_id="c", properties={"size": wanted[last.text]})
+    assert last.poll() == [b"last"]
+    assert [reader.poll() for reader in readers] == [[]] * 65
+
+
 def test_group_that_became_complete_is_found(qm):
     queue = qm.open("q")
     wanted = Filter(options="W").text()
