@@ -1,7 +1,7 @@
 --- require "core/context"
 --- used by core/context
--- A call that is repeated, because its client got no reply: it is answered with the reply that its slot keeps. The form of what is
--- kept is that of core/context; admin/operator does the same for tokens of operators, which have keys of their own.
+-- Answers a call that is repeated, since its client got no reply, with the reply that its slot keeps. The form of what is kept is
+-- that of core/context; admin/operator does the same for tokens of operators, which have keys of their own. Tests:
 -- tests/reliability/test_calls.py repeats calls, tests/drivers/test_faults.py loses their replies.
 local replay = {}
 

@@ -8,9 +8,7 @@
 --
 -- Change together with: a queue that the client is to create (`make`) is one that kept_by_broker of mqredis/keys.py knows; provide
 -- in mqredis/operations/queue_call.py creates it. The client repeats a call up to ROUNDS times, so one call should ask for all
--- queues that it can tell.
---
--- tests/unit/test_queue_call.py repeats calls.
+-- queues that it can tell (tests/unit/test_queue_call.py).
 --
 -- context.places       by encoded name, the numbers of the queues in KEYS
 -- context.first_place  how many keys of the manager come before them (queue.message_keys or queue.admin_keys)
@@ -43,7 +41,7 @@ function other_queues.find(name, make)
   local n = context.places[name]
   local q = n and queue.open(n, context.first_place)
   if q and not q.in_sides then
-    -- Also a queue that the script has opened: of a parent it saves no more than what a subqueue counts in it.
+    -- Also if the script saves the queue itself: the second time changes nothing (store.save_one, notify.serve).
     q.in_sides = true
     context.sides = context.sides or {}
     context.sides[#context.sides + 1] = q
