@@ -19,7 +19,7 @@
 --- require "core/position"
 --- require "transactions/tx"
 -- Change together with: tx_parts.add_entry and commit.apply_entries (transactions/), which carry it out at the commit.
--- Tests: tests/conformance/test_transaction.py, tests/client/test_refusals.py.
+-- Tests: tests/msmq/test_removals.py, tests/client/test_refusals.py.
 local transaction_id, fence, id, reason = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end

@@ -17,7 +17,7 @@
 --- require "admin/samples"
 --- require "claims/claim_pages"
 -- Change together with: mqredis/commands/features.py, which reads the fields by their names; core/removal, for another counter.
--- Tests: tests/msmq/test_requests.py, test_details.py.
+-- Tests: tests/msmq/test_requests.py, test_traces.py.
 local reply = context.observe()
 if reply then return reply end
 local q = queue.read(1)

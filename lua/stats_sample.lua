@@ -11,7 +11,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require "admin/samples"
--- Tests: tests/msmq/test_requests.py, test_details.py.
+-- Tests: tests/msmq/test_requests.py.
 local reply = context.open()
 if reply then return reply end
 local q = queue.read(1)
