@@ -9,7 +9,7 @@ from __future__ import annotations
 
 NOT_LOCKED = "-"
 BY_READER = "L"
-# In a transaction: received from the queue, sent to it, or moved to it.
+# In a transaction: received from the queue, sent to it, or to be moved to another one.
 RECEIVED, SENT, MOVED = IN_TRANSACTION = ("R", "S", "M")
 # By a data pipeline.
 CLAIMED = "C"
