@@ -438,7 +438,8 @@ def complaint(error: Any, fields: Iterable[str] = ()) -> str:
     where = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"{where!r:.60} does not exist{did_you_mean(where, fields)}"
-    return f"{where}: {first['msg']}" if where else str(first["msg"])
+    text = str(first["msg"]).removeprefix("Value error, ")  # which pydantic puts before errors of validators
+    return f"{where}: {text}" if where else text
 
 
 def did_you_mean(name: str, fields: Iterable[str]) -> str:

@@ -191,7 +191,7 @@ def _open_target(context: Context, source: str, target: str) -> Steps[Handle]:
     if target == source or target.partition(";")[0] != source.partition(";")[0]:
         raise InvalidArgument(
             f"messages move between a queue and its subqueues; {source!r} and {target!r} are not related. "
-            "To send them to another queue, use redrive with to="
+            "To send them to another queue, use redrive with to= (--to)"
         )
     refuse_move(source, target)
     return (yield from open_handle(context, target, Access.MOVE, Share.DENY_NONE))
