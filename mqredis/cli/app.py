@@ -95,10 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if getattr(arguments, "read_only", False) and arguments.command in _CHANGE_ALWAYS:
             raise InvalidArgument(f"{arguments.command} changes what is stored: leave out --read-only")
-        return int(arguments.run(arguments, output) or Exit.DONE)
-    except BrokenPipeError:
-        # Whoever read our output has had enough; the interpreter must not stumble over it once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = int(arguments.run(arguments, output) or Exit.DONE)
+        _flush()
+        return code
+    except BrokenPipeError:  # whoever read our output has had enough
         return int(Exit.DONE)
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", ()):
@@ -110,3 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MqError, OSError, ValueError) as error:
         output.failure(error)
         return int(exit_of(error))
+    finally:
+        try:
+            _flush()
+        except OSError:  # what is left must not fail once more when the interpreter ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _flush() -> None:
+    """Write what was printed. The interpreter would do that at its end, and end with 120 if it fails."""
+    print(end="", flush=True)  # there may be no standard output

@@ -144,6 +144,40 @@ def test_closed_output_pipe_leaves_nothing_on_standard_error(
             assert reader.stderr.read() == ""
 
 
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [("closed pipe", 0, ""), ("full disk", 1, "mqredis: [Errno 28] No space left on device\n")],
+)
+def test_output_that_is_written_at_the_end_gives_an_exit_code_of_ours(
+    where: str, code: int, said: str, redis_server: RedisServer, manager: str
+) -> None:
+    if where == "closed pipe":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders")
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "mqredis", "queue", "list"],
+            env={
+                **os.environ,
+                "MQREDIS_URL": redis_server.url,
+                "MQREDIS_MANAGER": manager,
+                "PYTHONUNBUFFERED": "",
+            },
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PROCESS_TIMEOUT,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (code, said)
+
+
 def test_terminal_output_is_a_table_with_escaped_markup(redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders", label="[bold]x[/bold]")
