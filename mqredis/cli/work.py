@@ -78,7 +78,8 @@ def _exporter(arguments: Arguments, output: Output) -> None:
         Exporter(qm, host=arguments.host, port=arguments.port, pattern=arguments.pattern) as exporter,
     ):
         host, port = exporter.address
-        output.line(f"http://{host}:{port}/metrics", url=f"http://{host}:{port}/metrics")
+        url = f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
+        output.line(url, url=url)
         print(end="", flush=True)
         exporter.wait()
 

@@ -8,6 +8,8 @@ so sources are called by several threads.
 from __future__ import annotations
 
 import logging
+import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -61,8 +63,17 @@ class Exporter:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
                 log.debug(format, *args)
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                # A scraper that does not wait for the answer any more is no error of the application.
+                usual = isinstance(sys.exception(), ConnectionError | TimeoutError)
+                level = logging.DEBUG if usual else logging.ERROR
+                log.log(level, "a request for metrics was not answered", exc_info=True)
+
+        self._server = Server((host, port), Handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="mqredis-exporter", daemon=True
         )

@@ -7,6 +7,7 @@ panel in deploy/grafana.json (tests/prometheus/test_deploy.py checks both); a re
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,16 @@ from mqredis.prometheus.text import Metric, render_text
 from mqredis.worker.consumer import Consumer
 
 
+# An IPv6 address stands in brackets, as in URLs.
+_ADDRESS = re.compile(r"(?:(?:\[([^\[\]]+)\]|([^:\[\]]*)):)?([0-9]+)")
+
+
 def address(text: str) -> tuple[str, int]:
-    """Host and port of "127.0.0.1:9465" or "9465". Raises InvalidArgument."""
-    host, _, port = str(text).rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    """Host and port of "127.0.0.1:9465", "[::1]:9465" or "9465". Raises InvalidArgument."""
+    found = _ADDRESS.fullmatch(str(text))
+    if found is None or len(found[3]) > 5 or int(found[3]) > 65_535:
         raise InvalidArgument(f"metrics must be a port or host:port, not {text!r}")
-    return host or "127.0.0.1", int(port)
+    return found[1] or found[2] or "127.0.0.1", int(found[3])
 
 
 def with_port_offset(text: str, offset: int) -> str:
@@ -34,7 +39,9 @@ def with_port_offset(text: str, offset: int) -> str:
     host, port = address(text)
     if port == 0:
         return text
-    return "{}:{}".format(*address(f"{host}:{port + offset}"))
+    moved = f"[{host}]:{port + offset}" if ":" in host else f"{host}:{port + offset}"
+    address(moved)
+    return moved
 
 
 def worker_metrics(consumers: Sequence[Consumer]) -> list[Metric]:

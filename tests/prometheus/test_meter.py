@@ -234,10 +234,11 @@ def test_worker_serves_its_metrics(qm, backend):
     assert qm._wrapper is None
 
 
-@pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1"])
+@pytest.mark.parametrize("wrong", ["", "here", "1.2.3.4:", "x:99999", "x:-1", "::1", "::1:9465", "[::1]"])
 def test_metrics_addresses_are_parsed_and_get_port_offsets(wrong):
     assert address("9465") == ("127.0.0.1", 9465)
-    assert address("[::]:9465") == ("[::]", 9465)
+    assert address("[::]:9465") == ("::", 9465)
+    assert with_port_offset("[::1]:9465", 3) == "[::1]:9468"
     assert with_port_offset("0.0.0.0:9465", 3) == "0.0.0.0:9468"
     assert with_port_offset("0", 2) == "0"
     with pytest.raises(mqredis.InvalidArgument):

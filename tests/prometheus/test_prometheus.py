@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 
@@ -109,3 +112,36 @@ def test_exporter_serves_metrics_over_http(qm):
             urllib.request.urlopen(base + "/secret", timeout=30)  # noqa: S310
         missing.value.close()
         assert missing.value.code == 404
+
+
+def test_exporter_listens_on_an_ipv6_address(qm):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with Exporter(qm, host="::1", port=0) as exporter:
+        host, port = exporter.address
+        assert host == "::1"
+        with urllib.request.urlopen(f"http://[::1]:{port}/metrics", timeout=30) as answer:  # noqa: S310
+            assert b"mqredis_manager_messages" in answer.read()
+
+
+def test_scraper_that_does_not_wait_for_its_answer_is_no_error(capfd, caplog):
+    asked, gone = threading.Event(), threading.Event()
+
+    def source() -> str:
+        asked.set()
+        assert gone.wait(30)
+        return "x" * 10_000_000
+
+    with Exporter(port=0, sources=[source]) as exporter:
+        with socket.create_connection(exporter.address) as scraper:
+            scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert asked.wait(30)
+            scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+        gone.set()
+        for thread in threading.enumerate():
+            if "process_request_thread" in thread.name:
+                thread.join(30)
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []
