@@ -18,7 +18,6 @@ from mqredis.prometheus import Exporter, Meter
 from mqredis.prometheus.text import Metric, render_text
 from mqredis.worker.consumer import Consumer
 
-
 # An IPv6 address stands in brackets, as in URLs.
 _ADDRESS = re.compile(r"(?:(?:\[([^\[\]]+)\]|([^:\[\]]*)):)?([0-9]+)")
 

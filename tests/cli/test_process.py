@@ -145,7 +145,7 @@ def test_closed_output_pipe_leaves_nothing_on_standard_error(
 
 
 @pytest.mark.parametrize(
-    ("where", "code", "said"),
+    "where,code,said",
     [("closed pipe", 0, ""), ("full disk", 1, "mqredis: [Errno 28] No space left on device\n")],
 )
 def test_output_that_is_written_at_the_end_gives_an_exit_code_of_ours(

@@ -122,7 +122,7 @@ def test_exporter_listens_on_an_ipv6_address(qm):
     with Exporter(qm, host="::1", port=0) as exporter:
         host, port = exporter.address
         assert host == "::1"
-        with urllib.request.urlopen(f"http://[::1]:{port}/metrics", timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"http://[::1]:{port}/metrics", timeout=30) as answer:
             assert b"mqredis_manager_messages" in answer.read()
 
 
