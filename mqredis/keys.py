@@ -33,6 +33,8 @@ SYSTEM_JOURNAL = "system$;journal"
 # The log of what operators have done (lua/admin/operator.lua).
 ACTIONS = "system$;actions"
 _SYSTEM_QUEUES = frozenset({DEAD_LETTER, TRANSACTIONAL_DEAD_LETTER, SYSTEM_JOURNAL, ACTIONS})
+# The names of temporary queues for the replies to requests begin with it (lua/queue_orphans.lua).
+REPLIES = "reply$."
 # Subqueues in which messages wait for their next attempt.
 RESTING = ("retry", "lapsed")
 # Subqueue of the messages that an operator has deleted for a time.
@@ -149,6 +151,11 @@ def kept_by_broker(path: str) -> bool:
     """Does the broker create this queue when it needs it: a queue of the system, a journal, ``;retry`` and so on?"""
     name, _, sub = path.partition(";")
     return path in _SYSTEM_QUEUES if name == SYSTEM else sub in _KEPT_SUBQUEUES
+
+
+def is_reply_queue(path: str) -> bool:
+    """Is this a temporary queue for the replies to requests? Each session of a client has others."""
+    return path.startswith(REPLIES)
 
 
 def is_system_queue(path: str) -> bool:

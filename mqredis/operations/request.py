@@ -21,6 +21,7 @@ from mqredis.errors import (
     QueueNotFound,
     TransactionUsage,
 )
+from mqredis.keys import REPLIES
 from mqredis.models import Access, Acknowledge, Identifier, Message, Outgoing, Sent, Share
 from mqredis.models.text import names
 from mqredis.operations import checks, leftovers, queue
@@ -74,7 +75,7 @@ def _pop_free(context: Context) -> tuple[Handle, float] | None:
 
 def _stem(session: str) -> str:
     """How the names of the reply queues of a session begin."""
-    return f"reply$.{session}."
+    return f"{REPLIES}{session}."
 
 
 @procedure

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -37,6 +37,7 @@ from mqredis.otel.recorder import (
     carrier,
     current,
     described,
+    destination,
     links_of,
 )
 
@@ -73,11 +74,11 @@ class _Span(ABC):
         queue = getattr(self.owner, "queue", self.owner)
         return str(queue.name)
 
-    def place(self) -> dict[str, str | int]:
-        """Attributes of the broker's address and of the manager."""
+    def place(self) -> Attributes:
+        """Attributes of the broker's address, of the manager, and of a temporary queue."""
         owner = getattr(self.owner, "queue", self.owner)
         manager = getattr(owner, "manager", owner)
-        found: dict[str, str | int] = {"messaging.mqredis.manager": manager.name}
+        found = {"messaging.mqredis.manager": manager.name, **destination(self.queue())}
         if endpoint := manager.driver.endpoint:
             found["server.address"], found["server.port"] = endpoint
         return found
@@ -129,8 +130,10 @@ class _Send(_Span):
         if isinstance(body, Outgoing):
             self.replace(self.body_at, "body", _carrying(body, context))
         else:
-            properties = self.kwargs.get("properties", {})
-            if isinstance(properties, dict) and len({**context, **properties}) <= MAX_PROPERTIES:
+            properties = self.kwargs.get("properties")
+            if properties is None:
+                properties = {}
+            if isinstance(properties, Mapping) and len({**context, **properties}) <= MAX_PROPERTIES:
                 self.kwargs["properties"] = {**context, **properties}
 
     def sent(self) -> list[Sent]:

@@ -21,11 +21,14 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider
 
 from mqredis import __version__
 from mqredis.errors import InvalidArgument
+from mqredis.keys import REPLIES, is_reply_queue
 from mqredis.models import Message, Sent
 from mqredis.models.text import typed
 
 SYSTEM = "mqredis"
 Attributes = dict[str, str | int]
+# Stands for the names of reply queues, of which each client has others.
+REPLY_QUEUE = f"{REPLIES}*"
 # Kind of a span by the type of its operation; a process span alone is a consumer's.
 KINDS = {
     "send": SpanKind.PRODUCER,
@@ -55,13 +58,18 @@ class Recorder:
         )
 
     def attributes(self, operation: str, kind: str, queue: str) -> Attributes:
-        """The attributes that spans and metrics of an operation share."""
-        return {
+        """The attributes that spans and metrics of an operation share.
+
+        The name of a reply queue is an attribute of spans alone (``destination``): metrics would get a series for each.
+        """
+        found: Attributes = {
             "messaging.system": SYSTEM,
             "messaging.operation.name": operation,
             "messaging.operation.type": kind,
-            "messaging.destination.name": queue,
         }
+        if is_reply_queue(queue):
+            return found | {"messaging.destination.template": REPLY_QUEUE}
+        return found | {"messaging.destination.name": queue}
 
     def start(
         self,
@@ -73,8 +81,9 @@ class Recorder:
         started_ns: int | None = None,
     ) -> Span:
         """Begin the span of an operation."""
+        where = common.get("messaging.destination.template") or common["messaging.destination.name"]
         return self.tracer.start_span(
-            f"{common['messaging.operation.name']} {common['messaging.destination.name']}",
+            f"{common['messaging.operation.name']} {where}",
             context,
             KINDS[str(common["messaging.operation.type"])],
             {**common, **extra},
@@ -130,6 +139,13 @@ def links_of(messages: Sequence[Message]) -> list[Link]:
     return [Link(span) for span in spans if span.is_valid]
 
 
+def destination(queue: str) -> Attributes:
+    """Attributes of spans for a queue whose name metrics leave out."""
+    if not is_reply_queue(queue):
+        return {}
+    return {"messaging.destination.name": queue, "messaging.destination.temporary": True}
+
+
 def described(items: Sequence[Message | Sent], batch: bool) -> Attributes:
     """Attributes of messages that were sent or read: the id of one message, the number of a batch."""
     if batch:
@@ -151,7 +167,7 @@ class Processing:
         self._recorder = recorder
         self._common = recorder.attributes("process", "process", messages[0].queue)
         self._began = time.monotonic()
-        extra = described(messages, batch)
+        extra = described(messages, batch) | destination(messages[0].queue)
         if not batch:
             extra["messaging.mqredis.delivery_count"] = messages[0].delivery_count
         links = links_of(messages)

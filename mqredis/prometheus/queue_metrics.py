@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from mqredis.client import QueueManager
 from mqredis.errors import InvalidArgument, QueueNotFound
+from mqredis.keys import is_reply_queue
 from mqredis.models import QueueInfo, QueueStatistics
 from mqredis.operations import failed, server_facts
 from mqredis.prometheus.text import Labels, Metric, Sample, render_text
@@ -125,8 +126,9 @@ def _failed(manager: QueueManager, queues: Iterable[QueueInfo]) -> list[Metric]:
 
 def _statistics(manager: QueueManager, queues: Iterable[QueueInfo]) -> Iterable[QueueStatistics]:
     for queue in queues:
-        if ";" in queue.name:
-            continue  # subqueues are counted with their queue
+        # Subqueues are counted with their queue, and the series of reply queues would never end.
+        if ";" in queue.name or is_reply_queue(queue.name):
+            continue
         try:
             yield manager.statistics(queue.name)
         except QueueNotFound:

@@ -7,6 +7,8 @@ import inspect
 import re
 import subprocess
 import sys
+import threading
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -193,17 +195,46 @@ def test_request_handler_and_reply_share_a_trace(qm, queue, recorded):
         worker.stop()
         qm.reply(message, b"pong")
 
-    import threading
-
     thread = threading.Thread(target=lambda: worker.run(manager=qm, signals=False))
     thread.start()
     assert qm.request(queue, b"ping", timeout=60).body == b"pong"
     thread.join(60)
     request, process = recorded.span("request q"), recorded.span("process q")
-    (reply,) = [span for span in recorded.spans() if span.name.startswith("reply ")]
+    reply = recorded.span("reply reply$.*")
     assert process.parent.span_id == request.context.span_id
     assert reply.parent.span_id == process.context.span_id
     assert {span.context.trace_id for span in (request, process, reply)} == {request.context.trace_id}
+
+
+def test_metrics_have_no_names_of_reply_queues(qm, queue, recorded):
+    def answer() -> None:
+        qm.reply(queue.receive(60), b"pong")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    reply = qm.request(queue, b"ping", timeout=60)
+    thread.join(60)
+    with otel.process(reply):
+        pass
+    for name in ("reply reply$.*", "process reply$.*"):
+        attributes = recorded.span(name).attributes
+        assert attributes["messaging.destination.name"] == reply.queue
+        assert attributes["messaging.destination.temporary"] is True
+    for metric, operation in (
+        ("messaging.client.operation.duration", "reply"),
+        ("messaging.client.sent.messages", "reply"),
+        ("messaging.process.duration", "process"),
+    ):
+        point = recorded.metric(metric)[operation, ""]
+        assert point.attributes["messaging.destination.template"] == "reply$.*"
+
+
+@pytest.mark.parametrize("properties", [None, MappingProxyType({"n": 1})], ids=["none", "mapping"])
+def test_context_travels_with_properties_of_every_kind(queue, recorded, properties):
+    queue.send(b"x", properties=properties)
+    found = queue.receive(0).properties
+    assert f"{context(recorded.span('send q'))[0]:032x}" in str(found.pop("traceparent"))
+    assert found == dict(properties or {})
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["locks", "transactions"])

@@ -92,6 +92,19 @@ def test_pattern_hides_no_dead_letters_of_the_system(qm):
         assert value(text, "mqredis_failed_messages", manager="w", queue="system$;deadletter") == 1
 
 
+def test_reply_queues_have_no_series(qm):
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        answering = threading.Thread(target=lambda: qm.reply(queue.receive(60), b"y"))
+        answering.start()
+        reply = qm.request(queue, b"x", timeout=60)
+        answering.join(60)
+        assert reply.queue in [info.name for info in qm.queues()]
+        text = render(qm)
+    assert 'queue="q"' in text
+    assert reply.queue not in text
+
+
 def test_labels_are_escaped(qm):
     qm.create_queue('a"b\\c')
     text = render(qm)
