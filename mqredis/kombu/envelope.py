@@ -36,7 +36,8 @@ def pack(
 
     A task of Celery with ``expires`` stays until a worker takes it, as with Celery's Redis transport: the worker does
     not run an expired task, and marks its result REVOKED, which the broker cannot do. Other messages expire in the
-    broker.
+    broker. The life span of a message that the broker holds back begins at its ETA, since AMQP counts from its arrival in
+    the queue.
 
     ``queue_ttl``: life span of messages of the queue, in seconds. ``dead_letters``: the queue to which the message goes
     when it is rejected or expires.
@@ -48,15 +49,15 @@ def pack(
     shown: dict[str, PropertyValue] = {PROPERTY: dumps(envelope.value())}
     if isinstance(headers.get("task"), str):
         shown["task"] = headers["task"][:255]
+    delay = _delay(headers.get("eta")) if native_delay else 0.0
+    life_span = _life_span(None if headers.get("expires") else properties.get("expiration"), queue_ttl)
     return Outgoing(
         body=body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body),
         content_type=str(message.get("content-type") or "application/octet-stream")[:255],
         priority=LEVELS[priority],
         properties=shown,
-        time_to_be_received=_life_span(
-            None if headers.get("expires") else properties.get("expiration"), queue_ttl
-        ),
-        delay=_delay(headers.get("eta")) if native_delay else 0.0,
+        time_to_be_received=None if life_span is None else delay + life_span,
+        delay=delay,
         dead_letter_queue=dead_letters,
         journal=Journal.DEAD_LETTER if dead_letters else Journal.NONE,
     )

@@ -46,6 +46,21 @@ def test_message_ttl_of_a_queue_expires_messages(connect):
     assert get(connection, "q") is None
 
 
+@pytest.mark.parametrize("of", ["queue", "message"])
+def test_life_of_a_delayed_message_begins_at_its_eta(connect, of):
+    connection = connect(settings={"allow_volatile": True, "test_clock": True})
+    queue = kombu.Queue("q", routing_key="q", message_ttl=60 if of == "queue" else None)
+    options = {"expiration": 60} if of == "message" else {}
+    eta = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    for text in ("read", "expires"):
+        publish(connection, text, queue, headers={"eta": eta}, **options)
+    manager = connection.transport.store.manager
+    manager.advance_clock(3630)
+    assert get(connection, "q").payload == "read"
+    manager.advance_clock(60)
+    assert get(connection, "q") is None
+
+
 def test_message_ttl_applies_to_other_senders(connect):
     options = {"settings": {"allow_volatile": True, "test_clock": True}}
     declaring, sending = connect(**options), connect(**options)
