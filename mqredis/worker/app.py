@@ -304,13 +304,15 @@ class Worker:
 
         thread = threading.Thread(target=target, name="mqredis-worker", daemon=True)
         thread.start()
-        self._ready.wait()
         try:
+            self._ready.wait()
             if not outcome.done() or outcome.exception() is None:
                 yield self
         finally:
-            if not outcome.done():  # if this run was refused, it must not stop another run
-                self.stop()
+            ending = self._ending
+            # If this run was refused, it must not stop another run. A second order would cancel the handlers.
+            if not outcome.done() and ending is not None and not ending.stopping.is_set():
+                ending.stop()
             thread.join()
         outcome.result()
 

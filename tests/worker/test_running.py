@@ -408,6 +408,48 @@ def test_background_worker_can_run_twice(qm, queue, worker):
     assert qm.queue_info("q").messages == 0
 
 
+def test_end_of_a_background_run_that_stops_already_does_not_cancel_its_handlers(
+    qm, queue, worker, monkeypatch
+):
+    begun, waited_for, cancelled = threading.Event(), threading.Event(), []
+    join = threading.Thread.join
+
+    def joining(self: threading.Thread, timeout: float | None = None) -> None:
+        if self.name == "mqredis-worker":
+            waited_for.set()
+        join(self, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joining)
+
+    @worker.consumer("q")
+    def handle(message):
+        begun.set()
+        assert waited_for.wait(WAIT)
+        cancelled.append(worker._ending.killed.is_set())
+
+    with worker.background(qm):
+        send(qm, queue, b"x")
+        assert begun.wait(WAIT)
+        worker.stop()
+    assert cancelled == [False]
+
+
+def test_interrupted_start_of_a_background_run_ends_it(qm, queue, worker, monkeypatch):
+    @worker.consumer("q")
+    def handle(message):
+        pass
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            super().wait(timeout)
+            raise KeyboardInterrupt
+
+    worker._ready = Interrupted()
+    with pytest.raises(KeyboardInterrupt), worker.background(qm):
+        pass
+    assert not worker._claim.locked()
+
+
 def test_error_of_a_background_run_is_raised(qm, worker):
     @worker.consumer("nowhere")
     def handle(message):
