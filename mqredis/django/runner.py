@@ -73,7 +73,15 @@ class Runner:
         return self.worker.run(burst=burst, manager=self.backend.client.manager, signals=signals)
 
     def handle(self, message: Message) -> None:
-        """Run the task of a message and store its result."""
+        """Run the task of a message and store its result. Neither it nor a receiver of its signals gets a database
+        connection that is too old."""
+        close_old_connections()
+        try:
+            self._run(message)
+        finally:
+            close_old_connections()
+
+    def _run(self, message: Message) -> None:
         try:
             result = self.backend.read(message.body)
             if self.backend.given.result_ttl:
@@ -101,11 +109,7 @@ class Runner:
         except MessageTooLarge as error:
             raise Reject(f"its state cannot be stored: {error}") from None
         signals.task_started.send(type(self.backend), task_result=result)
-        close_old_connections()
-        try:
-            self._call(result)
-        finally:
-            close_old_connections()
+        self._call(result)
 
     def _latest(self, result: Any) -> Any:
         """The stored result of the task, which has its earlier attempts."""

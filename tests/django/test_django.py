@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.db import transaction
+from django.db import connections, transaction
 from django.test.utils import override_settings
 from django.utils import timezone
 
@@ -225,6 +225,26 @@ def test_signals_are_sent(tasks):
             signal.disconnect(note)
     assert [status for _, status in seen] == ["READY", "RUNNING", "SUCCESSFUL"]
     assert {sender for sender, _ in seen} == {"MqredisBackend"}
+
+
+def test_receivers_of_signals_get_no_old_database_connection(tasks, monkeypatch):
+    closed: list[None] = []
+    seen: list[bool] = []
+
+    def started(**_):
+        seen.append(bool(closed))
+
+    connection = connections["default"]
+    connection.ensure_connection()
+    monkeypatch.setattr(connection, "close", lambda: closed.append(None))
+    monkeypatch.setattr(connection, "close_at", 0.0)  # CONN_MAX_AGE is over
+    tasks.add.enqueue(1, 1)
+    signals.task_started.connect(started)
+    try:
+        Runner(task_backends["default"], ["default"]).handle(queue_of("default").peek(0))
+    finally:
+        signals.task_started.disconnect(started)
+    assert seen == [True]
 
 
 def lost(message: Message, times: int) -> Message:
