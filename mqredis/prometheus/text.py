@@ -66,7 +66,7 @@ class Histogram:
         self.name, self._about = name, about
         self._buckets = sorted(buckets)
         self._series: dict[tuple[tuple[str, str], ...], list[float]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # re-entrant, since a signal handler may make a call that is measured
 
     def observe(self, seconds: float, **labels: str) -> None:
         """Count one duration. Callers give the labels in the same order each time: another order is another series."""

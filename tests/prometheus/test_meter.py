@@ -187,6 +187,20 @@ def test_histogram_buckets_are_cumulative():
     ]
 
 
+def test_signal_handler_may_measure_a_call_in_the_middle_of_another():
+    histogram = Histogram("h", "About.", (1,))
+
+    def interrupted() -> None:
+        with histogram._lock:
+            histogram.observe(0.5)
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert "h_count{} 1" in render_text([histogram.metric()])
+
+
 def test_script_durations_of_the_server_are_exported(qm, backend):
     if backend.kind == "real":
         text = render(qm)
