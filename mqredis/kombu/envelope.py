@@ -36,8 +36,8 @@ def pack(
 
     A task of Celery with ``expires`` stays until a worker takes it, as with Celery's Redis transport: the worker does
     not run an expired task, and marks its result REVOKED, which the broker cannot do. Other messages expire in the
-    broker. The life span of a message that the broker holds back begins at its ETA, since AMQP counts from its arrival in
-    the queue.
+    broker. The life span of a message that the broker holds back begins at its ETA, since AMQP counts from its arrival
+    in the queue.
 
     ``queue_ttl``: life span of messages of the queue, in seconds. ``dead_letters``: the queue to which the message goes
     when it is rejected or expires.
