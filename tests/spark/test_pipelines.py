@@ -49,6 +49,21 @@ def test_archive_then_replay(spark, qm, options, fill, tmp_path, redis_server):
     assert qm.queue_info("elsewhere").messages == 200
 
 
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])  # one of them has another day now
+def test_archive_has_days_in_utc(spark, qm, fill, tmp_path, redis_server, zone):
+    fill(count=1, journaling=True).receive(0)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        with qm.open("orders;journal") as journal:
+            arrived = journal.peek(0).arrived_at
+        archive(spark, str(tmp_path / "lake"), url=redis_server.url, manager=qm.name)
+        (row,) = spark.read.parquet(str(tmp_path / "lake")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert row.day == arrived.astimezone(UTC).date()
+
+
 def test_analyse(spark, qm, options, fill, tmp_path, redis_server):
     queue = fill(count=30, journaling=True)
     queue.receive_many(10, 0)

@@ -105,11 +105,13 @@ def archive(
         "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
     frame = spark.readStream.format("mqredis").options(**options).load()
+    # In UTC: with ``to_date`` a batch that a session of another time zone repeats would go to other folders.
+    utc_day = f.date_from_unix_date(f.floor(f.unix_seconds("arrived") / 86_400).cast("int"))
     archived = Archive()
     spark.streams.addListener(archived)
     try:
         writer = (
-            frame.withColumn("day", f.to_date("arrived"))
+            frame.withColumn("day", utc_day)
             .writeStream.foreachBatch(Folders(path))
             .option("checkpointLocation", checkpoint or str(PurePosixPath(path) / "_checkpoint"))
             .queryName(f"mqredis archive {', '.join(wanted)}")
