@@ -10,16 +10,23 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
+
+
+class Flag(threading.Event):
+    """An event that a signal handler may set in the middle of a call of its thread, perhaps of this very event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())  # that of an Event is not re-entrant
 
 
 class Ending:
-    """The end of one run, which cannot be taken back. Every thread may call it."""
+    """The end of one run, which cannot be taken back. Every thread may call it, and every signal handler."""
 
     def __init__(self) -> None:
-        self.stopping = threading.Event()
+        self.stopping = Flag()
         """Set: nothing more is read."""
-        self.killed = threading.Event()
+        self.killed = Flag()
         """Set: running handlers are cancelled now, not at the deadline."""
         # What the run raises: the first error of a thread, else the first one of a handler; of two at the same moment
         # either may count.
@@ -42,28 +49,19 @@ class Ending:
     def on_signals(self) -> Iterator[None]:
         """Stop at SIGTERM and SIGINT while the block lasts; then their old handlers come back.
 
-        In a thread other than the main one this does nothing, since Python allows no handlers there. A handler
-        interrupts the main thread wherever it is, perhaps with the lock of the very event that ``stop`` sets: so it
-        only leaves a note, which a thread takes up. A supervisor has handlers of its own (``processes``).
+        In a thread other than the main one this does nothing, since Python allows no handlers there. A supervisor has
+        handlers of its own (``processes``).
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        notes: SimpleQueue[bool] = SimpleQueue()
-
-        def serve() -> None:
-            while notes.get():
-                self.stop()
-
-        threading.Thread(target=serve, name="mqredis-signals", daemon=True).start()
         numbers = (signal.SIGTERM, signal.SIGINT)
-        old = {number: signal.signal(number, lambda *_: notes.put(True)) for number in numbers}
+        old = {number: signal.signal(number, lambda *_: self.stop()) for number in numbers}
         try:
             yield
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
-            notes.put(False)
 
     def thread_failed(self, error: BaseException) -> None:
         """Stop, since a thread of the worker cannot go on."""

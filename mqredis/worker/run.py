@@ -10,7 +10,6 @@ mqredis-leases       renews leases, cancels handlers, gives back the messages of
 mqredis-asyncio      runs the handlers that are coroutines, while the thread of their loop waits (``event_loop``)
 mqredis-heartbeat    reports to the broker, and sets pauses, cancels and stops for operators (``heartbeat``)
 mqredis-schedules    sends the messages of schedules (``schedule``)
-mqredis-signals      stops the run for SIGTERM and SIGINT (``ending``)
 ==================== ==========================================================================================
 
 Others begin and end beside a run: mqredis-exporter (``metrics.served``) and mqredis-supervisor (``processes``).

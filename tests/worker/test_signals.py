@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
@@ -114,3 +115,20 @@ def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> N
         assert not ending.killed.is_set()
         signal.raise_signal(signal.SIGTERM)
         assert ending.killed.wait(60)
+
+
+@pytest.mark.timeout(60)
+def test_signal_handler_of_an_application_may_stop_a_worker() -> None:
+    ending = Ending()
+
+    def interrupted() -> None:
+        for flag in (ending.stopping, ending.killed):
+            with flag._cond:  # type: ignore[attr-defined]  # as ``wait`` holds it before and after it sleeps
+                ending.stop()
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert ending.stopping.is_set()
+    assert ending.killed.is_set()
