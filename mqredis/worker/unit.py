@@ -75,13 +75,16 @@ class Unit:
         body: bytes | str | BaseModel | dict[str, Any] = b"",
         **fields: Unpack[MessageFields],
     ) -> None:
-        """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON."""
+        """Send a message to ``queue``; ``fields`` are those of Outgoing. A model or dict is sent as JSON.
+
+        Raises ValueError for a dict with a number that JSON does not have: infinite, or nan.
+        """
         content: bytes | str = b""
         if isinstance(body, BaseModel):
             content = body.model_dump_json().encode()
             fields.setdefault("content_type", "application/json")
         elif isinstance(body, dict):
-            content = json.dumps(body).encode()
+            content = json.dumps(body, allow_nan=False).encode()
             fields.setdefault("content_type", "application/json")
         else:
             content = body

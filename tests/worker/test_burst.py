@@ -92,6 +92,21 @@ def test_message_sent_by_a_handler_arrives(qm, worker, put):
     assert bodies(qm, "out") == [b'{"line": "2 tea"}']
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_dict_with_a_number_that_json_lacks_is_not_sent(qm, worker, put, number):
+    put("in", b"x")
+    put("out")
+
+    @worker.consumer("in", retry=Retry(attempts=1))
+    def handle(message, tx: Unit):
+        tx.send("out", {"x": number})
+
+    assert burst(worker, qm) == 0
+    assert bodies(qm, "out") == []
+    with qm.open("in;poison") as poison:
+        assert "not JSON compliant" in poison.peek(0).reason
+
+
 def test_failing_handler_sends_nothing(qm, worker, put):
     put("in", b"x")
     put("out")
