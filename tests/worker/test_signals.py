@@ -123,7 +123,7 @@ def test_signal_handler_of_an_application_may_stop_a_worker() -> None:
 
     def interrupted() -> None:
         for flag in (ending.stopping, ending.killed):
-            with flag._cond:  # type: ignore[attr-defined]  # as ``wait`` holds it before and after it sleeps
+            with flag._cond:  # as ``wait`` holds it before and after it sleeps
                 ending.stop()
 
     thread = threading.Thread(target=interrupted, daemon=True)
