@@ -49,7 +49,8 @@ def test_archive_then_replay(spark, qm, options, fill, tmp_path, redis_server):
     assert qm.queue_info("elsewhere").messages == 200
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])  # one of them has another day now
+# One of these zones has another day than UTC at any time.
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
 def test_archive_has_days_in_utc(spark, qm, fill, tmp_path, redis_server, zone):
     fill(count=1, journaling=True).receive(0)
     before = spark.conf.get("spark.sql.session.timeZone")
