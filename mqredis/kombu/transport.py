@@ -63,6 +63,10 @@ class Transport(virtual.Transport):  # type: ignore[misc]  # kombu has no types
         EOFError,
     )
     channel_errors = (ChannelError, MqError)
+    # After these kombu connects anew and publishes again, and raises OperationalError in the end. A message that the
+    # broker refuses would be refused again, so the error keeps its class.
+    recoverable_connection_errors = connection_errors
+    recoverable_channel_errors = ()
     implements = virtual.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"])
     )

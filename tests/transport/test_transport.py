@@ -11,6 +11,7 @@ import pytest
 import mqredis
 from mqredis.kombu import channel as channels
 from mqredis.kombu.locks import Locks
+from mqredis.kombu.store import Store
 from tests.transport.kit import WAIT, get, info, publish
 
 
@@ -116,6 +117,31 @@ def test_max_length_is_a_quota(connection, connect):
     producer.publish(2, routing_key="short")
     with pytest.raises(mqredis.QueueQuotaExceeded):
         producer.publish(3, routing_key="short")
+
+
+@pytest.mark.parametrize(
+    "raised, shown, tries",
+    [
+        (mqredis.QueueQuotaExceeded("full"), mqredis.QueueQuotaExceeded, 1),
+        (mqredis.MessageTooLarge("large"), mqredis.MessageTooLarge, 1),
+        (mqredis.BrokerUnavailable("away"), kombu.exceptions.OperationalError, 3),
+    ],
+    ids=["quota", "size", "connection"],
+)
+def test_refused_message_is_not_published_again(connection, queue, monkeypatch, raised, shown, tries):
+    queue(connection.default_channel).declare()
+    sends: list[str] = []
+
+    def send(self, name: str, message: mqredis.Outgoing) -> bool:
+        sends.append(name)
+        raise raised
+
+    monkeypatch.setattr(Store, "send", send)
+    producer, transport = kombu.Producer(connection), connection.transport
+    with pytest.raises(shown):
+        producer.publish(1, routing_key="q", retry=True, retry_policy={"max_retries": 2, "interval_start": 0})
+    assert sends == ["q"] * tries
+    assert (connection.transport is transport) == (tries == 1)
 
 
 def test_first_of_several_queues_gets_the_dead_letters_which_is_logged_once(connect, monkeypatch, caplog):
