@@ -24,9 +24,9 @@ class Ending:
     """The end of one run, which cannot be taken back. Every thread may call it, and every signal handler."""
 
     def __init__(self) -> None:
-        self.stopping = Flag()
+        self.stopping: threading.Event = Flag()
         """Set: nothing more is read."""
-        self.killed = Flag()
+        self.killed: threading.Event = Flag()
         """Set: running handlers are cancelled now, not at the deadline."""
         # What the run raises: the first error of a thread, else the first one of a handler; of two at the same moment
         # either may count.

@@ -120,9 +120,10 @@ def test_sigterm_ends_a_run_whose_main_thread_holds_the_lock_of_the_event() -> N
 @pytest.mark.timeout(60)
 def test_signal_handler_of_an_application_may_stop_a_worker() -> None:
     ending = Ending()
+    flags: list[Any] = [ending.stopping, ending.killed]
 
     def interrupted() -> None:
-        for flag in (ending.stopping, ending.killed):
+        for flag in flags:
             with flag._cond:  # as ``wait`` holds it before and after it sleeps
                 ending.stop()
 
