@@ -97,16 +97,17 @@ function lapse.timers(q, members)
   for n = 1, #served do served[n].hooks.due(q, served[n].entries, served[n].letter) end
 end
 
--- Returns the ids of these timers as lists, by the letter of the timer. If both the expiry and the delay of a message are due, the
--- delay is left out, since the message is about to be deleted.
+-- Returns the ids of these timers as lists, by the letter of the timer. If one that deletes its message is due, expiry or else
+-- trash, the other timers of the message are left out: what is served twice would be counted out twice.
 function lapse.by_letter(members)
-  local ids, expired, letters = {}, {}, timers.letters
+  local ids, ended, letters = {}, {}, timers.letters -- ended: by id, the letter of the timer that deletes the message
   for n = 1, #members do
-    if string.sub(members[n], 1, 1) == letters.expiry then expired[string.sub(members[n], 2)] = true end
+    local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
+    if letter == letters.expiry or letter == letters.trash and not ended[id] then ended[id] = letter end
   end
   for n = 1, #members do
     local letter, id = string.sub(members[n], 1, 1), string.sub(members[n], 2)
-    if letter ~= letters.delay or not expired[id] then
+    if not ended[id] or ended[id] == letter then
       ids[letter] = ids[letter] or { nil }
       ids[letter][#ids[letter] + 1] = id
     end

@@ -6,9 +6,9 @@
 -- touch only keys that KEYS names. If it needs another queue it returns its name (context.require) before anything is changed,
 -- and the client calls again with this queue appended.
 --
--- Change together with: a queue that the client is to create (`make`) is one that kept_by_broker of mqredis/keys.py knows; provide
--- in mqredis/operations/queue_call.py creates it. The client repeats a call up to ROUNDS times, so one call should ask for all
--- queues that it can tell (tests/unit/test_queue_call.py).
+-- Change together with: a queue that the client is to create (`make`) is one that kept_by_broker of mqredis/keys.py knows, or the
+-- call is one for which provide in mqredis/operations/queue_call.py creates all subqueues. The client repeats a call up to ROUNDS
+-- times, so one call should ask for all queues that it can tell (tests/unit/test_queue_call.py).
 --
 -- context.places       by encoded name, the numbers of the queues in KEYS
 -- context.first_place  how many keys of the manager come before them (queue.message_keys or queue.admin_keys)

@@ -189,9 +189,10 @@ def delete(manager: ManagerKeys, paths: Sequence[str], beside: Sequence[str]) ->
     return Call("queue_delete", manager.admin(*paths, *beside), list(paths), parse)
 
 
-def ensure(manager: ManagerKeys, paths: Sequence[str]) -> Call[None]:
-    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`)."""
-    wanted = [path for path in paths if keys.kept_by_broker(path)]
+def ensure(manager: ManagerKeys, paths: Sequence[str], subqueues: bool = False) -> Call[None]:
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`); with ``subqueues``
+    all subqueues of users, too."""
+    wanted = [path for path in paths if keys.kept_by_broker(path) or (subqueues and keys.parent_of(path))]
     owners = [path.partition(";")[0] for path in wanted]
     owners = [name for name in dict.fromkeys(owners) if name != keys.SYSTEM and name not in wanted]
     return Call("queue_ensure", manager.admin(*wanted, *owners), wanted, lambda code, _: check(code))

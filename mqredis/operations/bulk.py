@@ -111,7 +111,8 @@ class Job:
         call = commands.bulk(
             address, self.entry, self.action, chosen.limit, cursor, self.match, self.lookup_ids
         )
-        return QueueCall(address, call)
+        # Messages go back to subqueues that were deleted meanwhile, since they had become empty.
+        return QueueCall(address, call, subqueues=self.action.name == "restore")
 
     def run(self, context: Context) -> Steps[BulkResult]:
         """Make all calls, or as many as the choice allows."""

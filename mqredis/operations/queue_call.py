@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from mqredis import keys
 from mqredis.commands import queues
 from mqredis.commands.address import Address
 from mqredis.commands.replies import OK, names_in
@@ -33,26 +32,33 @@ KEYS_CHANGED = int(Status.KEYS_CHANGED)
 ROUNDS = 16
 
 
-def provide(manager: ManagerKeys, paths: Sequence[str]) -> Steps[None]:
-    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`)."""
-    if any(keys.kept_by_broker(path) for path in paths):
-        yield from perform(queues.ensure(manager, paths))
+def provide(manager: ManagerKeys, paths: Sequence[str], subqueues: bool = False) -> Steps[None]:
+    """Create those of these queues that the broker maintains (:func:`mqredis.keys.kept_by_broker`); with ``subqueues``
+    all subqueues."""
+    call = queues.ensure(manager, paths, subqueues)
+    if call.args:
+        yield from perform(call)
 
 
 def complete(
-    operation: Operation[Any], address: Address, call: Call[R], reply: Reply, key: str | None = None
+    operation: Operation[Any],
+    address: Address,
+    call: Call[R],
+    reply: Reply,
+    key: str | None = None,
+    subqueues: bool = False,
 ) -> Steps[R]:
     """Repeat the call of ``operation`` with more queues for as long as its reply asks for them. Returns the result.
 
     It also takes a ``reply`` that asks for nothing, and raises the error that a refusal stands for, which names the
-    queue and what to do. ``key``: dedup key of the message that the call sends.
+    queue and what to do. ``key``: dedup key of the message that the call sends; ``subqueues``: as of :func:`provide`.
     """
     rounds = 0
     while reply[0] == KEYS_CHANGED:
         paths = names_in(reply[1])
         if paths:
             rounds += 1
-            yield from provide(address.manager, paths)
+            yield from provide(address.manager, paths, subqueues)
             address.bring(paths, forget=rounds == 1)
         if rounds == ROUNDS:
             raise error_for(Status.QUEUE_NOT_AVAILABLE, f"the queues beside {address.path!r} change too fast")
@@ -65,13 +71,14 @@ def complete(
 
 
 class QueueCall(Operation[R]):
-    """One call on the queues of an address."""
+    """One call on the queues of an address. ``subqueues``: as of :func:`provide`."""
 
-    __slots__ = ("address", "call")
+    __slots__ = ("address", "call", "subqueues")
 
-    def __init__(self, address: Address, call: Call[R]) -> None:
+    def __init__(self, address: Address, call: Call[R], subqueues: bool = False) -> None:
         self.address = address
         self.call = call
+        self.subqueues = subqueues
 
     def request(self) -> Call[R]:
         """The call with the queues that are known so far."""
@@ -83,5 +90,5 @@ class QueueCall(Operation[R]):
 
     def resume(self, reply: Reply | None) -> Steps[R]:
         """Add the queues that the script needs, and repeat the call. Raises the error of a refusal."""
-        call = self.call
-        return (yield from complete(self, self.address, call, reply))  # type: ignore[arg-type]  # `request` returns a call
+        completed = complete(self, self.address, self.call, reply, subqueues=self.subqueues)  # type: ignore[arg-type]  # `request` returns a call
+        return (yield from completed)

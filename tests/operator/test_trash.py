@@ -141,3 +141,27 @@ def test_redriven_copy_does_not_expire_with_the_trash(qm: QueueManager, operator
 def test_journals_and_system_queues_have_no_trash(qm: QueueManager, operator: Operator, name: str) -> None:
     with pytest.raises(mqredis.UnsupportedAccess, match="without"):
         operator.delete(name, trash=60)
+
+
+def test_message_whose_trash_time_and_life_are_over_is_deleted_once(
+    qm: QueueManager, operator: Operator
+) -> None:
+    send(qm, "a", time_to_be_received=30, delay=20)
+    send(qm, "b", time_to_be_received=30)
+    send(qm, "c", time_to_be_received=300)
+    operator.delete("orders", trash=40)
+    qm.advance_clock(50)
+    qm.maintain()
+    assert counts(qm, "orders;trash") == (0, 0, 0)
+    assert (qm.statistics("orders;trash").expired, qm.statistics("orders;trash").purged) == (2, 1)
+
+
+def test_restore_creates_the_subqueue_again(qm: QueueManager, operator: Operator) -> None:
+    send(qm, "a", "b")
+    operator.move("orders", "orders;aside", selector="$label = 'b'")
+    operator.delete("orders", trash=600)
+    operator.delete("orders;aside", trash=600)
+    qm.maintain()
+    assert "orders;aside" not in [queue.name for queue in qm.queues()]
+    assert operator.restore("orders").changed == 2
+    assert (bodies(qm), bodies(qm, "orders;aside")) == ([b"a"], [b"b"])
