@@ -5,7 +5,7 @@
 --- require "core/store"
 --- require lazy "features/copy"
 --- require lazy "features/retry"
---- used by admin/bulk_actions
+--- used by admin/bulk_actions, features/retry
 -- Changes messages that are available or delayed: they get another time, or another priority. Such a message leaves its
 -- place, and arrives again with a new record, and with a new lookup id if its priority changes. For the actions due and priority of
 -- bulk.lua (admin/bulk_actions), which make the new records and ids with rewrite.due, rewrite.priority and rewrite.id, and then

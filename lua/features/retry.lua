@@ -3,6 +3,7 @@
 --- require "core/timers"
 --- require "core/position"
 --- require "core/removal"
+--- require lazy "admin/rewrite"
 --- require lazy "features/failure"
 --- require "features/retry_policy"
 --- require lazy "features/trace"
@@ -81,6 +82,9 @@ function retry.apply(q, entries)
     elseif fate == "again" then
       position.arrive_entries(q, { entry })
       if queue.is_subqueue(q, "lapsed") then retry.start_patience(q, entry) end
+      if queue.is_subqueue(q, "poison") then retry.renew_failed(q, { entry }) end
+    elseif fate == "wait" then
+      retry.wait(q, entry)
     else
       retry.rest(q, entry, fate)
     end
@@ -121,6 +125,16 @@ function retry.rest(q, entry, fate)
   transfer.move(q, retry_policy.subqueue(q, "retry"), { entry })
   local letter = goes_to_lapsed and timers.letters.rest_isolated or timers.letters.rest
   retry.set_timer(q, letter, entry, context.now + ms)
+end
+
+-- Delays an entry in q, a subqueue. If it has failed it stays in ;poison for its time from then on, since its timer does nothing
+-- while it is delayed.
+function retry.wait(q, entry)
+  local due, kept = context.now + entry.rest, queue.is_subqueue(q, "poison") and retry_policy.read(q).kept
+  rewrite.load()
+  rewrite.apply(q, { entry }, { rewrite.due(entry, due) }, { entry.id })
+  failure.load()
+  if kept and failure.has_report(entry.rec) then retry.set_timer(q, timers.letters.poison, entry, due + kept * 1000) end
 end
 
 -- Timers ----------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 --- require "core/context"
 --- require "core/queue"
+--- require "core/quota"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "core/release"
@@ -34,6 +35,7 @@
 -- A fate, as retry_policy.decide returns it, is one of these texts:
 --
 --   again        the message is available again in its old place; if it has expired it is deleted then
+--   wait         it rests in its subqueue, as a delayed message
 --   retry        it rests in ;retry, and comes back from there
 --   lapsed       it rests in ;retry, and goes to ;lapsed from there
 --   poison       the policy ends: it goes to the subqueue ;poison
@@ -43,7 +45,8 @@
 -- The first line that fits decides (retry_policy.decide, and retry_policy.final for the end of the policy):
 --
 --   it has expired                                           again
---   its reader gave it back in order                         retry if it named a rest, else again; lapsed if it is to be
+--   its reader gave it back in order                         retry if it named a rest (wait in a subqueue that is not one
+--                                                            of the policy's rests), else again; lapsed if it is to be
 --                                                            read alone, and the policy isolates
 --   its reader said that it failed for good, or the last     dead_letter, reject or drop, as `final` says; poison if `final`
 --   round is over                                            says so, or the dead letter finds no room; full instead of
@@ -98,7 +101,9 @@ function retry_policy.decide(q, entry)
   if record.is_expired(entry.rec, context.now) then return "again" end
   if entry.verdict == release.verdicts.returned then
     if not entry.rest then return "again" end
-    return entry.alone and policy.isolate and "lapsed" or "retry"
+    if entry.alone and policy.isolate then return "lapsed" end
+    local is_policys = not q.parent or queue.is_subqueue(q, "retry") or queue.is_subqueue(q, "lapsed")
+    return is_policys and "retry" or "wait"
   end
   local is_last_round_over = attempts >= policy.attempts_per_round * policy.rounds
   if entry.verdict == release.verdicts.hopeless or is_last_round_over then return retry_policy.final(q, entry) end
@@ -144,9 +149,7 @@ end
 
 -- Does such a queue have room for one message of so many bytes? The manager's quota does not keep failed messages out.
 function retry_policy.has_room(to, bytes)
-  if not to then return false end
-  return not (to.quota_messages and to.messages + 1 > to.quota_messages
-    or to.quota_bytes and to.bytes + bytes > to.quota_bytes)
+  return to and not quota.exceeds_queue(to, 1, bytes)
 end
 
 -- Returns the queue for the dead letter of an entry; nil if it does not exist, is a topic, or is not at hand (context.missing asks

@@ -406,3 +406,37 @@ def test_retry_policy_and_poison_quotas_are_queue_properties(qm):
     assert info.retry == policy
     assert (info.poison_quota_messages, info.poison_quota_bytes) == (7, 8)
     assert QueueProperties(**info.properties()).retry == policy
+
+
+@pytest.mark.parametrize("policy", [None, TWICE, RetryPolicy(immediate=0, isolate=True)])
+@pytest.mark.parametrize("name", ["q;s", "q;poison"])
+def test_message_of_a_subqueue_rests_in_it(qm, name, policy):
+    q, sub = make(qm, retry=policy), qm.open(name)
+    q.send_many([b"a", b"b" * 5000])
+    for message in list(q.browse()):
+        q.move(message.lookup_id, sub)
+    for lock in sub.lock_many(2, 0):
+        settle_lock(sub, lock, giveback.orderly(10))
+    assert (qm.queue_info(name).delayed, qm.queue_info(name).ready) == (2, 0)
+    qm.advance_clock(11)
+    qm.maintain()
+    assert [(len(m.body), m.attempts, m.delivery_count) for m in sub.browse()] == [(1, 0, 1), (5000, 0, 1)]
+    assert [info.name for info in qm.queues("q*") if info.ready] == [name]
+
+
+@pytest.mark.parametrize("text", [giveback.ended("no", {}), giveback.orderly(30)], ids=["ended", "rests"])
+def test_failed_message_that_its_reader_gives_back_is_deleted_in_the_end(qm, text):
+    queue, poison = make(qm, retry=RetryPolicy(immediate=0), failed_time_to_live=60), qm.open("q;poison")
+    queue.send(b"a")
+    queue.lock(0).abort()
+    qm.advance_clock(50)
+    lock = poison.lock(0, lease=500)
+    qm.advance_clock(20 if "no" in text else 0)
+    qm.maintain()
+    settle_lock(poison, lock, text)
+    qm.advance_clock(31)
+    qm.maintain()
+    assert qm.queue_info("q;poison").ready == 1
+    qm.advance_clock(60)
+    qm.maintain()
+    assert qm.info().messages == 0
