@@ -82,9 +82,9 @@ function redrive.original(to, entry)
   local rec = failure.remove(entry.rec)
   local head, body = record.split(rec)
   head = record.without(record.without(head, copy.about), { "message_class" })
-  -- Of a copy, this is its own time (copy.expiry).
-  if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received" }) end
-  head = record.resume(head, copy.requests)
+  -- Of a copy, these are its own times (copy.expiry, rewrite.due).
+  if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received", "delay" }) end
+  head = record.suspend(record.resume(head, copy.requests), record.dedup_fields)
   head = copy.with_identity(head, entry)
   if string.find(head, "\1dead_letter_queue\2", 1, true) then
     for n = 1, #redrive.former do

@@ -9,6 +9,7 @@ from mqredis import (
     SYSTEM_JOURNAL,
     TRANSACTIONAL_DEAD_LETTER,
     Access,
+    DuplicateMessage,
     QueueNotFound,
     QueueQuotaExceeded,
     RetryPolicy,
@@ -158,3 +159,27 @@ def test_redriven_poison_message_is_not_deleted(qm):
     qm.maintain()
     back = queue.receive(0)
     assert (back.expires_at - back.arrived_at).total_seconds() == pytest.approx(500, abs=1)
+
+
+def test_quota_of_a_dead_letter_queue_includes_its_subqueues(qm):
+    dead, queue = make(qm, "dead", quota_messages=2), make(qm, retry=TO_DEAD)
+    fail(queue, 1)
+    with qm.open("dead;aside") as aside:
+        dead.move(dead.peek(0).lookup_id, aside)
+        fail(queue, 2)
+        held = {name: qm.queue_info(name).ready for name in ("dead", "dead;aside", "q;poison")}
+        assert held == {"dead": 1, "dead;aside": 1, "q;poison": 1}
+
+
+def test_redriven_poison_message_does_not_take_its_dedup_key_again(qm):
+    queue = make(qm, retry=AT_ONCE)
+    queue.send(b"a", dedup_key="k", dedup_window=1)
+    queue.lock(0).abort()
+    qm.advance_clock(2)
+    assert qm.redrive("q;poison") == 1
+    queue.send(b"b", dedup_key="k", dedup_window=1)
+    assert queue.receive(0).body == b"a"
+    qm.advance_clock(2)
+    with pytest.raises(DuplicateMessage):
+        queue.send(b"c", dedup_key="k")
+    assert read(queue) == "b"

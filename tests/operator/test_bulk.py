@@ -492,3 +492,21 @@ def test_invalid_arguments_and_unknown_queues_are_refused(qm: QueueManager, oper
         operator.delete("orders", lookup_ids=[1], limit=5)
     with pytest.raises(InvalidArgument, match="either delay"):
         operator.reschedule("orders")
+
+
+def test_redriven_dead_letter_has_the_delay_of_its_message(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("dead")
+    dead = mqredis.Journal.DEAD_LETTER
+    send(qm, "a", delay=60, time_to_be_received=70, journal=dead, dead_letter_queue="dead")
+    for _ in range(2):
+        qm.advance_clock(61)
+        qm.maintain()
+    assert operator.reschedule("dead", delay=5, scheduled=False).changed == 1
+    qm.advance_clock(6)
+    assert qm.redrive("dead") == 1
+    qm.advance_clock(59)
+    qm.maintain()
+    assert counts(qm) == (0, 1, 0)
+    qm.advance_clock(2)
+    qm.maintain()
+    assert bodies(qm) == [b"a"]
