@@ -1,4 +1,5 @@
--- Close a handle. A subqueue is deleted with its last handle if it is empty and no open transaction moves a message there.
+-- Close a handle. A subqueue is deleted with its last handle if it is empty, no open transaction moves a message there, and no
+-- data pipeline reads it, which would not be known any more.
 -- MS-MQDMPR 3.1.7.1.6 Close Queue
 --
 -- CALLERS close_handle in mqredis/commands/queues.py
@@ -9,6 +10,7 @@
 -- ARGV[4] handle  number, unique in the session; "0", which no handle has, where QueueManager.maintain looks for empty subqueues
 -- RETURNS OK
 -- FLAGS allow-oom
+--- require "claims/claims"
 --- require "core/context"
 --- require "core/queue"
 --- require "core/store"
@@ -24,12 +26,14 @@ local encoded = queue.nth_name(1, queue.admin_keys)
 handle.remove(encoded, number)
 local q = queue.open(1, queue.admin_keys)
 
--- Where very many operations are open, one of them is taken to be such a move: an empty subqueue more does no harm.
-local function is_target()
+-- Does anything need the subqueue: a handle, a claim, or a move? Where very many operations are open, one of them is taken to be
+-- such a move: an empty subqueue more does no harm.
+local function is_needed()
+  if handle.all(encoded)[1] or claims.all(q)[1] then return true end
   return redis.call("HLEN", txs) > 4000 or tx.moves_to(encoded)
 end
 
-if q and is_subqueue and tonumber(q.messages) == 0 and #handle.all(encoded) == 0 and not is_target() then
+if q and is_subqueue and tonumber(q.messages) == 0 and not is_needed() then
   -- It has no handle, so nobody waits on it who would have to be notified.
   store.delete_queue(q)
   redis.call("UNLINK", q.waiters)

@@ -44,6 +44,8 @@ if context.missing then return context.close(context.missing) end
 -- going: the queues to delete. A subqueue that was named may be gone by now: queue_close.lua deletes empty ones.
 local going = { nil }
 for n = 1, #names do going[#going + 1] = queue.open(n, queue.admin_keys) end
+-- What leaves a subqueue is counted in the queue, since the client may not make all calls.
+for n = 2, #going do queue.set_parent(going[n], first) end
 
 -- remove a page ----------------------------------------------------------------------------------
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once: a page in each call, first

@@ -2,7 +2,7 @@
 --- require "core/queue"
 --- require lazy "features/group_lock"
 --- used by admin/audit_claims, admin/sweep, claim, claim_backlog, claim_commit, claim_list, claim_match, claim_read, claim_release,
----   claim_wait, claims/claim_pages, claims/claimed_ids, claims/drain, claims/fill, claims/loosen, queue_delete
+---   claim_wait, claims/claim_pages, claims/claimed_ids, claims/drain, claims/fill, claims/loosen, queue_close, queue_delete
 -- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse
 -- (docs/decisions/pipelines.md). Called by the claim*.lua scripts. This module alone reads and writes a claim's text, the
 -- field "claim:<owner>" of the queue's hash q.key; mqredis/codec/claims.py reads it for Spark and the doctor. Each owner (a

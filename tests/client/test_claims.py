@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Acknowledge, Match, MessageClass, Outgoing
+from mqredis import Access, Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import Claim, PageList
 from mqredis.commands import claims as commands
 from mqredis.commands.address import Address
@@ -549,3 +549,18 @@ def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline
         states = [pipeline.qm.message("orders", id_).state for id_ in (last - 1000, last - 1, last)]
         assert states == ["claimed", "claimed", "locked"]
         locked.commit()
+
+
+def test_empty_subqueue_stays_while_a_pipeline_reads_it(pipeline: Pipeline) -> None:
+    qm, below = pipeline.qm, replace(pipeline, path="orders;aside")
+    with qm.open("orders") as queue:
+        for sequence in (1, 2):
+            with qm.open(below.path, Access.ALL) as aside:
+                queue.move(queue.send(b"x").lookup_id, aside)
+            assert below.claim(sequence, first=sequence == 1).count == 1
+            assert below.commit(sequence) == 1
+            qm.maintain()
+            assert qm.queue_info(below.path).messages == 0
+    assert below.release(forget=True) == 0
+    qm.maintain()
+    assert [info.name for info in qm.queues()] == ["orders"]

@@ -6,9 +6,10 @@ from __future__ import annotations
 import pytest
 
 import mqredis
+from mqredis.commands import queues as commands
 from mqredis.operations.doctor import snapshot
 from mqredis.operations.doctor.checks import queues
-from mqredis.steps import Procedure
+from mqredis.steps import Procedure, perform
 from tests.support.backend import Backend
 from tests.support.server import RedisServer
 
@@ -94,3 +95,14 @@ def test_locks_of_several_calls_are_committed_by_one_call(backend: Backend, size
             queue.commit_many(locks)
         assert qm.queue_info("q").messages == 0
         assert qm.doctor().healthy
+
+
+def test_interrupted_deletion_leaves_the_counters_right(backend: Backend) -> None:
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue, qm.open("q;s") as below:
+            for n in range(300):
+                queue.move(queue.send(b"x", dedup_key=f"k{n}").lookup_id, below)
+        page = qm.run(perform(commands.delete(qm.context.keys, ["q", "q;s"], [])))
+        assert 0 < page.messages < 300
+        assert qm.doctor().findings == ()
