@@ -144,8 +144,11 @@ function sweep.old_available(q, limit)
 end
 
 -- Appends to `ids` those of a page of timers that belong to delayed messages, whose SequentialID is not above `limit` if
--- that is given. Reads on until `ids` has an element.
+-- that is given. Reads on until `ids` has an element, but nothing if no message is delayed, since there may be a million timers
+-- of dedup keys.
 function sweep.append_delayed(q, ids, limit)
+  claim_pages.load()
+  if redis.call("ZCARD", q.available) + claim_pages.locked(q) >= q.messages + 0 then return end
   local from = 0
   repeat
     local members = redis.call("ZRANGE", q.timers, from, from + sweep.page - 1)

@@ -106,6 +106,13 @@ function filter.out_of_time(criteria)
   return false
 end
 
+-- Returns the microseconds that the call may still spend on the selectors, all of them together; 0 without one.
+function filter.time_left(criteria)
+  local left = 0
+  for n = 1, #criteria.selectors do left = left + criteria.selectors[n].time_left end
+  return left
+end
+
 -- Does a message agree with the criteria? Its place in the queue, the rest of its group and its marks are not looked at:
 -- search.admits does that.
 function filter.test(criteria, id, rec)

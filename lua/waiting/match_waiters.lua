@@ -32,8 +32,9 @@
 -- most_unindexed       unindexed readers that are asked about a message
 -- most_indexed         readers of one identifier that are asked about a message
 -- most_members         messages of a group that one arrival may ask about
+-- selector_time        microseconds that one call may spend on the selectors of readers, by estimate (selector/selector)
 local match_waiters = { indexed = -1125899906842624, unindexed = -2251799813685248,
-  most_unindexed = 256, most_indexed = 64, most_members = 64 }
+  most_unindexed = 256, most_indexed = 64, most_members = 64, selector_time = 40000 }
 
 -- Registration ----------------------------------------------------------------------------------------------------------
 
@@ -87,8 +88,10 @@ function match_waiters.offer(q, ids, only, behind)
     arrivals.load()
     arrivals.note(q, ids)
   end
-  -- What is known of the readers from message to message. criteria: by member; notified: set of the members that were.
-  local readers = { only = only, behind = behind, unindexed = unindexed, criteria = {}, notified = {} }
+  -- What is known of the readers from message to message. criteria: by member; notified: set of the members that were;
+  -- time_left: of match_waiters.selector_time.
+  local readers = { only = only, behind = behind, unindexed = unindexed, criteria = {}, notified = {},
+    time_left = match_waiters.selector_time }
   local not_taken = { nil }
   for n = 1, #ids do
     local rec = redis.call("HGET", q.records, ids[n])
@@ -107,7 +110,7 @@ function match_waiters.offer_one(q, id, rec, readers)
     if not readers.notified[member] and (not readers.only or kind == readers.only) then
       local criteria = readers.criteria[member] or filter.parse(waiter_text.filter(member))
       readers.criteria[member] = criteria
-      local suits = match_waiters.suits(q, criteria, id, rec)
+      local suits = match_waiters.suits_in_time(q, criteria, id, rec, readers)
       if suits then
         readers.notified[member] = true
         if match_waiters.serve(q, member, criteria, id, suits) then return true end
@@ -173,6 +176,16 @@ function match_waiters.asks_more(criteria)
 end
 
 -- What suits a reader ---------------------------------------------------------------------------------------------------
+
+-- As match_waiters.suits, for a reader with selectors only while readers.time_left lasts, which this takes from.
+function match_waiters.suits_in_time(q, criteria, id, rec, readers)
+  local before = filter.time_left(criteria)
+  if before == 0 or criteria.next_group then return match_waiters.suits(q, criteria, id, rec) end
+  if readers.time_left <= 0 then return end
+  local suits = match_waiters.suits(q, criteria, id, rec)
+  readers.time_left = readers.time_left - before + filter.time_left(criteria)
+  return suits
+end
 
 -- Returns what an arriving message is to a reader with these criteria: "this", the message that it wants; "part", it may have this
 -- one or another one of its group now; "error", it ends the wait, but is not taken; nil, the reader cannot use it.

@@ -463,3 +463,17 @@ def test_worker_prefetches_messages_in_one_call(
 
     # Beginning and end cost the same.
     assert run(103) - run(23) == 80 * each
+
+
+@pytest.mark.parametrize("call", ["purge", "delete_queue"])
+def test_queue_without_delayed_messages_is_emptied_without_a_look_at_its_timers(
+    qm: mqredis.QueueManager, redis_server: RedisServer, call: str
+) -> None:
+    queue = qm.open("q")
+    queue.send(b"x", dedup_key="k", dedup_window=1000)
+    with redis_server.client() as client:
+        windows = {f"kother{n}": 9e14 for n in range(20_000)}
+        client.zadd(ManagerKeys("cost").queue("q")[5], windows)
+        client.config_resetstat()
+        queue.purge() if call == "purge" else qm.delete_queue("q")
+        assert client.info("commandstats")["cmdstat_zrange"]["calls"] < 20

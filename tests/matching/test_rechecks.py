@@ -249,3 +249,21 @@ def test_settlement_that_changes_the_group_prevents_the_refusal(qm):
     )
     assert not qm.run(perform(call)).messages
     assert [m.body for m in queue.browse()] == [b"1", b"2"]
+
+
+def test_sender_spends_a_limited_time_on_the_selectors_of_readers(qm):
+    queue, text = qm.open("q"), "ab" * 2000
+    slow = Filter(programs=[parse("colour LIKE '%abc%def%ghi%' AND colour LIKE '%zzz%yyy%'").program]).text()
+    readers = [Reader(qm, slow) for _ in range(100)] + [
+        Reader(qm, Filter(programs=[parse("colour LIKE 'ab%'").program]).text())
+    ]
+    for n, reader in enumerate(readers):
+        reader.waiter = Waiter(f"D k0 t{n}")
+        assert reader.poll() == []
+    queue.send(b"x", properties={"colour": text})
+    assert qm.queue_info("q").waiters == 101  # the last one was not asked
+    assert readers[-1].poll() == [b"x"]
+    assert readers[0].poll() == []
+    queue.send(b"y", properties={"colour": "ab"})
+    readers[-1].waiter.ticket = ""
+    assert readers[-1].poll() == [b"y"]
