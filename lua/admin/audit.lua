@@ -91,14 +91,14 @@ end
 -- number of elements read, about `budget`.
 function audit.page(reply, at, cursor, budget)
   local key, part = KEYS[at], audit.part(KEYS[at])
-  local kind, is_of_queue = audit.type(key), string.find(key, ":q:", 1, true)
+  local kind = audit.type(key)
   if kind == "none" then return "0", 0 end
-  if not is_of_queue then
+  if at <= queue.admin_keys then -- a key of the manager
     if kind ~= audit.types[part] then return "0", 0 end
     return audit.scan(reply, key, part, kind, cursor, budget)
   end
   local first = at - (at - 1 - queue.admin_keys) % queue.parts -- the place of the queue's first key
-  if not audit.has_valid_types(first) or not audit.types[part] then return "0", 0 end
+  if not audit.has_valid_types(first) then return "0", 0 end
   audit.expand_locks(first)
   local q = audit.queue(first)
   if key == q.records then return audit.records(reply, q, cursor, budget) end
@@ -161,7 +161,7 @@ end
 -- Is this a member that an available message has in the index, or is the member of another kind?
 function audit.is_indexed(q, member)
   local letter, id = string.sub(member, 1, 1), index.lookup_id(member)
-  if letter == "v" then return redis.call("ZSCORE", q.locked, string.sub(member, 2)) end
+  if letter == "v" then return redis.call("ZSCORE", q.locked, string.sub(member, 2)) end -- locked, but visible to peeks
   if not id then return true end
   local rec = redis.call("ZSCORE", q.available, id) and redis.call("HGET", q.records, id)
   for _, own in ipairs(rec and audit.members(q, id, rec) or {}) do
@@ -203,8 +203,8 @@ end
 
 -- Reads a page of the records of a queue: about a megabyte of them, as far as the queue's counters are right.
 function audit.records(reply, q, cursor, budget)
-  local mean = tonumber(string.match(redis.call("HGET", KEYS[1], q.key) or "", "^%S+ %d+ (%d+)")) or 0
-  mean = mean / math.max(1, redis.call("HLEN", q.records))
+  local _, _, bytes = queue.parse_header(redis.call("HGET", KEYS[1], q.key))
+  local mean = (tonumber(bytes) or 0) / math.max(1, redis.call("HLEN", q.records))
   local count = math.max(4, math.min(budget, math.floor(1048576 / math.max(mean, 256))))
   local found = redis.call("HSCAN", q.records, cursor, "COUNT", count)
   local items = found[2]

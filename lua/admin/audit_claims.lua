@@ -5,7 +5,7 @@
 --- used by admin/audit
 -- The messages in packed pages of claims (claims/claim_pages), as the doctor reads them: admin/audit asks for each message that has
 -- no lock of its own whether it is in such a page. `q` is the table of admin/audit.
--- Change together with: claims/claim_pages, for another form of pages.
+-- Change together with: claims/claim_pages, for another form of pages. tests/client/test_claims.py runs the doctor on claims.
 local audit_claims = {}
 
 -- Does this field of q.states belong to a page of a claim?
@@ -15,8 +15,9 @@ function audit_claims.is_page(q, field)
   return list and k >= list.from and k < list.upto
 end
 
--- Returns deadline and state that a message in a packed page would have; "" and "" if it is in none. `size`: its bytes. Pages may
--- overlap, so all are tried whose range may hold the id, from the last one on that does not begin behind it.
+-- Returns deadline and state that a message in a packed page would have, as texts; "" and "" if it is in none. `size`: bytes of its
+-- record, which are all: no message with a large body is in a packed page. Pages may overlap, so all are tried whose range may hold
+-- the id, from the last one on that does not begin behind it.
 function audit_claims.lock_of(q, id, size)
   local pages = audit_claims.packed_pages(q)
   local low, high = 1, #pages

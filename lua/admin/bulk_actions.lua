@@ -8,8 +8,8 @@
 --- require lazy "features/other_queues"
 --- require lazy "features/trash"
 --- used by bulk
--- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed. `value`: ARGV[6] of bulk.lua;
--- of the action due: the new time, in ms of broker time.
+-- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed (core/position). `value`: ARGV[6]
+-- of bulk.lua; of the action due: the new time, in ms of broker time.
 --
 -- An action is two functions of (q, entries, value, plan):
 --
@@ -20,7 +20,8 @@
 -- and perhaps is_done(entry, value): is the message as the action would make it? Then bulk.lua leaves it out.
 --
 -- Each call of an action plans and applies one page of messages, perhaps an empty one. A new action is a row of bulk_actions.all,
--- with its value in ARGV[6] of bulk.lua, and a function in mqredis/operations/bulk.py (tests/contract/test_arguments.py).
+-- with its value in ARGV[6] of bulk.lua, and a function in mqredis/operations/bulk.py, whose head says what else it takes
+-- (tests/contract/test_arguments.py compares). Tests: tests/operator/test_bulk.py, test_trash.py.
 local bulk_actions = {}
 
 -- count -----------------------------------------------------------------------------------------------------------------
@@ -41,17 +42,21 @@ end
 
 -- trash, move, restore --------------------------------------------------------------------------------------------------
 
--- Returns the queue with this encoded name, which belongs to the family of q. `make`: create it if it does not exist.
+-- Returns the queue itself, or the one of which it is a subqueue.
+function bulk_actions.home(q) return q.parent or q end
+
+-- Returns the queue with this encoded name, which belongs to the family of q; nil and a status if it does not exist, unless
+-- context.missing asks for it. `make`: create it if it does not exist.
 function bulk_actions.plan_target(q, name, make)
   other_queues.load()
-  local target = other_queues.find_relative(q.parent or q, name, make)
+  local target = other_queues.find_relative(bulk_actions.home(q), name, make)
   if not target and not context.missing then return nil, status.QUEUE_NOT_AVAILABLE end
   return target
 end
 
 -- Returns the subqueue ;trash as the plan.
 function bulk_actions.plan_trash(q)
-  return bulk_actions.plan_target(q, queue.join_name(queue.name(q.parent or q), "trash"), true)
+  return bulk_actions.plan_target(q, queue.join_name(queue.name(bulk_actions.home(q)), "trash"), true)
 end
 
 -- Returns the target as the plan. `value`: its encoded name.
@@ -79,9 +84,10 @@ end
 -- Returns as the plan where the messages go back to (trash.plan).
 function bulk_actions.plan_restore(q, entries)
   trash.load()
-  return trash.plan(q.parent or q, entries)
+  return trash.plan(bulk_actions.home(q), entries)
 end
 
+-- `groups`: the plan, which has the entries.
 function bulk_actions.restore(q, _, _, groups)
   trash.restore(q, groups)
 end

@@ -19,10 +19,10 @@
 --   place      where that search goes on: a lookup id; of delayed messages a place of admin/scheduled
 --
 -- Change together with: _CURSOR in mqredis/operations/bulk.py, which checks the text that comes back
--- (tests/contract/test_arguments.py).
+-- (tests/contract/test_arguments.py compares). Tests of actions in several calls: tests/operator/test_bulk.py.
 local bulk_progress = {}
 
--- Returns the progress of an action that begins. `states`: as ARGV of bulk.lua.
+-- Returns the progress of an action that begins. `states`, here and below: ARGV[7] of bulk.lua, "a", "d" or "da".
 function bulk_progress.new(states, due)
   return { changed = 0, locked = 0, missing = 0, newest = context.last_sequential(), due = due,
     log_entry = "", phase = string.sub(states, 1, 1), place = "" }
@@ -64,7 +64,8 @@ function bulk_progress.by_ids(q, ids, states, progress)
 end
 
 -- Returns up to `count` entries that match a filter, and the place where the next call goes on, nil if the search is complete.
--- Searches delayed messages first, which have the field `delayed_until`, in ms.
+-- Searches delayed messages first, which have the field `delayed_until`, in ms: one whose delay ends between two calls is found
+-- among the available ones then.
 function bulk_progress.by_filter(q, filter_text, states, progress, count)
   if progress.phase == "d" then
     scheduled.load()

@@ -4,6 +4,7 @@
 --- used by queue_create, queue_ensure, queue_open
 -- Creates queues: those of users, subqueues, and queues of the broker. For scripts with "KEYS admin", in which KEYS[1] is meta
 -- and KEYS[3] the hash of queues, "<name>": generation. queue_delete.lua and queue_close.lua remove what is written here.
+-- docs/key-layout.md has the fields of a queue's hash. Tests: tests/client/test_create.py, tests/conformance/test_delete.py.
 local create = {}
 
 -- Creates a queue that does not exist yet. `key`: the first of its keys; `name`: as users write it; then more fields of its hash,

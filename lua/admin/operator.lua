@@ -11,24 +11,31 @@
 -- of actions. A script of an operator has these arguments first:
 --
 --   ARGV[3] token  "", or anything else if the last of KEYS is the key of a token
---   ARGV[4] entry  for the log, as send.lua takes a message but for its priority; "" if nothing is logged
+--   ARGV[4] entry  for the log: a message without its priority, that is flag digit, head, NUL, body (core/record); "" if nothing is
+--                  logged
 --
--- The key of a token is a hash with one field: "reply", the reply of the action (context.format_reply). A second call
--- with this key returns that reply and changes nothing. Redis removes the key after `remembered` ms. The client makes
--- the name of the key from the token and everything that the action depends on, so that another action with this token
--- runs.
+-- and calls these functions, in this order:
 --
--- The log is the queue system$;actions. Its oldest entry leaves for a new one once it holds `most` entries.
+--   operator.repeated  before it decides anything: has an earlier call with this token carried out the action?
+--   operator.plan      before its first write: asks for the queue of the log
+--   operator.log       once the action is applied: writes the entry
+--   operator.close     at its end, in place of context.close. Between store.save and waiters.notify, if it has changed queues of
+--                      its own; otherwise operator.finish does all three. After a refusal context.close, so that a call with this
+--                      token carries out the action once the cause is gone
 --
--- A script of an operator calls operator.repeated before it decides anything, operator.plan before its first write, operator.log
--- after that, and operator.close or operator.finish at its end. An action that was refused ends with context.close instead, so that
--- the next call with its token runs. operator.close neither saves queues nor notifies readers: a caller that changes queues saves
--- before it (store.save) and notifies after it (waiters.notify). redrive.lua has no token and takes operator.lookup_ids alone.
--- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; console/pages/log.py and
--- cli/operator.py in mqredis, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
+-- The key of a token is a hash with one field: "reply", the reply of the action (context.format_reply). The client makes its name
+-- from the token and everything that the action depends on, so that another action with this token runs.
+--
+-- Change together with: mqredis/operations/actions.py, which makes entries and the keys of tokens; mqredis/console/pages/log.py and
+-- mqredis/cli/operator.py, which show the properties `changed` and `finished`; docs/operating.md, for `remembered` and `most`.
+-- Tests: tests/operator/test_bulk.py, test_record.py, test_force.py.
+--
+-- remembered  ms after which Redis removes the key of a token
+-- most        entries of the log, the queue system$;actions; then its oldest entry leaves for a new one
 local operator = { remembered = 86400000, most = 10000 }
 
--- Returns the lookup ids among the arguments of the script, from this place of ARGV on: each once, however often it is named.
+-- Returns the lookup ids among the arguments of the script, from this place of ARGV on: each once, however often it is named. Also
+-- for redrive.lua, which has neither token nor entry.
 function operator.lookup_ids(from)
   local ids, known = { nil }, {}
   for n = from, #ARGV do
@@ -71,7 +78,7 @@ end
 -- Writes the entry into the log, with two properties more. Returns its lookup id, nil if the action is not logged.
 -- `changed`: how many messages, or operations of a transaction, the action has changed so far; `finished`: false if it goes
 -- on with further calls; `earlier`: lookup id of the entry that the call before of the same action has written, which is
--- replaced.
+-- replaced; "" or nil if there is none.
 function operator.log(changed, finished, earlier)
   local entry = operator.entry()
   if not entry then return end
@@ -83,11 +90,12 @@ function operator.log(changed, finished, earlier)
   if log.messages + 0 >= operator.most then
     removal.delete(log, position.read(log, redis.call("ZRANGE", log.available, 0, 0)), "dropped")
   end
-  local stop = string.find(entry, "\0", 1, true) -- a flag digit, head, NUL, body
+  local stop = string.find(entry, "\0", 1, true)
   local head = string.sub(entry, 2, stop - 1) .. "\1changed\2i" .. changed .. "\1finished\2"
     .. (finished and "t" or "f")
+  local flag = string.sub(entry, 1, 1) + 0 -- below 10: the body is not large, and the entry not named (core/record)
   -- Also in a manager that is full: what makes room is logged, too, and the log is bounded.
-  return copy.insert(log, string.sub(entry, 1, 1) + 0, head, string.sub(entry, stop), "")
+  return copy.insert(log, flag, head, string.sub(entry, stop), "")
 end
 
 -- Ends the script as context.close does, and keeps the reply, or `kept` if that is not nil, under the token for repeated calls.
@@ -95,14 +103,14 @@ function operator.close(reply, kept)
   reply = context.close(reply)
   local key = operator.token_key()
   if key then
-    redis.call("HSET", key, "reply", context.format_reply("0", "-", kept or reply))
+    redis.call("HSET", key, "reply", context.format_reply("0", "-", kept or reply)) -- with no sequence and no ids
     redis.call("PEXPIRE", key, operator.remembered)
   end
   return reply
 end
 
 -- Does so for a script that works on no queue of its own, but on the log and other queues that it has found (context.sides): saves
--- them, and notifies their readers at last.
+-- them before, and notifies their readers after it.
 function operator.finish(reply, kept)
   store.save_sides()
   reply = operator.close(reply, kept)

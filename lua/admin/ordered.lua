@@ -1,7 +1,8 @@
 --- used by admin/scheduled, lock_list, message_list, session_list
 -- Reads a sorted set page by page in its own order, by score and then by member. The next page begins behind a pair of
 -- score and member, whether that pair is still in the set or not. So an element that comes or goes shifts no other one to
--- another page.
+-- another page. Scores are texts, as Redis returns them. Tests: tests/contract/test_stored_texts.py (the order of members),
+-- tests/inspection.
 local ordered = {}
 
 -- Does a member stand behind another one of the same score? Compares bytes, as Redis does; < and > of Lua go by the locale of the

@@ -14,7 +14,8 @@
 -- a second time.
 --
 -- Change together with: features/copy, for another field that a copy tells of itself (copy.about) or a wish that it keeps without
--- effect (copy.requests): redrive.original takes the first away and puts the others in force again.
+-- effect (copy.requests): redrive.original takes the first away and puts the others in force again. tests/model/redrive.py has the
+-- same rules, with which tests/property compares; other tests: tests/msmq/test_requests.py, test_found.py, test_failed.py.
 --
 -- former: what a worker of the release before added to its copies; read for one release.
 local redrive = { former = { "reason", "queue", "message_id", "deliveries" } }
@@ -30,8 +31,8 @@ function redrive.plan(q, entries, name)
     local origin = redrive.origin(q, entries[n])
     local wanted = name ~= "" and name or origin and other_queues.encode(string.match(origin, "^[^;]*"))
     local to = wanted and other_queues.find(wanted)
-    if to then -- one that expires at once leaves traces there
-      local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0"
+    if to then -- a message that expires as it arrives there leaves traces, whose queues are asked for now
+      local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0" -- flag 1: it is special (core/record)
       trace.expiring(to, { { id = entries[n].id, rec = rec } })
     end
     targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false
@@ -46,15 +47,11 @@ function redrive.apply(q, entries, targets)
   for n = 1, #entries do
     local to = targets[n]
     if to then
-      -- It leaves one queue of the manager for another, so the manager's quota has room for it; out of a subqueue that
-      -- of its parent, too. `home`: the parent if the message goes there, else a table that is thrown away.
-      local size, home = position.size(q, entries[n]), q.parent == to and not q.has_own_quota and to or {}
-      if home == to then queue.read_subqueue_totals(to) end
-      context.messages, context.bytes = context.messages - 1, context.bytes - size
-      home.sub_messages, home.sub_bytes = (home.sub_messages or 0) - 1, (home.sub_bytes or 0) - size
+      -- It leaves q for this queue, so that it makes room for itself: it does not count while redrive.send looks for room.
+      local size = position.size(q, entries[n])
+      redrive.count(q, -1, -size)
       local id = redrive.send(q, to, entries[n])
-      context.messages, context.bytes = context.messages + 1, context.bytes + size
-      home.sub_messages, home.sub_bytes = home.sub_messages + 1, home.sub_bytes + size
+      redrive.count(q, 1, size)
       if id then
         went = went + 1
         removal.delete(q, { entries[n] }, "redriven")
@@ -62,6 +59,15 @@ function redrive.apply(q, entries, targets)
     end
   end
   return went
+end
+
+-- Counts messages of q out (negative) or in where they count beside q: in the manager, and in the parent whose quota q shares.
+function redrive.count(q, count, bytes)
+  context.messages, context.bytes = context.messages + count, context.bytes + bytes
+  if q.parent and not q.has_own_quota then
+    queue.read_subqueue_totals(q.parent)
+    q.parent.sub_messages, q.parent.sub_bytes = q.parent.sub_messages + count, q.parent.sub_bytes + bytes
+  end
 end
 
 -- Returns the name of the queue that a failed message came from: that of which it is a copy; that whose ;poison it is
@@ -82,7 +88,7 @@ function redrive.original(to, entry)
   local rec = failure.remove(entry.rec)
   local head, body = record.split(rec)
   head = record.without(record.without(head, copy.about), { "message_class" })
-  -- Of a copy, these are its own times (copy.expiry, rewrite.due).
+  -- Of a copy, these are its own times (copy.expiry, rewrite.due), not what the message asked for.
   if record.field(rec, "original_queue") then head = record.without(head, { "time_to_be_received", "delay" }) end
   head = record.suspend(record.resume(head, copy.requests), record.dedup_fields)
   head = copy.with_identity(head, entry)
@@ -93,7 +99,7 @@ function redrive.original(to, entry)
   end
   if not to.options.transactional then
     head = record.without(head, { "transaction_id" })
-  elseif not record.field(entry.rec, "transaction_id") then
+  elseif not record.field(entry.rec, "transaction_id") then -- in a transactional queue each message names one
     head = head .. record.fields.transaction_id .. "redrive"
   end
   return head, body

@@ -11,6 +11,7 @@
 -- bulk.lua (admin/bulk_actions), which make the new records and ids with rewrite.due, rewrite.priority and rewrite.id, and then
 -- call rewrite.apply. Nothing has to be planned: bulk.lua leaves out messages that have expired.
 -- Change together with: retry.rename_timers in features/retry, for another timer with a lookup id in it that no hook takes along.
+-- Tests: tests/operator/test_bulk.py.
 local rewrite = {}
 
 -- Returns the record of an entry that is to become available at `due`, in ms of broker time.
@@ -29,14 +30,14 @@ function rewrite.priority(entry, priority)
   return record.set_flag(record.with(rec, "message_id", copy.identity(entry)), record.bits.special)
 end
 
--- Returns the lookup id of an entry with this priority: two digits for 7 less the priority, then its SequentialID.
+-- Returns the lookup id of an entry with this priority: two digits for 7 less the priority, then its SequentialID. Not for queues
+-- in the order of sends (enqueue.ids), of which mqredis/operations/bulk.py changes no priorities.
 function rewrite.id(entry, priority)
   return string.format("%02x", 7 - priority) .. string.sub(entry.id, 3)
 end
 
--- Gives entries of q, which are not locked, these records and lookup ids, by place. They are counted out and in again, so the
--- number of messages that have gone stays. Hooks of features take the timers and the index along, but for the retry policy's
--- timers.
+-- Gives entries of q, which are not locked, these records and lookup ids, by place. Hooks of features take the timers and the index
+-- along, but for the retry policy's timers of messages in subqueues, which are in q.timers of the parent.
 function rewrite.apply(q, entries, new_recs, new_ids)
   local old_ids, old_recs = position.columns_of(entries)
   position.before_move(q, old_ids, old_recs)
@@ -49,7 +50,8 @@ function rewrite.apply(q, entries, new_recs, new_ids)
   end
 end
 
--- Removes the entries from the store, and stores them with these records and ids.
+-- Removes the entries from the store, and stores them with these records and ids. They are counted out and in again, without being
+-- gone.
 function rewrite.write(q, entries, new_recs, new_ids)
   local old_ids, old_fields, old_stateful = {}, {}, {} -- of q.available, q.records and q.states
   local id_states, larges = {}, nil -- id_states: new id, state, new id, state, ...; larges: large bodies by place

@@ -3,7 +3,9 @@
 -- Samples of a queue's counters, from which stats.lua makes the rates: stats_sample.lua keeps two of them, the older one first, in
 -- the field "sample" of the queue's hash:
 --
---   "<ms> <came> <left>;<ms> <came> <left>"   came, left: all messages that ever came, and all that have left
+--   "<ms> <came> <left>;<ms> <came> <left>"   ms: broker time; came, left: all messages that ever came, and all that have left
+--
+-- Nothing else reads this text. Tests: tests/msmq/test_requests.py.
 --
 -- period: ms after which stats.lua asks for a new sample, and stats_sample.lua takes it
 local samples = { period = 10000 }

@@ -7,8 +7,9 @@
 -- Searches the delayed messages of a queue, in the order in which they become available (features/delivery_delay), for actions
 -- on many of them (bulk.lua). The list that QueueManager.scheduled shows, also of resting messages, is in message_list.lua.
 --
--- A place is "<ms><member of q.timers>": the search goes on behind this timer; "" for the beginning. It is a part of the text that
--- admin/bulk_progress describes.
+-- A place is "<ms><member of q.timers>": the search goes on behind this timer, of whatever kind (core/timers); "" for the start. It
+-- is a part of the text that admin/bulk_progress describes. Tests: tests/operator/test_bulk.py.
+--
 -- most: timers that one call looks at; page: those that one command reads.
 local scheduled = { most = 1000, page = 100 }
 

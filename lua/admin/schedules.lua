@@ -16,6 +16,7 @@
 -- Change together with: send.lua, whose refusals schedules.plan has (but for ENQUEUE_TIMED_OUT, and without the traces that
 -- features/refusal leaves: schedule_write reports a refusal to the worker); mqredis/codec/schedules.py, for the two
 -- texts; mqredis/commands/schedules.py, which has `most` too (tests/contract/test_arguments.py compares pattern and `most`).
+-- Tests: tests/operator/test_schedules.py, tests/worker/test_schedule.py.
 --
 -- most  schedules that a queue manager may have
 local schedules = { most = 1000 }

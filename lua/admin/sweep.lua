@@ -23,13 +23,14 @@
 --
 -- Change together with: claims/drain and claims/loosen, for what a claim holds; core/release, which removes a message with the mark
 -- when its lock ends. sweep.may_unlink has to say no where messages may have something outside of the keys of their queue.
+-- Tests: tests/conformance/test_purge.py, test_delete.py; with claims tests/client/test_claims.py, test_claim_random_runs.py.
 local sweep = { page = 256, locked_page = 500 }
 
 -- Locked messages -------------------------------------------------------------------------------------------------------
 
 -- Marks all locked messages as purged, so that no peek sees them any more, but for those that a transaction has sent, and
--- those of committed claims, which count as received already. For the first call of a purge. Messages that are marked already
--- are left alone, so that the call may be repeated with more keys.
+-- those of committed claims, which count as received already. For the first call of a purge, which writes this even if it asks for
+-- more keys then: messages that are marked already are left alone when the call is repeated.
 function sweep.mark_locked(q)
   local ids, committed = redis.call("ZRANGE", q.locked, 0, -1), sweep.committed_claims(q)
   for from = 1, #ids, sweep.locked_page do
@@ -93,7 +94,8 @@ function sweep.may_unlink(q, locked, limit)
     and limit == context.last_sequential()
 end
 
--- Removes all messages but these locked ones, whose parts are written again. Returns how many.
+-- Removes all messages but these locked ones, whose parts are written again. Returns how many. Arrivals and browse marks go with
+-- the index (matching/index): a message that comes back is noted anew, and only one that was locked after the purge began does.
 function sweep.unlink_all_but(q, locked)
   -- records, states: field, value, ...; members: score, member, ... of the index.
   local entries, bytes, records, states, members = position.read(q, locked), 0, {}, {}, {}

@@ -13,7 +13,8 @@
 -- This module formats and parses these texts for the scripts worker_beat, worker_list and worker_order.
 -- Change together with: mqredis/commands/workers.py, which parses the texts of workers and pauses, also for the doctor
 -- (mqredis/operations/doctor/checks/workers.py, which tells the fields by their letters); mqredis/operations/workers.py,
--- which makes orders and the fields of pauses; mqredis/worker/heartbeat.py, which carries out orders.
+-- which makes orders and the fields of pauses; mqredis/worker/heartbeat.py, which carries out orders. Tests:
+-- tests/operator/test_workers.py. Here `key` is the key of the hash, and `id` that of a worker.
 --
 -- pauses: the letters of pauses, as KINDS in mqredis/commands/workers.py has them
 local workers = { pauses = { q = true, c = true } }
@@ -47,7 +48,7 @@ function workers.sweep(key)
       gone[#gone + 1], gone[#gone + 2] = fields[n], "o" .. string.sub(fields[n], 2)
     end
   end
-  if gone[1] then redis.call("HDEL", key, unpack(gone, 1, math.min(#gone, 1000))) end
+  if gone[1] then redis.call("HDEL", key, unpack(gone, 1, math.min(#gone, 1000))) end -- each has two fields
 end
 
 -- Gives a worker an order.
