@@ -14,9 +14,10 @@
 -- makes the page loose first (claims/loosen): each message gets its state and its element of q.locked, and the page keeps only
 -- their order.
 --
--- Only the modules of claims/ write these three texts, with the functions here that format and parse them; mqredis/codec/claims.py
--- reads the first one for the doctor and for Spark, and the names of the fields with ids (tests/contract/test_stored_texts.py).
--- tests/support/claims.py reads all three.
+-- Only the modules of claims/ write these three texts, with the functions here that format and parse them.
+-- Change together with: mqredis/codec/claims.py, which reads the first one for the doctor and for Spark, and the names of the
+-- fields with ids (tests/contract/test_stored_texts.py compares); tests/support/claims.py and tests/property/packed.py, which read
+-- all three. Tests: tests/property/test_pages.py, test_packed.py.
 --
 --   field "pages" of q.key     for each claim with pages a page list, "<number> <from> <upto> <packed> <loose> <step> <owner>
 --                              <sequence>;". Example: 3 0 2 2000 0 1000 lake 7;

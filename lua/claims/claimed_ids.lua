@@ -1,16 +1,17 @@
 --- require "claims/claim_pages"
 --- require "claims/claims"
 --- used by claim_read
--- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed.
+-- Reads the lookup ids of a claim, from its pages (claims/claim_pages), in the order in which they were claimed. claim_read.lua has
+-- compared owner, lineage and sequence before. Tests: tests/property/test_pages.py.
 local claimed_ids = {}
 
--- Returns `count` ids of a claim from `offset` on, as a list of texts that hold one or more ids each, 16 digits for one; nil if a
--- page, or a message, of the claim is missing.
+-- Returns `count` ids of a claim from `offset` on, 0 for the first, as a list of texts that hold one or more ids each, 16 digits
+-- for one; nil if a page, or a message, of the claim is missing.
 function claimed_ids.read(q, claim, offset, count)
   local list, score = claim_pages.list(q, claim.number), claims.score(claim.number)
   if not list then return claim.count == 0 and {} or nil end
-  if list.packed_count + list.loose_count ~= claim.count then return end
-  if redis.call("ZCOUNT", q.locked, score, score) ~= list.loose_count then return end
+  if list.packed_count + list.loose_count ~= claim.count then return end -- a page has gone
+  if redis.call("ZCOUNT", q.locked, score, score) ~= list.loose_count then return end -- the lock of a message has gone
   local texts, stop = {}, offset + count
 
   -- Appends those ids of the k-th page that are wanted. `before`: how many ids the pages before it hold; `size`: how many it

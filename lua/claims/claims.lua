@@ -27,7 +27,8 @@
 --
 -- Change together with: mqredis/codec/claims.py (tests/contract/test_stored_texts.py); WHY in mqredis/commands/claims.py, which has
 -- a text for each word that a claim*.lua may return with LOCK_LOST; ONE_CALL in mqredis/spark/threads.py, which is
--- page_without_records (tests/contract/test_arguments.py).
+-- page_without_records (tests/contract/test_arguments.py); tests/property/packed.py, which replaces the sizes of pages.
+-- Tests: tests/client/test_claims.py, and at random test_claim_random_runs.py.
 --
 -- filling, complete, released  the values of `sealed`
 -- page_with_records     how many messages one call locks or removes if it has to read their records
@@ -103,7 +104,7 @@ function claims.all(q)
 end
 
 -- Is the process that holds the claim still connected? It subscribes to a channel of this name while it lives
--- (claim_channel in mqredis/keys.py).
+-- (claim_channel in mqredis/keys.py). False if this user may not ask; after a takeover the checkpoint of that process is refused.
 function claims.alive(claim)
   return (context.listeners(context.prefix() .. "claim:" .. claim.owner .. ":" .. claim.lineage) or 0) > 0
 end

@@ -11,7 +11,7 @@
 -- from the commit on, but a call of claim_commit.lua, claim_release.lua or queue_delete.lua removes no more than a page of them.
 -- claims/claim_pages says what page lists, and packed and loose pages, are.
 -- Change together with: core/removal, for another effect of a receive: messages of packed pages, and those whose state has the kind
--- plain_claim, leave without removal.delete.
+-- plain_claim, leave without removal.delete. Tests: tests/client/test_claims.py, tests/property/test_packed.py.
 local drain = {}
 
 -- Removes a page. Returns how many messages; nil if context.missing names queues that this takes: then all messages are still

@@ -34,7 +34,8 @@
 --   groups      group ids by lookup id, in a queue whose groups take turns (features/group_lock); nil in others
 --
 -- Change together with: claims.turns, claims.ids and claims.between in claims/claims, with which claim_wait.lua, claim_match.lua
--- and claim_backlog.lua tell whether a claim would take something; core/seek, which chooses messages for readers.
+-- and claim_backlog.lua tell whether a claim would take something; core/seek, which chooses messages for readers;
+-- tests/property/packed.py, which replaces a line of fill.own_states. Tests: tests/client/test_claims.py.
 --
 -- After fill.choose only `ids` has the right length; the other columns may be longer. The ids of a page that is stored packed
 -- ascend, as in delivery order.
@@ -98,7 +99,8 @@ function fill.search(q, page, count, limits)
   fill.set_columns(page, entries)
 end
 
--- Fills a page with up to `count` messages, one of each group whose turn it is (features/group_lock).
+-- Fills a page with up to `count` messages, one of each group whose turn it is (features/group_lock). The limits do not count, since
+-- the first message of a group is never passed over (docs/spark.md).
 function fill.take_turns(q, page, count)
   local entries = {}
   if count > 0 then
@@ -162,11 +164,9 @@ function fill.choose(q, claim, page, max_bytes)
   local taken, count = 0, #ids -- taken: the last place that is filled
   page.completes = page.is_rest or claim.count + count >= claim.wanted
   for n = 1, count do
-    local rec, entry = records and records[n], nil
-    if rec and not free[string.byte(rec, flag_at)] then -- it asks for something (core/record), so it may have expired
-      local state_text = page.states and page.states[n]
-      entry = { id = ids[n], rec = rec, state = state_text and message_state.parse(state_text) or nil }
-    end
+    local rec = records and records[n]
+    local asks = rec and not free[string.byte(rec, flag_at)] -- for something (core/record), so it may have expired
+    local entry = asks and fill.entry(page, n) or nil
     if entry and seek.expired(entry) then
       page.expired[#page.expired + 1] = entry
       -- Its place is free: only a queue without more makes the claim complete.
@@ -188,6 +188,12 @@ function fill.choose(q, claim, page, max_bytes)
   for n = count, taken + 1, -1 do ids[n] = nil end
   -- A page of ids without records, which the doctor removes, must not make the client ask for it for ever.
   if taken == 0 and not page.expired[1] and not page.place then page.completes = true end
+end
+
+-- Returns a row, which has a record, as an entry (core/position).
+function fill.entry(page, n)
+  local state_text = page.states and page.states[n]
+  return { id = page.ids[n], rec = page.records[n], state = state_text and message_state.parse(state_text) or nil }
 end
 
 -- Moves a row of the columns to a free row before it.

@@ -5,7 +5,7 @@
 --- used by admin/sweep, claim_release, claims/drain
 -- Turns packed pages of claims into loose ones (claims/claim_pages), for scripts that have to change one of their messages: each
 -- message gets its state and its element of q.locked. That changes nothing in what the store means, so a script may do it before
--- it refuses a call.
+-- it refuses a call. Tests: tests/property/test_packed.py, which compares packed claims with loose ones.
 local loosen = {}
 
 -- Returns k of the packed page with the lowest ids; nil if none is packed, or if no id of one is below `below`, if that is given.

@@ -15,7 +15,7 @@
 --
 --   q                     the queue
 --   messages, bytes       of its stages in all
---   begun                 a message of this batch is in the queue already, or comes before in this call
+--   begun                 a message of this batch is in the queue already, of an earlier call or of this one
 --   last_list, last_size  the list with the last message of the batch for this queue, and how many elements it has
 --   keys                  dedup keys of the messages that publish.plan has seen: a key belongs to a queue
 --   resumed               an earlier call has published some messages of the batch, so the others are not refused any more
@@ -23,7 +23,7 @@
 -- A stage has these fields beside those of sinks.stage: `list`, the key of its messages, and `part`.
 --
 -- Change together with: send.lua, whose refusals publish.refuses and publish.plan have; core/enqueue, which reads messages of
--- ARGV as publish.read reads those of a list.
+-- ARGV as publish.read reads those of a list. Tests: tests/client/test_stages.py.
 --
 -- Unlike a send: the size of a message is checked when it is staged (mqredis/spark/staging.py), not here. A stage without special
 -- messages is not planned, so an option of the queue that makes messages special (enqueue.makes_special) must need no hook `plan`.
@@ -96,19 +96,17 @@ end
 -- Plans a stage with messages that use features. Returns the status that refuses it, or nil; context.missing may name queues
 -- then.
 function publish.plan(stage)
-  local part, from = stage.part, 0
-  local begun = part.begun
+  local from = 0
   features.load()
   repeat
-    local batch, _, used = publish.read(stage, from, publish.step_special)
+    local batch, _, used = publish.read(stage, from, publish.step_special, false)
     from = from + used
-    local refusal = batch.wants and publish.plan_batch(part, batch)
+    local refusal = batch.wants and publish.plan_batch(stage.part, batch)
     if refusal then return refusal end
   until used == 0
-  part.begun = begun -- publish.read has set it, but nothing is put into the queue yet
 end
 
--- Does so for messages of a stage, as publish.read returned them.
+-- Does so for a batch of a stage. Adds to part.keys the dedup keys of its messages.
 function publish.plan_batch(part, batch)
   for n, wants in pairs(batch.wants) do
     local rec = batch.records[n]
@@ -129,7 +127,7 @@ function publish.put(stage, most)
   local uses_features = stage.special == "1" or q.options.group_exclusive
   local step = uses_features and publish.step_special or publish.step_plain
   while taken < most do
-    local batch, priorities, elements = publish.read(stage, used, math.min(step, most - taken))
+    local batch, priorities, elements = publish.read(stage, used, math.min(step, most - taken), true)
     if elements == 0 then break end
     local count = #batch.records
     if count > 0 then
@@ -143,12 +141,12 @@ end
 
 -- Reads up to `most` messages of a stage from element `from` of its list on, 0 for the first. Returns them as a batch
 -- (core/enqueue), their priorities as a text of digits, and how many elements were read: a large body is an element of its own.
--- Marks them as parts of one unit of work if the queue is transactional. Sets part.begun.
-function publish.read(stage, from, most)
+-- `puts`: are they put into the queue now, so that a transactional one has them marked as parts of one unit of work?
+function publish.read(stage, from, most, puts)
   local part = stage.part
   local q, elements = part.q, redis.call("LRANGE", stage.list, from, from + most - 1)
   local batch, priorities = enqueue.new_batch({ nil }), { nil }
-  local transactional, arrival, at = q.options.transactional, context.now_text, 1
+  local marks, arrival, at = puts and q.options.transactional, context.now_text, 1
   local may_leave_out = part.resumed and stage.special == "1"
   while at <= #elements do
     local rec, large = arrival .. elements[at], nil -- a record (core/record)
@@ -158,11 +156,11 @@ function publish.read(stage, from, most)
     end
     if not (may_leave_out and publish.is_duplicate(q, rec)) then
       priorities[#priorities + 1] = record.priority(rec)
-      if transactional then
+      if marks then
         local is_last = stage.list == part.last_list and from + at == part.last_size
         rec = publish.mark(rec, not part.begun, is_last)
+        part.begun = true
       end
-      part.begun = true
       enqueue.append(batch, rec, large, q)
     end
     at = at + 1

@@ -2,14 +2,13 @@
 --- used by claims/publish, stage, stage_discard, stage_list, stage_publish, stage_withdraw
 -- Sinks of data pipelines: the state that makes each batch be published exactly once (docs/decisions/pipelines.md). Messages
 -- are first stored in stages, one for each task and queue, which expire. Then a batch is published by its manifest, the names
--- of its stages joined by ",". Called by the stage*.lua scripts. This module alone writes these texts, but for the lists,
--- which stage.lua fills and claims/publish reads; mqredis/codec/sinks.py reads them for operators
--- (tests/contract/test_stored_texts.py):
+-- of its stages joined by ",". This module alone writes these texts, but for the lists, which stage.lua fills and claims/publish
+-- reads:
 --
 --   sinks, a hash       "<sink>": "<identity> <committed> <publishing> <since ms> <manifest>"
 --                       identity: the query that owns the sink, "-" none. committed: the last batch published, -1 none.
 --                       publishing: the batch that is being published, "-" none; only the stored manifest may finish it.
---                       Example, with an empty manifest: "8b2f0c 41 - 1764000000000 "
+--                       since: when a call has last changed the sink. Example, without a manifest: "8b2f0c 41 - 1764000000000 "
 --   registry, a hash    of one sink; "<stage>": "<queue> <messages> <bytes> <elements> <special>", the queue's name encoded,
 --                       special: 1 if a message uses a feature (features/). Example: orders 2000 640000 2000 0
 --                       "closed": the last batch for which no stage is accepted any more
@@ -19,7 +18,9 @@
 -- `registry`, that key; and `at`, the place of the key of sinks in KEYS: behind it come the registry, and then the lists of the
 -- stages that the call names. Who changes a sink calls sinks.save.
 --
--- _WHY in mqredis/commands/stages.py has a text for each word that a stage*.lua returns with LOCK_LOST.
+-- Change together with: mqredis/codec/sinks.py, which reads the texts for operators (tests/contract/test_stored_texts.py compares);
+-- _WHY in mqredis/commands/stages.py, which has a text for each word that a stage*.lua returns with LOCK_LOST; _NAME there, the
+-- form of the names of stages, which "closed" does not have. Tests: tests/client/test_stages.py.
 --
 -- none: stands for no identity and for no batch. new: the text of a sink that nothing was published to.
 local sinks = { none = "-", new = "- -1 - 0 " }
