@@ -32,7 +32,8 @@ function redrive.plan(q, entries, name)
     local wanted = name ~= "" and name or origin and other_queues.encode(string.match(origin, "^[^;]*"))
     local to = wanted and other_queues.find(wanted)
     if to then -- a message that expires as it arrives there leaves traces, whose queues are asked for now
-      local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0" -- flag 1: it is special (core/record)
+      -- Flag 1: the message is special (core/record).
+      local rec = context.now_text .. "1" .. (redrive.original(to, entries[n])) .. "\0"
       trace.expiring(to, { { id = entries[n].id, rec = rec } })
     end
     targets[n] = to and to ~= q and not to.options.put_inhibited and not to.options.topic and to or false

@@ -13,7 +13,7 @@
 --   "l" <number, 14 digits> <lookup id>     example: l00000000000042040000000000002a
 --
 -- A reader's ticket holds the number of the last arrival that it has seen (waiting/waiters). A new condition of filters that can
--- become true of a message which came earlier needs a line in arrivals.suffice.
+-- become true of a message which came earlier needs a line in arrivals.suffice. Tests: tests/matching/test_rechecks.py.
 --
 -- first, stop: limits of all members, as ZRANGEBYLEX takes them.
 local arrivals = { most = 500, first = "[l", stop = "(l\255" }

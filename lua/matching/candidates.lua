@@ -9,6 +9,7 @@
 --
 -- Another way to select candidates must not leave out a message that filter.test admits. If it reads message or correlation ids, it
 -- also stands in candidates.needs_index; if nothing else is left to test, in search.matches_all_candidates (matching/search).
+-- Tests: tests/matching/test_identifiers.py, and at random tests/property/test_matching.py.
 local candidates = {}
 
 -- Does candidates.page read the index of message or correlation ids, which has to be brought up to date first? That of group

@@ -23,11 +23,15 @@
 --      U unmarked messages only, H mark and h unmark for the browser, K mark_cooperative, k unmark_cooperative,
 --      B delivery_order: nothing looks at it, but a reader with a filter searches in this order even if groups take turns
 --
--- Change together with: mqredis/commands/filters.py writes these letters in this order (tests/contract/test_constants.py compares
--- them); seek.names_next_member, filter.key and index.direct look into the text without parsing it. What a new field asks of one
--- message is tested in filter.test, all else in search.admits (matching/search), which also decides for waiting readers. A field
--- whose answer changes while a message waits makes arrivals.suffice (matching/arrivals) return false. The text of a waiting reader
--- is stored, and parsed in the scripts of senders, which fail at an unknown letter: a new one takes a new schema number.
+-- seek.names_next_member (core/seek), filter.key and index.direct (matching/index) look into the text without parsing it. The text
+-- of a waiting reader is stored, and parsed in the scripts of senders, which fail at an unknown letter. So a new field or option
+--
+--   stands above, in filter.field_names or filter.option_names, and in mqredis/commands/filters.py, which writes the letters in
+--   this order (tests/contract/test_constants.py compares), and takes a new schema number (core/manager_config)
+--   is looked at in filter.test if the message alone tells whether it agrees, else in search.admits (matching/search)
+--   makes arrivals.suffice (matching/arrivals) return false if its answer changes while a message waits
+--
+-- Tests: tests/matching, and at random with tests/model/matching.py tests/property/test_matching.py.
 --
 -- selector_share: the part of a selector's time (selector/selector) that is used, since the rest of the call takes time, too.
 local filter = { selector_share = 0.9 }

@@ -21,7 +21,7 @@
 -- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.members.
 -- The letters are those of mqredis/commands/filters.py (tests/contract/test_constants.py compares). A new letter is free, is not
 -- behind "y" (matching/mark counts on its marks being last), and is named below; audit.element lists those whose
--- score must be 0, and audit.is_indexed tells which belong to a message.
+-- score must be 0, and audit.is_indexed tells which belong to a message. Tests: tests/matching/test_index_marks.py.
 --
 -- Other members of q.index, by their first letter: "v" locked, but visible to peeks (core/seek); "w" readers that wait for
 -- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"

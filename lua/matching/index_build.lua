@@ -14,6 +14,7 @@
 -- One call adds at most `most` messages, `page` at a time, or about `bytes` of records. No search uses the index before it is
 -- complete. The doctor checks both fields (`_index` in mqredis/operations/doctor/checks/queues.py). Senders add what the index has
 -- reached by the same functions: position.special and index.members (matching/index) compare with q.indexed.
+-- Tests: tests/matching/test_index_on_demand.py.
 --
 -- queue.notes(q).behind: this call has added what one call adds, and there is more.
 local index_build = { most = 1000, page = 250, bytes = 4194304 }

@@ -12,12 +12,12 @@
 -- Fields of `criteria` (matching/filter) that matter here: browser; mark, unmark, mark_cooperative and unmark_cooperative, what is
 -- to be done; mark_ms, how long shared marks count, nil if the browser does not co-operate.
 --
--- Change together with: the letters are the last ones in q.index (matching/index), since mark.sweep_messages counts members from
--- the end. commands/filters.py in mqredis sends the options, mqredis/operations/browser.py decides which. unmark.lua removes own
--- marks.
+-- Change together with: the letters are the last ones in q.index (matching/index), since mark.sweep counts members from the end.
+-- mqredis/commands/filters.py sends the options, mqredis/operations/browser.py decides which. unmark.lua removes own marks.
+-- Tests: tests/matching/test_browse.py, test_long_lists.py; at random with tests/model/browsing.py.
 --
--- own, shared: the letters of the members. dead_page: marks of a session that is gone that one call removes.
-local mark = { own = "y", shared = "z", dead_page = 256 }
+-- own, shared: the letters of the members.
+local mark = { own = "y", shared = "z" }
 
 -- Returns the member of a browser's own mark.
 function mark.member(browser, id)
@@ -69,31 +69,6 @@ function mark.forget(q, browser, most)
   return #marks
 end
 
--- Removes some marks of messages and of sessions that do not exist any more, so that marks do not pile up. `count`: how many
--- messages were marked in this call.
-function mark.sweep(q, count)
-  mark.sweep_messages(q, 8 * count)
-  mark.sweep_sessions(q, 4)
-end
-
--- Looks at the first `some` sessions that have own marks, and removes a page of the marks of each that is gone: it has no field
--- of meta (core/context).
-function mark.sweep_sessions(q, some)
-  local from = "[" .. mark.own
-  for _ = 1, some do
-    local first = redis.call("ZRANGEBYLEX", q.index, from, "(" .. mark.shared, "LIMIT", 0, 1)[1]
-    local session = first and string.match(first, "^.(%d+)%-")
-    if not session then return end
-    local stem = mark.own .. session .. "-"
-    local behind = "(" .. stem .. "\255" -- behind all marks of the session
-    if redis.call("HEXISTS", KEYS[1], session) == 0 then
-      local dead = redis.call("ZRANGEBYLEX", q.index, "[" .. stem, behind, "LIMIT", 0, mark.dead_page)
-      redis.call("ZREM", q.index, unpack(dead))
-    end
-    from = behind
-  end
-end
-
 -- Returns a number from 0 to 1 that is made from the history number: a square modulo a prime, small enough that a double holds
 -- the square. It is evenly spread, however many other calls lie in between. (math.random gives every script the same.)
 function mark.random()
@@ -101,23 +76,30 @@ function mark.random()
   return x * x % 94906249 / 94906249
 end
 
--- Looks at `some` marks in a row, and removes those whose messages are gone. Each call looks at another place, since
--- messages that stay keep their marks in front of all others. A call adds one mark for eight that it looks at, so about an
--- eighth of all marks are of messages that are gone.
-function mark.sweep_messages(q, some)
+-- Removes some marks of messages and of sessions that do not exist any more, so that marks do not pile up: looks at eight marks in
+-- a row for each of the `count` messages that were marked in this call. Each call looks at another place, since what stays keeps
+-- its marks in front of all others. A call adds one mark for eight that it looks at, so about an eighth of all marks are useless.
+function mark.sweep(q, count)
+  local some = 8 * count
   -- Marks are the last members of q.index: `first` is the rank of the first one.
   local first = redis.call("ZLEXCOUNT", q.index, "-", "(" .. mark.own)
-  local count = redis.call("ZCARD", q.index) - first
+  local total = redis.call("ZCARD", q.index) - first
   local from = first
-  if count > some then
+  if total > some then
     -- A row may begin in front of the first mark and end behind the last one, so that these are looked at as often as any other.
-    from = first - some + 1 + math.floor(mark.random() * (count + some - 1))
+    from = first - some + 1 + math.floor(mark.random() * (total + some - 1))
   end
-  local marks, dead = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
+  local marks, useless = redis.call("ZRANGE", q.index, math.max(first, from), from + some - 1), {}
   for n = 1, #marks do
-    local is_own = string.sub(marks[n], 1, 1) == mark.own
-    local id = is_own and string.sub(marks[n], -16) or string.sub(marks[n], 2, 17)
-    if redis.call("HEXISTS", q.records, id) == 0 then dead[#dead + 1] = marks[n] end
+    if mark.is_useless(q, marks[n]) then useless[#useless + 1] = marks[n] end
   end
-  chunked.run("ZREM", q.index, dead)
+  chunked.run("ZREM", q.index, useless)
+end
+
+-- Is this the member of a mark whose message is gone, or whose session is: it has no field of meta then (core/context)?
+function mark.is_useless(q, member)
+  local is_own = string.sub(member, 1, 1) == mark.own
+  local id = is_own and string.sub(member, -16) or string.sub(member, 2, 17)
+  if redis.call("HEXISTS", q.records, id) == 0 then return true end
+  return is_own and redis.call("HEXISTS", KEYS[1], string.match(member, "^.(%d+)%-") or "") == 0
 end

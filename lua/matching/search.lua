@@ -23,6 +23,7 @@
 -- (matching/filter says what else it takes). waiting/match_waiters decides for arriving messages by search.admits and
 -- search.test_next_member. seek.direct (core/seek) answers filters with one identifier without this module. What search.look
 -- returns, `continue_from` above all, is the place of receive.lua, peek.lua and others in their next call (CONTINUE).
+-- Tests: tests/matching, and at random tests/property/test_matching.py.
 --
 -- page, next_page: candidates that are read at first, and then.
 local search = { most = 1000, page = 64, next_page = 250 }
@@ -47,7 +48,7 @@ function search.look(q, filter_text, from, count, reader)
   candidates.load()
   if candidates.needs_index(criteria) then
     index_build.load()
-    if not index_build.some(q) then return {}, place ~= "" and place or queue.never end
+    if not index_build.some(q) then return {}, place ~= "" and place or queue.never end -- the next call adds more
   end
   local found, continue_from = search.find(q, criteria, place, count, reader)
   if not found[1] then return found, continue_from end
@@ -81,7 +82,7 @@ function search.refuses(q, filter_text)
   index.load()
   group.load()
   local criteria = filter.parse(filter_text)
-  context.search_decided = true
+  context.search_decided = true -- for search.next_member
   local next_message = search.read_next_member(q, criteria)
   if next_message and not search.test_next_member(criteria, next_message) then return status.MATCH_OPTIONS end
 end
@@ -158,7 +159,7 @@ function search.scan(q, criteria, place, count)
   return found, place
 end
 
--- Does every candidate match, since the filter asks for nothing but an identifier by which candidates are selected?
+-- Does every candidate match, or nearly every one, since the filter asks for no more than identifiers or marks?
 function search.matches_all_candidates(criteria)
   if #criteria.selectors > 0 or criteria.grouped then return false end
   return criteria.lookup_id or criteria.message_id or criteria.correlation_id or criteria.group_id

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+import mqredis
 from mqredis import Grouping, Mark, Match, Outgoing, TransactionTooLarge
 from tests.matching.index_kit import C
+from tests.support.backend import Backend
 from tests.support.facade import Pending
 from tests.support.until import until
 
@@ -153,3 +156,19 @@ def test_marks_of_removed_messages_are_dropped_while_others_remain(kit: Any, mar
             queue.send(b"goes", priority=0)
             queue.receive_by_lookup_id(browser.first(unmarked=True, mark=mark).lookup_id)
         assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") < 100
+
+
+def test_marks_of_ended_sessions_are_dropped_behind_those_of_living_ones(kit: Any, backend: Backend) -> None:
+    sent = kit.qm.open("q").send_many([b"stays"] * 20)
+    with ExitStack() as stack:
+        for _ in range(5):
+            client = mqredis.connect(backend.client(), manager=kit.qm.name, settings=kit.qm.context.settings)
+            browser = stack.enter_context(client).open("q").browser()
+            browser.first(mark=Mark.HANDLE)
+        index = kit.key("q", "i")
+        kit.raw.zadd(index, {f"y99999-1\0{each.lookup_id:016x}": 0 for each in sent})
+        for _ in range(100):
+            browser.first(mark=Mark.HANDLE)
+        members = kit.raw.zrange(index, 0, -1)
+    assert members
+    assert not [member for member in members if member.startswith(b"y99999-")]
