@@ -21,7 +21,8 @@
 --
 -- Change together with: mqredis/selector, which has the same rules in Python (tests/selector/test_differential.py compares them at
 -- random), and docs/selectors.md. Programs are stored with subscriptions and waiting readers, so a letter keeps its meaning unless
--- the schema number changes; a new one needs no other number. tests/contract/test_arguments.py compares the letters.
+-- the schema number changes; a new one needs no other number. tests/contract/test_arguments.py compares the letters. This holds for
+-- all modules of this folder. Tests: tests/selector.
 --
 -- allowed: microseconds that one script may spend on a selector. What it spends is estimated, rather too high, from the
 -- numbers of operands and of bytes, with the time to read the record.
@@ -56,5 +57,5 @@ end
 -- Is the message selected? Unknown does not select.
 function selector.test(compiled, rec, id)
   compiled.time_left = compiled.time_left - compiled.time_fixed - #rec * compiled.time_per_byte
-  return compiled.condition(rec, string.find(rec, "\0", 15, true), id) == true
+  return compiled.condition(rec, string.find(rec, "\0", 15, true), id) == true -- 15: record.head_at
 end

@@ -4,7 +4,8 @@
 --- require lazy "selector/selector_value"
 --- used by selector/selector
 -- The conditions of a selector: functions that tell of a message whether a part of the selector is true, false or unknown
--- (selector/selector describes them). selector.compile loads all modules of selectors before it calls this one.
+-- (selector/selector describes them, and says what to change together). selector.compile loads all modules of selectors before it
+-- calls this one.
 --
 -- In a program a letter begins each condition; selector_condition.makers says what it stands for. A maker reads what follows the
 -- letter, as mqredis/selector/encode.py writes it, and returns the condition. Its arguments:
@@ -101,7 +102,8 @@ function selector_condition.comparison(reader, plain)
   end
 end
 
--- Property = 'text', the most frequent condition: one search finds name and value together. For a `plain` one.
+-- Property = 'text', the most frequent condition: one search finds name and value together (core/record; 15: record.head_at), and
+-- the byte behind them, below 4, ends the property. For a `plain` one.
 function selector_condition.property_is_text(name, text)
   local find, byte, field = string.find, string.byte, "\1" .. name .. "\2s" .. text
   return function(rec, head_end)
@@ -149,7 +151,7 @@ end
 
 -- Conditions on one operand ---------------------------------------------------------------------------------------------
 
--- IN. In the program: an operand, a count, and as many texts.
+-- IN. In the program: an operand, a count, and as many texts. Unknown for what is no text, as is LIKE.
 function selector_condition.one_of(reader)
   local item, is_listed = selector_operand.read(reader), {}
   for _ = 1, selector_program.count(reader) do is_listed[selector_program.chunk(reader)] = true end

@@ -8,7 +8,8 @@
 -- selector/selector_number and selector/selector_value before it calls this module.
 --
 -- A header field is seen through a view, which mqredis/selector/names.py chooses by a letter in the program; selector_field.views
--- says which. `key`: the mark and the key of the field, "\3" and a letter.
+-- says which. `key`: the mark and the key of the field, "\3" and a letter; "\3" alone for what is in no field. Tests:
+-- tests/selector/test_names.py.
 --
 -- field_end: a pattern for the byte behind a field of a head.
 local selector_field = { field_end = "[%z\1\3]" }
@@ -25,11 +26,17 @@ function selector_field.property(name)
   end
 end
 
--- Returns a system field of the head as text; nil if it is not there.
+-- Returns a system field of the head as text; nil if it is not there. What the message asked for of which this is a copy has "~"
+-- before its key (core/record), and is read as well, since readers are shown it.
 function selector_field.text(rec, head_end, key)
-  local from = string.find(rec, key, record.head_at, true)
-  if not from or from > head_end then return nil end
-  return string.sub(rec, from + 2, string.find(rec, selector_field.field_end, from + 2) - 1)
+  local find, head_at = string.find, record.head_at
+  local from = find(rec, key, head_at, true)
+  if not from or from > head_end then
+    from = find(rec, "\3~" .. string.sub(key, 2), head_at, true)
+    if not from or from > head_end then return nil end
+    from = from + 1
+  end
+  return string.sub(rec, from + 2, find(rec, selector_field.field_end, from + 2) - 1)
 end
 
 -- Views -----------------------------------------------------------------------------------------------------------------

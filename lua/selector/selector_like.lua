@@ -1,7 +1,7 @@
 --- used by selector/selector, selector/selector_condition
 -- The LIKE of selectors, on characters of UTF-8. A pattern is split at its percent signs into segments, each of which is looked
 -- for behind the one before; so a pattern takes no more than (characters of text) * (characters of pattern) steps. User text
--- never becomes a Lua pattern. mqredis/selector/like.py does the same in Python, budgets included.
+-- never becomes a Lua pattern. mqredis/selector/like.py does the same in Python, budgets included (tests/selector/test_like.py).
 --
 -- Example: the pattern "ab%c_d%e" has the segments "ab", "c" any "d", and "e". A text matches if it begins with the first segment,
 -- the prefix "ab", ends with the last one, the suffix "e", and has the inner segment between them. A pattern without a percent

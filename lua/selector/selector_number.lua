@@ -1,7 +1,7 @@
 --- used by selector/selector, selector/selector_field, selector/selector_value
 -- Exact 64-bit integers for selectors, since Lua's doubles are exact only up to 2^53. An integer below that is a number, a
 -- larger one its decimal text, without a plus sign or zeros in front. A result outside 64 bits is nil, and so is a division by
--- zero. mqredis/selector/values.py does the same in Python.
+-- zero. mqredis/selector/values.py does the same in Python. Tests: tests/selector/test_numbers.py.
 --
 -- To calculate, a large integer is a sign, `minus`, and a magnitude: a list of limbs, numbers of seven decimal digits, the least
 -- significant one first.

@@ -3,7 +3,8 @@
 --- require lazy "selector/selector_value"
 --- used by selector/selector, selector/selector_condition
 -- The operands of a selector: functions that return a value, a kind and a content (selector/selector_value), of a message
--- (selector/selector describes them). selector.compile loads all modules of selectors before it calls this one.
+-- (selector/selector describes them, and says what to change together). selector.compile loads all modules of selectors before it
+-- calls this one.
 --
 -- In front of an operand stands one of these letters in the program (_operand in mqredis/selector/encode.py):
 --
@@ -45,6 +46,7 @@ function selector_operand.property(reader)
   return selector_field.property(name), { property = name }
 end
 
+-- Behind the key stand the default of a text or an integer, and two literals of the views E and B (selector_field.views).
 function selector_operand.header_field(reader)
   local view, key = selector_program.letter(reader), "\3" .. selector_program.chunk(reader)
   local make = selector_field.views[view]

@@ -1,7 +1,6 @@
 --- used by selector/selector, selector/selector_condition, selector/selector_operand
--- Reads a selector's program from left to right. mqredis/selector/encode.py writes it; selector/selector says what else belongs
--- together. It consists of letters, counts
--- "<number>:" and texts "<length>:<text>":
+-- Reads a selector's program, which mqredis/selector/encode.py writes, from left to right (selector/selector says what else belongs
+-- together). It consists of letters, counts "<number>:" and texts "<length>:<text>":
 --
 --   program    count: the budget of LIKE (selector/selector_like); then one condition
 --   condition  a letter, and what selector/selector_condition says of it

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 import mqredis
-from mqredis import IoTimeout, Message, Outgoing, SelectorSyntaxError, Settings
+from mqredis import IoTimeout, Journal, Message, Outgoing, SelectorSyntaxError, Settings
 from mqredis.selector import Selector, header_of, parse
 from tests.selector import generate
 
@@ -64,6 +64,19 @@ def selector(rnd: Random) -> Selector:
 
 def selected(chosen: Selector, messages: list[Message]) -> list[int]:
     return [m.lookup_id for m in messages if chosen.evaluate(m.properties, header_of(m)) is True]
+
+
+def test_dead_letter_is_selected_by_the_options_that_it_shows(qm):
+    """The copy keeps what its message asked for, without effect."""
+    qm.create_queue("q")
+    with qm.open("q") as queue, qm.open("system$;deadletter") as dead:
+        queue.send(b"x", dedup_key="k", administration_queue="a", journal=Journal.DEAD_LETTER)
+        queue.lock(0).reject()
+        messages = list(dead.browse())
+        for text in ("$dedup_key = 'k'", "$administration_queue = 'a'", "$journal = 1", "$journal = 0"):
+            found = [message.lookup_id for message in dead.browse(selector=text)]
+            assert found == selected(parse(text), messages), text
+        assert [message.dedup_key for message in messages] == ["k"]
 
 
 def test_browse_shows_the_messages_that_the_python_evaluator_selects(qm, rnd):
