@@ -48,9 +48,9 @@ _KINDS: dict[str, Literal["lock", "received", "sent", "moved"]] = {
 _OPERATIONS: dict[str, Literal["sent", "received", "rejected", "moved"]] = {
     SENT: "sent", RECEIVED: "received", REJECTED: "rejected", MOVED: "moved",
 }  # fmt: skip
-_LOCK_PLACE = re.compile(rf"(\d{{1,16}})-({LOOKUP_ID.pattern})")
-_SESSION_PLACE = re.compile(r"(\d{1,16})-(\d{1,16})")
-_SCAN_PLACE = re.compile(r"\d{1,20}")
+_LOCK_PLACE = re.compile(rf"(\d{{1,16}})-({LOOKUP_ID.pattern})", re.ASCII)
+_SESSION_PLACE = re.compile(r"(\d{1,16})-(\d{1,16})", re.ASCII)
+_SCAN_PLACE = re.compile(r"\d{1,20}", re.ASCII)
 
 
 def client_of(told: str) -> ClientInfo:

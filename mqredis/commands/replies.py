@@ -60,7 +60,7 @@ def page_after(pattern: re.Pattern[str], after: object, what: str) -> tuple[str,
     InvalidArgument."""
     if after is None:
         return ("",) * pattern.groups
-    match = pattern.fullmatch(after) if isinstance(after, str) and after.isascii() else None
+    match = pattern.fullmatch(after) if isinstance(after, str) else None
     if match is None:
         raise InvalidArgument(f"after must be `next` of a page of {what}, not {after!r:.60}")
     return match.groups()

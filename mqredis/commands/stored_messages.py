@@ -21,8 +21,9 @@ from mqredis.models.text import time_at
 from mqredis.steps import Arg, Call, Payload
 
 _ID_PLACE = re.compile(f"({LOOKUP_ID.pattern})")
-# The time of a timer in ms, and its member in the list of timers.
-_TIMER_PLACE = re.compile(r"(\d{1,16})-([a-z][^\x00-\x1f]{0,300})")
+# The time of a timer in ms, and its member in the list of timers, in which a dedup key may stand: a text without lone
+# surrogates.
+_TIMER_PLACE = re.compile(r"(\d{1,16})-([a-z][^\ud800-\udfff]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

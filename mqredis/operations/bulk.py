@@ -39,9 +39,10 @@ MOST_IDS = 256
 # Actions, by their names in the log, that take no available messages.
 _DELAYED_ONLY = frozenset({"cancel", "run_now"})
 # The text of lua/admin/bulk_progress.lua, which a caller gives back. It ends with a lookup id, or with the time and the
-# name of a timer.
+# name of a timer, in which a dedup key may stand, a text without lone surrogates.
 _CURSOR = re.compile(
-    r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,(a,([0-9a-f]{16})?|d,(\d+[a-z][^\x00-\x1f]{0,300})?)"
+    r"\d+,\d+,\d+,[0-9a-f]{14},\d+,([0-9a-f]{16})?,(a,([0-9a-f]{16})?|d,(\d+[a-z][^\ud800-\udfff]*)?)",
+    re.ASCII,
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqredis import Match, RetryPolicy
+from mqredis import Match, Outgoing, RetryPolicy
 from mqredis.errors import InvalidArgument, MessageNotFound, NotSupported, SelectorSyntaxError
 from tests.inspection.test_holders import made, pages
 
@@ -121,6 +121,19 @@ def test_page_examines_a_limited_number_of_messages(qm: Any) -> None:
         page = qm.messages("q", selector="n >= 0", limit=256, after=page and page.next)
         assert len(page.items) == expected
         assert (page.next is None) is (expected == 1)
+
+
+def test_page_of_scheduled_messages_may_end_behind_a_dedup_key_of_any_form(qm: Any) -> None:
+    """A call looks at 300 timers of a queue, of which some hold dedup keys."""
+    queue = made(qm)
+    for start in (0, 150):
+        keys = [f"\n{start + n}é" + "k" * 400 for n in range(150)]
+        queue.send_many([Outgoing(b"x", dedup_key=key, dedup_window=60.0) for key in keys])
+        queue.receive_many(150, 0)
+    queue.send(b"later", delay=3600)
+    page = qm.scheduled("q")
+    assert not page.items
+    assert bodies(qm.scheduled("q", after=page.next).items) == [b"later"]
 
 
 def test_messages_in_reverse_begin_with_the_last(qm: Any) -> None:

@@ -400,6 +400,21 @@ def test_redrive_by_selector_target_and_limit(qm: QueueManager, operator: Operat
     assert bodies(qm, "system$;deadletter") == [b"c"]
 
 
+def test_unfinished_action_goes_on_behind_a_dedup_key_of_any_form(
+    qm: QueueManager, operator: Operator
+) -> None:
+    """A call looks at 1,000 timers of a queue, of which some hold dedup keys."""
+    with qm.open("orders") as queue:
+        keys = [f"\n{n:04d}é" + "k" * 400 for n in range(1000)]
+        queue.send_many([mqredis.Outgoing(b"x", dedup_key=key, dedup_window=60.0) for key in keys])
+        for _ in range(4):
+            queue.receive_many(250, 0)
+        queue.send(b"later", delay=3600)
+    first = operator.run_now("orders", steps=1)
+    assert (first.changed, first.finished) == (0, False)
+    assert operator.run_now("orders", cursor=first.cursor).changed == 1
+
+
 # ---- tokens and the log --------------------------------------------------------------------------
 
 
