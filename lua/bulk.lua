@@ -61,7 +61,7 @@ if context.missing then return finish(context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
 bulk_actions.load()
-local plan_action, apply_action, is_done = unpack(bulk_actions.all[action])
+local chosen = bulk_actions.all[action]
 local is_first_call = progress_text == ""
 local progress
 if is_first_call then
@@ -86,18 +86,18 @@ local entries = { nil }
 for n = 1, #found do
   local entry = found[n]
   local is_newer = string.sub(entry.id, 3) > progress.newest
-  local is_left_out = is_newer or is_done and is_done(entry, value) or seek.expired(entry)
+  local is_left_out = is_newer or chosen.is_done and chosen.is_done(entry, value) or seek.expired(entry)
   if not is_left_out then entries[#entries + 1] = entry end
 end
 
 -- decide -----------------------------------------------------------------------------------------
-local plan, refusal = plan_action(q, entries, value)
+local plan, refusal = chosen.plan(q, entries, value)
 if refusal then return finish({ refusal }) end
 operator.plan()
 if context.missing then return finish(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
-local count = apply_action(q, entries, value, plan) or #entries
+local count = chosen.apply(q, entries, value, plan) or #entries
 progress.changed = progress.changed + count
 local more = place and not (most and progress.changed >= most)
 if count > 0 or is_first_call or not more then -- else the entry would say what it says already

@@ -11,13 +11,12 @@
 -- The actions of bulk.lua. `entries`: the messages of this call, which are available or delayed (core/position). `value`: ARGV[6]
 -- of bulk.lua; of the action due: the new time, in ms of broker time.
 --
--- An action is two functions of (q, entries, value, plan):
+-- An action is a table of functions:
 --
---   plan   runs before anything is written, with plan nil. Returns what apply takes as `plan`, and a status if the action is
---          refused. context.missing may name queues then
---   apply  carries it out. Returns how many messages it has changed, all of them if it returns nothing
---
--- and perhaps is_done(entry, value): is the message as the action would make it? Then bulk.lua leaves it out.
+--   plan(q, entries, value)         runs before anything is written. Returns what apply takes as `plan`, and a status if the action
+--                                   is refused. context.missing may name queues then
+--   apply(q, entries, value, plan)  carries it out. Returns how many messages it has changed; nothing if it has changed all
+--   is_done(entry, value)           is the message as the action would make it? Then bulk.lua leaves it out. nil if none can be
 --
 -- Each call of an action plans and applies one page of messages, perhaps an empty one. A new action is a row of bulk_actions.all,
 -- with its value in ARGV[6] of bulk.lua, and a function in mqredis/operations/bulk.py, whose head says what else it takes
@@ -134,14 +133,14 @@ function bulk_actions.change_priority(q, entries, priority)
   if recs[1] then rewrite.apply(q, entries, recs, ids) end
 end
 
--- By name: plan, apply and is_done of each action. The table is made when the module is loaded, after its functions.
+-- The table is made when the module is loaded, after its functions.
 bulk_actions.all = {
-  count = { bulk_actions.nothing, bulk_actions.nothing },
-  delete = { bulk_actions.plan_delete, bulk_actions.delete },
-  trash = { bulk_actions.plan_trash, bulk_actions.trash },
-  move = { bulk_actions.plan_move, bulk_actions.move },
-  restore = { bulk_actions.plan_restore, bulk_actions.restore },
-  redrive = { bulk_actions.plan_redrive, bulk_actions.redrive },
-  due = { bulk_actions.nothing, bulk_actions.change_time, bulk_actions.has_time },
-  priority = { bulk_actions.nothing, bulk_actions.change_priority, bulk_actions.has_priority },
+  count = { plan = bulk_actions.nothing, apply = bulk_actions.nothing },
+  delete = { plan = bulk_actions.plan_delete, apply = bulk_actions.delete },
+  trash = { plan = bulk_actions.plan_trash, apply = bulk_actions.trash },
+  move = { plan = bulk_actions.plan_move, apply = bulk_actions.move },
+  restore = { plan = bulk_actions.plan_restore, apply = bulk_actions.restore },
+  redrive = { plan = bulk_actions.plan_redrive, apply = bulk_actions.redrive },
+  due = { plan = bulk_actions.nothing, apply = bulk_actions.change_time, is_done = bulk_actions.has_time },
+  priority = { plan = bulk_actions.nothing, apply = bulk_actions.change_priority, is_done = bulk_actions.has_priority },
 }

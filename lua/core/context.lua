@@ -74,7 +74,7 @@ local context = {
   -- What modules keep for the rest of the call.
   sides = false, places = false, first_place = 2, -- queues beside the call's own (features/other_queues)
   groups = false, group_members = 0, -- what features/group knows of groups
-  search_decided = false, -- matching/search has read the selector
+  search_decided = false, -- search.refuses was asked: a search refuses nothing any more
   audited = false,        -- the queues that admin/audit reads
 }
 
