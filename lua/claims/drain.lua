@@ -20,7 +20,7 @@ local drain = {}
 function drain.page(q, claim)
   local list = claim_pages.list(q, claim.draining)
   local count, is_last
-  if list and list.packed_count > 0 and not q.options.journaling then
+  if list and list.packed_count > 0 and not q.options.journaling then -- a journal wants copies, for which records are read
     count = drain.packed_page(q, list)
     local score = claims.score(claim.draining)
     is_last = (list.packed_count == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
@@ -67,7 +67,7 @@ end
 -- claims.page_with_records need a look at their records. Packed pages are made loose for that, which changes nothing in what the
 -- store means. Returns how many, and whether these were the last ones; nil if context.missing names queues that this takes.
 function drain.loose_messages(q, number)
-  local journal = q.options.journaling -- wants a copy of each message, for which its record is read
+  local journal = q.options.journaling
   local most = journal and claims.page_with_records or claims.page_without_records
   local ids = loosen.lowest_ids(q, number, most)
   if #ids == 0 then return 0, true end
