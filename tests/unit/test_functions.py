@@ -14,7 +14,10 @@ LUA = scripts.root()
 # The modules that keep something in their tables: the state of a call, and results that depend on a text alone.
 STATE = {"core/context", "core/cache"}
 _MODULE = re.compile(r"^local ([a-z_]+) = \{", re.MULTILINE)
-_ASSIGNED = re.compile(r"(?<![\w.])([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))")
+# What stands behind "= " is a value, also in front of ", name =" in a table.
+_ASSIGNED = re.compile(
+    r"(?<![\w.])(?<!= )([a-z_]+)\.([a-z_]+)(?:\[[^\n\]]*\])?(?=(?: *, *[\w.\[\]]+)* *=(?!=))"
+)
 # Fields of the context that are the same in every call.
 _CONSTANT = {"patience", "store_after", "lengths"}
 # Fields that count only with another one: what lies behind ``written``, and where ``places`` begin.
