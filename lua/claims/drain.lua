@@ -20,7 +20,7 @@ local drain = {}
 function drain.page(q, claim)
   local list = claim_pages.list(q, claim.draining)
   local count, is_last
-  if list and list.packed_count > 0 and not q.options.journaling then -- a journal wants copies, for which records are read
+  if list and list.packed_count > 0 and not q.options.journaling then -- a journal wants copies of records
     count = drain.packed_page(q, list)
     local score = claims.score(claim.draining)
     is_last = (list.packed_count == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
