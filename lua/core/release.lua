@@ -142,6 +142,9 @@ function release.give_back(q, entries)
   if queue.is_subqueue(q, "poison") then
     retry.load()
     retry.renew_failed(q, entries)
+  elseif queue.is_subqueue(q, "lapsed") then -- from an aborted move, or a claim
+    retry.load()
+    retry.renew_timers(q, entries)
   end
   local retried = 0
   for n = 1, #entries do

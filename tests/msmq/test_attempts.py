@@ -440,3 +440,23 @@ def test_failed_message_that_its_reader_gives_back_is_deleted_in_the_end(qm, tex
     qm.advance_clock(60)
     qm.maintain()
     assert qm.info().messages == 0
+
+
+def test_message_that_an_aborted_move_leaves_in_lapsed_returns_to_its_queue(qm):
+    policy = RetryPolicy(immediate=3, delay=1, isolate=True)
+    q, lapsed = make(qm, transactional=True, retry=policy), qm.open("q;lapsed")
+    with qm.transaction() as tx:
+        q.send(b"a", transaction=tx)
+    q.lock(0, lease=1)
+    for seconds in (2, 2):  # the lease, then the rest
+        qm.advance_clock(seconds)
+        qm.maintain()
+    tx = qm.transaction(lease=2000)
+    lapsed.move(lapsed.peek(0).lookup_id, q, transaction=tx)
+    qm.advance_clock(700)
+    qm.maintain()
+    tx.abort()
+    assert (qm.queue_info("q").ready, qm.queue_info("q;lapsed").ready) == (0, 1)
+    qm.advance_clock(601)
+    qm.maintain()
+    assert (qm.queue_info("q").ready, qm.queue_info("q;lapsed").ready) == (1, 0)
