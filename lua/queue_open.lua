@@ -10,7 +10,7 @@
 -- ARGV[4] handle  number, unique in the session
 -- ARGV[5] access  receive | send | peek | move | admin | all
 -- ARGV[6] share  none | deny
--- RETURNS OK generation, flags, largest message in bytes
+-- RETURNS OK generation, flags, largest message in bytes; of a subqueue as they were when it was created
 -- RETURNS QUEUE_NOT_FOUND there is no queue, or no parent, of this name
 -- RETURNS SHARING_VIOLATION another handle excludes this one
 -- FLAGS allow-oom
@@ -45,10 +45,9 @@ if not allowed() then
   if not allowed() then return context.close({ status.SHARING_VIOLATION }) end
 end
 context.mark_changed()
-if not q then -- a subqueue is created when it is opened first
+if not q then -- a subqueue is created when it is opened first; a handle needs only flags that never change
   create.queue(key, name, "flags", parent.flags, "max_bytes", parent.max_bytes)
   q = queue.read(1, queue.admin_keys)
 end
-queue.set_parent(q, parent)
 handle.add(encoded, number, access, share)
 return context.close(context.reply(status.OK, q.generation, q.flags, q.max_bytes))

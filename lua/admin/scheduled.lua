@@ -1,4 +1,3 @@
---- require "core/context"
 --- require "core/position"
 --- require "core/timers"
 --- require "admin/ordered"

@@ -1,6 +1,5 @@
 --- require "core/context"
 --- require "core/queue"
---- require "core/store"
 --- used by admin/schedules, claims/publish, features/copy, features/retry_policy, features/topic, send
 -- Quotas: every message in a queue counts, whatever its state. A subqueue counts for itself and in its parent (q.parent),
 -- unless it has a quota of its own (queue.set_parent). core/store counts.

@@ -18,8 +18,8 @@
 -- which scripts act is SPECIAL in its row, and is among the `fields` or `traced` of features/features. The form of a record and the
 -- bits of its flag are known to mqredis/models/record_parts.py, whose users take them from there, and to mqredis/codec/decode.py
 -- (`_RECORD`; tests/contract/test_stored_texts.py compares), and here to record.free; the places of arrival, flag
--- and head stand as numbers in this file, in claim_backlog.lua, selector/selector and selector/selector_condition. Who
--- moves, copies or removes a record with the flag large does so with its field "^"id as well.
+-- and head stand as numbers in this file, in selector/selector and in selector/selector_condition. Who moves, copies or
+-- removes a record with the flag large does so with its field "^"id as well.
 --
 -- Values hold no control characters (mqredis/codec escapes them). A caller that changes a record must keep its size counted
 -- (core/store) and, if it adds a field on which scripts act, set the bit special.

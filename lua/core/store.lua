@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/timers"
---- used by 29 files: 9 scripts, 3 in admin, 2 in claims, 8 in core, 4 in features, transactions/commit, 2 in waiting
+--- used by 28 files: 9 scripts, 3 in admin, 2 in claims, 7 in core, 4 in features, transactions/commit, 2 in waiting
 -- The only module that writes the messages of a queue and its counters (tests/contract/test_writers.py). It decides nothing:
 -- its callers, most of all core/position, know what state each message is in and call the functions that fit it.
 --

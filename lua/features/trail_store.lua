@@ -1,5 +1,4 @@
 --- require "core/chunked"
---- require "core/context"
 --- require "core/queue"
 --- used by features/trail, trail_read
 -- The stored trails of messages, fields of meta, which this module alone reads and writes; features/trail says what they are for,

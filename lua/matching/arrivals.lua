@@ -1,4 +1,3 @@
---- require "core/context"
 --- require "core/chunked"
 --- require lazy "matching/filter"
 --- require lazy "matching/search"

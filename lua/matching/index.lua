@@ -1,4 +1,3 @@
---- require "core/context"
 --- require "core/record"
 --- used by admin/audit, core/position, core/seek, features/group, features/group_lock, features/identifiers, features/trail,
 ---   matching/candidates, matching/filter, matching/search, waiting/match_waiters

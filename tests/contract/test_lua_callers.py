@@ -27,6 +27,16 @@ def test_entry_scripts_name_their_tests():
     ]
 
 
+def test_modules_that_a_file_requires_are_used_in_it():
+    unused = []
+    for path in scripts.root().rglob("*.lua"):
+        text = path.read_text("utf-8")
+        code = re.sub("--.*", "", text)
+        modules = re.findall(r'^--- require (?:lazy )?"(?:\w+/)*(\w+)"', text, re.MULTILINE)
+        unused += [f"{path.name}: {name}" for name in modules if not re.search(rf"\b{name}\b", code)]
+    assert not unused
+
+
 def test_comments_name_files_that_exist():
     files = [
         path.relative_to(ROOT)
