@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from mqredis import scripts
 from tools import lua_callers
 
-ROOT = Path(__file__).parents[2]
 _TEST = re.compile(r"^-- .*\btests/\w+/test_\w+\.py", re.MULTILINE)
-_FILE = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.(?:py|lua|md)\b")
 
 
 def test_lua_files_name_their_callers():
@@ -35,25 +32,6 @@ def test_modules_that_a_file_requires_are_used_in_it():
         modules = re.findall(r'^--- require (?:lazy )?"(?:\w+/)*(\w+)"', text, re.MULTILINE)
         unused += [f"{path.name}: {name}" for name in modules if not re.search(rf"\b{name}\b", code)]
     assert not unused
-
-
-def test_comments_name_files_that_exist():
-    files = [
-        path.relative_to(ROOT)
-        for folder in ("docs", "lua", "mqredis", "tests")
-        for path in (ROOT / folder).rglob("*.*")
-    ]
-    existing = {"/".join(file.parts[n:]) for file in files for n in range(len(file.parts))} | {
-        "CONTRIBUTING.md"
-    }
-    unknown = [
-        f"{path.name}: {name}"
-        for path in scripts.root().rglob("*.lua")
-        for comment in re.findall("--.*", path.read_text("utf-8"))
-        for name in _FILE.findall(comment)
-        if name not in existing
-    ]
-    assert not unknown
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ def code() -> dict[str, str]:
 
 
 @cache
-def names_of_tests() -> set[str]:
-    return {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+def names_of_files() -> set[str]:
+    folders = ("docs", "lua", "mqredis", "tests")
+    return {path.name for folder in folders for path in (ROOT / folder).rglob("*.*")} | {"CONTRIBUTING.md"}
 
 
 def comments(text: str) -> str:
@@ -38,7 +39,7 @@ def unknown(text: str) -> set[str]:
     return {
         *(name for name in modules if not (LUA / f"{name}.lua").exists()),
         *(name for name in files if not (ROOT / name).exists() and not (ROOT / f"{name}.py").exists()),
-        *(name for name in re.findall(r"\btest_\w+\.py\b", text) if name not in names_of_tests()),
+        *(name for name in re.findall(r"[\w-]+\.(?:py|lua|md)\b", text) if name not in names_of_files()),
         *(
             f"{module}.{name}"
             for module, name in members
@@ -55,7 +56,7 @@ def test_names_in_comments_exist(path: Path) -> None:
 
 
 def test_names_of_nothing_are_found() -> None:
-    text = """-- See core/queues, queue.opened and queue.open (mqredis/queue.py;
+    text = """-- See core/queues, queue.opened and queue.open (opened.lua, mqredis/queue.py;
 -- tests/unit/test_nothing.py).
 --- require "core/nothing"
 """
@@ -63,6 +64,7 @@ def test_names_of_nothing_are_found() -> None:
         "core/queues",
         "queue.opened",
         "mqredis/queue.py",
+        "opened.lua",
         "tests/unit/test_nothing.py",
         "test_nothing.py",
     }
