@@ -8,7 +8,8 @@
 -- ARGV[3] generation  of the queue behind the handle
 -- ARGV[4] count  messages at most
 -- ARGV[5] cursor  "" none; else a letter of seek.cursors and an id, as in receive.lua
--- ARGV[6] step  current | next, of a cursor; after: the search goes on behind the id in ARGV[5], "" from the front
+-- ARGV[6] step  current | next, of a cursor; after: no cursor, the search goes on behind the id in ARGV[5], "" from the
+--   front
 -- ARGV[7] waiter  kind, mode, tag to register when nothing is found, "" to register nothing (waiting/waiters)
 -- ARGV[8] ticket  "" first registration; its ticket on later polls; on the last one "leave" and its end from the colon on
 -- ARGV[9] filter  which messages match, "" all (matching/filter)
@@ -71,7 +72,8 @@ if waits then
   -- "part" names no message that the reader must get: it searches from the front.
 end
 
--- The first of these ways that applies.
+-- The first of these ways that applies. The current message of a cursor was matched when the cursor came to it, so the filter is
+-- not asked again.
 local entries, continue_from = {}, nil
 if cursor_kind == seek.cursors.read and step == "current" then -- a cursor whose message was read: this message
   entries[1] = seek.current(q, from)

@@ -53,15 +53,14 @@ end
 local batch, code = enqueue.parse(q, first)
 if not batch then return waiters.finish(q, { code }) end
 local entries = topic.entries(batch, priorities)
-if transaction and transaction.count + #entries > tx.most then
-  return waiters.finish(q, { status.TRANSACTION_TOO_LARGE })
-end
+-- `true` for features.plan and features.accept, as in a transaction: nothing arrives in the topic itself. topic.plan does for each
+-- copy what a send outside of a transaction does.
 if batch.wants then
   features.load()
   code = features.plan(q, batch.records, batch.wants, true)
   if code then return waiters.finish(q, { code }) end
 end
-code = topic.plan(q, entries, transaction) -- asks for the queues of subscribers
+code = topic.plan(q, entries, transaction) -- asks for the queues of subscribers, and applies all limits to the copies
 if code then return waiters.finish(q, { code }) end
 if context.missing then return waiters.finish(q, context.missing) end
 

@@ -1,4 +1,4 @@
--- Remove every available message of a queue, and have the locked ones removed when their reader gives them back.
+-- Remove every available or delayed message of a queue, and have the locked ones removed when their reader gives them back.
 -- MS-MQDMPR 3.1.7.1.7 Purge Queue
 --
 -- CALLERS purge in mqredis/commands/contents.py
@@ -22,7 +22,7 @@
 --- require lazy "matching/search"
 --- require "waiting/waiters"
 -- Change together with: admin/sweep, which removes whole queues; claims/loosen and core/release, for what is locked.
--- Tests: tests/conformance/test_purge.py, tests/matching/test_purges.py.
+-- Tests: tests/conformance/test_purge.py, tests/matching/test_purges.py; delayed messages: tests/reliability/test_calls.py.
 local generation, limit_text, filter_text = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end
@@ -45,7 +45,7 @@ local function purge_matching()
   for n = 1, #entries do
     if string.sub(entries[n].id, 3) <= limit then old[#old + 1] = entries[n] end
   end
-  if not removal.plan(q, old, "queue_purged") then return end
+  if not removal.plan(q, old, "queue_purged") then return end -- it needs more keys: the script ends below
   removal.delete(q, old, "queue_purged")
   return #old, further
 end
@@ -55,6 +55,7 @@ if filter_text ~= "" then
   removed, place = purge_matching()
   next_limit = place and limit .. " " .. place
 else
+  -- Writes before removal.plan has asked for keys: marks may be set twice, so the repeated call does no harm.
   if is_first_call then sweep.mark_locked(q) end
   local more
   removed, more = sweep.purge(q, limit)

@@ -10,7 +10,8 @@
 -- FLAGS allow-oom
 --- require "core/context"
 -- Change together with: mqredis/commands/manager.py, which takes a stored KEYS_CHANGED or OPERATION_CANCELLED for a call that has
--- done nothing (_NOTHING_DONE). Tests: tests/client/test_interrupted_reads.py, tests/reliability/test_handoff.py.
+-- done nothing (_NOTHING_DONE). Tests: tests/client/test_interrupted_reads.py, tests/reliability/test_handoff.py;
+-- for the slots of a session, tests/reliability/test_regressions.py.
 local slot, sequence = ARGV[3], ARGV[4]
 local reply = context.open()
 if reply then return reply end

@@ -18,14 +18,14 @@
 --- require "core/context"
 --- require "core/manager_config"
 --- require "core/session"
--- Change together with: core/manager_config, for another property of the manager; mqredis/drivers/core.py, which writes the
--- arguments and takes over the reply; tests/drivers/kit.py, whose own session_open takes the same arguments; context.parse_session,
--- for the text of a session.
+-- Change together with: core/manager_config, for another property of the manager; session_arguments in
+-- mqredis/commands/manager.py, which writes the arguments; mqredis/drivers/core.py, which takes over the reply;
+-- tests/drivers/kit.py, whose own session_open takes the same arguments; context.parse_session, for the text of a session.
 -- Tests: tests/drivers/test_calls.py, tests/client/test_rollback.py.
 local meta, idle, ttl, run_id, test, new_incarnation = KEYS[1], KEYS[5], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local touched_session, client_text = ARGV[7], ARGV[8]
 
--- The manager, which is created if it does not exist.
+-- The manager, which is created if it does not exist. A call that creates one is not refused below.
 local stored = redis.call("HMGET", meta, "schema", "run_id", "terms")
 local schema, stored_run_id, terms = stored[1], stored[2], stored[3] or ""
 if not schema then
@@ -41,7 +41,7 @@ end
 if schema ~= manager_config.schema then redis.call("HDEL", meta, "config") end
 local reply = context.open()
 if reply then return reply end
-session.sweep()
+session.sweep() -- may drop the session that is to be touched: its time is over, and its client opens another one
 session.sweep_transactions()
 
 -- Another server process than the last one may have lost the end of its log: ids that were given out then must never be
@@ -52,6 +52,7 @@ if run_id ~= "" and stored_run_id ~= run_id then
   if stored_run_id ~= "" then
     context.seq = math.max(context.seq + least_jump, (context.now - start_of_2025) * ids_per_ms)
   end
+  -- Before mark_changed: calls under the former term have at most this history number.
   terms = session.term(terms)
   redis.call("HSET", meta, "run_id", run_id, "terms", terms)
   context.mark_changed()

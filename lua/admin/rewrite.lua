@@ -36,8 +36,9 @@ function rewrite.id(entry, priority)
   return string.format("%02x", 7 - priority) .. string.sub(entry.id, 3)
 end
 
--- Gives entries of q, which are not locked, these records and lookup ids, by place. Hooks of features take the timers and the index
--- along, but for the retry policy's timers of messages in subqueues, which are in q.timers of the parent.
+-- Gives entries of q, which are not locked, these records and lookup ids, by place. position.before_move and position.arrive take
+-- the timers and the index along (hooks `leave` and `arrive` of features, also of groups that take turns), but for the retry
+-- policy's timers of messages in subqueues, which are in q.timers of the parent.
 function rewrite.apply(q, entries, new_recs, new_ids)
   local old_ids, old_recs = position.columns_of(entries)
   position.before_move(q, old_ids, old_recs)
@@ -51,7 +52,8 @@ function rewrite.apply(q, entries, new_recs, new_ids)
 end
 
 -- Removes the entries from the store, and stores them with these records and ids. They are counted out and in again, without being
--- gone.
+-- gone. In this order: large bodies are read before store.remove, and store.count notes that no state is left before
+-- store.set_states notes that there are some.
 function rewrite.write(q, entries, new_recs, new_ids)
   local old_ids, old_fields, old_stateful = {}, {}, {} -- of q.available, q.records and q.states
   local id_states, larges = {}, nil -- id_states: new id, state, new id, state, ...; larges: large bodies by place

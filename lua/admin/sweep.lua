@@ -3,7 +3,6 @@
 --- require "core/position"
 --- require "core/removal"
 --- require "core/record"
---- require "core/queue"
 --- require lazy "claims/claims"
 --- require lazy "claims/claim_pages"
 --- require lazy "claims/loosen"

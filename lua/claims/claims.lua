@@ -4,7 +4,7 @@
 --- used by admin/audit_claims, admin/sweep, claim, claim_backlog, claim_commit, claim_list, claim_match, claim_read, claim_release,
 ---   claim_wait, claims/claim_pages, claims/claimed_ids, claims/drain, claims/fill, claims/loosen, queue_close, queue_delete
 -- Claims: what a data pipeline has locked, until it is committed or released; such locks never lapse
--- (docs/decisions/pipelines.md). Called by the claim*.lua scripts. This module alone reads and writes a claim's text, the
+-- (docs/decisions/pipelines.md). This module alone reads and writes a claim's text, the
 -- field "claim:<owner>" of the queue's hash q.key; mqredis/codec/claims.py reads it for Spark and the doctor. Each owner (a
 -- pipeline) has one claim in a queue.
 --
@@ -27,8 +27,9 @@
 --
 -- Change together with: mqredis/codec/claims.py (tests/contract/test_stored_texts.py); WHY in mqredis/commands/claims.py, which has
 -- a text for each word that a claim*.lua may return with LOCK_LOST; ONE_CALL in mqredis/spark/threads.py, which is
--- page_without_records (tests/contract/test_arguments.py); tests/property/packed.py, which replaces the sizes of pages.
--- Tests: tests/client/test_claims.py, and at random test_claim_random_runs.py.
+-- page_without_records (tests/contract/test_arguments.py); tests/property/packed.py, which replaces the sizes of pages. What a
+-- claim may take is said here (claims.range to claims.between) and carried out by claims/fill; claim_wait, claim_match and
+-- claim_backlog count it. Tests: tests/client/test_claims.py, and at random test_claim_random_runs.py.
 --
 -- filling, complete, released  the values of `sealed`
 -- page_with_records     how many messages one call locks or removes if it has to read their records

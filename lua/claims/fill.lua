@@ -4,7 +4,6 @@
 --- require "core/message_state"
 --- require "core/position"
 --- require "core/removal"
---- require "core/queue"
 --- require "core/record"
 --- require "core/seek"
 --- require "core/store"

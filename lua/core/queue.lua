@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require "core/queue_config"
 --- require lazy "core/locks"
---- used by 84 files: 45 scripts, 7 in admin, 4 in claims, 9 in core, 12 in features, 2 in matching, 3 in transactions, 2 in waiting
+--- used by 82 files: 45 scripts, 6 in admin, 3 in claims, 9 in core, 12 in features, 2 in matching, 3 in transactions, 2 in waiting
 -- One queue as a table, `q` in all files: its keys, its counters, and the properties that scripts decide by. A script opens each
 -- queue of KEYS that it works on with queue.open or queue.read, after context.open, and that of a subqueue's parent with
 -- queue.open_parent. At its end store.save (mostly by waiters.finish) has queue.save write the header.

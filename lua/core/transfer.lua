@@ -20,12 +20,13 @@ local transfer = {}
 -- their places in the order. Changes the entries to what is stored in the target. An entry's `report` (features/failure) goes into
 -- its record. `trash_value`: the field `trash` that they get, if the target is ;trash (trash.value), else nil.
 --
--- The messages may be in any list of q or in none; a lock of a transaction ends with the move. The caller has left out expired
--- messages, or has planned what they leave behind as they arrive (trace.expiring), and has set the parent of the target
--- (queue.set_parent).
+-- q was opened with queue.open. A message locked in its header has got its state before (queue.expand_locks), and messages in
+-- pages of claims do not come here. The others may be in any list of q or in none; a lock of a transaction ends with the move. The
+-- caller has left out expired messages, or has planned what they leave behind as they arrive (trace.expiring), and has set the
+-- parent of the target (queue.set_parent).
 --
 -- The hooks `move` see the records as they are in the target; position.before_move sees the old ones, which the index and the
--- timers of q know.
+-- timers of q know, and reads from q what transfer.write removes.
 function transfer.move(q, target, entries, trash_value)
   local ids, old_recs = position.columns_of(entries)
   local bytes_before, bytes_after = 0, 0

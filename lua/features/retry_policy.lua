@@ -95,7 +95,7 @@ function retry_policy.attempts(entry)
 end
 
 -- Returns the fate of an entry, as above. Of its fields, verdict, rest, alone and report are what its reader said
--- (release.note_verdict); lapsed says that its lease is over.
+-- (release.note_verdict); lapsed says that its lease is over. It is core/release that has this called, so it is loaded.
 function retry_policy.decide(q, entry)
   local policy, attempts = retry_policy.read(q), retry_policy.attempts(entry)
   if record.is_expired(entry.rec, context.now) then return "again" end

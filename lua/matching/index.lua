@@ -19,8 +19,9 @@
 -- Change together with: record.member makes the member of a message that has only a correlation id. Members are added and removed
 -- by position.special and features/identifiers, and compared by the doctor (audit.members in admin/audit), all by index.members.
 -- The letters are those of mqredis/commands/filters.py (tests/contract/test_constants.py compares). A new letter is free, is not
--- behind "y" (matching/mark counts on its marks being last), and is named below; audit.element lists those whose
--- score must be 0, and audit.is_indexed tells which belong to a message. Tests: tests/matching/test_index_marks.py.
+-- behind "y" (matching/mark counts on its marks being last), and is named below; it stands in the patterns of index.lookup_id and
+-- index.direct, and in index.id_of; audit.element lists those whose score must be 0, and audit.is_indexed tells which belong
+-- to a message. A new form of members takes a new schema number (core/manager_config). Tests: tests/matching/test_index_marks.py.
 --
 -- Other members of q.index, by their first letter: "v" locked, but visible to peeks (core/seek); "w" readers that wait for
 -- an identifier (waiting/match_waiters); "l" arrivals (matching/arrivals); "y" and "z" browse marks (matching/mark); "b"

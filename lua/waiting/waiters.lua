@@ -79,7 +79,8 @@ function waiters.wait(q, member, ticket, filter_text, from)
 end
 
 -- Offers the message that the reader of this call was notified of, and could not use, to other readers: only to those behind it
--- (`member`), so that offering ends; those before it were asked first.
+-- (`member`), so that offering ends; those before it were asked first. Not at the end of the script as other notifications, since
+-- only here it is known which message that is.
 function waiters.pass_on(q, member)
   notify.load()
   notify.offer(q, notify.left(q), nil, member)

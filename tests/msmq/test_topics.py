@@ -113,6 +113,8 @@ def test_publication_whose_copies_exceed_the_room_of_its_transaction_is_refused(
         with pytest.raises(TransactionTooLarge):
             news.send(b"2", transaction=tx)
         plain.send(b"last", transaction=tx)
+        qm.unsubscribe("news", "a"), qm.unsubscribe("news", "b")
+        news.send(b"3", transaction=tx)  # without a copy, it takes no room
     assert [qm.queue_info(name).messages for name in ("a", "b", "plain")] == [1, 1, 998]
 
 
