@@ -27,7 +27,8 @@ class ScriptForms:
 
     def get(self, name: str) -> scripts.Form:
         """A script in the form this server takes. Raises AccessDenied if only the client is read-only."""
-        found = self.known.get(name)
+        known = self.known  # before the flags are read: another thread may learn others, with a new table
+        found = known.get(name)
         if found is None:
             script, reading = scripts.get(name), self._read_only
             if reading and script.flag != "no-writes":
@@ -36,7 +37,7 @@ class ScriptForms:
                     "another client for calls that change something, open a queue or wait"
                 )
             found = script.function(reading) if self.functions else script.form(self.shebang, reading)
-            self.known[name] = found
+            known[name] = found
         return found
 
     def learn(self, run_id: str, shebang: bool, functions: bool) -> None:

@@ -109,7 +109,7 @@ def forget(handle: Handle, action: str, fence: str, lookup_id: str) -> None:
     if handle.parts:
         handle.parts.pop((fence, lookup_id), None)
     if locks.get(lookup_id) == fence:
-        del locks[lookup_id]
+        locks.pop(lookup_id, None)  # another thread may have settled it, too
         if handle.getting.log:
             if action[0] in (ABORT, RETURN, FAIL):
                 handle.getting.back((lookup_id, fence))

@@ -47,6 +47,25 @@ def test_connection_returned_while_idle_ones_are_dropped_is_closed(
     assert backend._count == 0
 
 
+def test_connection_opened_while_another_thread_finds_a_new_node_is_not_kept(
+    url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = connect(url).backend
+    current = backend._current
+
+    def overtaken() -> Any:
+        connector = current()
+        backend.drop_idle()  # by a thread that has found another node
+        return connector
+
+    backend.drop_idle()
+    monkeypatch.setattr(backend, "_current", overtaken)
+    link = backend.acquire(time.monotonic() + 30)
+    kept = backend.give(link)
+    backend.discard(link)
+    assert not kept
+
+
 def test_drop_idle_changes_the_epoch_under_the_lock(url: str, connect: Callable[..., Driver]) -> None:
     owned: list[bool] = []
 

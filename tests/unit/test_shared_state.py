@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import mqredis
+from mqredis import scripts
 from mqredis.commands.address import Address
+from mqredis.commands.settlement import COMMIT
+from mqredis.drivers.forms import ScriptForms
 from mqredis.keys import ManagerKeys
 from mqredis.models import Access, Share
 from mqredis.operations import browser
 from mqredis.operations.context import Context, Handle
-from mqredis.operations.settle import abort_all
+from mqredis.operations.settle import abort_all, forget
 from mqredis.settings import Settings
 
 MANY = 5_000
@@ -77,6 +80,34 @@ def test_messages_are_locked_while_their_handle_is_closed(context: Context) -> N
             del handle.locks["one more"]
 
     beside(lock_or_settle, lambda: abort_all(handle))
+
+
+def test_lock_is_forgotten_by_two_threads(context: Context) -> None:
+    handle = opened(context, 1)
+
+    def settle() -> None:
+        handle.locks["1"] = "2"
+        forget(handle, COMMIT, "2", "1")
+
+    def settle_often() -> None:
+        for _ in range(MANY):
+            settle()
+
+    beside(settle, settle_often)
+
+
+def test_script_is_formed_while_the_server_is_found_to_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = ScriptForms(read_only=False)
+    forms.learn("1", shebang=True, functions=True)
+    get = scripts.get
+
+    def overtaken(name: str) -> scripts.Script:
+        forms.learn("2", shebang=True, functions=True)
+        return get(name)
+
+    monkeypatch.setattr(scripts, "get", overtaken)
+    forms.get("send")
+    assert not forms.known
 
 
 def test_browsers_that_begin_at_the_same_time_have_names_of_their_own() -> None:
