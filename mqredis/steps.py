@@ -249,7 +249,7 @@ class Shareable(Operation[R_co]):
 
     @classmethod
     def fitting(cls, operations: Sequence[Any]) -> int:
-        """How many of these operations, from the first on, one call takes."""
+        """How many of these operations, from the first on, one call takes: one at least."""
         raise NotImplementedError
 
     @classmethod

@@ -1,8 +1,9 @@
 # Generated from mqredis/asyncio/locked.py by tools/generate_blocking.py. Do not edit: run `make format`.
 """A locked message: the second phase of a two-phase read.
 
-Reads that lock return them: ``Queue.lock`` and its relatives, and cursors. Applications and handlers of workers end
-them. What both interfaces share is in ``operations.locked``, which makes them (``Locked._each``).
+Reads that lock return them: ``Queue.lock`` and its relatives, and cursors. Applications end them; workers end the locks
+of their messages themselves (``worker.lock_loop``). What both interfaces share is in ``operations.locked``, which makes
+them (``Locked._each``). ``otel.patches`` wraps ``commit``, ``abort`` and ``reject`` by name.
 """
 
 from __future__ import annotations

@@ -123,6 +123,7 @@ class MqredisBackend(BaseTaskBackend):
 
     def _replace(self, queue: Queue, result: Any) -> None:
         match = Match(message_id=result.id)
+        # The new state is sent before the old ones go: a result is never missing, and a reader takes the last one.
         fresh = result.status == TaskResultStatus.READY
         before = [] if fresh else [message.lookup_id for message in queue.browse(match=match)]
         queue.send(

@@ -193,7 +193,11 @@ class Attempt:
         return Next.RENEW
 
     def failed(self, error: BaseException, now: float) -> Next:
-        """Handle a failed try. Returns what to do next. Raises the error of the call if no further try is made."""
+        """Handle a failed try. Returns what to do next. Raises the error of the call if no further try is made.
+
+        The first branch that applies decides: a refusal that another form of the script avoids comes before the
+        errors that end the call. tests/drivers/test_faults.py has the faults.
+        """
         fault = fault_of(error)
         self.lost = fault is Fault.LOST
         self.rediscover = fault in (Fault.LOST, Fault.MOVED)

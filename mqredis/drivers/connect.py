@@ -1,7 +1,9 @@
 """Makes a backend (a pool of connections) from a URL or a redis-py client.
 
 ``mqredis.connect``, ``mqredis.asyncio.connect`` and the deploy step (``drivers.deploy``) call it; the fixtures of
-``pytest_mqredis`` forget the stores that they have used. A new form of URL begins in ``net.urls``.
+``pytest_mqredis`` forget the stores that they have used. A new form of URL begins in ``net.urls``. How to connect is
+taken from inner attributes of a user's client, which CI checks with each major release of redis-py
+(tests/drivers/test_discovery.py).
 """
 
 from __future__ import annotations

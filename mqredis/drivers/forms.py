@@ -2,7 +2,8 @@
 
 A driver's ``Core`` (``drivers.core``) has one table of forms. ``greeting`` asks what the server understands;
 ``attempt`` notes here what a server refused, and tries the next form. ``drivers.deploy`` loads all forms that are used
-here, so a new one is added there, too.
+here, so a new one is added there, too. tests/drivers/test_faults.py and tests/client/test_full.py have servers that
+refuse a form.
 """
 
 from __future__ import annotations

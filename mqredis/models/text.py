@@ -3,7 +3,8 @@
 Models, the codec, commands, operations, the selectors and Spark use it; the command line and the console read with it
 what a person has typed and show (as ``otel`` does) what can be typed again, and both interfaces
 (``asyncio.inspection``) take an ``Identifier``. Scripts compare escaped texts and identifiers as they are
-(``lua/matching/index.lua``), so another form needs another schema number (``keys.SCHEMA``).
+(``lua/matching/index.lua``), and selectors read them (``lua/selector/selector_value.lua``), so another form needs
+another schema number (``keys.SCHEMA``). Tests: tests/matching/test_identifiers.py.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def unescape(text: str) -> str:
 def identifier(value: Identifier, what: str) -> str:
     """An identifier as it is kept: ``s`` and text, or ``x`` and hex digits."""
     if isinstance(value, str):
-        if len(value) * 4 <= MAX_IDENTIFIER_BYTES:
+        if len(value) * 4 <= MAX_IDENTIFIER_BYTES:  # no character takes more; a printable one needs no escape
             return "s" + (value if value.isprintable() else escape(value))
         if len(value.encode("utf-8", "surrogatepass")) > MAX_IDENTIFIER_BYTES:
             raise InvalidArgument(f"{what} is longer than {MAX_IDENTIFIER_BYTES} bytes")
@@ -68,7 +69,7 @@ def identifier_of(text: str) -> Identifier:
 
 
 def typed(value: Identifier) -> str:
-    """An identifier as :func:`identifier_of` reads it."""
+    """An identifier as :func:`identifier_of` reads it, but for a text that itself begins with 0x."""
     return "0x" + value.hex() if isinstance(value, bytes) else value
 
 

@@ -4,6 +4,10 @@ Locked messages (``operations.locked``), ``browser``, ``worker.lock_loop``, ``wo
 them; a closed handle and a closed client give their locks back with them, and an interrupted read what it has locked.
 ``earlier_locks`` has the commits that a read carries out on its way.
 
+asyncio carries out several settlements of one handle with one call (``Settle.fitting`` and ``joined``, called by
+``drivers.coalescing``). tests/conformance/test_lock.py has the rules, tests/coalescing those of joint calls, and
+tests/matching/test_groups.py the logical order that ``forget`` keeps.
+
 A settlement names the lock of one stored message: action, fence, lookup id (``commands.settlement``). ``handle.locks``
 holds the fence of each lock, by lookup id, until it is settled. A message that was joined from segments has a lock for
 each segment: ``handle.parts`` holds their lookup ids, by the fence and the id of the first one.

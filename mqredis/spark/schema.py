@@ -2,9 +2,10 @@
 rest.
 
 The readers, the data source, ``filters``, the conversions of rows and the pipeline ``replay`` use it. A new column also
-needs its values in ``columns``, a row in docs/spark.md (tests/spark/test_documentation.py compares), and, if it can be
-written back, ``rows.COLUMNS``. Queries, tables and archives of users hold the names and types, so these stay:
-``replay`` makes messages again from archives of earlier releases.
+needs its values in ``columns`` (and, by its kind, a place in ID_COLUMNS or STATE_COLUMNS and in ``filters``), a row in
+docs/spark.md (tests/spark/test_documentation.py compares), and, if it can be written back, ``rows.COLUMNS``. Queries,
+tables and archives of users hold the names and types, so these stay: ``replay`` makes messages again from archives of
+earlier releases.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def test_lock_is_forgotten_by_two_threads(context: Context) -> None:
     beside(settle, settle_often)
 
 
-def test_script_is_formed_while_the_server_is_found_to_be_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_is_formed_while_the_server_is_found_to_be_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     forms = ScriptForms(read_only=False)
     forms.learn("1", shebang=True, functions=True)
     get = scripts.get

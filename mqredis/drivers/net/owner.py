@@ -29,7 +29,8 @@ class Owner(ABC):
     """The part of :class:`~mqredis.drivers.net.pool.Backend` that does not depend on how connections are
     pooled.
 
-    The two pools are written by hand. Each of these rules stands in both, and a change of one is made in both:
+    The two pools are written by hand. Each of these rules stands in both, and a change of one is made in both
+    (tests/drivers/test_pool.py; tests/client/test_failover.py moves the manager):
 
     - The pool has an epoch, and each connection that of its opening. ``drop_idle`` begins the next epoch, and no
       connection of an earlier one is given out or taken back. One to a node that was named has the epoch -1.

@@ -207,7 +207,9 @@ class Backend(Owner):
             self._require_open()
             if node is not None:
                 return Connection(self._make(self.plan.at(node), deadline), -1)  # for one call: never pooled
-            epoch = self._epoch  # first: another thread may drop the connections to the node that is found here
+            epoch = (
+                self._epoch
+            )  # first: another thread may drop the connections to the node that is found here
             return Connection(self._make(self._current(), deadline), epoch)
         except BaseException:
             with self._cond:

@@ -2,7 +2,8 @@
 
 ``doctor.run`` takes one, and the checks and ``doctor.advice`` read it. The reliability tests take their own.
 
-Pages are consistent if the history number did not change.
+Pages are consistent if the history number did not change. Definitions of schedules change without it, so they are read
+twice; what workers say of themselves is read once.
 
 Change together with: ``lua/admin/audit.lua``, whose head describes the rows that ``_ROWS`` stores
 (``tests/contract/test_arguments.py`` compares both), and ``lua/core/queue.lua``, whose headers ``_HEADER`` matches
@@ -193,7 +194,7 @@ def _names_in_headers(store: Store) -> Iterator[str]:
 
 
 def _read_keys(store: Store, names: Sequence[str], place: str) -> Steps[None]:
-    """Read the keys of these queues. ``place``: where lua/admin/audit.lua begins; "": with the manager's own keys."""
+    """Read the keys of these queues. ``place``: where lua/audit.lua begins (ARGV there)."""
     views = {}
     for path in names:
         queue_keys = store.manager.queue(path)
