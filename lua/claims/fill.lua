@@ -98,8 +98,8 @@ function fill.search(q, page, count, limits)
   fill.set_columns(page, entries)
 end
 
--- Fills a page with up to `count` messages, one of each group whose turn it is (features/group_lock). The limits do not count, since
--- the first message of a group is never passed over (docs/spark.md).
+-- Fills a page with up to `count` messages, one of each group whose turn it is (features/group_lock). The limits do not count,
+-- since the first message of a group is never passed over (docs/spark.md).
 function fill.take_turns(q, page, count)
   local entries = {}
   if count > 0 then
