@@ -137,7 +137,7 @@ end
 --   notes             see queue.notes
 --   arrived, arrived_busy  ids of messages that waiting readers are notified of (notify.serve says who sets them)
 --   in_sides          the queue is in context.sides (other_queues.find)
---   sooner            a reader has to be told of a timer (queue.set_arrival)
+--   sooner            when the first timer is due that queue.set_arrival was told of
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
   q.call, q.text, q.notes, q.sub_messages, q.sub_bytes = context.call, false, false, false, false
@@ -238,9 +238,10 @@ function queue.set_timer(q, at)
 end
 
 -- Notes that a timer was set after which a message is available. Readers that wait know the first timer that there was when they
--- last looked. Of an earlier one a reader is told (waiting/notify); it looks, and sleeps until then.
+-- last looked. Of an earlier one a reader is told (notify.serve); it looks, and sleeps until then.
 function queue.set_arrival(q, at)
-  if q.waiting and (not q.due or at < q.due) then q.sooner = true end
+  at = at + 0
+  if q.waiting and (not q.sooner or at < q.sooner) then q.sooner = at end
   queue.set_timer(q, at)
 end
 

@@ -3,6 +3,7 @@
 --- require "core/context"
 --- require "core/message_state"
 --- require "core/queue"
+--- require "core/timers"
 --- require "waiting/waiter_text"
 --- used by cancel, queue_delete, queue_update, stop_waiting, waiting/handoff, waiting/match_waiters, waiting/waiters
 -- Notifies readers that wait (waiting/waiters), and offers them the messages that became available. Loaded only if readers
@@ -65,14 +66,15 @@ end
 --              not take it (waiters.offer_again, stop_waiting)
 --   q.arrived_busy  ids of messages of busy groups, which no reader may take yet: only peeks are offered them
 --              (features.arrive_by_fate)
---   q.sooner   a timer was set that is due before all others (queue.set_arrival)
+--   q.sooner   when a timer is due that was set (queue.set_arrival). A reader is told if it is the first one of the queue. q.due
+--              does not say that: it may be the time of a timer that is gone, or the end of a bucket of the statistics
 function notify.serve(q)
   -- A queue may be the call's own, the parent of another one, and among context.sides: it is served once.
   local ids, busy_ids, sooner = q.arrived or {}, q.arrived_busy, q.sooner
   q.arrived, q.arrived_busy, q.sooner = false, false, false
   if #ids > 0 then notify.offer(q, ids) end
   if busy_ids then notify.offer(q, busy_ids, waiter_text.peeks) end
-  if sooner then notify.look(q) end
+  if sooner and sooner <= context.now + timers.next(q) then notify.look(q) end
 end
 
 -- Lets one reader look at the queue again, so that it knows the timer that comes next. It stays registered.

@@ -56,6 +56,16 @@ def test_a_delayed_message_reaches_a_reader_that_waited_before_it_was_sent(
     assert waiting.result(10).text == "late"
 
 
+def test_a_message_delayed_beyond_a_lease_that_ended_early_reaches_a_reader(env: Environment) -> None:
+    """The queue still has to be looked at when the lease would have ended, of which the reader knows nothing."""
+    queue = env.qm.open("q")
+    queue.send("before")
+    queue.lock(0, lease=1).commit()
+    waiting = env.start(lambda: queue.receive(TIMEOUT))
+    queue.send("late", delay=1.2)
+    assert waiting.result(10).text == "late"
+
+
 def test_a_delayed_message_of_a_transaction_reaches_a_reader_that_waits(env: Environment) -> None:
     env.qm.delete_queue("q")
     env.qm.create_queue("q", transactional=True)
