@@ -3,8 +3,11 @@
 It also has ``pause``, ``resume`` and ``stop-worker``. ``cli.app`` adds these commands.
 
 ``_SCHEDULED`` has to name the messages that the methods of ``Operator`` take, else ``--count`` counts others. Programs
-read the JSON fields: the number is "messages", but "moved" for ``move``. ``actions`` reads the log that the
-console XX"""
+read the JSON fields: the number is "messages", but "moved" for ``move``. ``actions`` reads the log that
+``console.pages.log`` shows (operations/actions.py and lua/admin/operator.lua write it), and prints properties of its
+entries as they are stored. A new action needs a method of ``Operator`` first (``operations.bulk``), and a row in
+docs/cli.md.
+"""
 
 from __future__ import annotations
 

@@ -189,9 +189,8 @@ def delete(context: Context, name: object) -> Steps[int]:
     timers are served first.
     """
     paths, removed, served = [path_of(name)], 0, 0
-    beside = (
-        [paths[0].partition(";")[0]] if ";" in paths[0] and not keys.is_journal_or_system(paths[0]) else []
-    )
+    parent = keys.parent_of(paths[0])
+    beside = [parent] if parent else []
     while True:
         for path in paths[served:]:
             with suppress(QueueNotAvailable):

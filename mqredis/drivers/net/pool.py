@@ -207,9 +207,8 @@ class Backend(Owner):
             self._require_open()
             if node is not None:
                 return Connection(self._make(self.plan.at(node), deadline), -1)  # for one call: never pooled
-            epoch = (
-                self._epoch
-            )  # first: another thread may drop the connections to the node that is found here
+            # Read before the node is looked up: another thread may find a later one, and drop what leads to this one.
+            epoch = self._epoch
             return Connection(self._make(self._current(), deadline), epoch)
         except BaseException:
             with self._cond:
