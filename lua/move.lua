@@ -65,7 +65,7 @@ end
 local entry = position.read(q, { lookup_id })[1]
 if not entry or seek.expired(entry) then return finish({ status.MESSAGE_NOT_FOUND }) end
 if not redis.call("ZSCORE", q.available, entry.id) then
-  return finish({ status.MESSAGE_LOCKED_UNDER_TRANSACTION }) -- whoever has locked it, or if it is delayed
+  return finish({ status.MESSAGE_LOCKED_UNDER_TRANSACTION }) -- also if a reader has locked it, or it is delayed
 end
 
 -- apply ------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ local function is_needed()
 end
 
 if q and is_subqueue and tonumber(q.messages) == 0 and not is_needed() then
-  -- It has no handle, so nobody waits on it who would have to be notified.
+  -- It has no handle, so no reader waits on it.
   store.delete_queue(q)
   redis.call("UNLINK", q.waiters)
   queue.forget(q)

@@ -41,21 +41,18 @@ end
 
 -- trash, move, restore --------------------------------------------------------------------------------------------------
 
--- Returns the queue itself, or the one of which it is a subqueue.
-function bulk_actions.home(q) return q.parent or q end
-
 -- Returns the queue with this encoded name, which belongs to the family of q; nil and a status if it does not exist, unless
 -- context.missing asks for it. `make`: create it if it does not exist.
 function bulk_actions.plan_target(q, name, make)
   other_queues.load()
-  local target = other_queues.find_relative(bulk_actions.home(q), name, make)
+  local target = other_queues.find_relative(queue.home(q), name, make)
   if not target and not context.missing then return nil, status.QUEUE_NOT_AVAILABLE end
   return target
 end
 
 -- Returns the subqueue ;trash as the plan.
 function bulk_actions.plan_trash(q)
-  return bulk_actions.plan_target(q, queue.join_name(queue.name(bulk_actions.home(q)), "trash"), true)
+  return bulk_actions.plan_target(q, queue.join_name(queue.name(queue.home(q)), "trash"), true)
 end
 
 -- Returns the target as the plan. `value`: its encoded name.
@@ -83,7 +80,7 @@ end
 -- Returns as the plan where the messages go back to (trash.plan).
 function bulk_actions.plan_restore(q, entries)
   trash.load()
-  return trash.plan(bulk_actions.home(q), entries)
+  return trash.plan(queue.home(q), entries)
 end
 
 -- `groups`: the plan, which has the entries.

@@ -1,6 +1,7 @@
 --- require "core/context"
 --- require "core/position"
 --- require "core/removal"
+--- require "core/store"
 --- require "core/queue"
 --- require "core/record"
 --- require lazy "features/copy"
@@ -65,10 +66,7 @@ end
 -- Counts messages of q out (negative) or in where they count beside q: in the manager, and in the parent whose quota q shares.
 function redrive.count(q, count, bytes)
   context.messages, context.bytes = context.messages + count, context.bytes + bytes
-  if q.parent and not q.has_own_quota then
-    queue.read_subqueue_totals(q.parent)
-    q.parent.sub_messages, q.parent.sub_bytes = q.parent.sub_messages + count, q.parent.sub_bytes + bytes
-  end
+  if q.parent and not q.has_own_quota then store.count_in_parent(q.parent, count, bytes) end
 end
 
 -- Returns the name of the queue that a failed message came from: that of which it is a copy; that whose ;poison it is

@@ -11,7 +11,7 @@
 --
 -- most: elements of a slice, well below what unpack returns; even, since a score and its member must stay together
 -- long: a member for a moment (chunked.scores), which no list holds. It is longer than the server's settings
---       zset-max-listpack-value and hash-max-listpack-value, which are 64 unless somebody sets them
+--       zset-max-listpack-value and hash-max-listpack-value, whose default is 64
 -- few:  elements of a list up to which such a member costs more than it saves
 local chunked = { long = "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", most = 4000, few = 31 }
 

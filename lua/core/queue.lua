@@ -269,6 +269,9 @@ function queue.set_parent(q, parent)
   q.has_own_quota = queue.is_subqueue(q, "poison")
 end
 
+-- Returns the queue of which q is a subqueue whose parent is set, else q itself.
+function queue.home(q) return q.parent or q end
+
 -- Sets the quota of a subqueue that has one of its own; nil for none.
 function queue.set_quota(q, messages, bytes)
   q.quota_messages, q.quota_bytes, q.altered = messages, bytes, true

@@ -139,12 +139,9 @@ end
 function release.give_back(q, entries)
   if not entries[1] then return end
   position.arrive_entries(q, entries)
-  if queue.is_subqueue(q, "poison") then
+  if q.parent then
     retry.load()
-    retry.renew_failed(q, entries)
-  elseif queue.is_subqueue(q, "lapsed") then -- from an aborted move, or a claim
-    retry.load()
-    retry.renew_timers(q, entries)
+    retry.renew_released(q, entries)
   end
   local retried = 0
   for n = 1, #entries do

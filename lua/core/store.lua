@@ -2,7 +2,7 @@
 --- require "core/context"
 --- require "core/queue"
 --- require lazy "core/timers"
---- used by 28 files: 9 scripts, 3 in admin, 2 in claims, 7 in core, 4 in features, transactions/commit, 2 in waiting
+--- used by 29 files: 9 scripts, 4 in admin, 2 in claims, 7 in core, 4 in features, transactions/commit, 2 in waiting
 -- The only module that writes the messages of a queue and its counters (tests/contract/test_writers.py). It decides nothing:
 -- its callers, most of all core/position, know what state each message is in and call the functions that fit it.
 --
@@ -149,11 +149,13 @@ function store.count(q, count, bytes)
   q.messages, q.bytes, q.changed = q.messages + count, q.bytes + bytes, true
   if count < 0 then q.gone, q.has_states = string.format("%d", q.gone - count), q.has_states and q.messages > 0 end
   if not q.exempt then context.messages, context.bytes = context.messages + count, context.bytes + bytes end
-  if q.parent and not q.has_own_quota then
-    queue.read_subqueue_totals(q.parent)
-    q.parent.sub_messages = q.parent.sub_messages + count
-    q.parent.sub_bytes = q.parent.sub_bytes + bytes
-  end
+  if q.parent and not q.has_own_quota then store.count_in_parent(q.parent, count, bytes) end
+end
+
+-- Counts messages of a subqueue in the parent whose quota it shares.
+function store.count_in_parent(parent, count, bytes)
+  queue.read_subqueue_totals(parent)
+  parent.sub_messages, parent.sub_bytes = parent.sub_messages + count, parent.sub_bytes + bytes
 end
 
 -- Adds to a further counter of the queue: one of removal.counters, how many left for a reason, or "n_retried", how many came back

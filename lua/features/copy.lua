@@ -96,7 +96,7 @@ function copy.put(q, to, entry, class, reason)
     id = copy.insert_if_room(q, to, flag, head, body, large, state)
   end
   if id and class then
-    redis.call("HINCRBY", (q.parent or q).key, "dead", 1)
+    redis.call("HINCRBY", queue.home(q).key, "dead", 1)
     local detail = reason .. (entry.why and ": " .. entry.why or "")
     if trailed then trail.copied(q, to, entry, id, "dead_lettered", detail) end
   end
@@ -150,7 +150,7 @@ end
 -- Returns the field with which a dead letter of a message of q expires; "" if it does not. `age`: how long ago the
 -- message was sent, in ms, since its time to be received counts from there.
 function copy.expiry(q, age)
-  local kept = tonumber(redis.call("HGET", (q.parent or q).key, "failed_ttl") or "")
+  local kept = tonumber(redis.call("HGET", queue.home(q).key, "failed_ttl") or "")
   return kept and record.fields.time_to_be_received .. string.format("%.0f", age + kept * 1000) or ""
 end
 
@@ -159,6 +159,6 @@ function copy.set_journal_quota(q, to)
   local notes = queue.notes(to)
   if notes.has_quota or queue.name(to) == other_queues.system.journal then return end
   notes.has_quota = true
-  local limits = redis.call("HMGET", (q.parent or q).key, "journal_quota_messages", "journal_quota_bytes")
+  local limits = redis.call("HMGET", queue.home(q).key, "journal_quota_messages", "journal_quota_bytes")
   queue.set_quota(to, tonumber(limits[1] or ""), tonumber(limits[2] or ""))
 end

@@ -61,7 +61,7 @@ end
 -- once; that of a locked or moved message is kept.
 function dedup.leave(q, batch, places)
   if not batch.reason then return end
-  local owner = q.parent or q
+  local owner = queue.home(q)
   for k = 1, #places do
     local rec = batch.records[places[k]]
     local ends_at = record.arrived(rec) + dedup.window(rec) -- from its arrival on

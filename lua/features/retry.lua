@@ -89,7 +89,7 @@ function retry.apply(q, entries)
       retry.rest(q, entry, fate)
     end
   end
-  if retried > 0 then store.count_event(retry_policy.home(q), "n_retried", retried) end
+  if retried > 0 then store.count_event(queue.home(q), "n_retried", retried) end
 end
 
 -- Deletes an entry, with the dead letter that its fate leaves behind: dead_letter, reject or drop.
@@ -107,7 +107,7 @@ function retry.poison(q, entry)
   failure.report(entry, retry_policy.attempts(entry), "poison")
   transfer.load()
   transfer.move(q, retry_policy.subqueue(q, "poison"), { entry })
-  store.count_event(retry_policy.home(q), "n_poison", 1)
+  store.count_event(queue.home(q), "n_poison", 1)
   local kept = retry_policy.read(q).kept
   if kept then retry.set_timer(q, timers.letters.poison, entry, context.now + kept * 1000) end
 end
@@ -146,7 +146,7 @@ retry.timer_letters = { timers.letters.rest, timers.letters.rest_isolated, timer
 -- Sets one of the policy's timers for an entry, due at this moment in ms, in place of any other. `q`: the queue or one of its
 -- subqueues; the timer is in the queue.
 function retry.set_timer(q, letter, entry, at)
-  local home, others = retry_policy.home(q), { nil, nil, nil, nil }
+  local home, others = queue.home(q), { nil, nil, nil, nil }
   for n, other in ipairs(retry.timer_letters) do others[n] = other .. entry.id end
   redis.call("ZREM", home.timers, unpack(others))
   redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. entry.id)
@@ -157,7 +157,7 @@ end
 -- Has the timers of messages in a subqueue name their new lookup ids (admin/rewrite). Those of ;trash have hooks for that
 -- (features/trash).
 function retry.rename_timers(q, old_ids, new_ids)
-  local home = retry_policy.home(q)
+  local home = queue.home(q)
   for _, letter in ipairs(retry.timer_letters) do
     for n = 1, #old_ids do
       local at = old_ids[n] ~= new_ids[n] and redis.call("ZSCORE", home.timers, letter .. old_ids[n])
@@ -232,9 +232,18 @@ function retry.renew_failed(q, entries)
   retry.renew_timers(q, failed)
 end
 
+-- Sets the timers of entries that are available again in q, a subqueue, after a lock that was no attempt.
+function retry.renew_released(q, entries)
+  if queue.is_subqueue(q, "poison") then
+    retry.renew_failed(q, entries)
+  elseif queue.is_subqueue(q, "lapsed") then -- from an aborted move, or a claim
+    retry.renew_timers(q, entries)
+  end
+end
+
 -- Sets the timer with the first of these letters, due in so many ms, for entries that have a timer with none of them.
 function retry.set_missing_timers(q, entries, letters, ms)
-  local home = retry_policy.home(q)
+  local home = queue.home(q)
   for _, entry in ipairs(entries) do
     local has_timer = false
     for _, letter in ipairs(letters) do

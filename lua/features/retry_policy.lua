@@ -60,16 +60,11 @@
 -- shortest_rest  ms that a message rests at least if ;poison has no room
 local retry_policy = { none = "0 0 0 1 0 poison 0 0 -", margin = 1024, shortest_rest = 1000 }
 
--- Returns the queue whose policy counts for the messages of q: a subqueue follows its parent's.
-function retry_policy.home(q)
-  return q.parent or q
-end
-
 -- Returns the policy as a table, read once in a call, with these fields: rounds, attempts_per_round; delay, factor, most, final,
 -- jitter, dead_letter_queue (nil for "-") and isolate (true or false) as in its text; poison_messages, poison_bytes: the quota of
 -- ;poison, nil if it has none; kept: how long messages stay in ;poison, in seconds, nil if for ever.
 function retry_policy.read(q)
-  local home = retry_policy.home(q)
+  local home = queue.home(q)
   local notes = queue.notes(home)
   notes.retry = notes.retry or retry_policy.parse(unpack(redis.call("HMGET", home.key, "retry",
     "poison_quota_messages", "poison_quota_bytes", "failed_ttl")))
@@ -167,7 +162,7 @@ end
 -- context.missing asks for it, if KEYS lacks it.
 function retry_policy.subqueue(q, name)
   other_queues.load()
-  local home = retry_policy.home(q)
+  local home = queue.home(q)
   local to = other_queues.find_relative(home, queue.join_name(queue.name(home), name), true)
   if to and name == "poison" then
     local policy = retry_policy.read(q)

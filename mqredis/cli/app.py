@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(arguments.run(arguments, output) or Exit.DONE)
         _flush()
         return code
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         return int(Exit.DONE)
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", ()):

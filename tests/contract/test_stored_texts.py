@@ -322,7 +322,7 @@ def test_retry_policy_is_equal_in_lua_and_python(rng: random.Random) -> None:
 
 def test_log_of_a_failed_attempt_says_what_the_retry_policy_decides(rng: random.Random) -> None:
     others = """
-    queue = { notes = function(q) return q end }
+    queue = { notes = function(q) return q end, home = function(q) return q end }
     record = { is_expired = function() return false end }
     release = { verdicts = { returned = 1, hopeless = 2 } }
     context = { now = 0 }

@@ -82,12 +82,12 @@ def test_receive_without_timeout_returns_an_available_message(broker):
 @ibm("L3")
 def test_reader_with_a_match_is_preferred(broker):
     q = broker.queue()
-    anybody = broker.wait(lambda: q.receive(10))
+    any_reader = broker.wait(lambda: q.receive(10))
     special = broker.wait(lambda: q.receive(10, match=by_correlation("c1")))
     put(q, "A:c1")
     assert special.result().body == b"A"
     put(q, "B:c2")
-    assert anybody.result().body == b"B"
+    assert any_reader.result().body == b"B"
 
 
 @ibm("L5")
