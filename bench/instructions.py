@@ -13,15 +13,14 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import redis
 
 from bench import envs
 from bench.messages import SHAPES, Shape
+from tests.support.until import until
 
 OPTIONS = ("--port", "0", "--save", "86400 1", "--hz", "1", "--notify-keyspace-events", "Ks")
 
@@ -43,7 +42,7 @@ class Server:
         quiet = subprocess.DEVNULL
         self.process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
         self.client = redis.Redis(unix_socket_path=str(self.socket))
-        _until(lambda: self.socket.exists() and self.client.ping())
+        until(lambda: self.socket.exists() and self.client.ping(), "the server answers", 60)
 
     def _control(self, *args: str) -> None:
         quiet = subprocess.DEVNULL
@@ -66,7 +65,7 @@ class Server:
                     return int(found[1])
             return 0
 
-        return int(_until(total))
+        return int(until(total, "callgrind answers", 60))
 
     def count(self, work: Callable[[], object], times: int, messages: int) -> float:
         """Thousands of instructions for each message of ``work``, which handles so many messages."""
@@ -78,16 +77,6 @@ class Server:
         for _ in range(3):
             work()
         return self.instructions(repeat) / times / messages / 1000
-
-
-def _until(condition: Callable[[], Any]) -> Any:
-    """Wait for a condition, a minute at most. Returns what it has returned."""
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError("callgrind does not answer")
-        time.sleep(0.05)
-    return found
 
 
 def measure(binary: str, shape: Shape) -> dict[str, float]:

@@ -180,7 +180,9 @@ MORE: Final = More.MORE
 class Operation(Generic[R_co]):
     """What a caller wants done, in four parts.
 
-    Most operations are one call, and its reply is their result: ``request`` and ``accept`` are all that runs then.
+    Most operations are one call, and its reply is their result: ``request`` and ``accept`` are all that runs then. None
+    of the parts is abstract, since an operation has only those that it uses: one without a first call accepts nothing,
+    and a base class may have ``accept`` alone.
     ``yield from operation`` runs an operation as a part of another one.
     """
 

@@ -19,6 +19,7 @@ from mqredis.cli.exits import Exit
 from mqredis.cli.output import Output
 from mqredis.cli.terminal import Formatter
 from mqredis.cli.values import port
+from mqredis.drivers.net import urls
 
 
 def register(subparsers: Subparsers) -> None:
@@ -78,7 +79,7 @@ def _exporter(arguments: Arguments, output: Output) -> None:
         Exporter(qm, host=arguments.host, port=arguments.port, pattern=arguments.pattern) as exporter,
     ):
         host, port = exporter.address
-        url = f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
+        url = f"http://{urls.address(host, port)}/metrics"
         output.line(url, url=url)
         print(end="", flush=True)
         exporter.wait()

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from mqredis.asyncio import QueueManager, connect
 from mqredis.errors import InvalidArgument, MqError, lacks_right
+from mqredis.operations.checks import type_name
 from mqredis.settings import Settings
 
 # An open queue manager, or what is needed to connect to it when it is first asked for.
@@ -35,9 +36,9 @@ class Managers:
         places: Iterable[object] = given.values() if isinstance(given, Mapping) else (given,)
         for where in places:
             if not isinstance(where, Where):
-                kind = f"{type(where).__module__}.{type(where).__qualname__}"
                 raise InvalidArgument(
-                    f"managers: give an open queue manager of mqredis.asyncio, a URL or Settings, not {kind}"
+                    "managers: give an open queue manager of mqredis.asyncio, a URL or Settings, not "
+                    + type_name(where)
                 )
         self._given = dict(given) if isinstance(given, Mapping) else {_name_of(given): given}
         if not self._given:

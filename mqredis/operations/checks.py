@@ -2,7 +2,8 @@
 
 Operations use it, the methods of both interfaces that make them, and workers (``worker.app``, ``worker.consumer``,
 ``worker.outcomes``, ``worker.retry``) for what an application gives them. ``otel.patches`` checks lists before it
-changes their messages. ``tests/bad_input`` gives wrong values to each argument.
+changes their messages. ``console.managers``, ``prometheus.queue_metrics`` and ``testing.helpers`` name the type of a
+wrong value. ``tests/bad_input`` gives wrong values to each argument.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def type_name(value: object) -> str:
+    """The module and the name of the type of a wrong value, for errors."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def seconds(value: object, what: str, *, positive: bool = False, most: float = LONGEST) -> float:

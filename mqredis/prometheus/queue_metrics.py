@@ -15,6 +15,7 @@ from mqredis.errors import InvalidArgument, QueueNotFound
 from mqredis.keys import is_reply_queue
 from mqredis.models import QueueInfo, QueueStatistics
 from mqredis.operations import failed, server_facts
+from mqredis.operations.checks import type_name
 from mqredis.prometheus.text import Labels, Metric, Sample, render_text
 
 # Name, type, help, and the samples of one queue.
@@ -63,9 +64,8 @@ _QUEUE: tuple[tuple[str, str, str, Callable[[QueueStatistics], list[Sample]]], .
 def blocking(manager: object) -> QueueManager:
     """The queue manager. Raises InvalidArgument if it is one of asyncio, or none: a thread reads the metrics."""
     if not isinstance(manager, QueueManager):
-        kind = f"{type(manager).__module__}.{type(manager).__qualname__}"
         raise InvalidArgument(
-            f"metrics need a queue manager of mqredis.connect, which is blocking, not {kind}"
+            f"metrics need a queue manager of mqredis.connect, which is blocking, not {type_name(manager)}"
         )
     return manager
 

@@ -13,6 +13,7 @@ from mqredis.client import Queue, QueueManager
 from mqredis.commands.read import BATCH
 from mqredis.errors import InvalidArgument, IoTimeout
 from mqredis.models import Message, PropertyValue
+from mqredis.operations.checks import type_name
 
 
 class Clock:
@@ -39,10 +40,9 @@ class Clock:
 def _check(queue: object, helper: str) -> None:
     """Raise InvalidArgument unless this is a queue of a blocking manager."""
     if not isinstance(queue, Queue):
-        kind = f"{type(queue).__module__}.{type(queue).__qualname__}"
         raise InvalidArgument(
-            f"{helper} takes an open queue of a blocking manager, not {kind}: open the same queue with the fixture "
-            "mqredis_manager, which shares its broker with mqredis_async_manager"
+            f"{helper} takes an open queue of a blocking manager, not {type_name(queue)}: open the same queue with the "
+            "fixture mqredis_manager, which shares its broker with mqredis_async_manager"
         )
 
 

@@ -228,10 +228,9 @@ class Worker:
             raise InvalidArgument('errors must be "log" or "raise"')
         given: object = manager
         if not isinstance(given, QueueManager | None):
-            kind = f"{type(given).__module__}.{type(given).__qualname__}"
             raise InvalidArgument(
-                f"manager must be a queue manager of mqredis.connect, which is blocking, not {kind}: without manager=, "
-                "the worker connects by itself"
+                "manager must be a queue manager of mqredis.connect, which is blocking, not "
+                f"{checks.type_name(given)}: without manager=, the worker connects by itself"
             )
         if not self.consumers and not self.schedules:
             raise InvalidArgument("this worker has no consumers")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -56,7 +57,7 @@ class Shared:
     """All loops of the consumer. The list does not change after the first one has begun."""
 
 
-class Loop:
+class Loop(ABC):
     """Reads and handles for one consumer, in one thread.
 
     ``lapsed``: the subqueues with messages whose lease lapsed, for one thread of the consumer. It takes them one at a
@@ -157,7 +158,7 @@ class Loop:
             return False
         return True
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027 - a loop of transactions has nothing to flush
         """Commit the handled messages without a read."""
 
     def give_back(self) -> None:
@@ -168,15 +169,16 @@ class Loop:
         except MqError as error:
             log.warning("%s could not give back its messages: %s", self.consumer.name, error)
 
+    @abstractmethod
     def _give_back_all(self) -> None:
-        raise NotImplementedError
+        """Make the messages available again without a failed attempt."""
 
+    @abstractmethod
     def _read_and_handle(self, queues: list[Queue], regular: int, timeout: float | None) -> None:
         """Read once and handle the messages. ``regular``: the first so many queues may give several messages at once.
 
         Raises IoTimeout if nothing came.
         """
-        raise NotImplementedError
 
     def _interrupted(self) -> bool:
         """Does the worker stop, or has it to read other queues now?"""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mqredis.client import QueueManager
+from mqredis.drivers.net import urls
 from mqredis.errors import InvalidArgument
 from mqredis.prometheus import Exporter, Meter
 from mqredis.prometheus.text import Metric, render_text
@@ -38,7 +39,7 @@ def with_port_offset(text: str, offset: int) -> str:
     host, port = address(text)
     if port == 0:
         return text
-    moved = f"[{host}]:{port + offset}" if ":" in host else f"{host}:{port + offset}"
+    moved = urls.address(host, port + offset)
     address(moved)
     return moved
 

@@ -26,6 +26,18 @@ from tests.support.until import until
 NODE = ("127.0.0.1", 1)
 
 
+def interleave(monkeypatch: pytest.MonkeyPatch, backend: Backend, change: Callable[[], None]) -> None:
+    """Make this change, as another thread may, between the look-up of the node and the connection to it."""
+    current = backend._current
+
+    def located() -> Any:
+        found = current()
+        change()
+        return found
+
+    monkeypatch.setattr(backend, "_current", located)
+
+
 def test_connection_returned_while_idle_ones_are_dropped_is_closed(
     url: str, connect: Callable[..., Driver]
 ) -> None:
@@ -51,15 +63,8 @@ def test_connection_opened_while_another_thread_finds_a_new_node_is_not_kept(
     url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = connect(url).backend
-    current = backend._current
-
-    def overtaken() -> Any:
-        connector = current()
-        backend.drop_idle()  # by a thread that has found another node
-        return connector
-
     backend.drop_idle()
-    monkeypatch.setattr(backend, "_current", overtaken)
+    interleave(monkeypatch, backend, backend.drop_idle)
     link = backend.acquire(time.monotonic() + 30)
     kept = backend.give(link)
     backend.discard(link)
@@ -99,14 +104,7 @@ def test_connection_opened_while_the_pool_closes_is_not_kept(
     url: str, connect: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = connect(url).backend
-    current = backend._current
-
-    def located() -> Any:
-        found = current()
-        backend.close()
-        return found
-
-    monkeypatch.setattr(backend, "_current", located)
+    interleave(monkeypatch, backend, backend.close)
     link = backend.acquire(time.monotonic() + 30)
     backend.release(link)
     assert not backend._idle

@@ -249,6 +249,20 @@ def test_module_of_the_tutorial_can_be_run_twice(app, run):
         assert run("worker", target, "--burst").wait(WAIT) == 0
 
 
+@contextlib.contextmanager
+def modules(folder: Path, monkeypatch: pytest.MonkeyPatch, **sources: str) -> Iterator[None]:
+    """Modules with these sources in the working directory, which are forgotten at the end."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    for name, source in sources.items():
+        (folder / f"{name}.py").write_text(source)
+    try:
+        yield
+    finally:
+        for name in sources:
+            sys.modules.pop(name, None)
+
+
 @pytest.mark.parametrize(
     "source, told",
     [
@@ -264,15 +278,8 @@ def test_import_error_shows_only_frames_of_the_imported_modules(
     source: str,
     told: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    (tmp_path / "outer.py").write_text("import inner\n")
-    (tmp_path / "inner.py").write_text(source)
-    try:
+    with modules(tmp_path, monkeypatch, outer="import inner\n", inner=source):
         assert main(["worker", "outer:worker"]) == 2
-    finally:
-        for name in ("inner", "outer"):
-            sys.modules.pop(name, None)
     err = capsys.readouterr().err
     assert err.startswith("mqredis: module 'outer' cannot be imported:\n")
     assert told in err
@@ -301,11 +308,6 @@ def test_wrong_target_is_refused_with_the_right_one(
     target: str,
     told: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    (tmp_path / "targets.py").write_text("from mqredis.worker import Worker\nworker = Worker()\n")
-    try:
+    with modules(tmp_path, monkeypatch, targets="from mqredis.worker import Worker\nworker = Worker()\n"):
         assert main(["worker", target]) == 2
-    finally:
-        sys.modules.pop("targets", None)
     assert capsys.readouterr().err == f"mqredis: {told}\n"

@@ -1,7 +1,8 @@
 """Parsing of broker URLs, without connecting.
 
-``drivers.connect`` and the kombu transport call it, and ``cli.admin`` for the number of the database. The docstring of
-``connect`` in both interfaces lists the forms for users.
+``drivers.connect`` and the kombu transport call it, and ``cli.admin`` for the number of the database. ``cli.work`` and
+``worker.metrics`` spell an ``address`` of the exporter. The docstring of ``connect`` in both interfaces lists the forms
+for users.
 """
 
 from __future__ import annotations
@@ -81,13 +82,14 @@ class Target:
             return f"{self.kind}://{self.name}"
         scheme = "rediss" if self.tls else "redis"
         if self.kind in ("sentinel", "cluster"):
-            nodes = ",".join(_address(host, port) for host, port in self.nodes)
+            nodes = ",".join(address(host, port) for host, port in self.nodes)
             name = f"/{self.name}" if self.name else ""
             return f"{scheme}+{self.kind}://{nodes}{name}/{self.database}"
-        return f"{scheme}://{_address(self.options['host'], self.options['port'])}/{self.database}"
+        return f"{scheme}://{address(self.options['host'], self.options['port'])}/{self.database}"
 
 
-def _address(host: object, port: object) -> str:
+def address(host: object, port: object) -> str:
+    """Host and port as URLs have them: an IPv6 address stands in brackets."""
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
