@@ -75,7 +75,7 @@ def console(broker: mqredis.QueueManager, redis_server: RedisServer) -> Iterator
 
 @pytest.fixture
 def under_prefix(broker: mqredis.QueueManager, redis_server: RedisServer) -> Iterator[str]:
-    """The same console, mounted in another application."""
+    """The console, mounted in another application."""
     inner = app({"main": redis_server.url}, access=everyone, interval=0.2)
 
     @asynccontextmanager

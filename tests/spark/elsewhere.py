@@ -1,4 +1,4 @@
-"""The same work in sessions of another kind: ``python -m tests.spark.elsewhere plan.json``. Writes what it found.
+"""Work of tests in sessions of another kind: ``python -m tests.spark.elsewhere plan.json``. Writes what it found.
 
 A batch read, a stream from queue to queue, a batch write: through Spark Connect, or with executors of their own.
 """
