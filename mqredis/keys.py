@@ -169,6 +169,11 @@ def is_journal_or_system(path: str) -> bool:
     return name == SYSTEM or sub == "journal"
 
 
+def has_trash(path: str) -> bool:
+    """Are deleted messages of this queue kept in ``;trash`` if an operator asks for it?"""
+    return not is_journal_or_system(path) and path.partition(";")[2] != TRASH
+
+
 def has_own_quota(path: str) -> bool:
     """Do the messages of this subqueue not count in the quota of its queue: those of a journal, and of ``;poison``?"""
     return is_journal_or_system(path) or path.endswith(";poison")

@@ -154,9 +154,10 @@ def bulk(
     if chosen.scheduled is not None:
         action = Action(action.name, action.value, DELAYED if chosen.scheduled else AVAILABLE)
     match = b"" if ids else matching.operator_filter(context, chosen.match, chosen.selector)
-    if action.name == "trash" and keys.is_journal_or_system(path):
+    if action.name == "trash" and not keys.has_trash(path):
         raise UnsupportedAccess(
-            "messages of a journal or of a queue of the system are not kept in the trash: delete them without it"
+            "messages of a journal, of a queue of the system or of the trash itself are not kept in the trash: "
+            "delete them without it"
         )
     if action.name == "due" and not chosen.scheduled and keys.kept_by_broker(path):
         raise UnsupportedAccess(

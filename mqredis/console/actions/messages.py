@@ -32,7 +32,7 @@ from mqredis.console.actions.base import (
     whole,
 )
 from mqredis.errors import InvalidArgument
-from mqredis.keys import is_journal_or_system
+from mqredis.keys import has_trash
 from mqredis.models.lookup_ids import hex_id
 from mqredis.models.operator import BulkResult, Choice
 
@@ -86,9 +86,8 @@ async def _counted(manager: QueueManager, values: Values, choose: Choose) -> Pre
     count = formats.plural(found.changed, "message")
     if values.get("id"):
         count = f"the message {hex_id(lookup_id(values))}"
-    trash = "" if is_journal_or_system(name) else "on"  # journals and queues of the system have no trash
     text = f"This affects {'' if found.finished else 'at least '}{count} of {name}."
-    return Preview(text, {"trash": trash}, found.changed if found.finished else None)
+    return Preview(text, {"trash": "on" if has_trash(name) else ""}, found.changed if found.finished else None)
 
 
 _preview_available = partial(_counted, choose=_available)
