@@ -337,6 +337,18 @@ def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline
         pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
 
 
+def test_claim_within_limits_takes_messages_of_each_priority(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        ids = [
+            queue.send(b"%d" % n, priority=priority).lookup_id for n, priority in enumerate((3, 7, 3, 7, 5))
+        ]
+        places = [f"{id_:016x}"[2:] for id_ in ids]
+        order = Order(10, after=places[0], bound=places[3])
+        who = (pipeline.owner, pipeline.lineage, 1)
+        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, order, True)).count == 3
+        assert [message.body for message in queue.browse()] == [b"4", b"0"]
+
+
 def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
     pipeline.fill(2, properties={"colour": "red"})

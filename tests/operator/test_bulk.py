@@ -250,7 +250,7 @@ def test_change_priority_of_delayed_messages(qm: QueueManager, operator: Operato
 
 @pytest.mark.parametrize("isolate", [False, True])
 def test_change_priority_of_a_resting_message_keeps_the_end_of_its_rest(
-    qm: QueueManager, operator: Operator, isolate: bool
+    qm: QueueManager, operator: Operator, backend: Backend, isolate: bool
 ) -> None:
     qm.create_queue("flights", retry=RetryPolicy(immediate=0, cycles=2, delay=60, isolate=isolate))
     with qm.open("flights") as queue:
@@ -261,6 +261,8 @@ def test_change_priority_of_a_resting_message_keeps_the_end_of_its_rest(
         assert operator.change_priority("flights;retry", 6, lookup_ids=chosen).changed == 1
         (moved,) = qm.messages("flights;retry").items
         assert (moved.message.priority, moved.due_at) == (6, resting.due_at)
+        (timer,) = backend.client().zrange(f"mq:{{{qm.name}}}:q:flights:t", 0, -1)  # none of the earlier id
+        assert timer[1:] == moved.message.lookup_id.to_bytes(8).hex().encode()
         qm.advance_clock(61)
         assert queue.receive(0).priority == 6
 

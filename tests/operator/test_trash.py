@@ -138,7 +138,9 @@ def test_redriven_copy_does_not_expire_with_the_trash(qm: QueueManager, operator
 
 
 @pytest.mark.parametrize("name", ["orders;journal", "system$;deadletter", "orders;trash"])
-def test_journals_system_queues_and_the_trash_have_no_trash(qm: QueueManager, operator: Operator, name: str) -> None:
+def test_journals_system_queues_and_the_trash_have_no_trash(
+    qm: QueueManager, operator: Operator, name: str
+) -> None:
     with pytest.raises(mqredis.UnsupportedAccess, match="without"):
         operator.delete(name, trash=60)
 

@@ -87,7 +87,9 @@ async def _counted(manager: QueueManager, values: Values, choose: Choose) -> Pre
     if values.get("id"):
         count = f"the message {hex_id(lookup_id(values))}"
     text = f"This affects {'' if found.finished else 'at least '}{count} of {name}."
-    return Preview(text, {"trash": "on" if has_trash(name) else ""}, found.changed if found.finished else None)
+    return Preview(
+        text, {"trash": "on" if has_trash(name) else ""}, found.changed if found.finished else None
+    )
 
 
 _preview_available = partial(_counted, choose=_available)
