@@ -18,7 +18,14 @@ from mqredis.console import attempts, bodies, charts, security, shared
 from mqredis.console.actions import messages as actions
 from mqredis.console.application import MIN_TOKEN
 from mqredis.console.pages import find, messages
+from mqredis.models import Outgoing, RetryPolicy
+from mqredis.models.properties import MAX_PROPERTIES
+from mqredis.models.queue import LARGEST_MESSAGE, MESSAGE_BYTES
+from mqredis.models.text import MAX_IDENTIFIER_BYTES
 from mqredis.prometheus import Exporter
+from mqredis.settings import Settings
+from mqredis.worker import Retry
+from tests.contract.test_stored_texts import module
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = "mqredis/console/templates"
@@ -26,6 +33,9 @@ CONSOLE = build().parse_args(["console"])
 WORDS = {2.0: "two", 5: "five", 6.0: "six"}
 PAGE = "docs/console.md"
 KIB = bodies.PAGE_BYTES >> 10
+DEFAULTS = Settings()
+LEASE, ATTEMPTS = f"{DEFAULTS.lease_seconds:g}", WORDS[Retry().attempts or 0]
+OPERATIONS, TRAIL = f"{module('transactions/tx').most:,}", module("features/trail_store")
 
 NUMBERS = [
     (PAGE, f"http://{CONSOLE.host}:{CONSOLE.port}/"),
@@ -47,6 +57,27 @@ NUMBERS = [
         ("docs/cli.md", f"`browse` and `actions` show up to {most} rows")
         for most in (cli_messages.MOST_BROWSED, operator.MOST_ACTIONS)
     ),
+    ("README.md", f"delivered again when the lease ({LEASE} s) ends"),
+    ("README.md", f"polls again after at most {WORDS[DEFAULTS.recheck_seconds]} seconds"),
+    ("README.md", f"up to {LARGEST_MESSAGE >> 20} MiB ({MESSAGE_BYTES >> 20} MiB by default)"),
+    ("README.md", f"{MAX_PROPERTIES} properties and ids of {MAX_IDENTIFIER_BYTES} bytes"),
+    ("README.md", f"up to {OPERATIONS} operations, and one call up to {BATCH} messages"),
+    ("docs/learn/first-queue.md", f"repeated for `retry_seconds` ({DEFAULTS.retry_seconds:g})"),
+    ("docs/learn/first-queue.md", f"the *lease* of the lock ({LEASE} seconds)"),
+    ("docs/learn/transactions.md", f"(`lease_seconds`, {LEASE} by default)"),
+    ("docs/learn/transactions.md", f"up to {OPERATIONS} operations"),
+    ("docs/learn/worker.md", f"A message that has failed {ATTEMPTS} times"),
+    ("docs/guides/backpressure.md", f"after {ATTEMPTS} attempts its own message is in `;poison`"),
+    (
+        "docs/guides/fair-processing.md",
+        f"(immediate=4) # {WORDS[RetryPolicy(immediate=4).attempts]} attempts",
+    ),
+    ("docs/guides/poison-messages.md", f"messages ({DEFAULTS.failed_messages_warning})"),
+    ("docs/guides/priorities.md", f"{Outgoing().priority} is the default"),
+    ("docs/guides/why-a-message-failed.md", f"at most {TRAIL.entries} entries and {TRAIL.bytes} bytes"),
+    ("docs/guides/why-a-message-failed.md", f"the last {TRAIL.kept} trails are kept"),
+    ("docs/coming-from.md", f"`send_many` (batches of {BATCH}, each all or nothing)"),
+    ("docs/coming-from.md", f"{LARGEST_MESSAGE >> 20} MiB, {MAX_PROPERTIES} properties"),
 ]
 
 
