@@ -1,23 +1,27 @@
 """What is in two places: options and columns of docs/spark.md, fields for writers, places of kill tests, a letter and a
-time that Lua knows."""
+time that Lua knows. The tutorial runs."""
 
 from __future__ import annotations
 
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import mqredis
 from mqredis.models.fields import FIELDS
 from mqredis.spark import columns, headers, options, rows, schema, unavailable
 from tests.contract.test_stored_texts import expiring, module
 from tests.spark.kills import PLACES
+from tests.support.server import RedisServer
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+TUTORIAL = ROOT / "docs" / "learn" / "spark.md"
 
 
 def named(text: str) -> list[str]:
@@ -81,3 +85,14 @@ def test_time_at_which_a_message_expires_is_that_of_the_scripts() -> None:
     for stored, expires in expiring(random.Random(1)):
         told = record.expires(stored) if record.is_special(stored) else None
         assert told == columns.expires_ms(stored) == expires
+
+
+@pytest.mark.usefixtures("spark")
+def test_programs_of_the_tutorial_run(redis_server: RedisServer, tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```{ \.python }\n(.*?)```", TUTORIAL.read_text(), re.DOTALL):
+        block = block.replace("redis://localhost:6379/0", redis_server.url)
+        exec(block.replace("checkpoints/numbers", str(tmp_path)), names)  # noqa: S102 - the page is ours
+    assert sum(batch["numInputRows"] for batch in names["query"].recentProgress) == 1000
+    with mqredis.connect(redis_server.url) as qm:
+        assert qm.delete_queue("numbers") == 0

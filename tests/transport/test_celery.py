@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import celery.exceptions
@@ -19,6 +21,24 @@ import pytest
 import mqredis
 from tests.support.server import RedisServer, free_port
 from tests.transport.kit import WAIT
+
+TUTORIAL = Path(__file__).parents[2] / "docs" / "learn" / "celery.md"
+
+
+def test_programs_of_the_tutorial_run(start_server, environment, worker, tmp_path):
+    server = start_server(aof=True, tcp=True)
+    address = server.tcp_url.removeprefix("redis://").removesuffix("/0")
+    tasks, caller = re.findall(r"```{ \.python }\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    assert tasks.count("localhost:6379") == 2
+    (tmp_path / "tasks.py").write_text(tasks.replace("localhost:6379", address))
+    (tmp_path / "celery_app.py").write_text("from tasks import app")
+    worker("-P", "solo")
+    caller = caller.replace("timeout=10", f"timeout={WAIT}")
+    printed = subprocess.check_output([sys.executable, "-c", caller], cwd=tmp_path, env=environment)
+    assert printed == b"5\n"
+    with mqredis.connect(server.tcp_url) as qm:
+        (delayed,) = qm.scheduled("celery")
+        assert delayed.state == "delayed"
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
