@@ -113,7 +113,8 @@ class Worker:
         ``queues``: read in this order; a later one only when the earlier ones are empty.
         ``concurrency``: handlers at a time, each in a thread (coroutines run on one event loop).
         ``lease``: seconds; renewed while the handler runs, for at most ``max_hold`` seconds.
-        ``retry``: the retry policy that its queues get; None: they keep theirs, or get the default.
+        ``retry``: the retry policy that its queues get; None: they keep theirs, or get the default. With
+        ``dead_letter`` a policy that is kept ends there.
         ``batch``: messages per call of a handler that takes a list.
         ``prefetch``: a thread that handles single messages locks up to so many (1 to 256) with one call while its
         handler is quick; 1 where messages are read in transactions or at a ``rate``.

@@ -167,11 +167,15 @@ class Consumer:
 
     def policy(self, present: RetryPolicy | None, group_exclusive: bool = False) -> RetryPolicy:
         """The retry policy that this consumer wants for one of its queues, which has the policy ``present`` now."""
-        if self.chosen_retry is not None or self.dead_letter is not None or present is None:
+        if self.chosen_retry is not None or present is None:
             return self.retry.policy(self.dead_letter)
-        if group_exclusive and present.cycles == 0:
-            return present  # it keeps the order of each group, which isolation would change
-        return present.model_copy(update={"isolate": True})
+        changes: dict[str, Any] = {}
+        if self.dead_letter is not None:
+            changes |= {"final": "dead_letter", "dead_letter_queue": self.dead_letter}
+        keeps_order = group_exclusive and present.cycles == 0  # of each group, which isolation would change
+        if not keeps_order:
+            changes["isolate"] = True
+        return present.model_copy(update=changes)
 
 
 def queues_of(given: Sequence[object]) -> tuple[str, ...]:

@@ -250,12 +250,25 @@ def test_policy_of_the_queue_is_kept_unless_the_consumer_sets_one(qm, worker):
     assert qm.queue_info("none").retry == Retry().policy()
 
 
-@pytest.mark.parametrize("cycles, isolates", [(0, False), (1, True)])
-def test_policy_that_keeps_the_order_of_groups_is_not_changed(qm, worker, cycles, isolates):
-    own = mqredis.RetryPolicy(immediate=3, cycles=cycles)
-    worker.consumer("groups", create={"group_exclusive": True, "retry": own})(handle)
+def test_dead_letter_changes_only_the_end_of_a_policy_that_is_kept(qm, worker):
+    own = mqredis.RetryPolicy(immediate=3, delay=7, final="drop")
+    qm.create_queue("q", retry=own)
+    qm.create_queue("dead")
+    worker.consumer("q", dead_letter="dead")(handle)
     worker.run(burst=True, manager=qm, signals=False)
-    assert qm.queue_info("groups").retry == own.model_copy(update={"isolate": isolates})
+    end = {"final": "dead_letter", "dead_letter_queue": "dead"}
+    assert qm.queue_info("q").retry == own.model_copy(update={**end, "isolate": True})
+
+
+@pytest.mark.parametrize("dead_letter", [None, "dead"])
+@pytest.mark.parametrize("cycles, isolates", [(0, False), (1, True)])
+def test_policy_that_keeps_the_order_of_groups_is_not_changed(qm, worker, cycles, isolates, dead_letter):
+    own = mqredis.RetryPolicy(immediate=3, cycles=cycles)
+    create = {"group_exclusive": True, "retry": own}
+    worker.consumer("groups", create=create, dead_letter=dead_letter)(handle)
+    worker.run(burst=True, manager=qm, signals=False)
+    end = {"final": "dead_letter", "dead_letter_queue": "dead"} if dead_letter else {}
+    assert qm.queue_info("groups").retry == own.model_copy(update={**end, "isolate": isolates})
 
 
 def test_second_start_of_a_worker_says_nothing_about_the_policy_it_has_created(qm, worker, caplog):
