@@ -108,10 +108,13 @@ class FailedAttempts:
 
     def pause_without_policy(self, queue: str, error: BaseException) -> None:
         """Wait if no retry policy delays the message that has failed: it is in a subqueue, or the policy was removed.
+        One that is rejected leaves, except for ``;poison``.
 
         It was given back before, so its lease does not matter.
         """
-        if not isinstance(error, Cancelled | Reject | RetryLater) and not self._consumer.policy_of(queue):
+        if isinstance(error, Cancelled | RetryLater) or self._consumer.policy_of(queue):
+            return
+        if not isinstance(error, Reject) or queue.endswith(";poison"):
             self._ending.stopping.wait(self._consumer.retry.delay)
 
     def _text(self, error: BaseException) -> str:

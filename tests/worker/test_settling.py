@@ -93,7 +93,7 @@ class SubqueueConsumer:
         self.locked: list[int] = []
         self.waits: list[float] = []
 
-    def run(self, handler: Callable[[mqredis.Message], None]) -> None:
+    def run(self, handler: Callable[..., None]) -> None:
         worker = Worker()
         worker.consumer("q;poison", retry=Retry(delay=40))(handler)
         running = Running(self.qm, worker.consumers, ending=Ending(), shutdown_seconds=5)
@@ -112,22 +112,34 @@ class SubqueueConsumer:
             running.close()
 
 
-def test_failed_message_of_a_subqueue_is_released_before_the_pause(qm, transactional):
+@pytest.mark.parametrize("error", [RuntimeError("no"), Reject("never")], ids=["failure", "reject"])
+def test_failed_message_of_a_subqueue_is_released_before_the_pause(qm, transactional, error):
+    """Rejected messages are in ;poison already, and stay there: without a pause they would be read again at once."""
     consumer_of_subqueue = SubqueueConsumer(qm, transactional)
 
     def fail(message):
-        raise RuntimeError("no")
+        raise error
 
     consumer_of_subqueue.run(fail)
     assert (consumer_of_subqueue.waits, consumer_of_subqueue.locked) == ([40], [0])
+    assert bodies(qm, "q;poison") == [b"x"]
 
 
-@pytest.mark.parametrize("error", [Reject("never"), RetryLater(5)], ids=["reject", "later"])
-def test_reject_and_retry_later_cause_no_pause(qm, transactional, error):
+def test_message_of_poison_that_is_not_valid_causes_a_pause(qm, transactional):
+    consumer_of_subqueue = SubqueueConsumer(qm, transactional)
+
+    def handle(number: int):
+        raise AssertionError(number)
+
+    consumer_of_subqueue.run(handle)
+    assert (consumer_of_subqueue.waits, consumer_of_subqueue.locked) == ([40], [0])
+
+
+def test_retry_later_causes_no_pause(qm, transactional):
     consumer_of_subqueue = SubqueueConsumer(qm, transactional)
 
     def end(message):
-        raise error
+        raise RetryLater(5)
 
     consumer_of_subqueue.run(end)
     assert consumer_of_subqueue.waits == []
