@@ -49,7 +49,7 @@ class Held:
         self.renew = renew
         self.lease = lease
         self.hold_until = now + max_hold
-        self.limit = now + time_limit if time_limit else None
+        self.limit = now + time_limit if time_limit else math.inf
         self._on_cancel = on_cancel
         self._on_overdue = on_overdue
         # When the keeper renews next, and until when the lease lasts. Only the keeper's thread changes them.
@@ -76,7 +76,7 @@ class Held:
         """When the keeper has to act next, by ``time.monotonic()``: to renew, to cancel, or to give up."""
         if self.reason is not None:
             return self.give_up_at
-        return min(self.next, self.limit) if self.limit is not None else self.next
+        return min(self.next, self.limit, self.hold_until)
 
     def renewed(self, now: float) -> None:
         """The lease was renewed at this time."""

@@ -117,13 +117,13 @@ class Keeper:
             except Exception as error:  # noqa: BLE001 - the thread serves other messages, too
                 log.warning("the messages of a cancelled handler could not be given back: %s", error)
             return
-        if held.limit is not None and now >= held.limit:
+        if now >= held.limit:
             held.cancel(TimeLimitExceeded("the handler took longer than its time limit"))
-            return
-        if now < held.next:
             return
         if now >= held.hold_until:
             held.cancel(TimeLimitExceeded("the message was held as long as max_hold allows"))
+            return
+        if now < held.next:
             return
         try:
             held.renew()

@@ -165,6 +165,23 @@ def test_max_hold_cancels_the_handler(qm, queue, worker, started):
     assert cancelled.wait(WAIT)
 
 
+def test_max_hold_need_not_wait_for_a_renewal(qm, queue, worker, started):
+    cancelled, never = threading.Event(), threading.Event()
+
+    @worker.consumer("q", lease=1000, max_hold=0.1)
+    def handle(message):
+        try:
+            while not cancelled.is_set():
+                never.wait(0.01)
+        except Cancelled:
+            cancelled.set()
+            raise
+
+    started(worker)
+    send(qm, queue, b"x")
+    assert cancelled.wait(WAIT)
+
+
 def test_exceeded_time_limit_is_a_failure(qm, queue, worker):
     never = threading.Event()
 
