@@ -32,7 +32,7 @@ def register(subparsers: Subparsers) -> None:
     doctor.add_argument(
         "--repair", action="store_true", help="mend what can be mended without losing anything"
     )
-    doctor.add_argument("--strict", action="store_true", help="warnings about the server end with 6 too")
+    doctor.add_argument("--strict", action="store_true", help="warnings end with 6 too")
     operator_option(doctor)
     resolve = command(subparsers, "resolve", "ask what became of a call whose outcome is unknown", _resolve)
     resolve.add_argument("token")

@@ -42,7 +42,7 @@ EXITS = {
     Exit.NOTHING: "no message is there, or none matches",
     Exit.UNAVAILABLE: "the server cannot be reached, or the outcome is unknown (see resolve)",
     Exit.FORBIDDEN: "the server refuses the user, or its settings would lose messages",
-    Exit.WARNINGS: "doctor --strict: the server deserves attention",
+    Exit.WARNINGS: "doctor --strict: a warning of the server or of failed messages",
     Exit.BROKEN: "doctor: an invariant of the store is broken",
     Exit.INTERRUPTED: "interrupted (worker, console and exporter end with 0 at SIGINT or SIGTERM)",
 }
