@@ -81,7 +81,8 @@ class Queue:
         transaction: Transaction | None = None,
         durability: Durability | str | None = None,
     ) -> list[Sent]:
-        """Put many messages into the queue, in order, in batches of up to 256, each sent as a whole or not at all.
+        """Put many messages into the queue, in order, in batches of up to 256 messages or 4 MiB, each sent as a whole
+        or not at all.
 
         If a batch is refused outside a transaction, the batches before it stay in the queue. Raises as ``send``.
         """
@@ -102,8 +103,8 @@ class Queue:
     ) -> list[Sent]:
         """Send messages as one group, numbered from 1, the last one flagged. None as ``group_id``: a new one.
 
-        Bodies of more than ``segment_bytes`` are sent in segments. Up to 256 messages are sent in one step, more in
-        several, unless in a transaction. Raises as ``send``.
+        Bodies of more than ``segment_bytes`` are sent in segments. Up to 256 messages or 4 MiB are sent in one
+        step, more in several, unless in a transaction. Raises as ``send``.
         """
         unit = unit_of(transaction)
         operation = groups.send_group(self._handle, items, group_id, segment_bytes, unit)

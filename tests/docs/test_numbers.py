@@ -22,6 +22,7 @@ from mqredis.models import Outgoing, RetryPolicy
 from mqredis.models.properties import MAX_PROPERTIES
 from mqredis.models.queue import LARGEST_MESSAGE, MESSAGE_BYTES
 from mqredis.models.text import MAX_IDENTIFIER_BYTES
+from mqredis.operations.send import CALL_BYTES
 from mqredis.prometheus import Exporter
 from mqredis.settings import Settings
 from mqredis.worker import Retry
@@ -35,6 +36,7 @@ PAGE = "docs/console.md"
 KIB = bodies.PAGE_BYTES >> 10
 DEFAULTS = Settings()
 LEASE, ATTEMPTS = f"{DEFAULTS.lease_seconds:g}", WORDS[Retry().attempts or 0]
+CALL = f"{BATCH} messages or {CALL_BYTES >> 20} MiB"
 OPERATIONS, TRAIL = f"{module('transactions/tx').most:,}", module("features/trail_store")
 
 NUMBERS = [
@@ -61,7 +63,9 @@ NUMBERS = [
     ("README.md", f"polls again after at most {WORDS[DEFAULTS.recheck_seconds]} seconds"),
     ("README.md", f"up to {LARGEST_MESSAGE >> 20} MiB ({MESSAGE_BYTES >> 20} MiB by default)"),
     ("README.md", f"{MAX_PROPERTIES} properties and ids of {MAX_IDENTIFIER_BYTES} bytes"),
-    ("README.md", f"up to {OPERATIONS} operations, and one call up to {BATCH} messages"),
+    ("README.md", f"up to {OPERATIONS} operations. `send_many` makes a call for each {CALL}"),
+    ("docs/guarantees.md", f"outside a transaction make a call for each {CALL}"),
+    ("mqredis/asyncio/queue.py", f"in batches of up to {CALL}"),
     ("docs/learn/first-queue.md", f"repeated for `retry_seconds` ({DEFAULTS.retry_seconds:g})"),
     ("docs/learn/first-queue.md", f"the *lease* of the lock ({LEASE} seconds)"),
     ("docs/learn/transactions.md", f"(`lease_seconds`, {LEASE} by default)"),
@@ -76,7 +80,7 @@ NUMBERS = [
     ("docs/guides/priorities.md", f"{Outgoing().priority} is the default"),
     ("docs/guides/why-a-message-failed.md", f"at most {TRAIL.entries} entries and {TRAIL.bytes} bytes"),
     ("docs/guides/why-a-message-failed.md", f"the last {TRAIL.kept} trails are kept"),
-    ("docs/coming-from.md", f"`send_many` (batches of {BATCH}, each all or nothing)"),
+    ("docs/coming-from.md", f"(batches of {BATCH} or {CALL_BYTES >> 20} MiB, each all or nothing)"),
     ("docs/coming-from.md", f"{LARGEST_MESSAGE >> 20} MiB, {MAX_PROPERTIES} properties"),
 ]
 
