@@ -15,6 +15,7 @@ from mqredis.spark.pipelines import migrate
 from mqredis.spark.pipelines.command import main
 from mqredis.spark.pipelines.list_source import ListSource
 from tests.support.counts import count
+from tests.support.server import server_version
 
 pytestmark = pytest.mark.spark
 # The package has a function of this name.
@@ -258,3 +259,31 @@ def test_recreated_stream_is_refused(where, source):
     source.xadd("log", {"body": "y"}, id="4000-0")
     with pytest.raises(InvalidArgument, match="it was deleted and made again"):
         migrate("stream", "log", "target", **where)
+
+
+def test_stream_without_the_entry_that_was_copied_last_is_refused(qm, where, source):
+    """That of another server has entries before it, which would be skipped."""
+    source.xadd("log", {"body": "x"}, id="5000-0")
+    assert migrate("stream", "log", "target", **where) == 1
+    source.delete("log")
+    for identity in ("2000-0", "9000-0"):
+        source.xadd("log", {"body": identity}, id=identity)
+    if server_version() < (7,):
+        pytest.skip("the server does not tell what was deleted")
+    with pytest.raises(InvalidArgument, match="Give this migration a name of its own"):
+        migrate("stream", "log", "target", **where)
+    assert migrate("stream", "log", "target", name="other", **where) == 2
+
+
+@pytest.mark.parametrize("removed", ["deleted", "trimmed"])
+def test_stream_whose_last_copied_entry_was_removed_is_continued(qm, where, source, removed):
+    for identity in ("1000-0", "5000-0"):
+        source.xadd("log", {"body": identity}, id=identity)
+    assert migrate("stream", "log", "target", **where) == 2
+    source.xadd("log", {"body": "late"}, id="9000-0")
+    if removed == "deleted":
+        source.xdel("log", "5000-0")
+    else:
+        source.xtrim("log", maxlen=1, approximate=False)
+    assert migrate("stream", "log", "target", **where) == 1
+    assert [m.text for m in qm.open("target").browse()] == ["1000-0", "5000-0", "late"]

@@ -169,14 +169,19 @@ def _list(source: ListSource, begin: int, celery: bool) -> Chunks:
 def _stream(server: Any, key: str, begin: int) -> Chunks:
     """From the oldest entry that was not copied."""
     done = begin
-    last = _number(server.xinfo_stream(key)["last-generated-id"], key)
-    if last < done:
+    about = server.xinfo_stream(key)
+    if _number(about["last-generated-id"], key) < done:
         raise InvalidArgument(
             f"stream {key!r} ends before the entry that was copied last: it was deleted and made again. Give another "
             "name to copy all of it"
         )
+    if done and _is_another(server, key, done, about):
+        raise InvalidArgument(
+            f"stream {key!r} never had the entry that was copied last under this name, so it is another stream, whose "
+            "older entries would be skipped. Give this migration a name of its own"
+        )
     while True:
-        start = f"({done // _PER_MILLISECOND}-{done % _PER_MILLISECOND}" if done else "-"
+        start = f"({_identity(done)}" if done else "-"
         entries = server.execute_command("XRANGE", key, start, "+", "COUNT", CHUNK)
         if not entries:
             return
@@ -185,6 +190,22 @@ def _stream(server: Any, key: str, begin: int) -> Chunks:
             done = _number(identity, key)
             messages.append(_entry(identity.decode(), fields))
         yield done, messages
+
+
+def _is_another(server: Any, key: str, done: int, about: dict[str, Any]) -> bool:
+    """Has the stream older entries than ``done``, but never had this one? ``about``: reply of XINFO STREAM.
+
+    Trimming removes the oldest entries. False before Redis 7, where the server does not tell what was deleted.
+    """
+    first, deleted = about["first-entry"], about.get("max-deleted-entry-id")
+    if not first or deleted is None or _number(first[0], key) > done or _number(deleted, key) >= done:
+        return False
+    return not server.execute_command("XRANGE", key, _identity(done), _identity(done))
+
+
+def _identity(number: int) -> str:
+    """The entry id with this number."""
+    return f"{number // _PER_MILLISECOND}-{number % _PER_MILLISECOND}"
 
 
 def _number(identity: bytes, key: str) -> int:
