@@ -230,13 +230,13 @@ def due(delay: float | None, at: datetime | None) -> Action:
         wait = checks.seconds(delay, "delay")
         if wait < 0:
             raise InvalidArgument(f"delay must not be negative, not {wait}")
-        return Action("due", f"+{milliseconds(wait)}", DELAYED)
+        return Action("due", f"+{milliseconds(wait)}")
     if not isinstance(at, datetime) or at.tzinfo is None:  # type: ignore[redundant-expr]  # callers may err
         raise InvalidArgument(f"at must be a datetime with a time zone, not {at!r:.60}")
     ms = int(at.timestamp() * 1000)
     if not 0 <= ms <= 1 << 52:
         raise InvalidArgument(f"at must lie after 1970, not {at}")
-    return Action("due", str(ms), DELAYED)
+    return Action("due", str(ms))
 
 
 @procedure

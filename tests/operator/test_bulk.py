@@ -98,6 +98,18 @@ def test_reschedule_holds_back_available_messages_when_asked(qm: QueueManager, o
     assert counts(qm) == (0, 1, 0)
 
 
+def test_reschedule_of_both_takes_available_and_delayed_messages(
+    qm: QueueManager, operator: Operator
+) -> None:
+    send(qm, "a")
+    send(qm, "b", delay=30)
+    assert operator.reschedule("orders", delay=60, scheduled=None).changed == 2
+    qm.advance_clock(59)
+    assert counts(qm) == (0, 2, 0)
+    qm.advance_clock(1)
+    assert bodies(qm) == [b"a", b"b"]
+
+
 def test_run_now_keeps_the_place_of_the_message(qm: QueueManager, operator: Operator) -> None:
     send(qm, "a", delay=60)
     send(qm, "b")
