@@ -5,9 +5,9 @@
 -- KEYS message
 -- QUEUE[1+] the queues
 -- RETURNS OK now in ms, then for each of the first queues (the others are for the next call): "" if there is none, else a text of
---   numbers and its flags: messages, bytes, gone, ready, locked, claimed, waiters, "1" if timers are due, arrival of its oldest
---   available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the counters dead, n_poison,
---   n_receive_rejected, n_receive_timeout; "-" and the flags
+--   numbers and its flags: messages, bytes with those in ;retry and ;lapsed, gone, ready, locked, claimed, waiters, "1" if timers
+--   are due, arrival of its oldest available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the
+--   counters dead, n_poison, n_receive_rejected, n_receive_timeout; "-" and the flags
 -- FLAGS no-writes
 --- require "core/context"
 --- require "core/queue"
@@ -23,16 +23,18 @@ local budget, queue_cost, text_cost = 1000, 8, 8
 local reply = context.observe()
 if reply then return reply end
 
--- Returns how many messages the subqueues hold that the broker fills, as a text of four numbers. Their headers are in meta, too.
+-- Returns how many messages the subqueues hold that the broker fills, as a text of four numbers, and the bytes of those messages
+-- that return to the queue. The headers of subqueues are in meta, too.
 local function count_beside(q)
-  local keys, counts = { nil }, { nil }
+  local keys, counts, resting = { nil }, { nil }, 0
   for n, name in ipairs({ "retry", "lapsed", "poison", "journal" }) do keys[n] = queue.subqueue_key(q, name) end
   local headers = redis.call("HMGET", KEYS[1], unpack(keys))
   for n = 1, #keys do
-    local _, messages = queue.parse_header(headers[n])
+    local _, messages, bytes = queue.parse_header(headers[n])
     counts[n] = messages or "0"
+    if n <= 2 then resting = resting + (bytes or 0) end
   end
-  return table.concat(counts, " ")
+  return table.concat(counts, " "), resting
 end
 
 reply = context.reply(status.OK, context.shown(context.now))
@@ -51,9 +53,10 @@ for n = 1, queue.count_keys() do
     local counters = redis.call("HMGET", q.key, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = timers.overdue(q) and 1 or 0
-    reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes, q.gone, ready,
+    local beside, resting = count_beside(q)
+    reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes + resting, q.gone, ready,
       locked, claimed, redis.call("ZCARD", q.waiters), due, first)
-      .. count_beside(q) .. " " .. table.concat(counters, " ") .. " -" .. q.flags
+      .. beside .. " " .. table.concat(counters, " ") .. " -" .. q.flags
     budget = budget - queue_cost - first_cost - text_cost * q.lock_texts
   end
 end

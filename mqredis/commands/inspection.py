@@ -227,7 +227,7 @@ class DepthRow(NamedTuple):
     """The numbers in a row of overview.lua, in their order."""
 
     messages: int
-    size: int  # in bytes
+    size: int  # in bytes, with the messages in ;retry and ;lapsed
     gone: int  # messages that have left since the queue was created
     ready: int
     locked: int  # those of claims included

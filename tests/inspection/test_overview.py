@@ -63,6 +63,17 @@ def test_overview_agrees_with_queue_info(qm: Any) -> None:
             assert getattr(depth, figure) == getattr(info, figure), (depth.name, figure)
 
 
+def test_overview_counts_the_bytes_of_messages_that_rest(qm: Any) -> None:
+    qm.create_queue("q", retry=RetryPolicy(immediate=0, cycles=1, delay=60))
+    queue = qm.open("q")
+    queue.send_many([b"x" * 100, b"stays"])
+    queue.lock(0).abort()
+    (depth,) = qm.overview("q")
+    info = qm.queue_info("q")
+    assert (depth.messages, depth.delayed, depth.ready) == (2, 1, 1)
+    assert (depth.messages, depth.bytes) == (info.messages, info.bytes)
+
+
 def test_system_subqueues_are_not_listed_on_their_own(qm: Any) -> None:
     qm.create_queue("q", journaling=True)
     queue = qm.open("q")
