@@ -219,6 +219,8 @@ _ALLOWED: dict[str, tuple[Access, ...]] = {
     "receive": _RECEIVES,
     "peek": (*_RECEIVES, Access.PEEK),
 }
+# IBM MQ's reason codes of a use that the access of a handle does not allow.
+_MQRC = {"send": 2039, "receive": 2037, "peek": 2036}
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -287,7 +289,8 @@ class Handle:
         if self.access not in _ALLOWED[use]:
             raise AccessDenied(
                 f"the handle of queue {self.path!r} was opened with access {self.access.value!r}, "
-                f"which does not allow to {use}"
+                f"which does not allow to {use}",
+                mqrc=_MQRC[use],
             )
 
 

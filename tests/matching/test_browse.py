@@ -121,14 +121,19 @@ def test_cursor_keeps_its_place_when_its_message_is_removed(broker):
 @ibm("E14", "F10")
 def test_browser_needs_peek_access_and_take_needs_receive_access(broker):
     put(broker.queue(), "A")
-    with pytest.raises(AccessDenied):
+    with pytest.raises(AccessDenied) as refused:
         broker.qm.open("q", Access.SEND).browser().first()
+    assert refused.value.mqrc == 2036
     with broker.qm.open("q", Access.PEEK).browser() as browser:
         assert browser.first().body == b"A"
-        with pytest.raises(AccessDenied):
+        with pytest.raises(AccessDenied) as refused:
             browser.take()
+        assert refused.value.mqrc == 2037
         with pytest.raises(AccessDenied):
             browser.first(lock=True)
+    with pytest.raises(AccessDenied) as refused:
+        broker.qm.open("q", Access.PEEK).send(b"x")
+    assert refused.value.mqrc == 2039
 
 
 @ibm("E16", "E23")
