@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from pydantic import ValidationError
@@ -83,6 +84,9 @@ def build() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # it was closed, as by >&-: what would be printed is dropped
+            setattr(sys, stream, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
     parser = build()
     arguments = parser.parse_args(argv)
     if arguments.command != "worker":  # the logging of an application is its own (mqredis.worker.logs)
@@ -119,4 +123,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _flush() -> None:
     """Write what was printed. The interpreter would do that at its end, and end with 120 if it fails."""
-    print(end="", flush=True)  # there may be no standard output
+    sys.stdout.flush()

@@ -178,6 +178,37 @@ def test_output_that_is_written_at_the_end_gives_an_exit_code_of_ours(
     assert (ended.returncode, ended.stderr) == (code, said)
 
 
+@pytest.mark.parametrize("words", ["queue list", "show overview", "doctor"])
+def test_closed_standard_output_drops_what_is_printed(
+    words: str, redis_server: RedisServer, manager: str
+) -> None:
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "mqredis", *words.split()],
+        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PROCESS_TIMEOUT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_error_is_not_printed_among_results_when_standard_error_is_closed(
+    redis_server: RedisServer, manager: str
+) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "mqredis", "receive", "orders"],
+        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PROCESS_TIMEOUT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+
+
 def test_terminal_output_is_a_table_with_escaped_markup(redis_server: RedisServer, manager: str) -> None:
     with mqredis.connect(redis_server.url, manager=manager) as qm:
         qm.create_queue("orders", label="[bold]x[/bold]")
