@@ -115,7 +115,7 @@ def _command(subparsers: Subparsers, name: str, about: str, run: Any, *where: st
     parser.add_argument(
         "lookup_id", nargs="*", type=lookup_id, help="which; without any, those that match or --all"
     )
-    parser.add_argument("--all", action="store_true", help="every message that waits")
+    parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--limit", type=int, help="at most so many")
     parser.add_argument(
         "--count", action="store_true", help="change nothing, and say how many messages it would be"

@@ -15,6 +15,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from itertools import pairwise
@@ -29,6 +30,7 @@ from mqredis.errors import InvalidArgument, QueueExists
 from mqredis.keys import ACTIONS
 from mqredis.models import Access, QueueProperties
 from mqredis.models.queue import counted_once
+from mqredis.operations.queue import FIXED
 
 COLUMNS = (
     "name", "ready", "delayed", "locked", "messages", "bytes", "waiters", "paused", "transactional",
@@ -54,7 +56,7 @@ def register(subparsers: Subparsers) -> None:
     info.add_argument("name")
     change = command(inner, "set", "change properties of a queue", _set)
     change.add_argument("name")
-    _properties(change)
+    _properties(change, hidden=FIXED)
     operator_option(change)
     delete = command(inner, "delete", "delete a queue, its subqueues and all their messages", _delete)
     delete.add_argument("name")
@@ -99,10 +101,10 @@ def _about(name: str) -> str:
     return text.rstrip(".").replace("``", "").replace("None:", "none:").replace("%", "%%")
 
 
-def _properties(parser: argparse.ArgumentParser) -> None:
+def _properties(parser: argparse.ArgumentParser, hidden: Sequence[str] = ()) -> None:
     group = parser.add_argument_group("properties")
     for name, kind in _options().items():
-        option, about = "--" + name.replace("_", "-"), _about(name)
+        option, about = "--" + name.replace("_", "-"), argparse.SUPPRESS if name in hidden else _about(name)
         if kind == "bool":
             group.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=about)
         elif kind == "str":
