@@ -4,8 +4,8 @@ All packages of mqredis raise these; callers import them from ``mqredis``. ``com
 status (``error_for``), and so do ``drivers.core`` and some operations; ``cli.exits`` and the console have exit codes
 and pages for classes of errors. ``worker.outcomes.BROKER_ERRORS`` has those that are no failed attempt of a message.
 
-Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of the builtin that fits, so that
-code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``. The docstring of a class is its
+Every class carries ``status`` (a :class:`~mqredis.status.Status`) and is also a child of a builtin where one fits, so
+that code which knows nothing of us can still catch ``TimeoutError`` or ``LookupError``. The docstring of a class is its
 default message.
 
 A new error: "a new refusal of a send" in CONTRIBUTING.md. Tests fail until it is public (``mqredis/__init__.py``) and
@@ -39,7 +39,7 @@ class MqError(Exception):
 
 
 class InvalidArgument(MqError, ValueError):
-    """An argument is outside its allowed range; nothing was sent to the server."""
+    """An argument is outside its allowed range; nothing was changed."""
 
     status = Status.INVALID_PARAMETER
 
@@ -78,7 +78,7 @@ class MessageAlreadyReceived(MqError, LookupError):
 
 
 class MessageLocked(MqError):
-    """A reader or a transaction has locked the message."""
+    """A reader or a transaction has locked the message, or it is delayed."""
 
     status = Status.MESSAGE_LOCKED_UNDER_TRANSACTION
 

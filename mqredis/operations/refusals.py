@@ -48,8 +48,8 @@ TEXTS: dict[type[MqError], str] = {
     "call on {queue} did nothing: commit it, and go on in the next one",
     MessageNotFound: "no such message is available in {queue}: it was received or moved, has expired, or is locked or "
     "delayed",
-    MessageLocked: "a reader or a transaction has locked the message of {queue}: try again when the lock has ended "
-    "(mqredis show locks names its holder)",
+    MessageLocked: "a reader or a transaction has locked the message of {queue}, or it is delayed: try again when it "
+    "is available (mqredis show locks names the holder of a lock)",
     QueueNotAvailable: "{queue} of queue manager {manager!r} was deleted after this handle was opened: open it again "
     "if it was created anew",
 }

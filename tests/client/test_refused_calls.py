@@ -165,7 +165,7 @@ CASES: dict[str, tuple[Callable[[Queue], object], type[MqError], str]] = {
     "locked message": (
         moved_while_locked,
         mqredis.MessageLocked,
-        "has locked the message of queue 'q': try again when the lock has ended",
+        "has locked the message of queue 'q', or it is delayed: try again when it is available",
     ),
     "unknown queue": (
         unknown_queue,
