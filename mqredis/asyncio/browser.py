@@ -53,8 +53,11 @@ class Browser:
         """The first message that fits (BROWSE_FIRST), wherever the cursor is.
 
         ``match`` and ``selector`` replace those of the browser. ``lock`` hides the message from all others for
-        ``lease`` seconds; the lock before it is given back. ``unmarked``: only messages without a mark that counts
-        for this browser; ``mark``: mark what is found. Raises IoTimeout (2033), MatchOptionsError.
+        ``lease`` seconds (None: the setting ``lease_seconds``); the lock before it is given back. ``unmarked``: only
+        messages without a mark that counts for this browser; ``mark``: mark what is found.
+
+        Raises IoTimeout (2033), MatchOptionsError, SelectorSyntaxError, AccessDenied (``lock``), GetInhibited,
+        QueueNotAvailable, OperationCancelled, SealBroken.
         """
         return await self._browse(Browse("first", timeout, match, selector, lock, lease, unmarked, mark))
 

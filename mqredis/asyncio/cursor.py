@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Cursor:
     """A position in a queue (MS-MQDMPR 3.2). Several cursors of a handle are independent.
 
-    An error does not move it, except IoTimeout: after a ``receive`` or ``lock`` that waited in vain it is behind the
-    last message, and only sees those that arrive while it waits, until ``reset``.
+    An error does not move it, except IoTimeout and OperationCancelled: after a ``receive`` or ``lock`` that waited in
+    vain it is behind the last message, and only sees those that arrive while it waits, until ``reset``. Its methods
+    raise IllegalCursorAction while another operation of the cursor is under way.
     A cursor with a match or a selector skips messages that do not match.
     """
 
@@ -38,12 +39,18 @@ class Cursor:
         return self._queue
 
     async def peek(self, timeout: float | None = None) -> Message:
-        """The current message (3.2.7.2). Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable."""
+        """The current message (3.2.7.2).
+
+        Raises IoTimeout, MessageAlreadyReceived, QueueNotAvailable, GetInhibited, AccessDenied, OperationCancelled.
+        """
         return await self._queue.manager.run(operations.peek(self._place, "current", timeout))
 
     async def peek_next(self, timeout: float | None = None) -> Message:
-        """The next message (3.2.7.3). Raises IllegalCursorAction unless the last action was a
-        peek that returned a message; IoTimeout."""
+        """The next message (3.2.7.3).
+
+        Raises IllegalCursorAction before the first ``peek`` that returns a message, and after a ``receive``, ``lock``
+        or wait in vain until the next one; else as ``peek``.
+        """
         return await self._queue.manager.run(operations.peek(self._place, "next", timeout))
 
     async def receive(
@@ -51,7 +58,8 @@ class Cursor:
     ) -> Message:
         """Take the current message (3.2.7.4).
 
-        Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable.
+        Raises MessageNotFound at the end with timeout 0, MessageAlreadyReceived, IoTimeout, QueueNotAvailable,
+        GetInhibited, AccessDenied, OperationCancelled, TransactionUsage.
         """
         unit = unit_of(transaction)
         return await self._queue.manager.run(operations.receive(self._place, timeout, unit, tag))

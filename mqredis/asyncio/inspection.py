@@ -59,7 +59,8 @@ class Inspection(ABC):
         most.
 
         ``match``, ``selector``: only messages that match; then a page may have fewer, and even no messages although
-        others follow. ``after`` is ``next`` of the page before. Raises QueueNotFound, SelectorSyntaxError.
+        others follow. ``after`` is ``next`` of the page before. Raises QueueNotFound, MatchOptionsError,
+        SelectorSyntaxError.
         """
         from mqredis.operations import inspection
 

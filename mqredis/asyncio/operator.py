@@ -29,7 +29,8 @@ class Operator:
     transaction holds, or that comes after an action has begun, stays as it is. An action is one atomic step of the
     broker for up to 256 messages, and several such steps for more.
 
-    They raise InvalidArgument, MatchOptionsError, SelectorSyntaxError, InvalidName, QueueNotFound, QueueNotAvailable.
+    They raise InvalidArgument, MatchOptionsError, SelectorSyntaxError, InvalidName, QueueNotFound, QueueNotAvailable,
+    and UnsupportedAccess where messages of the queue cannot be changed so (those of a journal, or kept by the broker).
     """
 
     def __init__(self, manager: QueueManager, name: str, source: str = "api") -> None:
@@ -209,7 +210,8 @@ class Operator:
     async def trigger_schedule(self, name: str, *, token: str | None = None) -> None:
         """Send the message of a schedule now, even if it is paused. Its next time does not change.
 
-        Raises ScheduleNotFound, and what a send raises: QueueNotFound, PutInhibited, QueueQuotaExceeded and others.
+        Raises ScheduleNotFound, ScheduleDamaged, and what a send raises: QueueNotFound, PutInhibited,
+        QueueQuotaExceeded and others.
         """
         await self._manager.run(schedules.trigger(self._manager.context, self._author, name, token))
 

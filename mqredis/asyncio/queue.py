@@ -61,12 +61,13 @@ class Queue:
     ) -> Sent:
         """Put a message into the queue (Enqueue Message, 3.1.7.1.9); ``fields`` are those of Outgoing.
 
-        ``durability``: the level that the message must reach before the call returns ("fsync", "replica" or
-        "replica-fsync"). DurabilityNotReached: the message was sent and did not reach it in time. UnsafeServer: the
-        server cannot provide the level, and nothing was sent.
+        ``durability``: the level that the message must reach before the call returns ("memory", "fsync", "replica" or
+        "replica-fsync"); in a transaction its commit takes it. DurabilityNotReached: the message was sent and did not
+        reach it in time. UnsafeServer: the server cannot provide the level, and nothing was sent.
 
-        Raises ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut, MessageTooLarge, PutInhibited,
-        DuplicateMessage, and TransactionUsage for a transactional queue without ``transaction``, and the reverse.
+        Raises InvalidArgument, AccessDenied, ManagerQuotaExceeded, QueueQuotaExceeded, MessageTimedOut,
+        MessageTooLarge, PutInhibited, QueueNotAvailable, DuplicateMessage, TransactionUsage for a transactional queue
+        without ``transaction``, and the reverse, TransactionSequence (the transaction has ended), TransactionTooLarge.
         """
         unit = unit_of(transaction)
         operation: Operation[Sent] = send.Send(self._handle, body, fields, unit)
@@ -103,8 +104,9 @@ class Queue:
     ) -> list[Sent]:
         """Send messages as one group, numbered from 1, the last one flagged. None as ``group_id``: a new one.
 
-        Bodies of more than ``segment_bytes`` are sent in segments. Up to 256 messages or 4 MiB are sent in one
-        step, more in several, unless in a transaction. Raises as ``send``.
+        Bodies of more than ``segment_bytes`` are sent in segments. Up to 256 messages or 4 MiB are sent in one step,
+        more in several, unless in a transaction. Raises as ``send``, InvalidArgument for segments of sealed bodies, and
+        GroupInconsistent (some are recoverable and some not, 2185).
         """
         unit = unit_of(transaction)
         operation = groups.send_group(self._handle, items, group_id, segment_bytes, unit)
@@ -139,10 +141,11 @@ class Queue:
         A call that is cancelled or interrupted may have removed the message; then ``resolve`` of its token
         (``QueueManager.unknown``) returns it. Where that can happen, use ``lock`` or a transaction instead.
 
-        Raises IoTimeout, QueueNotAvailable, GetInhibited, OperationCancelled, SelectorSyntaxError, TransactionUsage (in
-        a transaction, from a queue that is not transactional), MatchOptionsError (a wrong match, 2247; a match that
-        leaves the group that is read in logical order; a read by token that waits, 2331), and GroupInconsistent (a
-        group that is partly read in a transaction).
+        Raises IoTimeout, QueueNotAvailable, GetInhibited, AccessDenied, OperationCancelled, SelectorSyntaxError,
+        SealBroken, TransactionUsage (in a transaction, from a queue that is not transactional), TransactionSequence
+        (the transaction has ended), TransactionTooLarge, MatchOptionsError (a wrong match, 2247; a match that leaves
+        the group that is read in logical order; a read by token that waits, 2331), and GroupInconsistent (a group that
+        is partly read in a transaction).
         """
         unit = unit_of(transaction)
         if grouping:
@@ -161,7 +164,7 @@ class Queue:
         match: Match | None = None,
         selector: str | None = None,
     ) -> list[Message]:
-        """Receive up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``."""
+        """Receive up to ``max`` (1 to 256) messages, waiting for the first. Raises as ``receive``, InvalidArgument."""
         unit = unit_of(transaction)
         return await self._manager.run(
             receive.Receive(self._handle, max, timeout, unit, None, match, selector)
@@ -214,8 +217,9 @@ class Queue:
     ) -> Message:
         """Return the first available message without removing it (3.1.7.1.15); arguments as for ``receive``.
 
-        Raises IoTimeout, QueueNotAvailable, OperationCancelled, MatchOptionsError, SelectorSyntaxError, and
-        TransactionUsage for any ``transaction``, since a peek removes nothing (MS-MQRR 3.1.4.13).
+        Raises IoTimeout, QueueNotAvailable, GetInhibited, AccessDenied, OperationCancelled, MatchOptionsError,
+        SelectorSyntaxError, SealBroken, and TransactionUsage for any ``transaction``, since a peek removes nothing
+        (MS-MQRR 3.1.4.13).
         """
         return await self._manager.run(
             peek.peek(self._handle, timeout, match, selector, unit_of(transaction))
@@ -228,6 +232,9 @@ class Queue:
 
         ``match``, ``selector``: only messages that match. ``delayed``: followed by those that are delayed or rest
         between two attempts, by the time when they become available.
+
+        Raises QueueNotAvailable, GetInhibited, AccessDenied, MatchOptionsError, SelectorSyntaxError, SealBroken, and
+        NotSupported for ``delayed`` through a handle with a selector.
         """
         checks.flag(delayed, "delayed")
         after: int | None = None
@@ -264,7 +271,7 @@ class Queue:
     ) -> Browser:
         """A browse cursor before the first message, with IBM MQ's rules. ``co_op``: share marks with other browsers.
 
-        Raises AccessDenied (2036), SelectorSyntaxError, QueueNotAvailable.
+        Raises AccessDenied (2036), MatchOptionsError, SelectorSyntaxError, QueueNotAvailable.
         """
         from mqredis.asyncio.browser import Browser
         from mqredis.operations import browser
@@ -288,7 +295,7 @@ class Queue:
         """Lock the first available message for ``lease`` seconds (Dequeue Message Begin, 3.1.7.1.11).
 
         ``lease``: None for the setting ``lease_seconds``. ``transaction``: the lock lasts until the transaction ends,
-        and its commit removes the message. Other arguments and errors are those of ``receive``.
+        whatever ``lease`` is, and its commit removes the message. Other arguments and errors are those of ``receive``.
         """
         if transaction is not None:
             lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
@@ -347,8 +354,11 @@ class Queue:
             note_outcome(earlier, locks)
 
     async def peek_by_lookup_id(self, lookup_id: int, *, seek: Seek = Seek.CURRENT) -> Message:
-        """Return one particular message (3.1.7.1.13) and leave it there. Never waits. Raises MessageNotFound,
-        TransactionUsage (locked)."""
+        """Return one particular message (3.1.7.1.13) and leave it there. Never waits.
+
+        ``seek``: this message, or the one that has another place relative to it or in the queue (``Seek``). Raises
+        MessageNotFound, GetInhibited, TransactionUsage (locked).
+        """
         return await self._manager.run(lookup.peek_by_lookup_id(self._handle, lookup_id, seek))
 
     async def receive_by_lookup_id(
@@ -359,9 +369,10 @@ class Queue:
         transaction: Transaction | None = None,
         allow_peek: bool = False,
     ) -> Message:
-        """Receive one particular message (3.1.7.1.13). Never waits. ``allow_peek``: visible to peeks while locked.
+        """Receive one particular message (3.1.7.1.13). Never waits. ``seek``: as for ``peek_by_lookup_id``.
+        ``allow_peek``: with ``transaction``, peeks see the message until the transaction ends.
 
-        Raises MessageNotFound, TransactionUsage.
+        Raises MessageNotFound, GetInhibited, TransactionUsage.
         """
         unit = unit_of(transaction)
         operation = lookup.receive_by_lookup_id(self._handle, lookup_id, seek, unit, allow_peek)
@@ -377,7 +388,11 @@ class Queue:
         allow_peek: bool = False,
         transaction: Transaction | None = None,
     ) -> LockedMessage:
-        """Lock one particular message; ``transaction`` as with ``lock``. Never waits. Raises MessageNotFound."""
+        """Lock one particular message; ``lease`` and ``transaction`` as with ``lock``. Never waits.
+
+        ``seek``: as for ``peek_by_lookup_id``. ``allow_peek``: peeks see the message while it is locked. Raises
+        MessageNotFound, GetInhibited, TransactionUsage.
+        """
         if transaction is not None:
             lease_of(self._handle.context, lease)  # the transaction has a lease of its own: only checked
             message = await self.receive_by_lookup_id(
@@ -404,13 +419,16 @@ class Queue:
     async def move(self, lookup_id: int, target: Queue, *, transaction: Transaction | None = None) -> None:
         """Move a message to a subqueue of the same queue, or back (3.1.7.1.16); it keeps id and place.
 
-        Raises MessageNotFound, MessageLocked, InvalidArgument (queues not related), TransactionUsage.
+        Raises MessageNotFound, MessageLocked (locked or delayed), InvalidArgument (queues not related),
+        UnsupportedAccess, InvalidHandle (``target`` must be open with access to move), QueueNotAvailable,
+        TransactionUsage.
         """
         unit = unit_of(transaction)
         await self._manager.run(handle.move(self._handle, lookup_id, handle_of(target), unit))
 
     async def purge(self, *, match: Match | None = None, selector: str | None = None) -> int:
-        """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed.
+        """Remove all messages (3.1.7.1.7); locked ones are removed when their locks end. Returns how many were removed
+        at once. Messages that rest between two attempts, or were sent in open transactions, stay.
 
         With ``match`` or ``selector``, or through a handle with a selector, only available messages that match are
         removed.

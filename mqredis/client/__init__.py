@@ -58,7 +58,7 @@ def connect(
     settings: Settings | None = None,
     sealer: Sealer | None = None,
 ) -> QueueManager:
-    """Connect to a queue manager, creating it if the server does not have it yet.
+    """Connect to a queue manager, creating it if the server does not have it yet and the client may change something.
 
     Use ``connect(...)`` or ``with connect(...)``.
 
@@ -67,7 +67,8 @@ def connect(
     default. ``settings``: all settings; None: those of the environment (``Settings.from_env()``).
     ``manager``: its name ("default" unless the settings say otherwise). ``sealer``: seals the bodies (mqredis.sealing).
 
-    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument.
+    Raises BrokerUnavailable, BrokerRefused, UnsafeServer, SchemaTooNew, SchemaTooOld, InvalidArgument, ManagerNotFound
+    (a read-only client creates none), MissingDependency (memory:// without fakeredis).
     """
     settings, where = prepared(url, manager, settings)
     keys = ManagerKeys(settings.manager)

@@ -25,7 +25,7 @@ class GroupWriter:
     """Sends the messages of one group in logical order (IBM MQ: MQPMO_LOGICAL_ORDER).
 
     Sequence numbers, offsets and flags are set here. As a context manager it raises GroupIncomplete when the block
-    ends well without the last message (2241), or inside a segmented one (2242).
+    ends well without the last message (2241), or inside a segmented one (2242), unless nothing was sent.
     """
 
     def __init__(self, queue: Queue, writing: Writing) -> None:
@@ -54,13 +54,13 @@ class GroupWriter:
         """Send the next message; ``last`` ends the group. ``segment``: a part of a message, and more parts follow.
 
         Raises GroupInconsistent when the group has ended, or when its messages are not all sent in a unit of work
-        or all outside one (2245); and as ``Queue.send``.
+        or all outside one (2245), or not all recoverable or all not (2185); and as ``Queue.send``.
         """
         unit = unit_of(transaction)
         return self._queue.manager.run(operations.write(self._writing, body, fields, last, segment, unit))
 
     def close(self) -> None:
-        """Raises GroupIncomplete if the last message was not sent; what was sent stays."""
+        """Raises GroupIncomplete if messages were sent and the last one was not; what was sent stays."""
         self._writing.check_end()
 
     def __enter__(self) -> Self:

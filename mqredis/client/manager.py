@@ -83,9 +83,9 @@ class QueueManager(Inspection):
         """Create a queue (3.1.7.1.3); ``properties`` are those of QueueProperties.
 
         ``exist_ok``: if a queue of this name exists, leave it unchanged; a warning in the log (logger "mqredis") names
-        given properties that differ. Raises InvalidName, and QueueExists without
-        ``exist_ok``, or if the queue differs in a property that cannot be changed (transactional, group_exclusive,
-        topic).
+        given properties that differ. Raises InvalidName, InvalidArgument (a property), UnsafeServer (a transactional
+        queue in a server that may lose messages), and QueueExists without ``exist_ok``, or if the queue differs in a
+        property that cannot be changed (transactional, group_exclusive, topic).
         """
         return self.run(queue.create(self._context, name, properties, exist_ok))
 
@@ -94,7 +94,11 @@ class QueueManager(Inspection):
         return self.run(queue.info(self._context, name))
 
     def update_queue(self, name: str, **changes: Unpack[QueueFields]) -> QueueInfo:
-        """Change properties of a queue; a new quota affects what arrives later. Raises QueueNotFound."""
+        """Change properties of a queue; a new quota affects what arrives later.
+
+        Raises QueueNotFound, and InvalidArgument for a subqueue, for a property that cannot be changed (transactional,
+        group_exclusive, topic), and for one of a queue of the system other than label, quotas and get_inhibited.
+        """
         return self.run(queue.update(self._context, name, changes))
 
     def delete_queue(self, name: str) -> int:
@@ -121,14 +125,16 @@ class QueueManager(Inspection):
 
         ``selector``: every read through this handle sees only what it selects (IBM MQ SelectionString).
 
-        Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError.
+        Raises QueueNotFound, SharingViolation, UnsupportedAccess, SelectorSyntaxError, InvalidName, and InvalidArgument
+        for a selector with an access that reads nothing (2516).
         """
         return Queue(self, self.run(handle.open_handle(self._context, name, access, share, selector)))
 
     # ---- units of work ---------------------------------------------------------------------------
 
     def transaction(self, *, id: str | None = None, lease: float | None = None) -> Transaction:
-        """A new transaction that lives for ``lease`` seconds without renewal (3.1.7.1.8).
+        """A new transaction that lives for ``lease`` seconds without renewal (3.1.7.1.8); None: the setting
+        ``lease_seconds``. Without ``id`` the lease begins with the first operation in it, else now.
 
         Raises TransactionSequence if ``id`` is in use, InvalidArgument if it is one as mqredis makes them ("t7.1").
         """
@@ -148,7 +154,7 @@ class QueueManager(Inspection):
         """The outcome of the call with a token from ``OutcomeUnknown.token`` or ``unknown``.
 
         The messages that a call of this client took are in ``Resolution.messages``. Raises SessionExpired if the
-        broker has forgotten the session of the call, SealBroken as the call does.
+        broker has forgotten the session of the call, SealBroken as the call does, InvalidArgument for what is no token.
         """
         call = self._driver.unfinished(token)
         resolution = self.run(manager.resolve(self._context, token, call))
@@ -176,24 +182,29 @@ class QueueManager(Inspection):
         match: Match | None = None,
         selector: Selection = None,
     ) -> int:
-        """Put dead letters or journal copies back into the queue they came from, or into ``to``. Returns how many.
+        """Put dead letters, poison messages or journal copies back into the queue they came from, or into ``to``.
+        Returns how many.
 
         ``match`` and ``selector`` choose messages in the broker, and ``where``, a function, among those. ``limit``: how
         many at most; ``rate``: how many per second. A message whose queue does not exist, is full or refuses sends
         stays where it is. The times of a message count from the redrive.
+
+        Raises QueueNotFound (``source`` or ``to``), GetInhibited, InvalidArgument, MatchOptionsError,
+        SelectorSyntaxError, SealBroken.
         """
         return self.run(redrive.redrive(self._context, source, where, to, limit, rate, match, selector))
 
     def subscribe(self, topic: str, queue: str, selector: str | None = None) -> Subscription:
-        """Subscribe a queue to the messages of a topic, or to those that the selector selects. A repeated call changes
-        the selector.
+        """Subscribe a queue, which may be a topic, to the messages of a topic, or to those that the selector selects. A
+        repeated call changes the selector.
 
         Raises QueueNotFound, SelectorSyntaxError, and InvalidArgument: it is no topic, or only one is transactional.
         """
         return self.run(topics.subscribe(self._context, topic, queue, selector))
 
     def unsubscribe(self, topic: str, queue: str) -> None:
-        """End a subscription. The queue keeps its messages. Raises QueueNotFound if there is no such topic."""
+        """End a subscription. The queue keeps its messages. Raises QueueNotFound if there is no such topic,
+        InvalidArgument if the queue of that name is no topic."""
         self.run(topics.unsubscribe(self._context, topic, queue))
 
     def subscriptions(self, topic: str) -> list[Subscription]:
@@ -265,7 +276,8 @@ class QueueManager(Inspection):
         return self.run(doctor.examine(self._context, repair))
 
     def maintain(self) -> int:
-        """Serve the due timers of every queue: expiries, delays, lapsed leases. Returns the number of calls made."""
+        """Serve the due timers of every queue: expiries, delays, lapsed leases. Also deletes the reply queues of ended
+        sessions and empty subqueues. Returns the number of calls made for that, without those that list what is due."""
         return self.run(manager.maintain(self._context))
 
     def close(self) -> None:

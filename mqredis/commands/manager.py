@@ -35,11 +35,12 @@ class Resolution:
 
     outcome: str
     status: int = 0
-    """Status of the call, of MSMQ's numbers."""
+    """Status of the call (``mqredis.Status``)."""
     lookup_ids: tuple[str, ...] = ()
-    """Lookup ids of the messages that it sent, took or locked, as 16 hex digits each."""
+    """Lookup ids of the messages that it locked, or took in a transaction, as 16 hex digits each."""
     payload: tuple[bytes, ...] = ()
-    """The rest of the reply, as the script wrote it; empty if ``messages`` has it."""
+    """The rest of the reply, as the script wrote it; empty if ``messages`` has it. Of a send: the lookup ids of its
+    messages, 16 hex digits for each, in one text."""
     messages: tuple[Message, ...] = ()
     """The messages that it took, outside of a transaction, if the client that asks has made the call."""
 

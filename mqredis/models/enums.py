@@ -29,7 +29,7 @@ class Access(Enum):
     ADMIN = "admin"
     """Every call."""
     ALL = "all"
-    """Receive and send. The default."""
+    """Every call, as ADMIN. The default."""
 
 
 class Share(Enum):

@@ -29,7 +29,8 @@ class Header(Fields):
     label: str = ""
     """Text for people, at most 249 characters."""
     priority: int = 3
-    """0 (lowest) to 7 (highest). Messages of higher priority are read first."""
+    """0 (lowest) to 7 (highest). Messages of higher priority are read first; a transactional queue keeps the order of
+    sends."""
     correlation_id: Identifier | None = None
     """Identifier of another message, such as the request that this one answers."""
     group_id: Identifier | None = None

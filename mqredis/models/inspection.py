@@ -288,7 +288,7 @@ class QueueDepth(Model):
     journal: int
     """Messages in ``;journal``."""
     messages: int
-    """All messages of the queue."""
+    """All messages of the queue, uncommitted sends and resting messages included."""
     bytes: int
     """Bytes that they take."""
     waiters: int
@@ -300,7 +300,7 @@ class QueueDepth(Model):
     dead: int
     """Messages that became dead letters."""
     poisoned: int
-    """Messages that went to ``;poison``."""
+    """Messages of which the retry policy gave up: they went to ``;poison``, or became dead letters."""
     rejected: int
     """Messages that were rejected."""
     expired: int

@@ -50,7 +50,8 @@ class Message(Header):
     __slots__ = ("_body", "_head", "_lookup_id", "_origin", "_values")
 
     lookup_id: int
-    """Number of the message on its queue manager. A later message has a greater one."""
+    """Number of the message on its queue manager. Of two messages of one priority, the later one has the greater one;
+    in a queue they are in the order of delivery."""
     queue: str
     """Name of the queue that the message was read from."""
     body: bytes
@@ -95,7 +96,8 @@ class Message(Header):
     original_arrived_at: datetime | None = None
     """On copies in a journal and on dead letters: when the original message entered its queue."""
     reason: str | None = None
-    """On dead letters: why the message has failed."""
+    """On dead letters, messages in ``;poison`` and negative acknowledgements of rejected messages: why the message
+    has failed."""
 
     if not TYPE_CHECKING:  # a type checker knows the arguments from the fields
 

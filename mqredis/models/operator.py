@@ -41,7 +41,8 @@ class Choice(TypedDict, total=False):
     selector: str | None
     """Only messages that the selector selects."""
     scheduled: bool | None
-    """True: only delayed messages; False: only available ones; None: both."""
+    """True: only delayed messages; False: only available ones; None: both. Not given: as ``Operator`` says of the
+    action, else both."""
     limit: int | None
     """How many messages at most. None: no limit."""
     cursor: str | None

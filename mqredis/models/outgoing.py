@@ -47,7 +47,8 @@ class Outgoing(Header):
     delay: float = 0.0
     """Seconds during which the broker holds the message back. 0: none."""
     dedup_window: float = 0.0
-    """Seconds during which the same ``dedup_key`` is refused. 0: as long as this message is in the queue."""
+    """Seconds during which the same ``dedup_key`` is refused, and longer while this message is in the queue. 0: only as
+    long as it is there."""
 
     _about: int
     """The bits of mqredis.models.fields that the fields set."""

@@ -86,7 +86,8 @@ MESSAGE_BYTES = 4_194_304
 
 
 class QueueProperties(Model):
-    """Properties of a queue (MS-MQDMPR 3.1.1.2); ``transactional`` and ``topic`` are fixed at creation."""
+    """Properties of a queue (MS-MQDMPR 3.1.1.2); ``transactional``, ``group_exclusive`` and ``topic`` are fixed at
+    creation."""
 
     label: str = Field(default="", max_length=MAX_LABEL)
     """Text for people, at most 124 characters."""
@@ -172,7 +173,7 @@ class QueueInfo(QueueProperties):
     delayed: int
     """Messages that wait for their time or rest between two attempts (``;retry`` and ``;lapsed``)."""
     locked: int
-    """Messages locked by readers, and messages sent in open transactions."""
+    """Messages locked by readers and pipelines, and messages received or sent in open transactions."""
     messages: int
     """All messages of the queue, uncommitted sends and resting messages included."""
     bytes: int
@@ -219,7 +220,7 @@ class QueueStatistics(Model):
     delayed: int
     """Messages that wait for their time."""
     locked: int
-    """Messages locked by readers, and messages sent in open transactions."""
+    """Messages locked by readers and pipelines, and messages received or sent in open transactions."""
     messages: int
     """All messages of the queue, uncommitted sends included."""
     bytes: int
@@ -245,13 +246,14 @@ class QueueStatistics(Model):
     expired: int
     """Messages that expired."""
     purged: int
-    """Messages that left by a purge."""
+    """Messages that left by a purge, were deleted by operators, or came to the end of their time in ``;trash``."""
     rejected: int
     """Messages that left because a reader rejected them."""
     poisoned: int
-    """Messages that left for ``;poison``."""
+    """Messages that left because their retry policy gave up: for ``;poison``, or as dead letters."""
     dropped: int
-    """Messages that left because their retry policy deleted them. All other messages that left were received."""
+    """Messages that left because their retry policy deleted them. All other messages that left were received, moved,
+    sent back, or rest between two attempts."""
     retried: int
     """How often a message returned for another attempt: released by a reader, aborted, or after its lease."""
     dead: int
@@ -316,7 +318,7 @@ class ManagerInfo(Model):
     bytes: int
     """Bytes that they take."""
     queues: int
-    """Number of queues."""
+    """Number of queues, with subqueues and those of the system."""
     sessions: int
     """Number of sessions."""
     transactions: int

@@ -38,8 +38,9 @@ class WorkerConsumer(Report):
     name: str
     queues: tuple[str, ...]
     concurrency: int
-    """Handlers that may run at a time, and that run now."""
+    """Handlers that may run at a time."""
     busy: int
+    """Handlers that run now."""
     handled: int
     """Messages since the worker started."""
     failed: int

@@ -29,7 +29,7 @@ class Clock:
         return self._moved
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward, and serve everything that became due."""
+        """Move the clock forward, and serve everything that became due. Raises ValueError for a negative number."""
         if seconds < 0:
             raise ValueError("the broker's time only goes forward")
         self._manager.advance_clock(seconds)
@@ -73,7 +73,8 @@ def assert_sent(
     """Assert that matching messages are available in ``queue``, and leave them there. Returns them.
 
     ``body`` and ``fields`` (any field of Message) must be equal, ``properties`` must be among the message's.
-    ``count``: exactly so many; without it, at least one. Raises InvalidArgument for a queue of asyncio.
+    ``count``: exactly so many; without it, at least one. Raises InvalidArgument for a queue of asyncio, TypeError for a
+    field that Message does not have.
     """
     _check(queue, "assert_sent")
     if not isinstance(body, bytes | bytearray | memoryview | str | None):

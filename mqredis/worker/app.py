@@ -112,10 +112,11 @@ class Worker:
 
         ``queues``: read in this order; a later one only when the earlier ones are empty.
         ``concurrency``: handlers at a time, each in a thread (coroutines run on one event loop).
-        ``lease``: seconds; renewed while the handler runs, for at most ``max_hold`` seconds.
-        ``retry``: the retry policy that its queues get; None: they keep theirs, or get the default. With
-        ``dead_letter`` a policy that is kept ends there.
-        ``batch``: messages per call of a handler that takes a list.
+        ``lease``: seconds, None for the setting ``lease_seconds``; renewed while the handler runs, for at most
+        ``max_hold`` seconds.
+        ``retry``: the retry policy that its queues get; None: they keep theirs, with ``isolate`` on, or get the
+        default. With ``dead_letter`` a policy that is kept ends there.
+        ``batch``: messages per call of a handler that takes a list, at most 256; 0: 64.
         ``prefetch``: a thread that handles single messages locks up to so many (1 to 256) with one call while its
         handler is quick; 1 where messages are read in transactions or at a ``rate``.
         ``time_limit``: seconds after which a handler is cancelled, which counts as a failure.
@@ -123,6 +124,7 @@ class Worker:
         ``dead_letter``: queue for messages that failed for good, with a report; None: the subqueue ``;poison``, or
         what ``Retry.final`` says.
         ``create``: properties of queues to create if they do not exist (``{}`` for the defaults).
+        ``name``: of the consumer, in the log, in metrics and for ``pause``; None: that of the function.
 
         The function is returned as it is. Raises InvalidArgument for an option that does not exist or cannot be used.
         """
@@ -223,7 +225,10 @@ class Worker:
         """Handle messages in this process until SIGTERM, SIGINT or ``stop``. Returns how many were handled.
 
         ``burst``: only until nothing is left to do. ``manager``: an open one to use. ``errors``: "log", or "raise" to
-        end with the first exception of a handler. Raises InvalidArgument if the worker is running already.
+        end with the first exception of a handler. ``signals``: stop at SIGTERM and SIGINT, if this is the main thread.
+
+        Raises InvalidArgument if the worker is running already, has neither consumers nor schedules, or cannot read its
+        queues together, QueueNotFound, ScheduleExists, and what ``connect`` raises.
         """
         if errors not in ("log", "raise"):
             raise InvalidArgument('errors must be "log" or "raise"')
