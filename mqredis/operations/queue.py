@@ -2,7 +2,8 @@
 
 The methods of ``QueueManager`` make them; the console lists ``names``, kombu's store makes ``touch``, and other
 operations ask for ``info`` and ``serve`` the due timers of a queue. CONTRIBUTING.md shows how to add a property; one
-that cannot be changed is in ``FIXED``, one that queues of the system have in ``_OF_SYSTEM``.
+that cannot be changed is in ``FIXED`` (``cli.queues`` does not offer it), one that queues of the system have in
+``_OF_SYSTEM``.
 """
 
 from __future__ import annotations
