@@ -87,7 +87,8 @@ class Locks:
             try:
                 lost = self._settle(queue, settle.ends(action, locks, queue))
             except QueueNotAvailable as error:
-                log.warning("messages of %s: %s", queue.name, error)
+                # They are gone with their queue, as with one that is deleted when its consumer ends: no warning.
+                log.debug("messages of %s: %s", queue.name, error)
             else:
                 for lookup_id in lost:
                     log.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from typing import Any
 
 import kombu
 import pytest
@@ -139,6 +140,17 @@ def test_message_without_a_queue_is_dropped(connection):
     kombu.Producer(connection.default_channel).publish(1, routing_key="nowhere")
     with pytest.raises(mqredis.QueueNotFound):
         info(connection, "nowhere")
+
+
+def test_unacknowledged_message_ends_with_its_auto_delete_queue_without_a_warning(connect, caplog):
+    connection = connect()
+    received: list[Any] = []
+    queue = kombu.Queue("own", auto_delete=True, routing_key="own")
+    with kombu.Consumer(connection, [queue], on_message=received.append):
+        publish(connection, "event", queue)
+        connection.drain_events(timeout=WAIT)
+    connection.release()
+    assert [len(received), caplog.text] == [1, ""]
 
 
 def test_auto_delete_queue_is_deleted_with_its_consumer(connect):
