@@ -77,8 +77,8 @@ function candidates.by_sequence(q, criteria, from)
 end
 
 -- As candidates.page, of the messages that have one of these identifiers (criteria.alternatives, each with its letter of the index
--- in front): merges their ranges of the index. None is a message id made from a lookup id, which the index lacks, and there are few
--- of them: otherwise `_hints` in mqredis/commands/filters.py sends none.
+-- in front): merges their ranges of the index, and the messages of ids that were made from lookup ids, which the index lacks. There
+-- are few alternatives: of many `_hints` in mqredis/commands/filters.py sends none.
 function candidates.by_alternatives(q, alternatives, from, count)
   local seen, ids = {}, {}
   local complete_to -- the first id with which a range was cut off; ids behind it may be missing
@@ -88,6 +88,8 @@ function candidates.by_alternatives(q, alternatives, from, count)
     local range = index.range(q, letter, id, from, per_range)
     local last = range[per_range]
     if last and (not complete_to or last < complete_to) then complete_to = last end
+    local own = letter == index.letters.message_id and index.lookup_id_in(id)
+    if own and own > from and redis.call("ZSCORE", q.available, own) then range[#range + 1] = own end
     for k = 1, #range do
       if not seen[range[k]] then ids[#ids + 1] = range[k] end
       seen[range[k]] = true

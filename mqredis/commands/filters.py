@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mqredis.errors import InvalidArgument, MatchOptionsError
 from mqredis.models import Grouping, Identifier, Match
-from mqredis.models.lookup_ids import LOOKUP_ID, lookup_id_of
+from mqredis.models.lookup_ids import LOOKUP_ID
 from mqredis.models.text import identifier, names
 
 # The keys of identifiers in a filter (lua/matching/filter.lua) and in the index.
@@ -112,13 +112,12 @@ class Filter:
         return fields
 
     def _hints(self) -> list[str]:
-        """The identifiers one of which a message must have (candidates.by_alternatives in Lua). None if one is a
-        message id made from a lookup id, which is not in the index, or if there are too many: then all messages are
-        tested."""
+        """The identifiers one of which a message must have (candidates.by_alternatives in Lua). None if there are too
+        many: then all messages are tested."""
         found: list[str] = []
         for name, value in self.hints:
             text = matched(value, name)
-            if not text or (name == "message_id" and lookup_id_of(value)):
+            if not text:
                 return []
             found.append("h" + _KEYS[name] + text)
         return found if len(found) <= _MOST_HINTS else []

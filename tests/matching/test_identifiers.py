@@ -187,6 +187,8 @@ def test_id_equal_to_a_generated_one_is_found_once_at_every_page_position(broker
                 ]
             )
             assert bodies(q.browse(match=Match(message_id=own))) == [str(n) for n in range(130)]
+            selector = f"JMSMessageID IN ('{own}', 'other')"
+            assert bodies(q.browse(selector=selector)) == [str(n) for n in range(130)]
             assert q.purge(match=Match(message_id=own)) == 130
     assert broker.qm.queue_info("q").messages == 0
 

@@ -81,6 +81,15 @@ def test_search_for_an_identifier_builds_the_index(kit: Kit, search: dict[str, A
     assert kit.indexed_up_to() == "c"
 
 
+def test_selector_with_a_generated_message_id_uses_the_index(kit: Kit) -> None:
+    q = kit.qm.open("q")
+    q.send_many(named("x"))
+    sent = q.send(b"found", correlation_id="c")
+    selector = f"JMSMessageID IN ('m', 'mq-{sent.lookup_id:016x}')"
+    assert [m.body for m in q.browse(selector=selector)] == [b"found"]
+    assert kit.indexed_up_to() == "c"
+
+
 @pytest.mark.parametrize(
     "search",
     [{"match": Match(group_id="g")}, {"selector": "n = 1"}, {"selector": "JMSXGroupID = 'g'"}],
