@@ -11,7 +11,7 @@
 --   before | behind: beside this id, where an earlier call stopped
 -- ARGV[6] ids  lookup id; not used for first and last; for current there may be several, with commas: all of them are read, or none
 -- ARGV[7] owner  id of the transaction, "" otherwise
--- ARGV[8] grant  fence of the transaction; lease of the lock in ms; "" otherwise
+-- ARGV[8] grant  fence of the transaction, "+lease_ms" to begin it here; lease of the lock in ms; "" otherwise
 -- ARGV[9] allow_peek  "1": stay visible to peeks while locked
 -- ARGV[10] own_fence  fence of a lock that the caller has on the messages and that this call takes over, "" none
 -- ARGV[11] filter  which messages the handle sees, "" all (matching/filter)

@@ -1,4 +1,4 @@
--- Remove every available or delayed message of a queue, and have the locked ones removed when their reader gives them back.
+-- Remove every available or delayed message of a queue, and have the locked ones removed when their locks end.
 -- MS-MQDMPR 3.1.7.1.7 Purge Queue
 --
 -- CALLERS purge in mqredis/commands/contents.py

@@ -1,5 +1,6 @@
--- Create missing system queues and subqueues: journals, dead-letter queues, ;retry and ;poison, and those to which messages are
--- restored. A subqueue whose parent does not exist is skipped. A client calls it after a script has returned KEYS_CHANGED.
+-- Create missing queues of the broker: those of the system, journals, ;retry, ;lapsed, ;poison and ;trash; and subqueues to which
+-- messages are restored. A subqueue whose parent does not exist is skipped. A client calls it after a script has
+-- returned KEYS_CHANGED.
 -- MS-MQDMPR 3.1.1.1 SystemDeadletterQueue, 3.1.1.2 JournalQueueReference
 --
 -- CALLERS ensure in mqredis/commands/queues.py

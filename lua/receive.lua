@@ -9,7 +9,7 @@
 -- ARGV[4] mode  take | lock | tx
 -- ARGV[5] count  messages at most
 -- ARGV[6] owner  id of the transaction, "" otherwise
--- ARGV[7] grant  fence of the transaction; lease of the locks in ms; "" for take
+-- ARGV[7] grant  fence of the transaction, "+lease_ms" to begin it here; lease of the locks in ms; "" for take
 -- ARGV[8?] cursor  "" none; else a letter of seek.cursors and an id: unread or read, and the id that the cursor is on ("" in
 --   front of the first message, "end" behind the last one); after, and the id behind which a search goes on
 -- ARGV[9] waiter  "<kind> <mode> <tag>" to register when nothing is found (waiting/waiters), with ",<lease in ms>" behind it if a
