@@ -30,9 +30,9 @@
 -- Token: the client uses a slot for one call at a time, so a repeated sequence is a repeated call and gets the saved reply.
 -- Refusals are saved, too, else a late copy of a refused request could run. tests/reliability/test_calls.py repeats calls.
 --
--- Time: context.now is the broker time in ms, which never goes back. All stored times are broker times: the server's time plus
--- `clock`, which tests move, plus `lead`, which grows when the server's clock is set back. Users are shown broker time
--- less the lead (context.shown). docs/decisions/time.md says why.
+-- Time: context.now is the broker time in ms, which never goes back. Stored times are broker times: the server's time plus `clock`,
+-- which tests move, plus `lead`, which grows when the server's clock is set back. Users are shown broker time less the lead
+-- (context.shown); some times are stored in this form. docs/decisions/time.md says why, and which.
 --
 -- A function library keeps this table from call to call. context.reset clears what the next call must not find, and
 -- context.open sets the rest (tests/unit/test_functions.py compares them with the fields below). A field that is not set is false
