@@ -70,7 +70,7 @@ class Options:
     @property
     def managers(self) -> tuple[str, ...]:
         """Names of the queue managers."""
-        names = self.queueManagers or self.queueManager or os.environ.get("MQREDIS_MANAGER") or "default"
+        names = self.queueManagers or self.queueManager
         return tuple(dict.fromkeys(part.strip() for part in names.split(",")))
 
     @property
@@ -114,6 +114,9 @@ def parse(given: Mapping[str, str]) -> Options:
             )
             raise InvalidArgument(f"unknown option {key!r}{hint} (known: {', '.join(sorted(known))})")
         values[field.name] = _value(field.name, str(field.type), str(text).strip())
+    if not (values.get("queueManager") or values.get("queueManagers")):
+        # Here, on the driver: the variable of an executor may name another one.
+        values["queueManager"] = os.environ.get("MQREDIS_MANAGER") or "default"
     options = Options(**values)  # type: ignore[arg-type]
     _check(options)
     return options

@@ -109,6 +109,18 @@ def test_aborted_stages_do_not_expire_before_their_registry(qm, options, broken_
     assert max(left) <= 3_600_000
 
 
+def test_tasks_write_to_the_manager_of_the_driver(qm, options, monkeypatch):
+    """The variable of the driver counts, since that of an executor may name another manager, or none."""
+    qm.create_queue("target")
+    monkeypatch.setenv("MQREDIS_MANAGER", qm.name)
+    writer = DefaultSource({"url": options["url"], "queue": "target"}).writer(a_schema(), False)
+    monkeypatch.delenv("MQREDIS_MANAGER")
+    staged = writer.write(iter([pa.RecordBatch.from_pydict({"body": [b"7"]})]))
+    monkeypatch.setenv("MQREDIS_MANAGER", qm.name)
+    writer.commit([staged])
+    assert bodies(qm) == [7]
+
+
 def test_rerun_with_a_name_finishes_the_publication_without_duplicates(qm, options, broken_off):
     broken_off(**NAMED)
     write(options, **NAMED)
