@@ -44,8 +44,7 @@ function publish.parts(count, resumed)
     context.places[name] = n
     local q = queue.open(n)
     if q then
-      local part = { q = q, messages = 0, bytes = 0, begun = false, last_list = false, last_size = 0, keys = {},
-        resumed = resumed }
+      local part = { q = q, messages = 0, bytes = 0, begun = false, keys = {}, resumed = resumed }
       found[#found + 1], by_name[name] = part, part
     end
   end

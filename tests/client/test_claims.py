@@ -349,6 +349,17 @@ def test_claim_within_limits_takes_messages_of_each_priority(pipeline: Pipeline)
         assert [message.body for message in queue.browse()] == [b"4", b"0"]
 
 
+def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline) -> None:
+    pipeline.fill(10)
+    one = pipeline.claim(1, 1, first=True).bytes
+    for sequence, most_bytes in enumerate((3 * one - 1, 3 * one, one - 1), 2):
+        pipeline.commit(sequence - 1)
+        who = (pipeline.owner, pipeline.lineage, sequence)
+        claimed = pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, most_bytes)))
+        count = max(1, most_bytes // one)
+        assert (claimed.count, claimed.bytes, claimed.sealed) == (count, count * one, True)
+
+
 def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
     pipeline.fill(2, properties={"colour": "red"})

@@ -429,6 +429,16 @@ def test_commit_with_the_fence_of_another_lock_is_lost(locked_queue: LockedQueue
     assert locked_queue.commit([one, two]) == 0
 
 
+def test_messages_with_one_state_are_committed_by_their_own_fence_only(locked_queue: LockedQueue) -> None:
+    """The state of a message that was just committed must not pass for the fence that a call names for the next one."""
+    locked_queue.separate()
+    one, two, three = locked_queue.held
+    settlements = [("c", str(int(lock.fence) - (lock is two)), lock._key) for lock in (one, two, three)]
+    outcome = locked_queue.queue.manager.run(settle.settle(locked_queue.queue._handle, settlements))
+    assert len(outcome.lost) == 1
+    assert locked_queue.commit([one, two, three]) == 2, "the second one was still locked"
+
+
 @EACH
 def test_expired_lease_releases_packed_locks(locked_queue: LockedQueue) -> None:
     """PackedLock locks set the queue's next timer, as single locks do; the next call ends them."""
