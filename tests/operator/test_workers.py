@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -83,14 +84,19 @@ def test_lock_names_the_worker_and_the_consumer_of_its_handler(qm: QueueManager)
     with worker.background(qm):
         lookup_id = put(qm, "x")
         until(lambda: qm.workers() and one(qm).running)
-        for _ in range(20):
-            put(qm, "later")  # calls that use the slots of the session again
+
+        def other_calls_have_used_its_slot() -> bool:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda _: put(qm, "later"), range(20)))
+            (unknown,) = qm.run(inspection.locks(qm.context, "orders", None, 10, workers=()))
+            assert (unknown.worker, unknown.consumer) == ("", "")
+            return unknown.since is None
+
+        until(other_calls_have_used_its_slot)
         (lock,) = qm.locks("orders").items
         assert (lock.lookup_id, lock.worker, lock.consumer) == (lookup_id, "shop", "book")
         assert lock.since is not None
         assert lock.since < lock.lease_until
-        (unknown,) = qm.run(inspection.locks(qm.context, "orders", None, 10, workers=()))
-        assert (unknown.worker, unknown.consumer, unknown.since) == ("", "", None)
         assert abs(lock.since - one(qm).started_at) < timedelta(seconds=30)
         ended.set()
 
