@@ -10,14 +10,15 @@ other modules.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from mqredis import embedded
 from mqredis.cli.output import Output
 from mqredis.client import QueueManager, connect
-from mqredis.errors import BrokerRefused, MqError, lacks_right
+from mqredis.errors import BrokerRefused, InvalidArgument, MqError, lacks_right
 from mqredis.keys import kept_by_broker
 from mqredis.settings import Settings
 
@@ -119,3 +120,12 @@ def saying(kind: type[MqError], text: str) -> Iterator[None]:
     except kind as error:
         error.args = (text,)
         raise
+
+
+def standard_input() -> TextIO:
+    """Standard input. Raises InvalidArgument if it was closed, as by ``<&-``."""
+    if sys.stdin is None:
+        raise InvalidArgument(
+            "standard input is closed: give the command an argument or a file, or a pipe to read"
+        )
+    return sys.stdin

@@ -18,7 +18,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
-from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager
+from mqredis.cli.common import Arguments, Subparsers, command, given_settings, open_manager, standard_input
 from mqredis.cli.form import to_json
 from mqredis.cli.output import Output
 from mqredis.cli.reading import browse
@@ -177,12 +177,12 @@ def _batches(arguments: Arguments) -> Iterator[Sequence[str | bytes]]:
     elif arguments.body is not None:
         yield [arguments.body]
     else:
-        yield [sys.stdin.buffer.read()]
+        yield [standard_input().buffer.read()]
 
 
 def _lines() -> Iterator[list[str | bytes]]:
     """The lines of standard input in batches, each as soon as it can be read: the other end of a pipe may pause."""
-    stdin, rest = cast("BufferedReader", sys.stdin.buffer), b""
+    stdin, rest = cast("BufferedReader", standard_input().buffer), b""
     while chunk := stdin.read1(_CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
         for start in range(0, len(lines), BATCH):

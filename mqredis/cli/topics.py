@@ -7,10 +7,8 @@ topic as a detail.
 
 from __future__ import annotations
 
-import sys
-
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import Arguments, Subparsers, command, open_manager
+from mqredis.cli.common import Arguments, Subparsers, command, open_manager, standard_input
 from mqredis.cli.messages import show
 from mqredis.cli.output import Output
 from mqredis.cli.values import wait_seconds
@@ -72,6 +70,6 @@ def _unsubscribe(arguments: Arguments, output: Output) -> None:
 
 
 def _request(arguments: Arguments, output: Output) -> None:
-    body = sys.stdin.buffer.read() if arguments.body is None else arguments.body
+    body = standard_input().buffer.read() if arguments.body is None else arguments.body
     with open_manager(arguments) as qm, qm.open(arguments.queue, Access.SEND) as queue:
         show(qm.request(queue, body, timeout=arguments.timeout), arguments, output)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from mqredis.cli.author import logged, operator_option
-from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager
+from mqredis.cli.common import Arguments, Subparsers, command, existing, open_manager, standard_input
 from mqredis.cli.exits import Exit
 from mqredis.cli.form import from_json, to_json
 from mqredis.cli.messages import send_batch
@@ -316,4 +316,4 @@ def _target(path: Path | None, new: bool) -> AbstractContextManager[IO[str]]:
 
 
 def _source(path: Path | None) -> AbstractContextManager[IO[str]]:
-    return nullcontext(sys.stdin) if path is None else path.open(encoding="utf-8")
+    return nullcontext(standard_input()) if path is None else path.open(encoding="utf-8")

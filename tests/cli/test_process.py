@@ -195,6 +195,22 @@ def test_closed_standard_output_drops_what_is_printed(
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("words", ["send orders", "send orders --lines", "import orders", "request orders"])
+def test_closed_standard_input_is_refused(words: str, redis_server: RedisServer, manager: str) -> None:
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "mqredis", *words.split()],
+        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PROCESS_TIMEOUT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr.partition(":")[0]) == (2, "mqredis"), ended.stderr
+    assert "standard input is closed" in ended.stderr
+
+
 def test_error_is_not_printed_among_results_when_standard_error_is_closed(
     redis_server: RedisServer, manager: str
 ) -> None:
