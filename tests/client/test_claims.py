@@ -360,6 +360,31 @@ def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline
         assert (claimed.count, claimed.bytes, claimed.sealed) == (count, count * one, True)
 
 
+def test_claim_counts_large_bodies_of_messages_that_were_locked_before(pipeline: Pipeline) -> None:
+    """All messages have states then, as many as the queue has messages, and records without their bodies."""
+    with pipeline.qm.open("orders") as queue:
+        for body in (b"x" * 100_000, b"y"):
+            queue.send(body)
+        for lock in queue.lock_many(2):
+            lock.abort()
+    assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > 100_000
+    pipeline.commit(1)
+
+
+def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    red = Filter(programs=[parse("colour = 'red'").program]).text()
+    with pipeline.qm.open("turns") as queue:
+        for group in "aab":
+            queue.send(group, group_id=group, properties={"colour": "red"})
+        lock = queue.lock(0)
+        who = (turns.owner, turns.lineage, 1)
+        assert pipeline.qm.run(pipelines.claim(turns.queue, *who, Order(10, match=red), True)).count == 1
+        assert [message.text for message in queue.browse()] == ["a"], "the message of group b was claimed"
+        lock.commit()
+
+
 def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
     pipeline.fill(2, properties={"colour": "red"})
@@ -569,6 +594,7 @@ def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline
     with pipeline.qm.open("orders") as queue:
         locked = queue.lock(0)
         last = locked.message.lookup_id
+        assert pipeline.qm.queue_info("orders").locked == 1001
         states = [pipeline.qm.message("orders", id_).state for id_ in (last - 1000, last - 1, last)]
         assert states == ["claimed", "claimed", "locked"]
         locked.commit()
