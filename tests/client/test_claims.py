@@ -385,6 +385,17 @@ def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline
         lock.commit()
 
 
+def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        for group in "aabbcc":
+            queue.send(group, group_id=group)
+        with queue.lock(0):
+            assert turns.claim(1, first=True).count == 2
+            assert [message.text for message in queue.browse()] == ["a", "b", "c"]
+
+
 def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
     red = Filter(programs=[parse("colour = 'red'").program]).text()
     pipeline.fill(2, properties={"colour": "red"})
