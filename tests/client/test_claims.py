@@ -337,16 +337,20 @@ def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline
         pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
 
 
-def test_claim_within_limits_takes_messages_of_each_priority(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize(
+    "after, bound, left", [(0, 3, "40"), (None, 2, "34"), (2, None, "102")], ids=["both", "bound", "after"]
+)
+def test_claim_within_limits_takes_messages_of_each_priority(
+    pipeline: Pipeline, after: int | None, bound: int | None, left: str
+) -> None:
     with pipeline.qm.open("orders") as queue:
-        ids = [
-            queue.send(b"%d" % n, priority=priority).lookup_id for n, priority in enumerate((3, 7, 3, 7, 5))
-        ]
-        places = [f"{id_:016x}"[2:] for id_ in ids]
-        order = Order(10, after=places[0], bound=places[3])
+        ids = [queue.send(str(n), priority=priority).lookup_id for n, priority in enumerate((3, 7, 3, 7, 5))]
+        place = {n: f"{id_:016x}"[2:] for n, id_ in enumerate(ids)} | {None: ""}
+        order = Order(10, after=place[after], bound=place[bound])
         who = (pipeline.owner, pipeline.lineage, 1)
-        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, order, True)).count == 3
-        assert [message.body for message in queue.browse()] == [b"4", b"0"]
+        claimed = pipeline.qm.run(pipelines.claim(pipeline.queue, *who, order, True))
+        assert claimed.count == 5 - len(left)
+        assert "".join(message.text for message in queue.browse()) == left
 
 
 def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline) -> None:
