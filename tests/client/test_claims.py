@@ -338,13 +338,15 @@ def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline
 
 
 @pytest.mark.parametrize(
-    "after, bound, left", [(0, 3, "40"), (None, 2, "34"), (2, None, "102")], ids=["both", "bound", "after"]
+    "priorities, after, bound, left",
+    [("37375", 0, 3, "40"), ("37375", None, 2, "34"), ("37375", 2, None, "102"), ("33333", 0, None, "0")],
+    ids=["both", "bound", "after", "after, one priority"],
 )
 def test_claim_within_limits_takes_messages_of_each_priority(
-    pipeline: Pipeline, after: int | None, bound: int | None, left: str
+    pipeline: Pipeline, priorities: str, after: int | None, bound: int | None, left: str
 ) -> None:
     with pipeline.qm.open("orders") as queue:
-        ids = [queue.send(str(n), priority=priority).lookup_id for n, priority in enumerate((3, 7, 3, 7, 5))]
+        ids = [queue.send(str(n), priority=int(each)).lookup_id for n, each in enumerate(priorities)]
         place = {n: f"{id_:016x}"[2:] for n, id_ in enumerate(ids)} | {None: ""}
         order = Order(10, after=place[after], bound=place[bound])
         who = (pipeline.owner, pipeline.lineage, 1)
@@ -364,14 +366,15 @@ def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline
         assert (claimed.count, claimed.bytes, claimed.sealed) == (count, count * one, True)
 
 
-def test_claim_counts_large_bodies_of_messages_that_were_locked_before(pipeline: Pipeline) -> None:
-    """All messages have states then, as many as the queue has messages, and records without their bodies."""
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_claim_counts_the_bytes_of_messages_that_were_locked_before(pipeline: Pipeline, size: int) -> None:
+    """All messages have states then, as many as the queue has messages. A large body is not in its message's record."""
     with pipeline.qm.open("orders") as queue:
-        for body in (b"x" * 100_000, b"y"):
+        for body in (b"x" * size, b"y"):
             queue.send(body)
         for lock in queue.lock_many(2):
             lock.abort()
-    assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > 100_000
+    assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > size
     pipeline.commit(1)
 
 

@@ -164,6 +164,8 @@ def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
     assert (state.identity, state.committed, state.publishing, state.manifest) == ("query", 0, None, ())
     assert state.stages == []
     assert job.qm.queue_info("target").bytes == sum(len(encode(m)[0]) + 12 for m in numbers(0, 5))
+    found = job.qm.open("target").browse()
+    assert not any(message.first_in_transaction or message.last_in_transaction for message in found)
 
 
 def test_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
