@@ -403,13 +403,14 @@ def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) 
             assert [message.text for message in queue.browse()] == ["a", "b", "c"]
 
 
-def test_claim_with_a_filter_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
-    red = Filter(programs=[parse("colour = 'red'").program]).text()
-    pipeline.fill(2, properties={"colour": "red"})
+@pytest.mark.parametrize("match", [b"", Filter(programs=[parse("colour = 'red'").program]).text()])
+@pytest.mark.parametrize("lifetime", [None, 3600])
+def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifetime: int | None) -> None:
+    pipeline.fill(2, properties={"colour": "red"}, time_to_be_received=lifetime)
     with pipeline.qm.open("orders") as queue:
         queue.lock(0).abort()
         who = (pipeline.owner, pipeline.lineage, 1)
-        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, match=red), True)).count == 2
+        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, match=match), True)).count == 2
         assert pipeline.release() == 2
         pipeline.holds(2, 0)
         assert [message.delivery_count for message in queue.browse()] == [2, 1]
