@@ -416,6 +416,22 @@ def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifeti
         assert [message.delivery_count for message in queue.browse()] == [2, 1]
 
 
+def test_claim_deletes_expired_messages_that_it_meets(backend: Backend) -> None:
+    """More timers are due than one call serves (lua/core/timers.lua)."""
+    name, settings = f"claims-{os.getpid()}-{next(_numbers)}", mqredis.Settings(test_clock=True)
+    with mqredis.connect(backend.client(), manager=name, settings=settings) as qm:
+        qm.create_queue("orders")
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(600, time_to_be_received=60)
+        pipeline.fill(3)
+        call = commands.claim(pipeline.queue, pipeline.owner, pipeline.lineage, 1, Order(10), True)
+        qm.advance_clock(61)
+        claimed = qm.run(perform(call))
+        assert (claimed.count, claimed.sealed) == (0, False)
+        assert pipeline.raw.zcard(f"mq:{{{name}}}:q:orders:a") == 603 - 8 * 32 - 10
+        assert pipeline.claim(1).count == 3
+
+
 def test_commit_sends_acknowledgements_for_small_and_mixed_batches(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(3, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
