@@ -32,7 +32,8 @@
 --- require "claims/fill"
 --- require "waiting/waiters"
 -- Change together with: WHY in mqredis/commands/claims.py, which explains each word of LOCK_LOST to users; claims/fill, which takes
--- `limits`; claim_match.lua, which has the same limits. Tests: tests/client/test_claims.py, test_claim_random_runs.py.
+-- `limits`; claim_match.lua, which has the same limits. Tests: tests/client/test_claims.py,
+-- test_claim_choice.py, test_claim_random_runs.py.
 local generation, owner, lineage, seq, wanted = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 local limits = { max_bytes = tonumber(ARGV[8]), bound = ARGV[9], after = ARGV[11], filter = ARGV[12],
   place = ARGV[13] } -- for fill.plan

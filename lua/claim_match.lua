@@ -22,7 +22,7 @@
 --- require "matching/search"
 --- require "waiting/waiters"
 -- Change together with: claims/fill, which decides what a claim takes; claim_wait.lua, for pipelines without a selector.
--- Tests: tests/client/test_claims.py.
+-- Tests: tests/client/test_claim_choice.py.
 local filter_text, after, bound, start = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local reply = context.open()
 if reply then return reply end

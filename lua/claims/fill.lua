@@ -34,7 +34,7 @@
 --
 -- Change together with: claims.turns, claims.ids and claims.between in claims/claims, with which claim_wait.lua, claim_match.lua
 -- and claim_backlog.lua tell whether a claim would take something; core/seek, which chooses messages for readers;
--- tests/property/packed.py, which replaces a line of fill.own_states. Tests: tests/client/test_claims.py.
+-- tests/property/packed.py, which replaces a line of fill.own_states. Tests: tests/client/test_claim_choice.py.
 --
 -- After fill.choose only `ids` has the right length; the other columns may be longer. The ids of a page that is stored packed
 -- ascend, as in delivery order.

@@ -15,9 +15,9 @@ import pytest
 
 import mqredis
 from mqredis.errors import ClaimLost
-from tests.client.test_claims import Pipeline
 from tests.support.backend import Backend
 from tests.support.claims import locked
+from tests.support.pipeline import Pipeline
 
 SEEDS = range(4)
 STEPS = 70

@@ -2,103 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 import mqredis
 from mqredis import Access, Acknowledge, Match, MessageClass, Outgoing
-from mqredis.codec.claims import Claim, PageList
+from mqredis.codec.claims import PageList
 from mqredis.commands import claims as commands
-from mqredis.commands.address import Address
-from mqredis.commands.claims import Claimed, Order, Received
-from mqredis.commands.filters import Filter
-from mqredis.errors import ClaimLost, QueueNotAvailable, QueueNotFound
+from mqredis.commands.claims import Order, Received
+from mqredis.errors import ClaimLost, QueueNotAvailable
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
-from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.support.backend import Backend
 from tests.support.counts import count
+from tests.support.pipeline import Pipeline, new_manager
 
-_numbers = itertools.count(1)
 # The most messages that one call removes: plain ones, and ones with features (lua/claims/claims.lua).
 PLAIN_PAGE, PAGE = 1000, 256
-
-
-@dataclass
-class Pipeline:
-    """The claim of one owner on one queue, and the calls on it."""
-
-    qm: mqredis.QueueManager
-    raw: Any
-    owner: str = "lake"
-    lineage: str = "first"
-    path: str = "orders"
-
-    @property
-    def queue(self) -> Address:
-        seen = self.qm.run(pipelines.look(self.qm._context, self.path))
-        return Address(self.qm._context.keys, self.path, seen.generation)
-
-    @property
-    def field(self) -> tuple[str, str]:
-        """Key and field in which the claim is stored."""
-        return f"mq:{{{self.qm.name}}}:q:{self.path}:q", f"claim:{self.owner}"
-
-    @property
-    def text(self) -> str:
-        text: bytes = self.raw.hget(*self.field)
-        return text.decode()
-
-    @property
-    def known(self) -> Claim:
-        return Claim.parse(self.text)
-
-    def fill(self, count: int, **fields: Any) -> None:
-        with self.qm.open(self.path) as queue:
-            for at in range(0, count, 500):
-                some = range(at, min(count, at + 500))
-                queue.send_many([Outgoing(body=b"%d" % n, **fields) for n in some])
-
-    def claim(self, sequence: int, count: int = 10_000, first: bool = False) -> Claimed:
-        who = (self.owner, self.lineage, sequence)
-        return self.qm.run(pipelines.claim(self.queue, *who, Order(count), first))
-
-    def page(self, sequence: int) -> Received:
-        """One call of a commit."""
-        queue = self.queue
-        call = commands.claim_commit(queue, self.owner, self.lineage, sequence)
-        return self.qm.run(QueueCall(queue, call))
-
-    def commit(self, sequence: int) -> int:
-        return self.qm.run(pipelines.commit(self.queue, self.owner, self.lineage, sequence))
-
-    def read(self, sequence: int, count: int = 10_000) -> list[bytes]:
-        call = commands.claimed(self.queue, self.owner, self.lineage, sequence, 0, count)
-        return self.qm.run(perform(call))
-
-    def release(self, forget: bool = False) -> int:
-        return self.qm.run(pipelines.release(self.qm._context, self.path, self.owner, forget))
-
-    def holds(self, messages: int, locked: int) -> None:
-        """Check the counters of the queue, and that the doctor has no finding."""
-        info = self.qm.queue_info(self.path)
-        assert (info.messages, info.locked, info.ready) == (messages, locked, messages - locked)
-        assert self.qm.doctor().findings == ()
-
-
-@pytest.fixture
-def pipeline(backend: Backend) -> Iterator[Pipeline]:
-    raw = backend.client()
-    with mqredis.connect(backend.client(), manager=f"claims-{os.getpid()}-{next(_numbers)}") as qm:
-        qm.create_queue("orders")
-        yield Pipeline(qm, raw)
-    raw.close()
 
 
 @pytest.fixture
@@ -304,134 +226,6 @@ def test_delete_queue_acknowledges_committed_messages_as_received(pipeline: Pipe
     assert pipeline.qm.doctor().findings == ()
 
 
-def test_claim_of_a_queue_that_begins_with_ids_without_records_ends(pipeline: Pipeline) -> None:
-    pipeline.fill(5)
-    available = f"mq:{{{pipeline.qm.name}}}:q:{pipeline.path}:a"
-    ghosts = {f"{number:016x}": 0 for number in range(PLAIN_PAGE + 1)}
-    pipeline.raw.zadd(available, ghosts)
-    assert pipeline.claim(1, first=True).count == 0
-    pipeline.raw.zrem(available, *ghosts)  # as the doctor does
-    assert pipeline.commit(1) == 0
-    assert pipeline.claim(2).count == 5
-
-
-def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline) -> None:
-    red = Filter(programs=[parse("colour = 'red'").program]).text()
-
-    def matches(**order: Any) -> bool:
-        return pipeline.qm.run(pipelines.matches(pipeline.queue, Order(10, match=red, **order)))
-
-    pipeline.fill(600, properties={"colour": "blue"})
-    assert not matches()
-    with pipeline.qm.open("orders") as queue:
-        first, second = (
-            f"{queue.send(b'x', properties={'colour': 'red'}).lookup_id:016x}"[2:] for _ in range(2)
-        )
-        assert matches()
-        assert (matches(after=first), matches(after=second)) == (True, False)
-        assert (matches(bound=first), matches(bound="0" * 14)) == (True, False)
-        absent = pipeline.queue
-        pipeline.holds(602, 0)
-    pipeline.qm.delete_queue("orders")
-    with pytest.raises(QueueNotFound):
-        pipeline.qm.run(pipelines.matches(absent, Order(10, match=red)))
-
-
-@pytest.mark.parametrize(
-    "priorities, after, bound, left",
-    [("37375", 0, 3, "40"), ("37375", None, 2, "34"), ("37375", 2, None, "102"), ("33333", 0, None, "0")],
-    ids=["both", "bound", "after", "after, one priority"],
-)
-def test_claim_within_limits_takes_messages_of_each_priority(
-    pipeline: Pipeline, priorities: str, after: int | None, bound: int | None, left: str
-) -> None:
-    with pipeline.qm.open("orders") as queue:
-        ids = [queue.send(str(n), priority=int(each)).lookup_id for n, each in enumerate(priorities)]
-        place = {n: f"{id_:016x}"[2:] for n, id_ in enumerate(ids)} | {None: ""}
-        order = Order(10, after=place[after], bound=place[bound])
-        who = (pipeline.owner, pipeline.lineage, 1)
-        claimed = pipeline.qm.run(pipelines.claim(pipeline.queue, *who, order, True))
-        assert claimed.count == 5 - len(left)
-        assert "".join(message.text for message in queue.browse()) == left
-
-
-def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline) -> None:
-    pipeline.fill(10)
-    one = pipeline.claim(1, 1, first=True).bytes
-    for sequence, most_bytes in enumerate((3 * one - 1, 3 * one, one - 1), 2):
-        pipeline.commit(sequence - 1)
-        who = (pipeline.owner, pipeline.lineage, sequence)
-        claimed = pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, most_bytes)))
-        count = max(1, most_bytes // one)
-        assert (claimed.count, claimed.bytes, claimed.sealed) == (count, count * one, True)
-
-
-@pytest.mark.parametrize("size", [1000, 100_000])
-def test_claim_counts_the_bytes_of_messages_that_were_locked_before(pipeline: Pipeline, size: int) -> None:
-    """All messages have states then, as many as the queue has messages. A large body is not in its message's record."""
-    with pipeline.qm.open("orders") as queue:
-        for body in (b"x" * size, b"y"):
-            queue.send(body)
-        for lock in queue.lock_many(2):
-            lock.abort()
-    assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > size
-    pipeline.commit(1)
-
-
-def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    red = Filter(programs=[parse("colour = 'red'").program]).text()
-    with pipeline.qm.open("turns") as queue:
-        for group in "aab":
-            queue.send(group, group_id=group, properties={"colour": "red"})
-        lock = queue.lock(0)
-        who = (turns.owner, turns.lineage, 1)
-        assert pipeline.qm.run(pipelines.claim(turns.queue, *who, Order(10, match=red), True)).count == 1
-        assert [message.text for message in queue.browse()] == ["a"], "the message of group b was claimed"
-        lock.commit()
-
-
-def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
-        for group in "aabbcc":
-            queue.send(group, group_id=group)
-        with queue.lock(0):
-            assert turns.claim(1, first=True).count == 2
-            assert [message.text for message in queue.browse()] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("match", [b"", Filter(programs=[parse("colour = 'red'").program]).text()])
-@pytest.mark.parametrize("lifetime", [None, 3600])
-def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifetime: int | None) -> None:
-    pipeline.fill(2, properties={"colour": "red"}, time_to_be_received=lifetime)
-    with pipeline.qm.open("orders") as queue:
-        queue.lock(0).abort()
-        who = (pipeline.owner, pipeline.lineage, 1)
-        assert pipeline.qm.run(pipelines.claim(pipeline.queue, *who, Order(10, match=match), True)).count == 2
-        assert pipeline.release() == 2
-        pipeline.holds(2, 0)
-        assert [message.delivery_count for message in queue.browse()] == [2, 1]
-
-
-def test_claim_deletes_expired_messages_that_it_meets(backend: Backend) -> None:
-    """More timers are due than one call serves (lua/core/timers.lua)."""
-    name, settings = f"claims-{os.getpid()}-{next(_numbers)}", mqredis.Settings(test_clock=True)
-    with mqredis.connect(backend.client(), manager=name, settings=settings) as qm:
-        qm.create_queue("orders")
-        pipeline = Pipeline(qm, backend.client())
-        pipeline.fill(600, time_to_be_received=60)
-        pipeline.fill(3)
-        call = commands.claim(pipeline.queue, pipeline.owner, pipeline.lineage, 1, Order(10), True)
-        qm.advance_clock(61)
-        claimed = qm.run(perform(call))
-        assert (claimed.count, claimed.sealed) == (0, False)
-        assert pipeline.raw.zcard(f"mq:{{{name}}}:q:orders:a") == 603 - 8 * 32 - 10
-        assert pipeline.claim(1).count == 3
-
-
 def test_commit_sends_acknowledgements_for_small_and_mixed_batches(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(3, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")
@@ -559,28 +353,9 @@ def test_only_messages_with_features_mark_the_queue(pipeline: Pipeline) -> None:
         assert marked()
 
 
-@pytest.mark.parametrize("large", [0, 1, 5])
-def test_claim_counts_the_bytes_of_its_messages(pipeline: Pipeline, large: int) -> None:
-    bodies = [b"x" * 9000] * large + [b"y" * n for n in range(20)]
-    with pipeline.qm.open("orders") as queue:
-        queue.send_many(bodies)
-    size = pipeline.qm.queue_info("orders").bytes
-    assert pipeline.claim(1, 10, first=True).count == 10
-    assert pipeline.claim(1).sealed
-    before = pipeline.known.bytes
-    pipeline.holds(20 + large, 10)
-    assert pipeline.commit(1) == 10
-    assert pipeline.qm.queue_info("orders").bytes == size - before
-    assert pipeline.claim(2).bytes == size - before
-    assert pipeline.commit(2) == 10 + large
-    pipeline.holds(0, 0)
-
-
 def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Backend) -> None:
     """The call ends expired leases, and only then finds that an expired message goes to a queue it was not given."""
-    settings = mqredis.Settings(test_clock=True, allow_volatile=True)
-    name = f"claims-{os.getpid()}-{next(_numbers)}"
-    with mqredis.connect(backend.client(), manager=name, settings=settings) as qm:
+    with new_manager(backend, test_clock=True, allow_volatile=True) as qm:
         qm.create_queue("orders")
         orders = qm.open("orders")
         orders.send(b"purged")
@@ -591,36 +366,6 @@ def test_look_that_is_repeated_with_another_queue_keeps_its_changes(backend: Bac
         assert qm.run(pipelines.look(qm._context, "orders")).available == 0
         assert qm.queue_info("orders").messages == 0
         assert qm.doctor().healthy
-
-
-def test_claimed_message_keeps_its_earlier_deliveries(pipeline: Pipeline) -> None:
-    with pipeline.qm.open("orders") as queue:
-        queue.send(b"special", time_to_be_received=600)
-        queue.send(b"plain")
-        for locked in queue.lock_many(2, 0):
-            locked.abort()
-        assert [message.delivery_count for message in queue.browse()] == [1, 1]
-        pipeline.claim(1, first=True)
-        assert pipeline.release() == 2
-        assert [message.delivery_count for message in queue.browse()] == [2, 2]
-
-
-def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
-    backend: Backend,
-) -> None:
-    name = f"claims-{os.getpid()}-{next(_numbers)}"
-    with mqredis.connect(backend.client(), manager=name) as qm:
-        qm.create_queue("turns", group_exclusive=True)
-        with qm.open("turns") as queue:
-            queue.send_many([Outgoing(body=b"x", group_id=group) for group in ("a", "a", "a", "b", "b")])
-            first = queue.peek(0).lookup_id
-        all_readers = qm.run(pipelines.look(qm.context, "turns"))
-        owner = qm.run(pipelines.look(qm.context, "turns", "lake"))
-        assert (all_readers.available, all_readers.turns) == (5, False)
-        assert (owner.available, owner.turns) == (2, True)
-        # The first three messages are of one group.
-        early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{first % 2**56 + 2:014x}"))
-        assert early.available == 1
 
 
 def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline) -> None:

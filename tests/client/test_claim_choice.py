@@ -1,0 +1,187 @@
+"""Which messages a claim takes: its limits, filters and groups, and what it knows of each message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mqredis import Outgoing
+from mqredis.commands import claims as commands
+from mqredis.commands.claims import Order
+from mqredis.commands.filters import Filter
+from mqredis.errors import QueueNotFound
+from mqredis.operations import pipelines
+from mqredis.selector import parse
+from mqredis.steps import perform
+from tests.client.test_claims import PLAIN_PAGE
+from tests.support.backend import Backend
+from tests.support.pipeline import Pipeline, new_manager
+
+RED = Filter(programs=[parse("colour = 'red'").program]).text()
+
+
+def test_claim_of_a_queue_that_begins_with_ids_without_records_ends(pipeline: Pipeline) -> None:
+    pipeline.fill(5)
+    available = f"mq:{{{pipeline.qm.name}}}:q:{pipeline.path}:a"
+    ghosts = {f"{number:016x}": 0 for number in range(PLAIN_PAGE + 1)}
+    pipeline.raw.zadd(available, ghosts)
+    assert pipeline.claim(1, first=True).count == 0
+    pipeline.raw.zrem(available, *ghosts)  # as the doctor does
+    assert pipeline.commit(1) == 0
+    assert pipeline.claim(2).count == 5
+
+
+def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline) -> None:
+    def matches(**order: Any) -> bool:
+        return pipeline.qm.run(pipelines.matches(pipeline.queue, Order(10, match=RED, **order)))
+
+    pipeline.fill(600, properties={"colour": "blue"})
+    assert not matches()
+    with pipeline.qm.open("orders") as queue:
+        first, second = (
+            f"{queue.send(b'x', properties={'colour': 'red'}).lookup_id:016x}"[2:] for _ in range(2)
+        )
+        assert matches()
+        assert (matches(after=first), matches(after=second)) == (True, False)
+        assert (matches(bound=first), matches(bound="0" * 14)) == (True, False)
+        absent = pipeline.queue
+        pipeline.holds(602, 0)
+    pipeline.qm.delete_queue("orders")
+    with pytest.raises(QueueNotFound):
+        pipeline.qm.run(pipelines.matches(absent, Order(10, match=RED)))
+
+
+@pytest.mark.parametrize(
+    "priorities, after, bound, left",
+    [("37375", 0, 3, "40"), ("37375", None, 2, "34"), ("37375", 2, None, "102"), ("33333", 0, None, "0")],
+    ids=["both", "bound", "after", "after, one priority"],
+)
+def test_claim_within_limits_takes_messages_of_each_priority(
+    pipeline: Pipeline, priorities: str, after: int | None, bound: int | None, left: str
+) -> None:
+    with pipeline.qm.open("orders") as queue:
+        ids = [queue.send(str(n), priority=int(each)).lookup_id for n, each in enumerate(priorities)]
+        place = {n: f"{id_:016x}"[2:] for n, id_ in enumerate(ids)} | {None: ""}
+        claimed = pipeline.claim(1, 10, first=True, after=place[after], bound=place[bound])
+        assert claimed.count == 5 - len(left)
+        assert "".join(message.text for message in queue.browse()) == left
+
+
+def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline) -> None:
+    pipeline.fill(10)
+    one = pipeline.claim(1, 1, first=True).bytes
+    for sequence, most_bytes in enumerate((3 * one - 1, 3 * one, one - 1), 2):
+        pipeline.commit(sequence - 1)
+        claimed = pipeline.claim(sequence, 10, most_bytes=most_bytes)
+        count = max(1, most_bytes // one)
+        assert (claimed.count, claimed.bytes, claimed.sealed) == (count, count * one, True)
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+def test_claim_counts_the_bytes_of_messages_that_were_locked_before(pipeline: Pipeline, size: int) -> None:
+    """All messages have states then, as many as the queue has messages. A large body is not in its message's record."""
+    with pipeline.qm.open("orders") as queue:
+        for body in (b"x" * size, b"y"):
+            queue.send(body)
+        for lock in queue.lock_many(2):
+            lock.abort()
+    assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > size
+    pipeline.commit(1)
+
+
+def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        for group in "aab":
+            queue.send(group, group_id=group, properties={"colour": "red"})
+        lock = queue.lock(0)
+        assert turns.claim(1, 10, first=True, match=RED).count == 1
+        assert [message.text for message in queue.browse()] == ["a"], "the message of group b was claimed"
+        lock.commit()
+
+
+def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        for group in "aabbcc":
+            queue.send(group, group_id=group)
+        with queue.lock(0):
+            assert turns.claim(1, first=True).count == 2
+            assert [message.text for message in queue.browse()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("match", [b"", RED])
+@pytest.mark.parametrize("lifetime", [None, 3600])
+def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifetime: int | None) -> None:
+    pipeline.fill(2, properties={"colour": "red"}, time_to_be_received=lifetime)
+    with pipeline.qm.open("orders") as queue:
+        queue.lock(0).abort()
+        assert pipeline.claim(1, 10, first=True, match=match).count == 2
+        assert pipeline.release() == 2
+        pipeline.holds(2, 0)
+        assert [message.delivery_count for message in queue.browse()] == [2, 1]
+
+
+def test_claim_deletes_expired_messages_that_it_meets(backend: Backend) -> None:
+    """More timers are due than one call serves (lua/core/timers.lua)."""
+    with new_manager(backend, test_clock=True) as qm:
+        qm.create_queue("orders")
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(600, time_to_be_received=60)
+        pipeline.fill(3)
+        call = commands.claim(pipeline.queue, pipeline.owner, pipeline.lineage, 1, Order(10), True)
+        qm.advance_clock(61)
+        claimed = qm.run(perform(call))
+        assert (claimed.count, claimed.sealed) == (0, False)
+        assert pipeline.raw.zcard(f"mq:{{{qm.name}}}:q:orders:a") == 603 - 8 * 32 - 10
+        assert pipeline.claim(1).count == 3
+
+
+@pytest.mark.parametrize("large", [0, 1, 5])
+def test_claim_counts_the_bytes_of_its_messages(pipeline: Pipeline, large: int) -> None:
+    bodies = [b"x" * 9000] * large + [b"y" * n for n in range(20)]
+    with pipeline.qm.open("orders") as queue:
+        queue.send_many(bodies)
+    size = pipeline.qm.queue_info("orders").bytes
+    assert pipeline.claim(1, 10, first=True).count == 10
+    assert pipeline.claim(1).sealed
+    before = pipeline.known.bytes
+    pipeline.holds(20 + large, 10)
+    assert pipeline.commit(1) == 10
+    assert pipeline.qm.queue_info("orders").bytes == size - before
+    assert pipeline.claim(2).bytes == size - before
+    assert pipeline.commit(2) == 10 + large
+    pipeline.holds(0, 0)
+
+
+def test_claimed_message_keeps_its_earlier_deliveries(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        queue.send(b"special", time_to_be_received=600)
+        queue.send(b"plain")
+        for locked in queue.lock_many(2, 0):
+            locked.abort()
+        assert [message.delivery_count for message in queue.browse()] == [1, 1]
+        pipeline.claim(1, first=True)
+        assert pipeline.release() == 2
+        assert [message.delivery_count for message in queue.browse()] == [2, 2]
+
+
+def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
+    backend: Backend,
+) -> None:
+    with new_manager(backend) as qm:
+        qm.create_queue("turns", group_exclusive=True)
+        with qm.open("turns") as queue:
+            queue.send_many([Outgoing(body=b"x", group_id=group) for group in ("a", "a", "a", "b", "b")])
+            first = queue.peek(0).lookup_id
+        all_readers = qm.run(pipelines.look(qm.context, "turns"))
+        owner = qm.run(pipelines.look(qm.context, "turns", "lake"))
+        assert (all_readers.available, all_readers.turns) == (5, False)
+        assert (owner.available, owner.turns) == (2, True)
+        # The first three messages are of one group.
+        early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{first % 2**56 + 2:014x}"))
+        assert early.available == 1
