@@ -8,7 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -178,35 +178,35 @@ def test_output_that_is_written_at_the_end_gives_an_exit_code_of_ours(
     assert (ended.returncode, ended.stderr) == (code, said)
 
 
-@pytest.mark.parametrize("words", ["queue list", "show overview", "doctor"])
-def test_closed_standard_output_drops_what_is_printed(
-    words: str, redis_server: RedisServer, manager: str
-) -> None:
-    with mqredis.connect(redis_server.url, manager=manager) as qm:
-        qm.create_queue("orders")
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "mqredis", *words.split()],
-        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
-        stderr=subprocess.PIPE,
+def run_in_shell(redirection: str, words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command with a stream that the shell has closed."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "mqredis", *words.split()],
+        env={**os.environ, **env},
+        capture_output=True,
         text=True,
         timeout=PROCESS_TIMEOUT,
         check=False,
     )
+
+
+@pytest.fixture
+def env(redis_server: RedisServer, manager: str) -> Mapping[str, str]:
+    """Variables of a command, for a manager with the queue ``orders``."""
+    with mqredis.connect(redis_server.url, manager=manager) as qm:
+        qm.create_queue("orders")
+    return {"MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager}
+
+
+@pytest.mark.parametrize("words", ["queue list", "show overview", "doctor"])
+def test_closed_standard_output_drops_what_is_printed(words: str, env: Mapping[str, str]) -> None:
+    ended = run_in_shell(">&-", words, env)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("words", ["send orders", "send orders --lines", "import orders", "request orders"])
-def test_closed_standard_input_is_refused(words: str, redis_server: RedisServer, manager: str) -> None:
-    with mqredis.connect(redis_server.url, manager=manager) as qm:
-        qm.create_queue("orders")
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "mqredis", *words.split()],
-        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PROCESS_TIMEOUT,
-        check=False,
-    )
+def test_closed_standard_input_is_refused(words: str, env: Mapping[str, str]) -> None:
+    ended = run_in_shell("<&-", words, env)
     assert (ended.returncode, ended.stderr.partition(":")[0]) == (2, "mqredis"), ended.stderr
     assert "standard input is closed" in ended.stderr
 
@@ -214,13 +214,8 @@ def test_closed_standard_input_is_refused(words: str, redis_server: RedisServer,
 def test_error_is_not_printed_among_results_when_standard_error_is_closed(
     redis_server: RedisServer, manager: str
 ) -> None:
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "mqredis", "receive", "orders"],
-        env={**os.environ, "MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=PROCESS_TIMEOUT,
-        check=False,
+    ended = run_in_shell(
+        "2>&-", "receive orders", {"MQREDIS_URL": redis_server.url, "MQREDIS_MANAGER": manager}
     )
     assert (ended.returncode, ended.stdout) == (1, "")
 

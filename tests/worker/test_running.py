@@ -148,27 +148,13 @@ def test_lapsed_lease_cancels_the_coroutine(qm, queue, worker, started):
     assert cancelled.wait(WAIT)
 
 
-def test_max_hold_cancels_the_handler(qm, queue, worker, started):
+@pytest.mark.parametrize(
+    "lease, max_hold", [(0.2, 0.5), (1000, 0.1)], ids=["after renewals", "before the first renewal"]
+)
+def test_max_hold_cancels_the_handler(qm, queue, worker, started, lease, max_hold):
     cancelled, never = threading.Event(), threading.Event()
 
-    @worker.consumer("q", lease=0.2, max_hold=0.5)
-    def handle(message):
-        try:
-            while not cancelled.is_set():
-                never.wait(0.01)
-        except Cancelled:
-            cancelled.set()
-            raise
-
-    started(worker)
-    send(qm, queue, b"x")
-    assert cancelled.wait(WAIT)
-
-
-def test_max_hold_need_not_wait_for_a_renewal(qm, queue, worker, started):
-    cancelled, never = threading.Event(), threading.Event()
-
-    @worker.consumer("q", lease=1000, max_hold=0.1)
+    @worker.consumer("q", lease=lease, max_hold=max_hold)
     def handle(message):
         try:
             while not cancelled.is_set():
