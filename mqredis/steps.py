@@ -30,6 +30,7 @@ Change together with: ``AsyncCalls._step`` in ``drivers/calls_aio.py``, which ha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -239,25 +240,25 @@ class Operation(Generic[R_co]):
         return (yield from self.resume(reply)) if result is MORE else result
 
 
-class Shareable(Operation[R_co]):
+class Shareable(Operation[R_co], ABC):
     """An operation that the asyncio driver may carry out in one call with those of other tasks."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def batchers(self) -> dict[type, Any]:
         """What the driver keeps for the queue of this operation, by class of operation."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def fitting(cls, operations: Sequence[Any]) -> int:
         """How many of these operations, from the first on, one call takes: one at least."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def joined(cls, operations: Sequence[Any]) -> Operation[Sequence[R_co | Exception]]:
         """One operation for all of these: a result or an error for each."""
-        raise NotImplementedError
 
 
 class SingleCall(Operation[T]):
