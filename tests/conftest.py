@@ -16,6 +16,7 @@ from mqredis.drivers.connect import forget_store
 from tests.support.backend import Backend, ServerKind, fake_backend
 from tests.support.facade import LoopThread, connected
 from tests.support.server import RedisServer, ServerMissing
+from tests.support.standing_clock import StandingClock, stop_clock
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -117,3 +118,12 @@ def backend(server_kind: ServerKind, request: pytest.FixtureRequest) -> Backend:
     if server_kind == "real":
         return Backend("real", real=request.getfixturevalue("redis_server"))
     return fake_backend()
+
+
+@pytest.fixture
+def standing_clock(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandingClock]:
+    """A queue manager whose clock moves only when the test moves it; the doctor checks it at the end."""
+    stop_clock(monkeypatch)
+    clock = StandingClock(backend)
+    yield clock
+    clock.close()

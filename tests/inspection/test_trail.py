@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import mqredis
-from mqredis import Acknowledge, RetryPolicy, Settings, scripts
+from mqredis import Acknowledge, RetryPolicy
 from mqredis.errors import AccessDenied, InvalidArgument, IoTimeout, QueueNotFound
 from mqredis.models.inspection import TrailEntry
-from mqredis.scripts import Script
 from tests.property.fixed_clock import START
 from tests.support.backend import Backend
 from tests.support.facade import unwrap
+from tests.support.standing_clock import StandingClock
 
 interfaces = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
@@ -39,50 +37,9 @@ def events(entries: list[TrailEntry]) -> list[str]:
 
 # ---- one whole trail, with exact times ---------------------------------------------------------------
 
-_STANDS = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 
-
-class Clock:
-    """A queue manager whose clock moves only when a test moves it."""
-
-    def __init__(self, backend: Backend, name: str) -> None:
-        self.raw, self.key, self.ms = backend.client(), f"mq:{{{name}}}:meta", START
-        self.move(0)
-        settings = Settings(functions="off", client_name="works & co")
-        self.qm = mqredis.connect(backend.client(), manager=name, settings=settings)
-
-    def move(self, seconds: float) -> None:
-        self.ms += round(seconds * 1000)
-        self.raw.hset(self.key, mapping={"stands": self.ms // 1000, "zero": self.ms % 1000 * 1000})
-
-    def close(self) -> None:
-        findings = self.qm.doctor().findings
-        self.qm.close()
-        self.raw.close()
-        assert not [finding for finding in findings if finding.severity != "notice"]
-
-
-@pytest.fixture
-def clock(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    get, kept = scripts.get, {}
-
-    def standing(name: str) -> Script:
-        if name not in kept:
-            kept[name] = script = Script(name)
-            lines = get(name).joined
-            script.joined = [
-                (file, n, text.replace('redis.call("TIME")', _STANDS)) for file, n, text in lines
-            ]
-        return kept[name]
-
-    monkeypatch.setattr(scripts, "get", standing)
-    found = Clock(backend, f"trail-{os.getpid()}-{random.randrange(10**9)}")
-    yield found
-    found.close()
-
-
-def test_trail_with_retries_poison_and_redrive(clock: Clock) -> None:
-    qm = clock.qm
+def test_trail_with_retries_poison_and_redrive(standing_clock: StandingClock) -> None:
+    clock, qm = standing_clock, standing_clock.qm
     queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=10))
     sent = queue.send(b"a", label="first")
     clock.move(1)
