@@ -27,6 +27,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from mqredis import scripts
+from mqredis.bundles import Line
 from mqredis.drivers.attempt import Attempt
 from tests.property import fixed_clock
 from tests.property.matching import RandomMatchingSteps
@@ -277,10 +278,9 @@ def plant(file: str, number: int, after: str) -> None:
     """Let this process take the Lua from a copy with one line changed: what has not got that line stays as it is."""
     spot = (f"lua/{file}.lua", number)
     kept = {
-        script.name: script
-        for script in map(scripts.get, scripts.names())
-        if spot not in (line[:2] for line in script.joined)
+        script.name: script for script in map(scripts.get, scripts.names()) if not _has(script.joined, spot)
     }
+    kept_libraries = {each.name: each for each in scripts.libraries() if not _has(each.joined, spot)}
     copy = Path(tempfile.mkdtemp(prefix="lua-"))
     shutil.copytree(scripts.root(), copy, dirs_exist_ok=True)
     path = copy / f"{file}.lua"
@@ -293,6 +293,12 @@ def plant(file: str, number: int, after: str) -> None:
     scripts.root = lambda: copy  # type: ignore[assignment]
     fresh = scripts.get
     scripts.get = lambda name: kept.get(name) or fresh(name)  # type: ignore[assignment]
+    fresh_library = scripts.library
+    scripts.library = lambda name: kept_libraries.get(name) or fresh_library(name)  # type: ignore[assignment]
+
+
+def _has(lines: list[Line], spot: tuple[str, int]) -> bool:
+    return any(line[:2] == spot for line in lines)
 
 
 def main(plan: Path) -> int:
