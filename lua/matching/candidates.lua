@@ -27,12 +27,12 @@ end
 
 -- Returns a page of about `count` lookup ids of available messages that may match, and whether there may be more.
 function candidates.page(q, criteria, from, count)
-  local lookup_id = criteria.lookup_id or index.lookup_id_in(criteria.message_id)
-  if lookup_id then return candidates.by_lookup_id(q, criteria, lookup_id, from, count) end
   local letters = index.letters
   local ids
-  if criteria.message_id then
-    ids = index.range(q, letters.message_id, criteria.message_id, from, count)
+  if criteria.lookup_id then
+    return { candidates.is_behind(q, criteria.lookup_id, from) and criteria.lookup_id or nil }, false
+  elseif criteria.message_id then
+    return candidates.by_alternatives(q, { letters.message_id .. criteria.message_id }, from, count)
   elseif criteria.correlation_id then
     ids = index.range(q, letters.correlation_id, criteria.correlation_id, from, count)
   elseif criteria.group_id and criteria.sequence then
@@ -49,21 +49,9 @@ function candidates.page(q, criteria, from, count)
   return ids, #ids == count
 end
 
--- As candidates.page, of criteria with a lookup id, or with a message id made from `lookup_id`. A sender may have given any
--- message this message id, too: such messages are in the index.
-function candidates.by_lookup_id(q, criteria, lookup_id, from, count)
-  local ids = {}
-  if not criteria.lookup_id then ids = index.range(q, index.letters.message_id, criteria.message_id, from, count) end
-  local more = #ids == count
-  for n = 1, #ids do
-    if ids[n] == lookup_id then return ids, more end -- its sender has given it the id that it would have without one
-  end
-  local is_in_page = lookup_id > from and (not more or lookup_id < ids[#ids])
-  if is_in_page and redis.call("ZSCORE", q.available, lookup_id) then
-    ids[#ids + 1] = lookup_id
-    table.sort(ids)
-  end
-  return ids, more
+-- Is there an available message with this lookup id, and behind the id `from`?
+function candidates.is_behind(q, lookup_id, from)
+  return lookup_id > from and redis.call("ZSCORE", q.available, lookup_id)
 end
 
 -- Returns all messages of a group with the sequence, and the offset, that the criteria name. They are few.
@@ -76,26 +64,27 @@ function candidates.by_sequence(q, criteria, from)
   return ids
 end
 
--- As candidates.page, of the messages that have one of these identifiers (criteria.alternatives, each with its letter of the index
--- in front): merges their ranges of the index, and the messages of ids that were made from lookup ids, which the index lacks. There
--- are few alternatives: of many `_hints` in mqredis/commands/filters.py sends none.
+-- As candidates.page, of the messages that have one of these identifiers (`alternatives`, each with its letter of the index in
+-- front): merges their ranges of the index, and the messages of ids that were made from lookup ids, which the index lacks; a sender
+-- may have given any message such an id, too. There are few alternatives: of many `_hints` in mqredis/commands/filters.py sends
+-- none.
 function candidates.by_alternatives(q, alternatives, from, count)
-  local seen, ids = {}, {}
-  local complete_to -- the first id with which a range was cut off; ids behind it may be missing
+  local seen, ids, cut_off = {}, {}, {} -- cut_off: the last id of each range that was cut off
   local per_range = math.max(1, math.floor(count / #alternatives))
   for n = 1, #alternatives do
     local letter, id = string.sub(alternatives[n], 1, 1), string.sub(alternatives[n], 2)
     local range = index.range(q, letter, id, from, per_range)
-    local last = range[per_range]
-    if last and (not complete_to or last < complete_to) then complete_to = last end
+    cut_off[#cut_off + 1] = range[per_range]
     local own = letter == index.letters.message_id and index.lookup_id_in(id)
-    if own and own > from and redis.call("ZSCORE", q.available, own) then range[#range + 1] = own end
+    if own and candidates.is_behind(q, own, from) then range[#range + 1] = own end
     for k = 1, #range do
       if not seen[range[k]] then ids[#ids + 1] = range[k] end
       seen[range[k]] = true
     end
   end
   table.sort(ids)
+  table.sort(cut_off)
+  local complete_to = cut_off[1] -- ids behind it may be missing
   while complete_to and ids[#ids] > complete_to do ids[#ids] = nil end -- these are left to the next page
   return ids, complete_to ~= nil
 end

@@ -14,29 +14,29 @@
 -- field_end: a pattern for the byte behind a field of a head.
 local selector_field = { field_end = "[%z\1\3]" }
 
--- Returns the operand of a property. Bytes 1 to 3 separate the fields of a head and text never holds them, so the first
--- hit is the property.
+-- Returns what stands behind the text `start` in the head, up to the end of the field; nil if the head does not have it. Bytes 1 to
+-- 3 separate the fields of a head and text never holds them, so the first hit is the field.
+function selector_field.content(rec, head_end, start)
+  local find = string.find
+  local _, last = find(rec, start, record.head_at, true)
+  if not last or last > head_end then return nil end
+  return string.sub(rec, last + 1, find(rec, selector_field.field_end, last + 1) - 1)
+end
+
+-- Returns the operand of a property.
 function selector_field.property(name)
-  local find, sub, field_end, start = string.find, string.sub, selector_field.field_end, "\1" .. name .. "\2"
-  local typed = selector_value.typed
+  local content, sub, start, typed = selector_field.content, string.sub, "\1" .. name .. "\2", selector_value.typed
   return function(rec, head_end)
-    local _, last = find(rec, start, record.head_at, true)
-    if not last or last > head_end then return nil end
-    return typed(sub(rec, last + 1, last + 1), sub(rec, last + 2, find(rec, field_end, last + 2) - 1))
+    local text = content(rec, head_end, start)
+    if text then return typed(sub(text, 1, 1), sub(text, 2)) end
   end
 end
 
 -- Returns a system field of the head as text; nil if it is not there. What the message asked for of which this is a copy has "~"
 -- before its key (core/record), and is read as well, since readers are shown it.
 function selector_field.text(rec, head_end, key)
-  local find, head_at = string.find, record.head_at
-  local from = find(rec, key, head_at, true)
-  if not from or from > head_end then
-    from = find(rec, "\3~" .. string.sub(key, 2), head_at, true)
-    if not from or from > head_end then return nil end
-    from = from + 1
-  end
-  return string.sub(rec, from + 2, find(rec, selector_field.field_end, from + 2) - 1)
+  return selector_field.content(rec, head_end, key)
+    or selector_field.content(rec, head_end, "\3~" .. string.sub(key, 2))
 end
 
 -- Views -----------------------------------------------------------------------------------------------------------------

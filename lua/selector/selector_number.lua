@@ -21,10 +21,9 @@ function selector_number.parse(text)
   return text
 end
 
--- Returns the integer of 16 hexadecimal digits, a lookup id; nil if the text is no such.
+-- Returns the integer of 16 hexadecimal digits, a lookup id.
 function selector_number.hex(text)
   local high, low = tonumber(string.sub(text, 1, 8), 16), tonumber(string.sub(text, 9), 16)
-  if not high or not low then return nil end
   return selector_number.add(selector_number.multiply(high, 4294967296), low)
 end
 
