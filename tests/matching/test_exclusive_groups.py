@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqredis import InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy, Seek
+from mqredis import Grouping, InvalidArgument, IoTimeout, Match, MessageNotFound, Outgoing, RetryPolicy, Seek
 from tests.matching.kit import bodies, drain, put
 from tests.support.facade import Pending, Proxy
 
@@ -42,6 +42,18 @@ def test_batch_takes_no_more_messages_than_it_asks_for_from_groups_of_several_pr
     fill(q, "b1", "c1", "d1", priority=0)
     assert [lock.body for lock in q.lock_many(2, timeout=0)] == [b"a1", b"b1"]
     assert [lock.body for lock in q.lock_many(2, timeout=0)] == [b"c1", b"d1"]
+
+
+def test_reader_in_logical_order_gets_the_next_member_of_its_group_once_it_is_free(broker):
+    q = broker.queue(group_exclusive=True)
+    put(q, "Y1/3", "Y2/3", "Y3/3")
+    assert q.receive(0, grouping=Grouping.LOGICAL_ORDER).body == b"Y1"
+    assert q.receive(0, grouping=Grouping.LOGICAL_ORDER).body == b"Y2"
+    held = broker.handle().lock(0)
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=Grouping.LOGICAL_ORDER)
+    held.abort()
+    assert q.receive(0, grouping=Grouping.LOGICAL_ORDER).body == b"Y3"
 
 
 def test_seek_passes_over_messages_of_busy_groups(broker):

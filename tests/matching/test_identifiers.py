@@ -266,6 +266,13 @@ def test_match_by_group_and_sequence(broker):
     assert seen == [(False, False), (True, False), (True, True), (True, True)]
 
 
+def test_browser_shows_each_message_of_a_sequence_once(broker):
+    q = broker.queue()
+    put(q, "Y1", "A", "Y1", "Y2/2")
+    with q.browser(match=Match(group_id="y", sequence=1)) as browser:
+        assert bodies(browser) == ["Y1", "Y1"]
+
+
 @ibm("B5")
 def test_match_by_group_sequence_and_offset(broker):
     q = broker.queue()

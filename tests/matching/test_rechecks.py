@@ -145,6 +145,31 @@ def test_more_arrivals_than_are_remembered_lead_to_a_full_poll(qm):
     assert reader.calls == 5
 
 
+def test_as_many_arrivals_as_are_remembered_are_examined_alone(qm):
+    queue = qm.open("q")
+    fill(queue, 1200, colour="blue")
+    reader = Reader(qm)
+    assert reader.poll() == []
+    before = reader.calls
+    for _ in range(2):
+        fill(queue, 250, colour="blue")
+    assert reader.poll() == []
+    assert reader.calls == before + 1
+
+
+def test_message_under_the_cursor_that_comes_back_is_not_behind_it(qm):
+    queue = qm.open("q")
+    queue.send(b"under", properties={"colour": "red"})
+    under = queue.lock(0)
+    after = Filter(programs=[parse("colour = 'red'").program], after=f"{under.lookup_id:016x}").text()
+    reader = Reader(qm, after)
+    assert reader.poll() == []
+    under.abort()
+    assert reader.poll() == []
+    queue.send(b"behind", properties={"colour": "red"})
+    assert reader.poll() == [b"behind"]
+
+
 def test_arrival_during_a_poll_in_pages_is_found(qm):
     queue = qm.open("q")
     fill(queue, 1500, colour="blue")

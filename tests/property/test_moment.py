@@ -9,6 +9,7 @@ import pytest
 
 from mqredis import codec
 from mqredis.commands import read, send, settlement, waiting
+from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, Filter
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
@@ -118,6 +119,21 @@ def test_message_expires_exactly_at_its_time_to_be_received(
     assert records(calls) == (
         0 if over else 1
     )  # the first expired and the second was taken, or the first was taken
+
+
+@BEFORE_AND_AT
+def test_co_operative_mark_ends_exactly_at_its_moment(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    put(calls)
+    marking, looking = (
+        Filter(options=option, browser=f"1-{n}", interval=str(SPAN)).text()
+        for n, option in enumerate((MARK_COOPERATIVE, UNMARKED))
+    )
+    calls.call(read.peek(calls.address["q"], match=marking, marks=True), *calls.token())
+    calls.pass_time(passed)
+    found = calls.call(read.peek(calls.address["q"], match=looking), *calls.token())
+    assert found[0] == (Status.OK if over else Status.WAITING)
 
 
 @BEFORE_AND_AT

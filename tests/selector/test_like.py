@@ -91,7 +91,9 @@ def test_all_likes_of_a_selector_share_one_budget(judge: Judge):
         ("%b%", BUDGET * FACTOR + 1, None),
         ("%_b", BUDGET, False),
         ("%_b", BUDGET + 1, None),
-        ("%_aaaaaab%", BUDGET, None),  # eight comparisons for each character
+        ("%_aaaaaab%", BUDGET, None),  # eight comparisons, but for the last seven
+        ("%_aaaaaab%", BUDGET * FACTOR // 8 + 7, False),
+        ("%_aaaaaab%", BUDGET * FACTOR // 8 + 8, None),
         ("a%", BUDGET * FACTOR + 1, True),  # anchored at an end: costs nothing, so it has no limit
         ("%a", BUDGET * FACTOR + 1, True),
     ],
