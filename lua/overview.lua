@@ -6,7 +6,7 @@
 -- QUEUE[1+] the queues
 -- RETURNS OK now in ms, then for each of the first queues (the others are for the next call): "" if there is none, else a text of
 --   numbers and its flags: messages, bytes with those in ;retry and ;lapsed, gone, ready, locked, claimed, waiters, "1" if timers
---   are due, arrival of its oldest available message in ms (-1 none), messages in ;retry, ;lapsed, ;poison and ;journal, the
+--   are due, arrival of its oldest available message in ms (below 0 none), messages in ;retry, ;lapsed, ;poison and ;journal, the
 --   counters dead, n_poison, n_receive_rejected, n_receive_timeout; "-" and the flags
 -- FLAGS no-writes
 --- require "core/context"
@@ -40,24 +40,21 @@ end
 reply = context.reply(status.OK, context.shown(context.now))
 for n = 1, queue.count_keys() do
   if budget <= 0 then break end
-  local q = queue.read(n)
-  if not q or not q.messages then
-    reply[#reply + 1] = ""
-    budget = budget - 1
-  else
+  local q, text = queue.read(n), ""
+  if q and q.messages then -- else there is no queue, or its header is lost
     local ready, locked, claimed = redis.call("ZCARD", q.available), claim_pages.locked(q), claim_pages.packed(q)
     if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.locked, queue.claimed, "+inf") end
     local first, first_cost = -1, 0
     if ready > 0 then first, first_cost = oldest.arrival(q) end
-    if first >= 0 then first = context.shown(first) end
     local counters = redis.call("HMGET", q.key, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = timers.overdue(q) and 1 or 0
     local beside, resting = count_beside(q)
-    reply[#reply + 1] = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes + resting, q.gone, ready,
-      locked, claimed, redis.call("ZCARD", q.waiters), due, first)
+    text = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes + resting, q.gone, ready,
+      locked, claimed, redis.call("ZCARD", q.waiters), due, context.shown(first))
       .. beside .. " " .. table.concat(counters, " ") .. " -" .. q.flags
     budget = budget - queue_cost - first_cost - text_cost * q.lock_texts
   end
+  reply[#reply + 1] = text
 end
 return context.close(reply)

@@ -28,9 +28,8 @@ reply = context.reply(status.OK)
 -- Returns ms until the queue's next timer, 0 if one is due, -1 if there is none. q.due is never later than the first timer, so the
 -- timers are read only when it has come.
 local function ms_to_timer(q)
-  if not q.due then return -1 end
-  if q.due > context.now then return q.due - context.now end
-  return timers.next(q)
+  if queue.is_due(q) then return timers.next(q) end
+  return q.due and q.due - context.now or -1
 end
 
 for n = 1, queues do

@@ -62,7 +62,7 @@ end
 local function drain_page(q, claim)
   drain.load()
   local count = drain.page(q, claim)
-  if count and not claim.draining then claims.save(q, claim) end
+  if not claim.draining then claims.save(q, claim) end
   return count
 end
 

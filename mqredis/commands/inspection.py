@@ -234,7 +234,7 @@ class DepthRow(NamedTuple):
     claimed: int
     waiters: int
     overdue: int  # 1: timers are due
-    oldest_ms: int  # arrival of the oldest available message; -1: none is available
+    oldest_ms: int  # arrival of the oldest available message; below 0: none is available
     # Messages in the subqueues that the broker fills.
     retry: int
     lapsed: int
