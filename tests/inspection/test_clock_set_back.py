@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -69,3 +70,12 @@ def test_a_claim_began_at_the_time_that_users_are_shown(qm: QueueManager) -> Non
         qm.run(pipelines.claim(address, "lake", "first", 1, Order(10), True))
         (claim,) = qm.claims("q")
         assert abs((claim.since - sent.arrived_at).total_seconds()) < 30
+
+
+def test_a_message_is_rescheduled_to_the_time_that_users_are_shown(qm: QueueManager) -> None:
+    with qm.open("q") as queue:
+        queue.send(b"x", delay=60)
+    (before,) = qm.scheduled("q").items
+    at = before.message.arrived_at + timedelta(seconds=300)
+    assert qm.operator("ada").reschedule("q", at=at).changed == 1
+    assert [stored.due_at for stored in qm.scheduled("q").items] == [at]

@@ -168,6 +168,19 @@ def test_lock_of_a_transaction_is_chosen_by_identifier(qm: Any) -> None:
         assert [lock.kind for lock in qm.locks("q", match=match).items] == ["received"]
 
 
+def test_lock_of_a_transaction_that_has_ended_is_listed_without_its_session(qm: Any, connect: Any) -> None:
+    queue = made(qm, transactional=True)
+    with qm.transaction() as unit:
+        queue.send(b"a", transaction=unit)
+    unit = qm.transaction(lease=5)
+    queue.receive(0, transaction=unit)
+    qm.advance_clock(6)
+    connect().info()  # a new client forgets transactions whose lease is over
+    (lock,) = qm.locks("q").items
+    assert (lock.kind, lock.transaction, lock.session, lock.overdue) == ("received", unit.id, "", True)
+    qm.maintain()
+
+
 def test_transaction_info_lists_its_messages(qm: Any, connect: Any) -> None:
     queue, target = made(qm, transactional=True), made(qm, "out", transactional=True)
     with qm.transaction() as tx:

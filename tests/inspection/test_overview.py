@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mqredis import RetryPolicy
+from mqredis.commands import inspection
+from mqredis.steps import perform
 
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
 
@@ -92,3 +94,9 @@ def test_overview_shows_inhibited_queues(qm: Any) -> None:
     qm.create_queue("q", put_inhibited=True, transactional=True)
     (depth,) = qm.overview()
     assert (depth.put_inhibited, depth.get_inhibited, depth.transactional) == (True, False, True)
+
+
+def test_overview_leaves_out_a_queue_that_was_deleted_after_the_names_were_listed(qm: Any) -> None:
+    qm.create_queue("q")
+    found = qm.run(perform(inspection.overview(qm.context.keys, ["gone", "q"])))
+    assert (found.done, [depth.name for depth in found.queues]) == (2, ["q"])

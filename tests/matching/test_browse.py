@@ -316,6 +316,20 @@ def test_unlock_after_the_lease_says_that_nothing_is_locked(broker):
                 assert caught.value.mqrc == 2209
 
 
+@pytest.mark.parametrize("read", ["take", "current"])
+def test_browser_whose_lease_is_over_does_not_get_a_message_that_another_reader_has_locked(broker, read):
+    q = broker.queue()
+    put(q, "A")
+    with q.browser() as browser:
+        browser.first(lock=True, lease=10)
+        broker.qm.advance_clock(11)
+        with broker.handle().lock(0) as lock:
+            with pytest.raises(MessageAlreadyReceived):
+                getattr(browser, read)()
+            assert lock.body == b"A"
+    assert broker.qm.queue_info("q").messages == 0
+
+
 @ibm("F21", "F22")
 def test_message_goes_to_one_of_locking_browsers_and_receivers(broker):
     q = broker.queue()
