@@ -16,8 +16,8 @@
 --- require "waiting/waiters"
 --- require "waiting/waiter_text"
 --- require "waiting/notify"
--- Change together with: receive.lua and peek.lua, which end with the status that this script hands to their reader ("cancelled" of
--- waiting/waiter_text). Tests: tests/conformance/test_cancel.py.
+-- Change together with: receive.lua, which ends with the status that this script hands to its reader ("cancelled" of
+-- waiting/waiter_text); peeks have no tag. Tests: tests/conformance/test_cancel.py.
 local generation, wanted_tag, code = ARGV[3], ARGV[4], ARGV[5]
 local reply = context.open()
 if reply then return reply end

@@ -20,7 +20,6 @@
 -- RETURNS QUEUE_NOT_AVAILABLE
 -- RETURNS MESSAGE_ALREADY_RECEIVED
 -- RETURNS ILLEGAL_CURSOR_ACTION
--- RETURNS OPERATION_CANCELLED
 -- RETURNS GET_INHIBITED
 -- RETURNS KEYS_CHANGED encoded names of queues that KEYS must bring as well
 -- FLAGS allow-oom
@@ -59,7 +58,6 @@ local waiter, notified_id = nil, nil
 if waits then
   waiter = waiter_text.member(registration, filter_text)
   local kind, rest = waiter_text.take()
-  if ticket ~= "" and kind == "cancelled" then return waiters.finish(q, { tonumber(rest) }) end
   if ticket ~= "" and kind == "copy" then
     local id, state, rec = waiter_text.parse_copy(rest)
     if context.lead > 0 then state, rec = message.without_lead(state), record.shown(rec, context.lead) end

@@ -17,7 +17,7 @@ reply = context.reply(status.OK, context.now, context.lead)
 local fields = redis.call("HGETALL", key)
 for n = 1, #fields, 2 do
   local kind = string.sub(fields[n], 1, 1) -- "w", a letter of pauses, or "o": commands, which are not shown
-  if workers.pauses[kind] or kind == "w" and (workers.lives_until(fields[n + 1]) or 0) > context.now then
+  if workers.pauses[kind] or kind == "w" and workers.lives(fields[n + 1]) then
     context.append(reply, fields[n], fields[n + 1])
   end
 end

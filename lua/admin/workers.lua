@@ -24,9 +24,14 @@ function workers.lives_until(text)
   return tonumber(string.match(text or "", "^(%d+) "))
 end
 
+-- Does the worker with this text live? No for no text.
+function workers.lives(text)
+  return (workers.lives_until(text) or 0) > context.now
+end
+
 -- Is there a worker with this id?
 function workers.is_alive(key, id)
-  return (workers.lives_until(redis.call("HGET", key, "w:" .. id)) or 0) > context.now
+  return workers.lives(redis.call("HGET", key, "w:" .. id))
 end
 
 -- Writes what a worker says of itself, as JSON; it lives for `lease` ms from now.
