@@ -59,6 +59,13 @@ def test_F6_only_peekers(broker):
     assert drain(q) == [b"A"]
 
 
+def test_waiting_peek_gets_a_large_message(broker):
+    q = broker.queue()
+    waiting = broker.wait(lambda: q.peek(30))
+    q.send(b"x" * 5000)
+    assert waiting.result().body == b"x" * 5000
+
+
 @case("F7", "L")
 def test_F7_receiver_before_peeker(broker):
     q = broker.queue()

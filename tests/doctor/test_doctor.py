@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 import mqredis
-from mqredis import Outgoing
-from mqredis.commands import claims
+from mqredis import Acknowledge, Outgoing
+from mqredis.commands import claims, read
 from mqredis.commands import doctor as commands
+from mqredis.commands.doctor import Edit
 from mqredis.commands.waiting import Waiter
 from mqredis.keys import ManagerKeys
 from mqredis.operations.context import handle_of
@@ -220,6 +221,32 @@ def test_repair_of_an_unreadable_header_recounts_and_releases_the_locks(
     plain = store.qm.open("plain")
     assert [message.body for message in plain.receive_many(9, 0)] == [b"%d" % n for n in range(7)]
     assert store.codes() == set()
+
+
+def test_queue_whose_header_was_lost_keeps_deliveries_and_acknowledgements(store: Store) -> None:
+    store.qm.create_queue("acks")
+    store.qm.create_queue("orders")
+    orders = store.qm.open("orders")
+    orders.send(b"a")
+    orders.lock(0).abort()
+    orders.send(b"b", acknowledge=Acknowledge.NACK_RECEIVE, administration_queue="acks")
+    store.raw.hdel(store.key("meta"), store.key("orders.q"))
+    store.qm.doctor(repair=True)
+    assert orders.receive(0).delivery_count == 2
+    assert store.qm.delete_queue("orders") == 1
+    assert store.qm.queue_info("acks").messages == 1
+
+
+def test_reader_that_begins_to_wait_during_a_repair_of_the_header_is_notified_later(store: Store) -> None:
+    store.qm.create_queue("orders")
+    orders, key = store.qm.open("orders"), store.key("orders.q")
+    store.raw.hdel(store.key("meta"), key)
+    waits = read.receive(handle_of(orders).address, "take", waiter=Waiter("D p0 -"))
+    assert not store.qm.run(perform(waits)).messages
+    edit, history = Edit("count", key, "messages", 0), count(store.raw, store.key("meta"), "history")
+    store.qm.run(perform(commands.repair(store.qm.context.keys, ["orders"], history, [edit])))
+    orders.send(b"a")
+    assert store.qm.queue_info("orders").waiters == 0
 
 
 def test_repair_of_one_unreadable_lock_keeps_the_others(store: Store) -> None:

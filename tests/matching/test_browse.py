@@ -384,6 +384,17 @@ def test_co_operative_marks_hide_messages_from_all_co_operating_browsers(broker)
     assert q.receive(0).body == b"A"
 
 
+@pytest.mark.parametrize("mark", [Mark.HANDLE, Mark.CO_OP])
+def test_browser_that_waits_marks_the_message_that_comes(broker, mark):
+    q = broker.queue()
+    with q.browser(co_op=True) as browser:
+        waiting = broker.wait(lambda: browser.first(30, unmarked=True, mark=mark))
+        put(q, "A")
+        assert waiting.result().body == b"A"
+        with pytest.raises(IoTimeout):
+            browser.first(unmarked=True)
+
+
 @ibm("G7", "G8")
 @pytest.mark.parametrize("interval", [5.0, -1.0])
 def test_only_co_operative_marks_expire(broker, interval):

@@ -329,6 +329,16 @@ def test_reader_that_leaves_before_polling_passes_its_notification_on(notificati
     assert chosen.poll() == ["2"]
 
 
+def test_message_wakes_a_reader_that_waits_behind_many_whose_clients_are_gone(notifications):
+    qm, reader = notifications
+    behind = reader()
+    gone = {f"99.{n} D p0 -": 0 for n in range(64)}
+    behind.raw.zadd(behind.keys.queue("q")[QUEUE_PARTS.index("w")], gone)
+    qm.open("q").send(b"x")
+    assert behind.notified
+    assert behind.poll() == ["x"]
+
+
 def test_completing_segment_notifies_a_reader_inside_the_group(notifications):
     qm, reader = notifications
     inside = reader(Filter(grouping=LOGICAL | COMPLETE, member=Member("sg", 2, 0)).text())
@@ -384,6 +394,16 @@ def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
     lock.commit()
     assert [r.notified for r in (plain, chosen)] == [False, True]
     assert chosen.poll() == ["2"]
+
+
+def test_message_of_a_free_group_is_offered_to_the_next_reader_when_one_leaves(notifications):
+    qm, reader = notifications
+    first, second = reader(queue="x"), reader(queue="x")
+    qm.open("x").send(b"1", group_id="g")
+    assert (first.notified, second.notified) == (True, False)
+    first.leave()
+    assert second.notified
+    assert second.poll() == ["1"]
 
 
 def test_reader_of_a_group_is_not_notified_of_another_group_with_its_correlation_id(notifications):

@@ -88,6 +88,17 @@ def test_reject_reason_in_a_transaction_is_stored_in_the_dead_letter(qm):
     assert [m.reason for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == ["receive_rejected: no such order"]
 
 
+def test_reject_in_a_transaction_rejects_one_of_the_messages_that_it_has_received(qm):
+    t = make(qm, "t", transactional=True)
+    with qm.transaction() as tx:
+        t.send_many([Outgoing(body, journal=Journal.DEAD_LETTER) for body in (b"a", b"b")], transaction=tx)
+    with qm.transaction() as tx:
+        _, second = t.receive_many(2, 0, transaction=tx)
+        tx.reject(t, second)
+    assert [m.body for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == [b"b"]
+    assert qm.queue_info("t").messages == 0
+
+
 def test_delete_queue_acknowledges_delayed_messages_that_would_expire_first(qm):
     q, _ = make(qm), make(qm, "admin")
     for _ in range(3):

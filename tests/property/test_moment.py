@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from mqredis import codec
-from mqredis.commands import read, send, settlement, waiting
+from mqredis.commands import read, schedules, send, settlement, waiting, workers
 from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, Filter
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
 from tests.property.clocked import FixedClockCalls
+from tests.property.fixed_clock import KEYS
 from tests.support.backend import Backend
 
 SPAN = 1500
@@ -153,3 +154,24 @@ def test_expired_dedup_key_is_accepted_while_many_timers_are_due(calls: FixedClo
     assert take(calls) == Status.OK
     calls.pass_time(SPAN)
     put(calls, dedup_key="k")
+
+
+@BEFORE_AND_AT
+def test_worker_is_gone_exactly_at_the_end_of_its_lease(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    calls.call(workers.beat(KEYS, "a", SPAN, True, "{}", ()), *calls.token())
+    calls.pass_time(passed)
+    listed = calls.call(workers.listing(KEYS), "", "")
+    assert (b"w:a" in listed) is not over
+
+
+@BEFORE_AND_AT
+def test_schedule_is_due_exactly_at_its_time(calls: FixedClockCalls, passed: int, over: bool) -> None:
+    first, second = calls.now + SPAN, calls.now + 2 * SPAN
+    calls.store.client.hset(KEYS.schedules[0], mapping={"first": f"{first} {{}}", "second": f"{second} {{}}"})
+    calls.pass_time(passed)
+    listing = schedules.listing(KEYS, due=True)
+    found = listing.parse(Status.OK, calls.call(listing, "", "")[3:])
+    assert [name for name, _, _ in found.rows] == (["first"] if over else [])
+    assert found.first_ms == (second if over else first)
