@@ -29,7 +29,7 @@ if reply then return reply end
 local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
-timers.serve(q, true)
+timers.serve(q)
 if context.missing then return waiters.finish(q, context.missing) end
 -- `takes`: passes over the messages of busy groups, as a claim does. Filters of pipelines have no field G (matching/filter), so the
 -- search refuses none.

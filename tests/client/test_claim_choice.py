@@ -53,6 +53,46 @@ def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline
         pipeline.qm.run(pipelines.matches(absent, Order(10, match=RED)))
 
 
+def test_matches_serves_all_due_timers_first(backend: Backend) -> None:
+    """More are due than one call serves (lua/core/timers.lua)."""
+    with new_manager(backend, test_clock=True) as qm:
+        qm.create_queue("orders")
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(600, properties={"colour": "blue"}, delay=60)
+        pipeline.fill(1, properties={"colour": "red"}, delay=60)
+        address = pipeline.queue  # found by a call that would serve timers
+        qm.advance_clock(61)
+        assert qm.run(pipelines.matches(address, Order(10, match=RED)))
+        pipeline.holds(601, 0)
+
+
+def test_matches_counts_expired_messages_of_a_subqueue_out_of_its_family(backend: Backend) -> None:
+    with new_manager(backend, test_clock=True) as qm:
+        qm.create_queue("orders", quota_messages=3)
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(2, time_to_be_received=60)
+        pipeline.fill(1)
+        qm.operator("ops").move("orders", "orders;later")
+        later = replace(pipeline, path="orders;later")
+        address = later.queue  # found by a call that would serve the timers
+        qm.advance_clock(61)
+        assert not qm.run(pipelines.matches(address, Order(10, match=RED)))
+        later.holds(1, 0)
+        pipeline.fill(2)
+
+
+def test_matches_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        for group in "aab":
+            queue.send(group, group_id=group, properties={"colour": "red" if group == "a" else "blue"})
+        with queue.lock(0):
+            assert not pipeline.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
+        queue.send("a", group_id="a", properties={"colour": "red"})
+        assert pipeline.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
+
+
 @pytest.mark.parametrize(
     "priorities, after, bound, left",
     [("37375", 0, 3, "40"), ("37375", None, 2, "34"), ("37375", 2, None, "102"), ("33333", 0, None, "0")],
