@@ -23,7 +23,7 @@ function drain.page(q, claim)
   if list and list.packed_count > 0 and not q.options.journaling then -- a journal wants copies of records
     count = drain.packed_page(q, list)
     local score = claims.score(claim.draining)
-    is_last = (list.packed_count == 0 or list.from >= list.upto) and redis.call("ZCOUNT", q.locked, score, score) == 0
+    is_last = list.from >= list.upto and redis.call("ZCOUNT", q.locked, score, score) == 0
   else
     count, is_last = drain.loose_messages(q, claim.draining)
   end
