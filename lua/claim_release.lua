@@ -47,7 +47,7 @@ if context.missing then return finish() end
 if claim.draining then
   drain.load()
   drain.page(q, claim)
-  if not (context.missing or claim.draining) then claims.save(q, claim) end
+  if not claim.draining then claims.save(q, claim) end
   return finish(status.CONTINUE, 0)
 end
 

@@ -60,8 +60,6 @@ local is_resumed = sinks.is_publishing(sink) -- an earlier call has published so
 local parts, by_name = publish.parts(queue_count, is_resumed)
 local stages, code, why = publish.stages(sink, manifest, by_name, is_resumed)
 if not stages then return answer(code, why) end
-local total = 0
-for n = 1, #stages do total = total + stages[n].messages end
 code = not is_resumed and publish.refuses(parts)
 for n = 1, #stages do
   if not code and stages[n].special == "1" then code = publish.plan(stages[n]) end
@@ -71,16 +69,15 @@ if context.missing then return context.close(context.missing) end
 
 -- apply ------------------------------------------------------------------------------------------
 local published, more = 0, false
-local is_whole = total <= limit -- this call publishes all of it, and sinks.mark_done removes the lists
 context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
   if published < limit then
     local taken, used = publish.put(stage, limit - published)
     published = published + taken
-    if not is_whole then redis.call("LTRIM", stage.list, used, -1) end
+    redis.call("LTRIM", stage.list, used, -1)
   end
-  if not is_whole and redis.call("EXISTS", stage.list) == 1 then more = true end
+  if redis.call("EXISTS", stage.list) == 1 then more = true end
 end
 if identity ~= sinks.none then sink.identity = identity end
 if more then

@@ -89,9 +89,7 @@ function fill.search(q, page, count, limits)
   local entries = {}
   if count > 0 then
     search.load()
-    -- With one active message for each group, a search must not find two of one group.
-    local most = q.locks_groups and 1 or count
-    entries, page.place = search.read_page(q, limits.filter, limits.place, most, { takes = true })
+    entries, page.place = search.read_page(q, limits.filter, limits.place, count, { takes = true })
     page.is_rest = not page.place
     entries = claims.between(entries, limits.after, limits.bound)
   end

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mqredis import Outgoing
+from mqredis import Acknowledge, Outgoing
 from mqredis.commands import claims as commands
 from mqredis.commands.claims import Order
 from mqredis.commands.filters import Filter
-from mqredis.errors import QueueNotFound
+from mqredis.errors import IoTimeout, MessageNotFound, QueueNotFound, TransactionUsage
 from mqredis.operations import pipelines
 from mqredis.selector import parse
 from mqredis.steps import perform
@@ -31,6 +31,14 @@ def test_claim_of_a_queue_that_begins_with_ids_without_records_ends(pipeline: Pi
     pipeline.raw.zrem(available, *ghosts)  # as the doctor does
     assert pipeline.commit(1) == 0
     assert pipeline.claim(2).count == 5
+
+
+def test_claim_passes_over_an_id_without_a_record(pipeline: Pipeline) -> None:
+    pipeline.fill(5)
+    available, ghost = f"mq:{{{pipeline.qm.name}}}:q:{pipeline.path}:a", b"0" * 16
+    pipeline.raw.zadd(available, {ghost: 0})
+    assert pipeline.claim(1, first=True).count == 5
+    assert pipeline.raw.zrange(available, 0, -1) == [ghost]
 
 
 def test_matches_reports_whether_a_claim_would_find_a_message(pipeline: Pipeline) -> None:
@@ -109,6 +117,22 @@ def test_claim_within_limits_takes_messages_of_each_priority(
         assert "".join(message.text for message in queue.browse()) == left
 
 
+def test_look_counts_the_messages_within_its_limits(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        ids = [queue.send(b"x", priority=priority).lookup_id for priority in (3, 7, 3, 5)]
+    second, third = (f"{id_:016x}"[2:] for id_ in ids[1:3])
+
+    def count(**limits: str) -> int:
+        return pipeline.qm.run(pipelines.look(pipeline.qm.context, "orders", **limits)).available
+
+    assert [count(), count(after=second), count(bound=second), count(after=second, bound=third)] == [
+        4,
+        2,
+        2,
+        1,
+    ]
+
+
 def test_claim_ends_before_the_message_that_exceeds_its_bytes(pipeline: Pipeline) -> None:
     pipeline.fill(10)
     one = pipeline.claim(1, 1, first=True).bytes
@@ -129,6 +153,39 @@ def test_claim_counts_the_bytes_of_messages_that_were_locked_before(pipeline: Pi
             lock.abort()
     assert pipeline.claim(1, first=True).bytes == pipeline.qm.queue_info("orders").bytes > size
     pipeline.commit(1)
+
+
+def test_claim_with_a_filter_goes_on_behind_other_messages(pipeline: Pipeline) -> None:
+    """There are more of them than one call searches."""
+    for colour in ("blue", "red"):
+        pipeline.fill(3000 if colour == "blue" else 3, properties={"colour": colour})
+    claimed = pipeline.claim(1, first=True, match=RED)
+    assert (claimed.count, claimed.sealed) == (3, True)
+
+
+def test_claim_with_a_filter_takes_one_message_of_each_group(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        for n, group in enumerate("abab"):
+            queue.send(str(n), group_id=group, properties={"colour": "red"})
+        assert turns.claim(1, first=True, match=RED).count == 2
+        assert [message.text for message in queue.browse()] == ["2", "3"]
+        with pytest.raises(IoTimeout):
+            queue.lock(0)
+
+
+def test_delayed_message_between_claimed_ones_is_not_claimed(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        red, blue, _ = (
+            queue.send(b"x", properties={"colour": colour}, delay=delay).lookup_id
+            for colour, delay in (("red", None), ("blue", 3600), ("red", None))
+        )
+        assert pipeline.claim(1, first=True, match=RED).count == 2
+        with pytest.raises(TransactionUsage):
+            queue.peek_by_lookup_id(red)
+        with pytest.raises(MessageNotFound):
+            queue.peek_by_lookup_id(blue)
 
 
 def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
@@ -179,6 +236,23 @@ def test_claim_deletes_expired_messages_that_it_meets(backend: Backend) -> None:
         assert (claimed.count, claimed.sealed) == (0, False)
         assert pipeline.raw.zcard(f"mq:{{{qm.name}}}:q:orders:a") == 603 - 8 * 32 - 10
         assert pipeline.claim(1).count == 3
+
+
+def test_acknowledgement_of_an_expired_message_comes_into_the_queue_of_the_claim(backend: Backend) -> None:
+    """It arrives in front of the messages that the claim takes. More timers are due than one call serves."""
+    with new_manager(backend, test_clock=True) as qm:
+        qm.create_queue("orders")
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(8 * 32, time_to_be_received=60)
+        asking = Acknowledge.NEGATIVE_RECEIVE
+        pipeline.fill(1, time_to_be_received=61, acknowledge=asking, administration_queue="orders")
+        pipeline.fill(2, priority=0)
+        call = commands.claim(pipeline.queue, pipeline.owner, pipeline.lineage, 1, Order(10), True)
+        qm.advance_clock(62)
+        assert qm.run(perform(call)).count == 2
+        pipeline.holds(3, 2)
+        with qm.open("orders") as queue:
+            assert queue.receive(0).priority == 3
 
 
 @pytest.mark.parametrize("large", [0, 1, 5])

@@ -209,11 +209,12 @@ def test_stage_emptied_exactly_at_the_limit_is_followed_by_the_next(job: Job) ->
 
 def test_begun_batch_of_a_job_without_identity_expires_with_its_registry(job: Job) -> None:
     job.identity = "-"
-    stage = job.stage(0, "0-a", numbers(0, 4))
-    assert job.step(0, stage, limit=1) == Published(1, more=True)
-    registry, rest = job.lifetimes()
-    assert 0 < rest <= TTL_MS
-    assert abs(registry - rest) < 1000
+    stages = job.stage(0, "0-a", numbers(0, 4), ttl_ms=TTL_MS // 10), job.stage(0, "0-b", numbers(4, 1))
+    assert job.step(0, *stages, limit=1) == Published(1, more=True)
+    registry, *lists = job.lifetimes()
+    assert TTL_MS // 10 < registry <= TTL_MS
+    assert len(lists) == 2
+    assert all(abs(registry - list_) < 1000 for list_ in lists)
     job.stage(1, "1-a", numbers(9, 1), ttl_ms=10 * TTL_MS)
     assert job.lifetimes()[0] <= TTL_MS
 
