@@ -44,14 +44,14 @@ for n = 1, queue.count_keys() do
   if q and q.messages then -- else there is no queue, or its header is lost
     local ready, locked, claimed = redis.call("ZCARD", q.available), claim_pages.locked(q), claim_pages.packed(q)
     if locked > claimed then claimed = claimed + redis.call("ZCOUNT", q.locked, queue.claimed, "+inf") end
-    local first, first_cost = -1, 0
+    local first, first_cost = nil, 0
     if ready > 0 then first, first_cost = oldest.arrival(q) end
     local counters = redis.call("HMGET", q.key, "dead", "n_poison", "n_receive_rejected", "n_receive_timeout")
     for k = 1, #counters do counters[k] = counters[k] or "0" end
     local due = timers.overdue(q) and 1 or 0
     local beside, resting = count_beside(q)
     text = string.format("%d %d %d %d %d %d %d %d %d ", q.messages, q.bytes + resting, q.gone, ready,
-      locked, claimed, redis.call("ZCARD", q.waiters), due, context.shown(first))
+      locked, claimed, redis.call("ZCARD", q.waiters), due, first and context.shown(first) or -1)
       .. beside .. " " .. table.concat(counters, " ") .. " -" .. q.flags
     budget = budget - queue_cost - first_cost - text_cost * q.lock_texts
   end

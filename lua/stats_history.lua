@@ -26,7 +26,7 @@ for n = 1, queue.count_keys() do
   if q and q.messages then -- else there is no queue, or its header is lost
     local arrival, cost = oldest.arrival(q)
     local kept, size = statistics.read(q, bucket_count)
-    text = string.format("%s %d %s", statistics.join(statistics.counters(q)), arrival, kept)
+    text = string.format("%s %d %s", statistics.join(statistics.counters(q)), arrival or -1, kept)
     budget = budget - 2 - cost - (size + #kept) / text_bytes
   end
   budget = budget - 1

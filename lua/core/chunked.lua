@@ -21,7 +21,7 @@ function chunked.run(name, key, list)
   if list[1] then redis.call(name, key, unpack(list)) end
 end
 
--- Runs a command for the elements of the list from place `from` on.
+-- Runs a command for the elements of the list from place `from` on. Does nothing if there are none.
 function chunked.run_from(name, key, list, from)
   for at = from, #list, chunked.most do
     redis.call(name, key, unpack(list, at, math.min(at + chunked.most - 1, #list)))
@@ -50,7 +50,7 @@ function chunked.scores(key, list)
   else
     redis.call("ZADD", key, "0", chunked.long, unpack(list, 1, math.min(chunked.most, size)))
     redis.call("ZREM", key, chunked.long)
-    if size > chunked.most then chunked.run_from("ZADD", key, list, chunked.most + 1) end
+    chunked.run_from("ZADD", key, list, chunked.most + 1)
   end
 end
 
@@ -72,5 +72,5 @@ function chunked.fields(key, list)
     redis.call("HSET", key, chunked.long, chunked.long, unpack(list, 1, math.min(chunked.most, size)))
     redis.call("HDEL", key, chunked.long)
   end
-  if size > chunked.most then chunked.run_from("HSET", key, list, chunked.most + 1) end
+  chunked.run_from("HSET", key, list, chunked.most + 1)
 end

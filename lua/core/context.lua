@@ -162,8 +162,7 @@ end
 
 -- Returns how many clients are subscribed to a channel; nil if this user may not ask.
 function context.listeners(channel)
-  local reply = redis.pcall("PUBSUB", "NUMSUB", channel)
-  return reply[2] and tonumber(reply[2])
+  return redis.pcall("PUBSUB", "NUMSUB", channel)[2]
 end
 
 -- Returns the number of a slot's session, as text; nil if the text is not a slot.

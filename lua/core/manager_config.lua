@@ -29,11 +29,12 @@ local manager_config = { schema = "6" }
 function manager_config.parse(text)
   if not text or text == "" then text = manager_config.read() end
   if not text then return nil, { status.MANAGER_NOT_FOUND, "", 0 } end
-  local schema, incarnation, clock, throttled, messages, bytes, lead =
-    string.match(text, "^(%S*) (%S*) (%S*) (%S*) (%d*) (%d*) (%d*)$")
-  if schema ~= manager_config.schema then
-    local is_older = (tonumber(schema) or 0) < tonumber(manager_config.schema)
-    return nil, { is_older and status.SCHEMA_TOO_OLD or status.SCHEMA_TOO_NEW, incarnation or "", 0 }
+  -- What follows the first two parts is another thing in a text of another schema.
+  local schema, incarnation, rest = string.match(text, "^(%S*) ?(%S*)(.*)$")
+  local clock, throttled, messages, bytes, lead = string.match(rest, "^ (%S*) (%S*) (%d*) (%d*) (%d*)$")
+  if schema ~= manager_config.schema or not clock then
+    local is_newer = (tonumber(schema) or 0) > tonumber(manager_config.schema)
+    return nil, { is_newer and status.SCHEMA_TOO_NEW or status.SCHEMA_TOO_OLD, incarnation, 0 }
   end
   local manager = { incarnation = incarnation, clock = tonumber(clock) or 0, lead = tonumber(lead) or 0,
     throttled = throttled == "1", quota_messages = tonumber(messages) or false, quota_bytes = tonumber(bytes) or false,

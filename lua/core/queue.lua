@@ -241,7 +241,7 @@ end
 -- last looked. Of an earlier one a reader is told (notify.serve); it looks, and sleeps until then.
 function queue.set_arrival(q, at)
   at = at + 0
-  if q.waiting and (not q.sooner or at < q.sooner) then q.sooner = at end
+  if q.waiting then q.sooner = math.min(q.sooner or at, at) end
   queue.set_timer(q, at)
 end
 

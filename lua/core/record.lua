@@ -73,8 +73,7 @@ end
 
 -- Is the body not in the record, but in a field of its own?
 function record.has_large_body(rec)
-  local byte = string.byte(rec, 14)
-  return byte > 55 and not record.free[byte] and record.flag(rec, 8) -- no digit up to "7", 55, has the bit
+  return record.flag(rec, 8)
 end
 
 -- Returns the record with the bits first or last or both (`bits`: their sum), which it does not have yet. Only for records in
@@ -85,11 +84,8 @@ end
 
 -- Returns the record with this bit set. The bit named, 16, is cleared, since callers that set a bit change the head, too.
 function record.set_flag(rec, bit)
-  local sum = record.sum_of_bits(string.byte(rec, 14))
-  local is_named, is_set = sum >= 16, sum % (bit * 2) >= bit
-  if is_set and not is_named then return rec end
-  sum = sum % 16
-  if not is_set then sum = sum + bit end
+  local sum = record.sum_of_bits(string.byte(rec, 14)) % 16
+  if sum % (bit * 2) < bit then sum = sum + bit end
   return string.sub(rec, 1, 13) .. string.format("%x", sum) .. string.sub(rec, 15)
 end
 
@@ -98,13 +94,8 @@ end
 -- Returns the keys of the head's system fields, one letter each, in their order. A field whose key is not among them need not
 -- be looked for.
 function record.keys(rec)
-  local at = string.find(rec, "\3", 15, true)
-  if not at then return "" end
-  local stop, keys = string.find(rec, "\0", 15, true), ""
-  while at and at < stop do
-    keys = keys .. string.sub(rec, at + 1, at + 1)
-    at = string.find(rec, "\3", at + 2, true)
-  end
+  local keys = ""
+  for key in string.gmatch(string.match(rec, "^[^%z]*", 15), "\3(.)") do keys = keys .. key end
   return keys
 end
 
@@ -182,10 +173,8 @@ end
 -- Returns the record with this value of a system field; nil removes the field. It is put at the front of the head, since
 -- the correlation id of a named record has to stand at its end.
 function record.with(rec, name, value)
-  local from = string.find(rec, record.fields[name], 15, true)
-  if from and from < string.find(rec, "\0", 15, true) then
-    rec = string.sub(rec, 1, from - 1) .. string.sub(rec, string.match(rec, "^[^%z\1\3]*()", from + 2))
-  end
+  local head, body = record.split(rec)
+  rec = string.sub(rec, 1, 14) .. record.without(head, { name }) .. body
   return value and record.prepend(rec, record.fields[name] .. value) or rec
 end
 

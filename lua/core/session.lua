@@ -25,13 +25,10 @@ local session = { idle = 5, most_terms = 64, most_swept = 8, slots_per_session =
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
 -- process began and when, the oldest first. A client that knew a higher number in an earlier term has lost something, however
--- much has been done since: new changes take the numbers of lost ones. A term that began with as much as this one or more is
--- forgotten: a client that knew of it knew more than this one began with. Core._began (mqredis/drivers/core.py) compares.
+-- much has been done since: new changes take the numbers of lost ones. Core._began (mqredis/drivers/core.py) compares.
 function session.term(terms)
   local kept = {}
-  for start, rest in string.gmatch(terms, "(%d+)(:%d+)") do
-    if tonumber(start) < context.history then kept[#kept + 1] = start .. rest end
-  end
+  for term in string.gmatch(terms, "%S+") do kept[#kept + 1] = term end
   kept[#kept + 1] = string.format("%.0f:", context.history) .. context.now_text
   return table.concat(kept, " ", math.max(1, #kept - session.most_terms + 1))
 end

@@ -180,8 +180,7 @@ function settle.why_lost(q, entry, fence)
     has_other_lock = message_state.is_locked(entry.state) and entry.state.fence ~= fence
   else
     claim_pages.load()
-    local list = claim_pages.find(q, entry.id)
-    has_other_lock = list and list.seq ~= fence
+    has_other_lock = claim_pages.find(q, entry.id) -- a claim has locked it since
   end
   return has_other_lock and settle.lost.locked or settle.lost.available
 end

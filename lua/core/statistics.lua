@@ -74,9 +74,9 @@ function statistics.close(q)
   redis.call("HSET", q.key, "statistics", statistics.format(number, counters, items or ""))
 end
 
--- Returns the age in seconds, at the end of this bucket, of a message that came at `arrival`; nil if there is none (-1).
+-- Returns the age in seconds, at the end of this bucket, of a message that came at `arrival`; nil if that is nil.
 function statistics.age(arrival, bucket)
-  if arrival < 0 then return end
+  if not arrival then return end
   return math.max(0, math.floor(((bucket + 1) * queue.bucket - arrival) / 1000))
 end
 

@@ -185,7 +185,7 @@ class Core:
     def _began(self, terms: list[str], history: int) -> int:
         """The least history number with which a server process began since the last opening; ``history`` if none
         did."""
-        if self.term and self.term not in terms:  # the server dropped it, since a later term began with less
+        if self.term and self.term not in terms:  # the server has lost it, or keeps only later ones
             later = terms[-1:]
         else:
             later = terms[terms.index(self.term) + 1 :] if self.term else terms
