@@ -11,9 +11,11 @@ from mqredis import Access, Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import PageList
 from mqredis.commands import claims as commands
 from mqredis.commands.claims import Order, Received
+from mqredis.commands.settlement import COMMIT, LOCKED
 from mqredis.errors import ClaimLost, QueueNotAvailable
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
+from mqredis.operations.settle import settle
 from mqredis.steps import perform
 from tests.support.backend import Backend
 from tests.support.counts import count
@@ -378,6 +380,23 @@ def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline
         states = [pipeline.qm.message("orders", id_).state for id_ in (last - 1000, last - 1, last)]
         assert states == ["claimed", "claimed", "locked"]
         locked.commit()
+
+
+@pytest.mark.parametrize("locked_before", [True, False])  # else the message is in a packed page
+def test_commit_of_a_message_that_a_claim_holds_tells_that_it_is_locked(
+    pipeline: Pipeline, locked_before: bool
+) -> None:
+    pipeline.fill(2)
+    with pipeline.qm.open("orders") as queue:
+        lookup_id, fence = f"{queue.peek(0).lookup_id:016x}", "1"
+        if locked_before:
+            lock = queue.lock(0)
+            fence = lock.fence
+            lock.abort()
+        assert pipeline.claim(1, first=True).count == 2
+        settled = pipeline.qm.run(settle(queue.handle, [(COMMIT, fence, lookup_id)]))
+        assert settled.lost == [(lookup_id, LOCKED)]
+    pipeline.holds(2, 2)
 
 
 def test_empty_subqueue_stays_while_a_pipeline_reads_it(pipeline: Pipeline) -> None:

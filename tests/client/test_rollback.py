@@ -97,6 +97,21 @@ def test_ids_are_not_reissued_if_the_recovery_itself_is_lost(server: RedisServer
     assert issued[0] != issued[1]
 
 
+def test_the_last_64_restarts_are_remembered(redis_server: RedisServer) -> None:
+    meta, began = "mq:{default}:meta", []
+    with redis_server.client() as raw:
+        for number in range(66):
+            if number:
+                raw.hset(meta, "run_id", f"former process {number}")
+            with mqredis.connect(redis_server.url, settings=Settings(allow_volatile=True)) as qm:
+                qm.info()
+            began.append((raw.hget(meta, "terms") or b"").split(b" "))
+    newest = [terms[-1] for terms in began]
+    assert began[64] == newest[1:65]
+    assert began[65] == newest[2:66]
+    assert len(set(newest)) == 66
+
+
 @pytest.fixture
 def cluster(start_server: Start) -> Cluster:
     return Cluster(start_server)

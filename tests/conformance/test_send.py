@@ -162,6 +162,20 @@ def test_message_over_the_size_limit_is_refused(broker):
     assert q.receive(0).body == b"x" * 5000
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"correlation_id": "c"}, {"time_to_be_received": 60.0}], ids=["plain", "named", "special"]
+)
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_message_of_exactly_the_size_limit_is_accepted(broker, size, fields):
+    q = broker.queue()
+    q.send(b"x" * size, **fields)
+    broker.qm.update_queue("q", max_message_bytes=broker.qm.queue_info("q").bytes)
+    q.send(b"y" * size, **fields)
+    with pytest.raises(MessageTooLarge):
+        q.send(b"z" * (size + 1), **fields)
+    assert bodies(q.browse()) == [b"x" * size, b"y" * size]
+
+
 LARGE: dict[str, Any] = {
     "short": lambda q, tx: q.send(b"x" * 500, transaction=tx),
     "large": lambda q, tx: q.send(b"x" * 5000, transaction=tx),

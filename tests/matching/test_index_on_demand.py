@@ -64,6 +64,16 @@ def test_search_indexes_the_available_messages(kit: Kit, special: dict[str, Any]
     assert (kit.indexed_up_to(), kit.indexed_up_to("t"), kit.indexed()) == (upto, "0", [])
 
 
+def test_message_without_a_trail_is_indexed_in_a_queue_with_trails(kit: Kit) -> None:
+    kit.qm.create_queue("traced", trail=0.0001)
+    traced = kit.qm.open("traced")
+    traced.send_many(named("a", "b"))
+    kit.build_index("traced")
+    sent = traced.send(b"urgent", correlation_id="c", priority=7)  # in front of those that are indexed
+    assert kit.qm.trail("traced", sent.lookup_id) == []
+    assert traced.receive(0, match=C).body == b"urgent"
+
+
 @pytest.mark.parametrize(
     "search",
     [

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from mqredis import codec
-from mqredis.commands import read, schedules, send, settlement, waiting, workers
+from mqredis.codec.history import BUCKET_MS
+from mqredis.commands import manager, read, schedules, send, settlement, waiting, workers
 from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, Filter
+from mqredis.commands.history import history
 from mqredis.commands.waiting import Waiter
 from mqredis.models import Outgoing
 from mqredis.status import Status
+from mqredis.steps import Call
 from tests.property.clocked import FixedClockCalls
 from tests.property.fixed_clock import KEYS
 from tests.support.backend import Backend
@@ -28,10 +31,34 @@ def calls(backend: Backend) -> Any:
     calls.close()
 
 
-def put(calls: FixedClockCalls, **fields: Any) -> None:
-    """Send a message to queue q."""
+def sent(calls: FixedClockCalls, count: int, slot: str, **fields: Any) -> int:
+    """Send messages to queue q; return the status."""
     message = codec.encode(Outgoing(body=b"x", **fields), "")
-    assert calls.call(send.send(calls.address["q"], [message]), *calls.token())[0] == Status.OK
+    return int(calls.call(send.send(calls.address["q"], [message] * count), *calls.token(slot))[0])
+
+
+def put(calls: FixedClockCalls, count: int = 1, **fields: Any) -> None:
+    """Send messages to queue q."""
+    assert sent(calls, count, "", **fields) == Status.OK
+
+
+def lock(calls: FixedClockCalls, lease: int, count: int = 1) -> tuple[str, str]:
+    """Lock messages of queue q; return the first lock."""
+    locking = read.receive(calls.address["q"], "lock", count, grant=str(lease))
+    return calls.locks(calls.call(locking, *calls.token()))[0]
+
+
+def is_lost(calls: FixedClockCalls, held: tuple[str, str]) -> bool:
+    """Commit the lock; return whether it was lost."""
+    reply = calls.call(settlement.settle(calls.address["q"], [("c", *held)], 1000), *calls.token())
+    assert reply[4:] in ([], [held[1].encode(), b"a"])
+    return len(reply) > 4
+
+
+def open_session(calls: FixedClockCalls, ttl: int) -> str:
+    """Open a session, which ends others that are over; return its number."""
+    opening = manager.session_arguments(ttl, "run", True, "0" * 16)
+    return str(calls.call(Call("session_open", KEYS.admin(), opening, lambda *_: None), "", "")[3].decode())
 
 
 def take(calls: FixedClockCalls) -> int:
@@ -60,12 +87,63 @@ def test_transaction_lease_expires_exactly_at_its_deadline(
 @BEFORE_AND_AT
 def test_lock_lease_expires_exactly_at_its_deadline(calls: FixedClockCalls, passed: int, over: bool) -> None:
     put(calls)
-    locking = read.receive(calls.address["q"], "lock", 1, grant=str(SPAN))
-    (lock,) = calls.locks(calls.call(locking, *calls.token()))
+    held = lock(calls, SPAN)
     calls.pass_time(passed)
-    reply = calls.call(settlement.settle(calls.address["q"], [("c", *lock)], 1000), *calls.token())
-    assert reply[4:] == ([lock[1].encode(), b"a"] if over else [])
+    assert is_lost(calls, held) is over
     assert records(calls) == int(over)
+
+
+@BEFORE_AND_AT
+def test_lock_lease_expires_exactly_at_its_deadline_while_many_others_are_over(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    put(calls, 300)  # more than one call processes
+    lock(calls, 1, 300)
+    put(calls)
+    held = lock(calls, SPAN)
+    calls.pass_time(passed)
+    assert is_lost(calls, held) is over
+    assert records(calls) == 300 + int(over)
+
+
+@pytest.mark.parametrize("count", [1, 1100])  # the reply that the slot keeps may be long
+@BEFORE_AND_AT
+def test_session_expires_exactly_when_it_was_idle_for_its_time_to_live(
+    calls: FixedClockCalls, count: int, passed: int, over: bool
+) -> None:
+    slot = f"{open_session(calls, SPAN)}.1"
+    calls.pass_time(SPAN // 2)
+    assert sent(calls, count, slot) == Status.OK
+    calls.pass_time(passed)
+    open_session(calls, SPAN)
+    assert sent(calls, 1, slot) == (Status.SESSION_EXPIRED if over else Status.OK)
+
+
+@pytest.mark.parametrize("back, goes_on", [(1, False), (1000, False), (1001, True)])
+def test_broker_time_goes_on_at_once_if_the_clock_is_set_back_by_more_than_a_second(
+    calls: FixedClockCalls, back: int, goes_on: bool
+) -> None:
+    put(calls)
+    held = lock(calls, SPAN)
+    calls.pass_time(-back)
+    take(calls)
+    calls.pass_time(SPAN)
+    assert is_lost(calls, held) is goes_on
+
+
+@pytest.mark.parametrize("passed, ended", [(BUCKET_MS - 1, []), (BUCKET_MS, [1])])
+def test_period_of_the_history_ends_exactly_after_five_minutes(
+    calls: FixedClockCalls, passed: int, ended: list[int]
+) -> None:
+    put(calls)
+    calls.pass_time(passed)
+    put(calls)
+    call = history(KEYS, ["q"], 10)
+    status, _, _, *payload = calls.call(call, "", "")
+    (row,) = call.parse(status, payload).rows
+    assert row is not None
+    assert row.history is not None
+    assert [item.counted.came for item in row.history.items] == ended
 
 
 @pytest.mark.parametrize("count", [1, 2])
