@@ -211,6 +211,25 @@ def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) 
             assert [message.text for message in queue.browse()] == ["a", "b", "c"]
 
 
+def test_claim_takes_a_message_of_each_of_more_groups_than_one_call_locks(pipeline: Pipeline) -> None:
+    turns = replace(pipeline, path="turns")
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    with pipeline.qm.open("turns") as queue:
+        queue.send_many([Outgoing(body=b"x", group_id=str(n % 300)) for n in range(400)])
+    assert turns.claim(1, 290, first=True).count == 290
+
+
+def test_delayed_message_between_claimed_ones_is_not_claimed(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        first, delayed, last = (queue.send(b"x", delay=delay).lookup_id for delay in (0, 60, 0))
+        assert pipeline.claim(1, first=True).count == 2
+        for claimed in (first, last):
+            with pytest.raises(TransactionUsage):
+                queue.peek_by_lookup_id(claimed)
+        with pytest.raises(MessageNotFound):
+            queue.peek_by_lookup_id(delayed)
+
+
 @pytest.mark.parametrize("match", [b"", RED])
 @pytest.mark.parametrize("lifetime", [None, 3600])
 def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifetime: int | None) -> None:
@@ -297,5 +316,6 @@ def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
         assert (all_readers.available, all_readers.turns) == (5, False)
         assert (owner.available, owner.turns) == (2, True)
         # The first three messages are of one group.
-        early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{first % 2**56 + 2:014x}"))
-        assert early.available == 1
+        for bound, available in (first - 1, 0), (first, 1), (first + 2, 1), (first + 3, 2):
+            early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{bound % 2**56:014x}"))
+            assert early.available == available

@@ -311,6 +311,14 @@ def test_doctor_finds_stray_and_inconsistent_claim_pages(pipeline: Pipeline) -> 
     assert codes() == {"claim.count", "claim.pages", "position.lost"}
 
 
+def test_doctor_knows_the_claims_of_several_owners_in_any_order(pipeline: Pipeline) -> None:
+    """Messages of a higher priority come later, and stand before those that are claimed already."""
+    for priority in range(8):
+        pipeline.fill(2, priority=priority)
+        assert replace(pipeline, owner=f"lake {priority}").claim(1, first=True).count == 2
+        pipeline.holds(2 * priority + 2, 2 * priority + 2)
+
+
 @pytest.mark.parametrize("browsed", ["never", "before", "meanwhile"])
 def test_acknowledgements_are_claimed_and_reindexed_after_release(pipeline: Pipeline, browsed: str) -> None:
     """The broker itself puts an acknowledgement into the queue. It is indexed by the id of the message that it
