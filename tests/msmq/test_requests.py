@@ -23,6 +23,7 @@ from mqredis.operations.context import Handle
 from mqredis.steps import Wait, Woken, procedure
 from tests.msmq.kit import drain, make
 from tests.support.facade import Pending
+from tests.support.standing_clock import StandingClock
 
 
 def test_request_and_reply(qm, connect):
@@ -196,6 +197,15 @@ def test_redrive_keeps_messages_that_their_queue_refuses(qm):
     assert qm.redrive(rate=1000) == 0
 
 
+def test_redrive_finds_the_queue_whatever_its_name_and_keeps_messages_of_unknown_origin(qm):
+    q = make(qm, "é ü%", retry=RetryPolicy(immediate=0))
+    q.send(b"a", journal=Journal.DEAD_LETTER)
+    q.lock(0).reject("no")
+    assert qm.redrive() == 1
+    assert qm.redrive("é ü%") == 0
+    assert [m.body for m in drain(qm, "é ü%")] == [b"a"]
+
+
 def test_redrive_with_a_rate_returns_all_messages(qm):
     dead(qm, 3)
     assert qm.redrive(rate=50) == 3
@@ -274,3 +284,14 @@ def test_statistics_count_messages_rates_and_ages(qm):
     assert s.rate_in == 0
     with pytest.raises(QueueNotFound):
         qm.statistics("nowhere")
+
+
+def test_rates_begin_with_a_sample_that_is_ten_seconds_old(standing_clock: StandingClock) -> None:
+    clock, qm = standing_clock, standing_clock.qm
+    q = make(qm)
+    clock.move(5)
+    qm.statistics("q")
+    q.send(b"a")
+    for seconds, since in (9.999, 14.999), (0.001, 10), (1, 11), (8.999, 19.999), (0.001, 10):
+        clock.move(seconds)
+        assert qm.statistics("q").rate_seconds == since

@@ -98,6 +98,16 @@ def test_reschedule_holds_back_available_messages_when_asked(qm: QueueManager, o
     assert counts(qm) == (0, 1, 0)
 
 
+@pytest.mark.parametrize("scheduled", [False, None])
+def test_reschedule_to_now_leaves_available_messages_alone(
+    qm: QueueManager, operator: Operator, scheduled: bool | None
+) -> None:
+    send(qm, "a")
+    assert operator.reschedule("orders", delay=0, scheduled=scheduled).changed == 0
+    send(qm, "b", delay=60)
+    assert operator.reschedule("orders", delay=0, scheduled=scheduled).changed == (scheduled is None)
+
+
 def test_reschedule_of_both_takes_available_and_delayed_messages(
     qm: QueueManager, operator: Operator
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import mqredis
 from mqredis import InvalidArgument, Operator, QueueManager
+from tests.support.backend import Backend
+from tests.support.standing_clock import change_lua
 
 
 def logged(qm: QueueManager) -> list[tuple[str, Any, Any, Any]]:
@@ -57,6 +59,18 @@ def test_actions_are_logged_when_the_manager_is_full_or_throttled(
     assert operator.begin("throttle", token="t") is None
     operator.delete("orders", token="t")
     assert [action for action, *_ in logged(qm)] == ["throttle", "delete"]
+
+
+def test_oldest_entry_leaves_a_full_log_for_a_new_one(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operators read that 10,000 entries are kept; a few are enough here."""
+    change_lua(monkeypatch, "most = 10000", "most = 5")
+    with mqredis.connect(backend.client(), settings=mqredis.Settings(functions="off")) as qm:
+        for n in range(8):
+            qm.operator("ada").begin("inhibit", str(n), token="t")
+            assert [int(queue) for _, queue, _, _ in logged(qm)] == [*range(n + 1)][-5:]
+        assert qm.doctor().healthy
 
 
 @pytest.mark.parametrize("details", [{"x": object}, {"x": [{"y": 1}]}])

@@ -19,6 +19,7 @@ from mqredis.worker import Worker
 from mqredis.worker.schedule import Scheduler
 from tests.operator.conftest import SETTINGS
 from tests.support.backend import Backend
+from tests.support.standing_clock import StandingClock
 from tests.support.until import until
 
 
@@ -274,6 +275,21 @@ def test_trigger_fails_if_the_queue_refuses_the_message(qm: QueueManager, operat
         operator.trigger_schedule("hourly")
     assert one(qm).last_at is None
     assert [label for label, _, _ in log(qm)] == ["create_schedule"]
+
+
+def test_trigger_sends_a_message_of_the_largest_size_of_its_queue(standing_clock: StandingClock) -> None:
+    qm = standing_clock.qm
+    operator = qm.operator("ada")
+    qm.create_queue("orders")
+    operator.create_schedule("hourly", 3600, "orders", b"x" * 100)
+    operator.trigger_schedule("hourly")
+    size = qm.queue_info("orders").bytes
+    qm.update_queue("orders", max_message_bytes=size)
+    operator.trigger_schedule("hourly")
+    qm.update_queue("orders", max_message_bytes=size - 1)
+    with pytest.raises(mqredis.MessageTooLarge):
+        operator.trigger_schedule("hourly")
+    assert qm.queue_info("orders").bytes == 2 * size
 
 
 def test_trigger_sends_acknowledgements_of_the_message(qm: QueueManager, operator: Operator) -> None:

@@ -18,6 +18,7 @@ from mqredis.steps import perform
 from mqredis.worker import Retry, Worker
 from mqredis.worker.waiting import Pauses
 from tests.support.backend import Backend
+from tests.support.standing_clock import StandingClock
 from tests.support.until import until
 
 
@@ -170,6 +171,21 @@ def test_order_reaches_its_worker_once(qm: QueueManager, operator: Operator) -> 
     operator.stop_worker("a")
     assert beat() == ["stop"]
     assert beat(lease_ms=0) == []
+
+
+def test_order_is_refused_once_the_lease_of_its_worker_is_over(standing_clock: StandingClock) -> None:
+    qm = standing_clock.qm
+
+    def beat(lease_ms: int) -> None:
+        qm.run(perform(workers.beat(qm.context.keys, "a", lease_ms, False, "{}", ())))
+
+    beat(1000)
+    standing_clock.move(0.999)
+    qm.operator("ada").stop_worker("a")
+    standing_clock.move(0.001)
+    with pytest.raises(InvalidArgument, match="lives"):
+        qm.operator("ada").stop_worker("a")
+    beat(0)
 
 
 def test_first_heartbeat_of_a_worker_removes_those_that_are_gone(qm: QueueManager, backend: Backend) -> None:

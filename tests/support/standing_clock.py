@@ -39,15 +39,17 @@ class StandingClock:
 
 def stop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scripts read the time from the field that a :class:`StandingClock` sets."""
+    change_lua(monkeypatch, 'redis.call("TIME")', _STANDS)
+
+
+def change_lua(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
+    """Replace a text in all scripts. They must not run as functions, which other clients may have loaded."""
     get, kept = scripts.get, dict[str, Script]()
 
-    def standing(name: str) -> Script:
+    def changed(name: str) -> Script:
         if name not in kept:
             kept[name] = script = Script(name)
-            lines = get(name).joined
-            script.joined = [
-                (file, n, text.replace('redis.call("TIME")', _STANDS)) for file, n, text in lines
-            ]
+            script.joined = [(file, n, text.replace(before, after)) for file, n, text in get(name).joined]
         return kept[name]
 
-    monkeypatch.setattr(scripts, "get", standing)
+    monkeypatch.setattr(scripts, "get", changed)
