@@ -44,7 +44,7 @@ end
 
 -- Does the record have a report?
 function failure.has_report(rec)
-  return string.find((record.split(rec)), "\1failure_attempts\2", 1, true) ~= nil
+  return string.find((record.split(rec)), "\1failure_attempts\2") ~= nil
 end
 
 -- Returns a record without a report, for a message that begins anew.

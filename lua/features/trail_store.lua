@@ -56,9 +56,7 @@ function trail_store.append(text, entry)
   entries = entries .. "\n" .. entry
   local _, count = string.gsub(entries, "\n", "")
   while count > 2 and (count > trail_store.entries or #entries > trail_store.bytes) do
-    local second = string.find(entries, "\n", 2, true)
-    local third = string.find(entries, "\n", second + 1, true)
-    entries = string.sub(entries, 1, second - 1) .. string.sub(entries, third)
+    entries = string.gsub(entries, "^(\n[^\n]*)\n[^\n]*", "%1") -- without the second one
     count, omitted = count - 1, omitted + 1
   end
   return ended .. string.format(" %d", omitted) .. (message_id ~= "" and " " .. message_id or "") .. entries
@@ -127,11 +125,11 @@ function trail_store.finish(numbers)
 end
 
 -- Removes the trail `number`, whose place among the last `kept` the `ended`-th trail that has ended takes. A trail that went on
--- after its end stays: it has another place by now, or none.
+-- after it came to this place stays: its end is another one by now, or 0.
 function trail_store.forget(number, ended)
   local field = trail_store.field(number)
   local own_end, _, message_id, entries = trail_store.parse(trail_store.text(number) or "")
-  if not own_end or own_end == "0" or own_end % trail_store.kept ~= ended % trail_store.kept then return end
+  if tonumber(own_end) ~= ended - trail_store.kept then return end
   redis.call("HDEL", KEYS[1], field)
   if message_id == "" then return end
   -- The message id leads to this trail, unless another message with this id came later.

@@ -106,6 +106,25 @@ def test_trail_has_the_reason_of_a_rejection_within_200_bytes(qm: Any) -> None:
 
 
 @interfaces
+def test_reason_of_200_bytes_is_kept_whole(qm: Any) -> None:
+    queue = made(qm)
+    for reason, detail in ("a" * 198 + "ö", "a" * 198 + "ö"), ("a" * 199 + "ö", "a" * 199):
+        sent = queue.send(b"a")
+        queue.lock(0).reject(reason)
+        assert trail(qm, "q", sent.lookup_id)[-1].detail == detail
+
+
+@interfaces
+def test_trail_of_a_client_without_a_name(connect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an interactive Python the program has no name, from which the client would take its own."""
+    monkeypatch.setattr("sys.argv", [""])
+    qm = connect()
+    sent = made(qm).send(b"a")
+    (entry,) = trail(qm, "q", sent.lookup_id)
+    assert (entry.event, bool(entry.session), entry.client) == ("sent", True, "")
+
+
+@interfaces
 def test_trail_names_the_holder_of_a_lock_that_an_operator_ends(qm: Any, connect: Any) -> None:
     queue = made(qm)
     sent = queue.send(b"a")
@@ -236,57 +255,6 @@ def test_trail_of_messages_deleted_with_their_queue(qm: Any) -> None:
     assert events(trail(qm, "other", held.lookup_id)) == ["sent", "deleted"]
 
 
-# ---- bounds ---------------------------------------------------------------
-
-
-@interfaces
-def test_long_trail_keeps_its_first_and_its_last_events(qm: Any) -> None:
-    queue = made(qm)
-    sent = queue.send(b"a")
-    for _ in range(40):
-        queue.lock(0).abort()
-    found = trail(qm, "q", sent.lookup_id)
-    assert len(found) == 32
-    assert events(found[:1]) == ["sent"]
-    assert events(found[1:]) == ["aborted", *["locked", "aborted"] * 15]
-    assert [entry.omitted for entry in found] == [0, 49, *[0] * 30]
-
-
-@interfaces
-def test_trail_with_long_names_is_limited_in_bytes(qm: Any) -> None:
-    queue = made(qm, "ü" * 124, retry=RetryPolicy(immediate=0, cycles=50, delay=0))
-    sent = queue.send(b"a")
-    for _ in range(20):
-        queue.lock(0).abort()
-    found = trail(qm, queue.name, sent.lookup_id)
-    assert found[0].event == "sent"
-    assert 1 < len(found) < 8
-    assert found[1].omitted == 20 * 4 - len(found)  # the last retry delay has not ended
-
-
-def fields(raw: Any, name: str) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = raw.hgetall(f"mq:{{{name}}}:meta")
-    return {field: value for field, value in found.items() if field.startswith(b"trail")}
-
-
-def test_trails_of_the_last_1000_removed_messages_are_kept(backend: Backend) -> None:
-    raw, name = backend.client(), f"kept-{os.getpid()}"
-    with mqredis.connect(backend.client(), manager=name) as qm:
-        queue = made(qm)
-        stays = queue.send(b"stays")
-        queue.move(stays.lookup_id, qm.open("q;aside"))
-        sent = []
-        for _ in range(3):
-            sent += queue.send_many([b"x"] * 400)
-            assert sum(len(queue.receive_many(200)) for _ in range(2)) == 400
-        assert events(trail(qm, "q", stays.lookup_id)) == ["sent", "moved q;aside"]
-        kept = [bool(trail(qm, "q", each.lookup_id)) for each in sent]
-        assert kept == [False] * 200 + [True] * 1000
-        assert len(fields(raw, name)) == 1 + 2 * 1000 + 1
-        assert not qm.doctor().findings
-    raw.close()
-
-
 # ---- by the message id that the sender chose ---------------------------------------------------------
 
 
@@ -340,6 +308,11 @@ def test_trail_of_a_transactional_or_published_message_is_found_by_its_id(qm: An
     topic.send(b"a", message_id="mine")
     qm.open("reader").receive(0)
     assert events(trail(qm, "reader", "mine")) == ["sent", "received"]
+
+
+def fields(raw: Any, name: str) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = raw.hgetall(f"mq:{{{name}}}:meta")
+    return {field: value for field, value in found.items() if field.startswith(b"trail")}
 
 
 def test_message_ids_are_removed_with_their_trails(backend: Backend) -> None:
