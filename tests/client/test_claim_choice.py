@@ -319,3 +319,12 @@ def test_look_of_an_owner_counts_one_message_per_group_in_an_exclusive_queue(
         for bound, available in (first - 1, 0), (first, 1), (first + 2, 1), (first + 3, 2):
             early = qm.run(pipelines.look(qm.context, "turns", "lake", bound=f"{bound % 2**56:014x}"))
             assert early.available == available
+
+
+def test_doctor_knows_claims_with_messages_of_another_claim_between_theirs(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        for colour in ("red", "blue", "red"):
+            queue.send(b"x", properties={"colour": colour})
+    assert pipeline.claim(1, 3, first=True, match=RED).count == 2
+    assert replace(pipeline, owner="ocean").claim(1, first=True).count == 1
+    pipeline.holds(3, 3)

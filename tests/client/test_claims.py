@@ -214,6 +214,14 @@ def test_committed_messages_reach_the_journal_despite_a_purge(pipeline: Pipeline
         assert [m.body for m in journal.browse()] == [b"%d" % n for n in range(400)]
 
 
+def test_messages_of_a_committed_claim_do_not_count_as_purged(draining: Pipeline) -> None:
+    with draining.qm.open("orders") as queue:
+        assert queue.purge() == 1500
+    assert draining.commit(1) == 500
+    draining.holds(0, 0)
+    assert draining.qm.statistics("orders").purged == 1500
+
+
 def test_delete_queue_acknowledges_committed_messages_as_received(pipeline: Pipeline) -> None:
     pipeline.qm.create_queue("admin")
     pipeline.fill(600, acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="admin")

@@ -329,6 +329,21 @@ def test_orderly_return_in_the_lapsed_subqueue_keeps_the_message_there(qm):
     assert lapsed.peek(0).body == b"a"
 
 
+@pytest.mark.parametrize("name", ["q;lapsed", "q;retry"])
+def test_orderly_return_with_a_delay_in_a_subqueue_of_the_policy_ends_in_the_queue(qm, name):
+    q = make(qm, retry=ISOLATING)
+    q.send(b"a")
+    lapse(qm, q)
+    if name == "q;lapsed":
+        qm.advance_clock(11)
+        qm.maintain()
+    subqueue = qm.open(name)
+    settle_lock(subqueue, subqueue.lock(0), giveback.orderly(60))
+    assert qm.statistics("q").retry_messages == 1
+    qm.advance_clock(61)
+    assert q.lock(0).body == b"a"
+
+
 def test_lapsed_message_that_no_worker_takes_returns_to_the_queue(qm):
     q = make(qm, retry=ISOLATING)
     q.send(b"a")

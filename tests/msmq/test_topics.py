@@ -11,6 +11,7 @@ from mqredis import (
     InvalidArgument,
     InvalidName,
     IoTimeout,
+    MessageTooLarge,
     QueueNotFound,
     QueueQuotaExceeded,
     SelectorSyntaxError,
@@ -116,6 +117,33 @@ def test_publication_whose_copies_exceed_the_room_of_its_transaction_is_refused(
         qm.unsubscribe("news", "a"), qm.unsubscribe("news", "b")
         news.send(b"3", transaction=tx)  # without a copy, it takes no room
     assert [qm.queue_info(name).messages for name in ("a", "b", "plain")] == [1, 1, 998]
+
+
+def test_publication_may_take_the_last_operations_of_its_transaction(qm):
+    news = make(qm, "news", topic=True, transactional=True)
+    for name in ("a", "b"):
+        make(qm, name, transactional=True)
+        qm.subscribe("news", name)
+    with qm.transaction() as tx:
+        for _ in range(2):
+            news.send_many([b"x"] * 250, transaction=tx)
+        with pytest.raises(TransactionTooLarge):
+            news.send(b"x", transaction=tx)
+    assert [qm.queue_info(name).messages for name in ("a", "b")] == [500, 500]
+
+
+@pytest.mark.parametrize("trail", [0, 1])
+def test_copy_of_a_publication_has_the_largest_size_of_its_queue(qm, trail):
+    news, copies = make(qm, "news", topic=True), make(qm, "copies", trail=trail)
+    qm.subscribe("news", "copies")
+    news.send(b"x" * 100)
+    size = qm.queue_info("copies").bytes
+    qm.update_queue("copies", max_message_bytes=size)
+    news.send(b"x" * 100)
+    qm.update_queue("copies", max_message_bytes=size - 1)
+    with pytest.raises(MessageTooLarge):
+        news.send(b"x" * 100)
+    assert copies.purge() == 2
 
 
 def test_publication_in_a_transaction_is_delivered_at_commit(qm):

@@ -100,6 +100,8 @@ def test_restored_message_that_waited_for_a_retry_is_retried(
     qm.advance_clock(away)
     qm.maintain()
     assert operator.restore("orders").changed == 1
+    qm.maintain()
+    assert bodies(qm) == ([] if away < 10 else [b"a"])
     qm.advance_clock(5)
     qm.maintain()
     message = only(qm, "orders")
