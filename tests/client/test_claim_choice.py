@@ -219,17 +219,6 @@ def test_claim_takes_a_message_of_each_of_more_groups_than_one_call_locks(pipeli
     assert turns.claim(1, 290, first=True).count == 290
 
 
-def test_delayed_message_between_claimed_ones_is_not_claimed(pipeline: Pipeline) -> None:
-    with pipeline.qm.open("orders") as queue:
-        first, delayed, last = (queue.send(b"x", delay=delay).lookup_id for delay in (0, 60, 0))
-        assert pipeline.claim(1, first=True).count == 2
-        for claimed in (first, last):
-            with pytest.raises(TransactionUsage):
-                queue.peek_by_lookup_id(claimed)
-        with pytest.raises(MessageNotFound):
-            queue.peek_by_lookup_id(delayed)
-
-
 @pytest.mark.parametrize("match", [b"", RED])
 @pytest.mark.parametrize("lifetime", [None, 3600])
 def test_claim_keeps_earlier_deliveries(pipeline: Pipeline, match: bytes, lifetime: int | None) -> None:
