@@ -154,9 +154,7 @@ end
 -- Returns the earliest deadline, in ms; nil if there is no lock.
 function locks.first_deadline(q)
   local list, first = locks.list(q), nil
-  for n = 1, #list do
-    if not first or list[n].deadline < first then first = list[n].deadline end
-  end
+  for n = 1, #list do first = math.min(first or list[n].deadline, list[n].deadline) end
   return first
 end
 

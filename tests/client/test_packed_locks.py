@@ -291,6 +291,18 @@ def test_one_commit_settles_packed_locks_of_its_fence(
     assert locked_queue.commit(locks, fence) == named
 
 
+@WHERE
+def test_commit_with_the_fence_of_one_lock_settles_that_one_alone(
+    locked_queue: LockedQueue, room: bool
+) -> None:
+    for _ in range(10):  # so that fences have two digits
+        locked_queue.queue.send(b"x")
+    one, other = locked_queue.lock(room), locked_queue.lock(room)
+    assert locked_queue.commit([one, other], one.fence) == 1
+    assert locked_queue.queue._manager.queue_info("q").messages == 14
+    assert [locked_queue.commit([lock]) for lock in (one, other)] == [1, 0]
+
+
 @pytest.mark.parametrize("locked_queue", ["apart", "beside"], indirect=True)
 def test_commit_of_one_lock_leaves_the_others_packed(locked_queue: LockedQueue) -> None:
     one, _, three = locked_queue.locks()
