@@ -75,7 +75,7 @@ timers.serve(q)
 
 -- decide -----------------------------------------------------------------------------------------
 -- All that refuses the call comes before the first settlement: a refusal has settled nothing.
-if context.missing then return waiters.ask(q, registration) end
+if context.missing then return waiters.finish(q, context.missing) end
 if q.options.get_inhibited then return waiters.finish(q, { status.GET_INHIBITED }) end
 count = count + 0 -- as a number
 local transaction, code
@@ -115,7 +115,7 @@ end
 
 -- settle -----------------------------------------------------------------------------------------
 local lost = settle.all(q, ARGV, settlements_at, 0) -- what the reply says of lost locks
-if not lost then return waiters.ask(q, registration) end
+if not lost then return waiters.finish(q, context.missing) end
 
 -- choose -----------------------------------------------------------------------------------------
 -- The first of these ways that applies. All but the last one give entries; what comes of it are columns (core/position).
@@ -162,7 +162,7 @@ end
 if ids[2] and not (entries and entries.whole) then seek.limit(q, ids, recs, states) end
 if mode == "take" then
   entries = position.entries(ids, recs, states)
-  if not removal.plan(q, entries, "receive") then return waiters.ask(q, registration) end
+  if not removal.plan(q, entries, "receive") then return waiters.finish(q, context.missing) end
 end
 if waits then waiters.drop(q, waiter, filter_text) end
 if groups then group_lock.move_turns(q, groups, ids) end

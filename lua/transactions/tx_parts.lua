@@ -187,7 +187,7 @@ end
 
 -- Adds an entry to the list for its kind, if the transaction still holds the message.
 function tx_parts.add_entry(transaction, part, row, entry)
-  if entry.state.owner ~= transaction.id or not message_state.is_locked(entry.state) then return end
+  if entry.state.owner ~= transaction.id then return end
   local entries = part.entries or { sent = {}, received = {}, rejected = {}, given_back = {}, targets = {} }
   local kind = part.kinds[row]
   local list

@@ -52,11 +52,6 @@ function waiter_text.filter(member)
   return string.match(member, "^%S+ %S %S+ %S+ (.*)$")
 end
 
--- May a lock be handed to a reader with this registration (waiter_text.member): does it have a lease?
-function waiter_text.may_be_handed(registration)
-  return string.find(registration, ",", 1, true) ~= nil
-end
-
 -- Returns slot, database and lease in ms, as texts, of a reader that waits for one lock; nil for any other.
 function waiter_text.parse_lock(member)
   return string.match(member, "^(%S+) D [kp](%d+) [^ ,]*,(%d+)$")

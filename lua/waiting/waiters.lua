@@ -113,15 +113,6 @@ function waiters.finish(q, reply, upto, ids)
   return reply
 end
 
--- Ends a script of a reader that has to bring more keys (context.missing): the next call of its slot does. `registration`: of that
--- reader (waiter_text.member). Nothing may be handed to it under the token of that call.
-function waiters.ask(q, registration)
-  if waiter_text.may_be_handed(registration) then
-    waiters.drop(q, waiter_text.member(registration, ""), "")
-  end
-  return waiters.finish(q, context.missing)
-end
-
 -- Notifies the readers that wait on a queue, on its parent, whose timers it may have set (features/retry), and on the other
 -- queues that the script has opened (context.sides).
 function waiters.notify(q)

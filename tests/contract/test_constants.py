@@ -187,9 +187,8 @@ def test_registrations_and_tickets_of_waiting_readers() -> None:
     plain = waiting.register_as(waiting.PEEKS, waiting.PUBLISH, 7, "a b")
     assert list(lua.parse(f"12.3 {plain}")) == ["12.3", waiting.PEEKS, f"{waiting.PUBLISH}7"]
     assert lua.tag(f"12.3 {plain}") == "a%20b"
-    assert not lua.may_be_handed(plain)
+    assert lua.parse_lock(f"12.3 {plain}") is None
     handed = waiting.register_as(waiting.TAKES, waiting.KEYSPACE, 0, lease="30000")
-    assert lua.may_be_handed(handed)
     assert list(lua.parse_lock(f"12.3 {handed}")) == ["12.3", "0", "30000"]
     waiter = waiting.Waiter(handed, "12:34")
     waiter.look_for_the_last_time()
