@@ -185,6 +185,17 @@ def test_waiting_lock_gets_a_sent_message(broker):
     assert broker.qm.queue_info("q").messages == 0
 
 
+def test_waiting_lock_gets_a_message_whose_delay_is_over_before_one_that_is_sent(broker):
+    q = broker.queue()
+    send(q, "A", delay=60)
+    reader = broker.client().open("q")
+    waiting = broker.wait(lambda: reader.lock(30))
+    broker.qm.advance_clock(61)
+    send(q, "B")
+    assert waiting.result().body == b"A"
+    assert drain(q) == [b"B"]
+
+
 def test_waiting_receive_many_returns_with_the_first_message(broker):
     q = broker.queue()
     waiting = broker.wait(lambda: q.receive_many(5, 30))

@@ -477,3 +477,15 @@ def test_queue_without_delayed_messages_is_emptied_without_a_look_at_its_timers(
         client.config_resetstat()
         queue.purge() if call == "purge" else qm.delete_queue("q")
         assert client.info("commandstats")["cmdstat_zrange"]["calls"] < 20
+
+
+def test_page_of_sessions_asks_few_slots_of_a_session_that_has_used_many(
+    qm: mqredis.QueueManager, redis_server: RedisServer
+) -> None:
+    assert qm.info().sessions == 1
+    session = qm._driver.core.session
+    assert session is not None
+    with redis_server.client() as raw:
+        ttl = raw.hget(ManagerKeys("cost").own[0], session.number).split()[0]
+        raw.hset(ManagerKeys("cost").own[0], session.number, b"%s 5000" % ttl)
+    assert _cost(redis_server, qm.sessions, times=1)[1] < 100

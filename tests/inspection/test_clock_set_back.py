@@ -79,3 +79,7 @@ def test_a_message_is_rescheduled_to_the_time_that_users_are_shown(qm: QueueMana
     at = before.message.arrived_at + timedelta(seconds=300)
     assert qm.operator("ada").reschedule("q", at=at).changed == 1
     assert [stored.due_at for stored in qm.scheduled("q").items] == [at]
+
+
+def test_doctor_compares_the_clock_of_the_server_without_the_steps_back(qm: QueueManager) -> None:
+    assert {item.code for item in qm.doctor().advice if "clock" in item.code} == {"manager.clock"}

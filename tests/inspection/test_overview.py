@@ -100,3 +100,16 @@ def test_overview_leaves_out_a_queue_that_was_deleted_after_the_names_were_liste
     qm.create_queue("q")
     found = qm.run(perform(inspection.overview(qm.context.keys, ["gone", "q"])))
     assert (found.done, [depth.name for depth in found.queues]) == (2, ["q"])
+
+
+def test_call_of_the_overview_covers_fewer_queues_with_many_locks(qm: Any) -> None:
+    names = [f"q{n}" for n in range(5)]
+    for name in names:
+        qm.create_queue(name)
+        queue = qm.open(name)
+        queue.send_many([b"x"] * 64)
+        for _ in range(32):
+            queue.lock_many(2, 0)
+    found = qm.run(perform(inspection.overview(qm.context.keys, names)))
+    assert 0 < found.done < len(names)
+    assert [(depth.name, depth.locked) for depth in qm.overview()] == [(name, 64) for name in names]

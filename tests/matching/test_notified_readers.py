@@ -329,6 +329,27 @@ def test_reader_that_leaves_before_polling_passes_its_notification_on(notificati
     assert chosen.poll() == ["2"]
 
 
+def test_reader_inside_a_group_is_notified_of_the_next_member_alone(notifications):
+    qm, reader = notifications
+    inside = reader(Filter(grouping=LOGICAL, member=Member("sg", 2, 0)).text())
+    queue = qm.open("q")
+    for group, sequence in (("h", 2), ("g", 3), ("g", 2)):
+        queue.send(b"x", group_id=group, sequence=sequence)
+        assert inside.notified is ((group, sequence) == ("g", 2))
+    assert inside.poll() == ["x"]
+
+
+@pytest.mark.parametrize("size, told", [(2, False), (64, False), (65, True)])
+def test_reader_is_not_notified_of_a_complete_group_without_a_matching_member(notifications, size, told):
+    """Members of a larger group are not looked at, so that the reader has to."""
+    qm, reader = notifications
+    red = reader(NOBODY_IN_WHOLE)
+    qm.open("q").send_group([b"x"] * size, group_id="g")
+    assert red.notified is told
+    if told:
+        assert red.poll() == []
+
+
 def test_message_wakes_a_reader_that_waits_behind_many_whose_clients_are_gone(notifications):
     qm, reader = notifications
     behind = reader()

@@ -79,6 +79,18 @@ def test_receive_many_takes_only_what_the_transaction_has_room_for(qm):
             t.send(b"x", transaction=tx)
 
 
+def test_full_transaction_receives_and_moves_no_message(qm):
+    t, sub = make(qm, "t", transactional=True), qm.open("t;s", Access.MOVE)
+    with qm.transaction() as tx:
+        lookup_id = t.send(b"a", transaction=tx).lookup_id
+    with qm.transaction() as tx:
+        t.send_many([b"x"] * 1000, transaction=tx)
+        with pytest.raises(TransactionTooLarge):
+            t.receive(0, transaction=tx)
+        with pytest.raises(TransactionTooLarge):
+            t.move(lookup_id, sub, transaction=tx)
+
+
 def test_reject_reason_in_a_transaction_is_stored_in_the_dead_letter(qm):
     t = make(qm, "t", transactional=True)
     with qm.transaction() as tx:

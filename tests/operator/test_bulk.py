@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -439,7 +438,7 @@ def test_unfinished_action_goes_on_behind_a_dedup_key_of_any_form(
     assert operator.run_now("orders", cursor=first.cursor).changed == 1
 
 
-# ---- tokens and the log --------------------------------------------------------------------------
+# ---- tokens ----------------------------------------------------------------------------------------
 
 
 def test_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) -> None:
@@ -478,48 +477,6 @@ def test_token_covers_an_action_of_several_calls(qm: QueueManager, operator: Ope
         queue.send(b"later")
         assert operator.delete("orders", token="t").changed == 600
     assert bodies(qm) == [b"later"]
-
-
-def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
-    send(qm, *"ab")
-    operator.count("orders")
-    operator.delete("orders", selector="$label = 'a'", token="t")
-    operator.delete("orders", selector="$label = 'a'", token="t")
-    with qm.open("system$;actions", mqredis.Access.PEEK) as log:
-        (entry,) = log.browse()
-    assert entry.label == "delete"
-    assert entry.properties == {
-        "operator": "ada",
-        "source": "api",
-        "queue": "orders",
-        "changed": 1,
-        "finished": True,
-    }
-    assert json.loads(entry.body) == {"selector": "$label = 'a'"}
-    qm.advance_clock(30 * 86_400)
-    assert bodies(qm, "system$;actions") == []
-
-
-def test_action_of_several_steps_is_one_log_entry(qm: QueueManager, operator: Operator) -> None:
-    def entries() -> list[tuple[str, object, object]]:
-        with qm.open("system$;actions", mqredis.Access.PEEK) as log:
-            return [
-                (entry.label, entry.properties["changed"], entry.properties["finished"])
-                for entry in log.browse()
-            ]
-
-    with qm.open("orders") as queue:
-        queue.send_many([b"x"] * 700)
-    found = operator.delete("orders", steps=1)
-    assert entries() == [("delete", found.changed, False)]
-    operator.pause("orders")
-    found = operator.delete("orders", steps=1, cursor=found.cursor)
-    assert entries() == [("pause", 1, True), ("delete", found.changed, False)]
-    operator.resume("orders")
-    # The action also continues if its log entry was deleted.
-    qm.operator("bob").delete("system$;actions")
-    assert operator.delete("orders", cursor=found.cursor).changed == 700
-    assert entries() == [("delete", 3, True), ("delete", 700, True)]
 
 
 def test_invalid_arguments_and_unknown_queues_are_refused(qm: QueueManager, operator: Operator) -> None:
