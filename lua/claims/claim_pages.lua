@@ -14,7 +14,7 @@
 -- makes the page loose first (claims/loosen): each message gets its state and its element of q.locked, and the page keeps only
 -- their order.
 --
--- Only the modules of claims/ write these three texts, with the functions here that format and parse them.
+-- Only this module writes these three texts (tests/contract/test_writers.py); a repair of the doctor changes them, too.
 -- Change together with: mqredis/codec/claims.py, which reads the first one for the doctor and for Spark, and the names of the
 -- fields with ids (tests/contract/test_stored_texts.py compares); tests/support/claims.py and tests/property/packed.py, which read
 -- all three. Tests: tests/property/test_pages.py, test_packed.py.
@@ -30,9 +30,9 @@
 --   "c<number>:<k>" in q.states   its lookup ids, 16 digits each with nothing between them
 --
 -- In claims/ `list` is a page list, a table {number, from, upto, packed_count, loose_count, step, owner, seq}, of which number,
--- owner and seq are texts. `page` is a table {first, last, count, bytes, packed}. k counts pages from 0. Who changes a list calls
--- claim_pages.save afterwards: this module, claims/loosen and claims/drain. A list only loses pages once its claim is committed or
--- released; no page is added to it any more then, since the next claim of the owner has another number.
+-- owner and seq are texts. `page` is a table {first, last, count, bytes, packed}. k counts pages from 0. A list only loses pages
+-- once its claim is committed or released; no page is added to it any more then, since the next claim of the owner has another
+-- number.
 --
 -- pages_per_read: pages that one command reads
 local claim_pages = { pages_per_read = 256 }
@@ -229,7 +229,26 @@ function claim_pages.state(list, kind, size)
   return message_state.first(size, kind, list.owner, list.seq)
 end
 
+-- Notes that the k-th page, which was packed, is loose.
+function claim_pages.set_loose(q, list, k)
+  local field = claim_pages.page_field(list, k)
+  local page = claim_pages.parse_page(redis.call("HGET", q.states, field))
+  page.packed = false
+  redis.call("HSET", q.states, field, claim_pages.format_page(page))
+  claim_pages.count(list, -page.count, page.count)
+  claim_pages.save(q)
+end
+
 -- Removing pages --------------------------------------------------------------------------------------------------------
+
+-- Removes the texts of the first page of a list, which is packed and has lost its messages. `page`: what claim_pages.parse_page
+-- returns for it.
+function claim_pages.drop_first(q, list, page)
+  redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
+  list.from = list.from + 1
+  claim_pages.count(list, -page.count, 0) -- what it has counted; a page whose ids are lost had no messages
+  claim_pages.save(q)
+end
 
 -- Removes the texts of the loose pages that a list begins with. For claims that give up their messages, so that the order of these
 -- is of no use any more; the messages are left alone.

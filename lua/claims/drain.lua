@@ -47,10 +47,7 @@ function drain.packed_page(q, list)
   end
   local ids = claim_pages.split_ids(ids_text)
   if ids[1] then removal.delete_locked(q, ids, page.bytes, nil) end
-  redis.call("HDEL", q.states, claim_pages.ids_field(list, list.from), claim_pages.page_field(list, list.from))
-  list.from = list.from + 1
-  claim_pages.count(list, -page.count, 0) -- what it has counted; a page whose ids are lost has removed none
-  claim_pages.save(q)
+  claim_pages.drop_first(q, list, page)
   return #ids
 end
 

@@ -23,17 +23,13 @@ end
 -- Turns the k-th page, which is packed, into a loose one. `kind`: that of the states, message_state.plain_claim or, if the queue is
 -- being purged, message_state.purged_claim.
 function loosen.page(q, list, k, kind)
-  local field, states = claim_pages.page_field(list, k), { nil, nil }
+  local states = { nil, nil }
   local ids = claim_pages.split_ids(claim_pages.ids_text(q, list, k))
   for n = 1, #ids do
     states[n * 2 - 1], states[n * 2] = ids[n], claim_pages.state(list, kind, redis.call("HSTRLEN", q.records, ids[n]))
   end
   if ids[1] then store.lock_without_lease(q, ids, states, claims.score(list.number)) end
-  local page = claim_pages.parse_page(redis.call("HGET", q.states, field))
-  page.packed = false
-  redis.call("HSET", q.states, field, claim_pages.format_page(page))
-  claim_pages.count(list, -page.count, page.count)
-  claim_pages.save(q)
+  claim_pages.set_loose(q, list, k)
 end
 
 -- Turns all packed pages of a list into loose ones. `kind`: of loosen.page.

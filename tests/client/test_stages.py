@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +14,7 @@ import mqredis
 from mqredis import Outgoing
 from mqredis.codec.encode import encode
 from mqredis.commands import stages as commands
-from mqredis.commands.stages import Published, Sink, Stage
+from mqredis.commands.stages import Published, Stage
 from mqredis.errors import (
     ClaimLost,
     DuplicateMessage,
@@ -26,84 +25,20 @@ from mqredis.errors import (
     QueueQuotaExceeded,
     TransactionUsage,
 )
-from mqredis.operations import pipelines
 from mqredis.operations import publications as operations
 from mqredis.steps import perform
 from tests.support.backend import Backend
+from tests.support.sink_job import TTL_MS, SinkJob
 
 _numbers = itertools.count(1)
-TTL_MS = 60_000
-
-
-@dataclass
-class Job:
-    """A sink, and the calls of the tasks and of the driver of a job."""
-
-    qm: mqredis.QueueManager
-    raw: Any
-    name: str = "app-load"
-    identity: str = "query"
-
-    def stage(
-        self,
-        batch: int,
-        name: str,
-        messages: list[Outgoing],
-        queue: str = "target",
-        unit: str = "",
-        ttl_ms: int = TTL_MS,
-    ) -> Stage:
-        """Stage messages as one task does; return the stage that it reports."""
-        elements: list[Any] = []
-        size = 0
-        for message in messages:
-            line, large = encode(message, unit)
-            elements += [line[1:]] if large is None else [line[1:], large]  # without the priority digit
-            size += len(line) + 12 + len(large or b"")
-        special = any(m.dedup_key or m.delay for m in messages)
-        stage = Stage(name, queue, len(messages), size)
-        call = commands.stage(
-            self.qm.context.keys, self.name, batch, stage, ttl_ms, len(messages), size, special, elements
-        )
-        self.published_before = self.qm.run(perform(call))
-        return stage
-
-    def step(
-        self, batch: int, *stages: Stage, limit: int = 1000, keep: bool = True, identity: str | None = None
-    ) -> Published:
-        """One call of a publication."""
-        who = self.identity if identity is None else identity
-        call = commands.publish(self.qm.context.keys, self.name, batch, who, limit, keep, stages)
-        return self.qm.run(perform(call))
-
-    def publish(self, batch: int, *stages: Stage, limit: int = 1000) -> int:
-        """All calls of a publication."""
-        what = (self.name, batch, self.identity, limit, True, stages)
-        return self.qm.run(pipelines.publish(self.qm.context, *what))
-
-    def sweep(self, upto: int, close_ttl_ms: int | None = None) -> int:
-        return self.qm.run(pipelines.sweep(self.qm.context, self.name, upto, close_ttl_ms))
-
-    @property
-    def state(self) -> Sink:
-        return self.qm.run(perform(commands.sink(self.qm.context.keys, self.name)))
-
-    def bodies(self, queue: str = "target") -> list[bytes]:
-        return [message.body for message in self.qm.open(queue).browse()]
-
-    def lifetimes(self) -> list[int]:
-        """Times to live of the registry and of the stages, in ms; -1: no expiry."""
-        names = [stage.name for stage in self.state.stages]
-        keys = self.qm.context.keys.sink(self.name, stages=tuple(names)).keys[-1 - len(names) :]
-        return [self.raw.pttl(key) for key in keys]
 
 
 @pytest.fixture
-def job(backend: Backend) -> Iterator[Job]:
+def job(backend: Backend) -> Iterator[SinkJob]:
     raw = backend.client()
     with mqredis.connect(backend.client(), manager=f"stages-{os.getpid()}-{next(_numbers)}") as qm:
         qm.create_queue("target")
-        yield Job(qm, raw)
+        yield SinkJob(qm, raw)
         assert qm.doctor().findings == ()
     raw.close()
 
@@ -117,13 +52,13 @@ def texts(count: int, first: int = 0) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", ["0-a,b", "0-a b", "0-a\n", "0-", "a", "closed", "", "-1-a", "0-é"])
-def test_name_that_no_stage_can_have_is_refused(job: Job, name: str) -> None:
+def test_name_that_no_stage_can_have_is_refused(job: SinkJob, name: str) -> None:
     with pytest.raises(InvalidArgument, match="the name of a stage is"):
         job.stage(0, name, numbers(0, 3))
     assert job.state.stages == []
 
 
-def test_staged_messages_are_not_visible(job: Job) -> None:
+def test_staged_messages_are_not_visible(job: SinkJob) -> None:
     job.stage(0, "0-a", numbers(0, 3))
     assert job.published_before is False
     job.stage(0, "0-a", numbers(3, 2))
@@ -136,7 +71,7 @@ def test_staged_messages_are_not_visible(job: Job) -> None:
     assert len(job.lifetimes()) == 2
 
 
-def test_registry_never_expires_before_the_stages(job: Job) -> None:
+def test_registry_never_expires_before_the_stages(job: SinkJob) -> None:
     """So nothing is left without a time to live, and a stage that has expired is missed when its batch is published."""
     first = job.stage(0, "0-a", numbers(0, 1))
     *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
@@ -151,7 +86,7 @@ def test_registry_never_expires_before_the_stages(job: Job) -> None:
     assert (refused.value.details["why"], job.bodies()) == ("stage", [])
 
 
-def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
+def test_batch_is_published_once_in_the_order_of_its_stages(job: SinkJob) -> None:
     job.qm.create_queue("other")
     first, second = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 2))
     beside = job.stage(0, "0-c", numbers(10, 2), "other")
@@ -168,7 +103,7 @@ def test_batch_is_published_once_in_the_order_of_its_stages(job: Job) -> None:
     assert not any(message.first_in_transaction or message.last_in_transaction for message in found)
 
 
-def test_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
+def test_late_task_of_a_published_batch_stores_nothing(job: SinkJob) -> None:
     job.publish(3, job.stage(3, "3-a", numbers(0, 1)))
     for batch in (2, 3):
         job.stage(batch, f"{batch}-late", numbers(0, 1))
@@ -179,7 +114,7 @@ def test_late_task_of_a_published_batch_stores_nothing(job: Job) -> None:
     assert [stage.name for stage in job.state.stages] == ["4-a"]
 
 
-def test_batch_above_the_limit_is_published_in_steps(job: Job) -> None:
+def test_batch_above_the_limit_is_published_in_steps(job: SinkJob) -> None:
     first, second = job.stage(0, "0-a", numbers(0, 5)), job.stage(0, "0-b", numbers(5, 3))
     assert job.step(0, first, second, limit=3) == Published(3, more=True)
     assert job.bodies() == texts(3)
@@ -195,19 +130,19 @@ def test_batch_above_the_limit_is_published_in_steps(job: Job) -> None:
     assert job.step(0, first, second, limit=3) == Published(0)
 
 
-def test_batch_equal_to_the_limit_takes_one_step(job: Job) -> None:
+def test_batch_equal_to_the_limit_takes_one_step(job: SinkJob) -> None:
     assert job.step(0, job.stage(0, "0-a", numbers(0, 4)), limit=4) == Published(4)
     assert job.state.committed == 0
 
 
-def test_stage_emptied_exactly_at_the_limit_is_followed_by_the_next(job: Job) -> None:
+def test_stage_emptied_exactly_at_the_limit_is_followed_by_the_next(job: SinkJob) -> None:
     first, second = job.stage(0, "0-a", numbers(0, 2)), job.stage(0, "0-b", numbers(2, 2))
     assert job.step(0, first, second, limit=2) == Published(2, more=True)
     assert job.step(0, first, second, limit=2) == Published(2)
     assert job.bodies() == texts(4)
 
 
-def test_begun_batch_of_a_job_without_identity_expires_with_its_registry(job: Job) -> None:
+def test_begun_batch_of_a_job_without_identity_expires_with_its_registry(job: SinkJob) -> None:
     job.identity = "-"
     stages = job.stage(0, "0-a", numbers(0, 4), ttl_ms=TTL_MS // 10), job.stage(0, "0-b", numbers(4, 1))
     assert job.step(0, *stages, limit=1) == Published(1, more=True)
@@ -219,7 +154,7 @@ def test_begun_batch_of_a_job_without_identity_expires_with_its_registry(job: Jo
     assert job.lifetimes()[0] <= TTL_MS
 
 
-def test_begun_batch_is_finished_before_the_next(job: Job) -> None:
+def test_begun_batch_is_finished_before_the_next(job: SinkJob) -> None:
     begun = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, begun, limit=2)
     following = job.stage(1, "1-a", numbers(3, 2))
@@ -231,7 +166,7 @@ def test_begun_batch_is_finished_before_the_next(job: Job) -> None:
     assert job.state.committed == 1
 
 
-def test_begun_batch_is_finished_by_its_own_manifest(job: Job) -> None:
+def test_begun_batch_is_finished_by_its_own_manifest(job: SinkJob) -> None:
     begun = job.stage(1, "1-a", numbers(0, 3))
     again = Stage("1-b", "target", 3)
     job.step(1, begun, limit=2)
@@ -240,7 +175,7 @@ def test_begun_batch_is_finished_by_its_own_manifest(job: Job) -> None:
     assert job.bodies() == texts(3)
 
 
-def test_batch_before_the_begun_one_is_fenced(job: Job) -> None:
+def test_batch_before_the_begun_one_is_fenced(job: SinkJob) -> None:
     job.step(1, job.stage(1, "1-a", numbers(0, 3)), limit=2)
     with pytest.raises(ClaimLost) as refused:
         job.step(0, Stage("0-a", "target"))
@@ -248,7 +183,7 @@ def test_batch_before_the_begun_one_is_fenced(job: Job) -> None:
     assert job.bodies() == texts(2)
 
 
-def test_publication_of_another_query_is_refused(job: Job) -> None:
+def test_publication_of_another_query_is_refused(job: SinkJob) -> None:
     job.publish(0, job.stage(0, "0-a", numbers(0, 1)))
     stage = job.stage(1, "1-a", numbers(1, 1))
     with pytest.raises(ClaimLost) as refused:
@@ -259,7 +194,7 @@ def test_publication_of_another_query_is_refused(job: Job) -> None:
 
 
 @pytest.mark.parametrize("lost", ["stage", "messages"])
-def test_incomplete_stage_is_not_published(job: Job, lost: str) -> None:
+def test_incomplete_stage_is_not_published(job: SinkJob, lost: str) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
     if lost == "stage":
@@ -273,7 +208,7 @@ def test_incomplete_stage_is_not_published(job: Job, lost: str) -> None:
     job.raw.delete(registry, messages)
 
 
-def test_begun_batch_with_expired_stages_is_reported_as_lost(job: Job) -> None:
+def test_begun_batch_with_expired_stages_is_reported_as_lost(job: SinkJob) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, stage, limit=1)
     *_, registry, messages = job.qm.context.keys.sink(job.name, stages=("0-a",)).keys
@@ -286,7 +221,7 @@ def test_begun_batch_with_expired_stages_is_reported_as_lost(job: Job) -> None:
     assert job.qm.run(perform(commands.withdraw(job.qm.context.keys, job.name, 0, ["0-a"], False)))
 
 
-def test_queues_refuse_a_whole_batch_or_nothing(job: Job) -> None:
+def test_queues_refuse_a_whole_batch_or_nothing(job: SinkJob) -> None:
     quota = 3 * sum(len(encode(m)[0]) + 12 for m in numbers(0, 1))
     job.qm.create_queue("narrow", quota_bytes=quota)
     job.qm.create_queue("closed", put_inhibited=True)
@@ -307,7 +242,7 @@ def test_queues_refuse_a_whole_batch_or_nothing(job: Job) -> None:
     assert job.bodies("narrow") == texts(3)
 
 
-def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: Job) -> None:
+def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: SinkJob) -> None:
     """As with a send: an inhibited queue comes before the manager's quota, and that before the quotas of queues."""
     quota = len(encode(numbers(0, 1)[0])[0]) + 12
     full, closed = [f"full{n}" for n in range(4)], [f"closed{n}" for n in range(4)]
@@ -331,7 +266,7 @@ def test_refusal_of_a_batch_does_not_depend_on_the_order_of_its_queues(job: Job)
         job.step(0, over[0])
 
 
-def test_every_way_to_send_refuses_in_the_same_order(job: Job) -> None:
+def test_every_way_to_send_refuses_in_the_same_order(job: SinkJob) -> None:
     qm = job.qm
     qm.create_queue("news", topic=True)
     qm.subscribe("news", "target")
@@ -355,7 +290,7 @@ def test_every_way_to_send_refuses_in_the_same_order(job: Job) -> None:
                 way()
 
 
-def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: Job) -> None:
+def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: SinkJob) -> None:
     stage = job.stage(0, "0-a", numbers(0, 3))
     job.step(0, stage, limit=1)
     job.qm.update_queue("target", put_inhibited=True)
@@ -363,7 +298,7 @@ def test_begun_batch_is_finished_although_the_queue_refuses_sends(job: Job) -> N
     assert job.bodies() == texts(3)
 
 
-def test_manager_quota_counts_the_batch_over_all_queues(job: Job) -> None:
+def test_manager_quota_counts_the_batch_over_all_queues(job: SinkJob) -> None:
     job.qm.create_queue("other")
     one = job.stage(0, "0-a", numbers(0, 2))
     two = job.stage(0, "0-b", numbers(0, 2), "other")
@@ -375,7 +310,7 @@ def test_manager_quota_counts_the_batch_over_all_queues(job: Job) -> None:
     assert job.step(0, one, two) == Published(4)
 
 
-def test_dedup_key_is_accepted_once_within_and_across_batches(job: Job) -> None:
+def test_dedup_key_is_accepted_once_within_and_across_batches(job: SinkJob) -> None:
     twice = job.stage(0, "0-a", [*numbers(0, 1, dedup_key="k"), *numbers(1, 1, dedup_key="k")])
     with pytest.raises(DuplicateMessage):
         job.step(0, twice)
@@ -390,7 +325,7 @@ def test_dedup_key_is_accepted_once_within_and_across_batches(job: Job) -> None:
     assert job.bodies() == texts(2)
 
 
-def test_dedup_keys_belong_to_a_queue(job: Job) -> None:
+def test_dedup_keys_belong_to_a_queue(job: SinkJob) -> None:
     job.qm.create_queue("other")
     one = job.stage(0, "0-a", numbers(0, 1, dedup_key="k"))
     two = job.stage(0, "0-b", numbers(1, 1, dedup_key="k"), "other")
@@ -405,7 +340,7 @@ def test_dedup_keys_belong_to_a_queue(job: Job) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
-def test_begun_batch_is_finished_without_a_message_that_was_sent_in_between(job: Job, limit: int) -> None:
+def test_begun_batch_is_finished_without_a_message_that_was_sent_in_between(job: SinkJob, limit: int) -> None:
     keyed = [Outgoing(body=b"%d" % n, dedup_key=f"k{n}") for n in range(4)]
     stage = job.stage(0, "0-a", [*keyed, *numbers(4, 1)])
     assert job.step(0, stage, limit=1) == Published(1, more=True)
@@ -417,7 +352,7 @@ def test_begun_batch_is_finished_without_a_message_that_was_sent_in_between(job:
     assert job.step(0, stage) == Published(0)
 
 
-def test_begun_batch_whose_other_messages_were_all_sent_in_between_is_finished(job: Job) -> None:
+def test_begun_batch_whose_other_messages_were_all_sent_in_between_is_finished(job: SinkJob) -> None:
     large = Outgoing(body=b"x" * 70_000, dedup_key="large")
     stage = job.stage(0, "0-a", [*numbers(0, 1, dedup_key="a"), large])
     assert job.step(0, stage, limit=1) == Published(1, more=True)
@@ -427,7 +362,7 @@ def test_begun_batch_whose_other_messages_were_all_sent_in_between_is_finished(j
     assert job.bodies() == [b"0", b"sent in between"]
 
 
-def test_more_messages_with_features_than_one_page_keep_their_order(job: Job) -> None:
+def test_more_messages_with_features_than_one_page_keep_their_order(job: SinkJob) -> None:
     count = 600  # above two pages of 256 (lua/claims/publish.lua)
     keyed = [Outgoing(body=b"%d" % n, dedup_key=str(n)) for n in range(count)]
     assert job.step(0, job.stage(0, "0-a", keyed)) == Published(count)
@@ -438,7 +373,7 @@ def test_more_messages_with_features_than_one_page_keep_their_order(job: Job) ->
     assert job.qm.queue_info("target").messages == count
 
 
-def test_large_body_stays_with_its_message_across_steps(job: Job) -> None:
+def test_large_body_stays_with_its_message_across_steps(job: SinkJob) -> None:
     large = [Outgoing(body=bytes([65 + n]) * 70_000) for n in range(4)]
     mixed = [large[0], *numbers(0, 1), *large[1:], *numbers(1, 1)]
     stage = job.stage(0, "0-a", mixed)
@@ -448,7 +383,7 @@ def test_large_body_stays_with_its_message_across_steps(job: Job) -> None:
     assert job.bodies() == [message.body for message in mixed]
 
 
-def test_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
+def test_transactional_queue_gets_one_unit_of_work(job: SinkJob) -> None:
     job.qm.create_queue("units", transactional=True)
     job.qm.create_queue("others", transactional=True)
     unit = "app-load.0"
@@ -462,7 +397,7 @@ def test_transactional_queue_gets_one_unit_of_work(job: Job) -> None:
     assert (only.first_in_transaction, only.last_in_transaction) == (True, True)
 
 
-def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> None:
+def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: SinkJob) -> None:
     job.qm.create_queue("units", transactional=True)
     stages = [job.stage(0, f"0-{n}", numbers(2 * n, 2), "units", "app-load.0") for n in range(2)]
     while job.step(0, *stages, limit=1).more:
@@ -471,7 +406,9 @@ def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: Job) -> N
     assert found == [(True, False), (False, False), (False, False), (False, True)]
 
 
-def test_each_transactional_queue_of_a_batch_in_steps_gets_one_first_and_one_last_message(job: Job) -> None:
+def test_each_transactional_queue_of_a_batch_in_steps_gets_one_first_and_one_last_message(
+    job: SinkJob,
+) -> None:
     names, unit = ("units", "others"), "app-load.0"
     for name in names:
         job.qm.create_queue(name, transactional=True)
@@ -484,7 +421,7 @@ def test_each_transactional_queue_of_a_batch_in_steps_gets_one_first_and_one_las
         assert found == [(True, False), (False, False), (False, False), (False, True)], name
 
 
-def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: Job) -> None:
+def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: SinkJob) -> None:
     for batch in range(3):
         job.stage(batch, f"{batch}-a", numbers(0, 2))
     assert job.sweep(1) == 2
@@ -501,7 +438,7 @@ def test_sweep_discards_and_closes_batches_up_to_the_given_one(job: Job) -> None
     assert 0 < job.lifetimes()[0] <= TTL_MS
 
 
-def test_sweep_keeps_the_stages_of_a_begun_batch(job: Job) -> None:
+def test_sweep_keeps_the_stages_of_a_begun_batch(job: SinkJob) -> None:
     begun = job.stage(1, "1-a", numbers(0, 3))
     job.stage(1, "1-lost", numbers(9, 1))
     job.step(1, begun, limit=1)
@@ -511,7 +448,7 @@ def test_sweep_keeps_the_stages_of_a_begun_batch(job: Job) -> None:
     assert job.bodies() == texts(3)
 
 
-def test_withdrawn_batch_is_never_published(job: Job) -> None:
+def test_withdrawn_batch_is_never_published(job: SinkJob) -> None:
     stages = job.stage(0, "0-a", numbers(0, 3)), job.stage(0, "0-b", numbers(3, 1))
     keys = job.qm.context.keys
     names = ["0-a", "0-b"]
@@ -528,7 +465,7 @@ def test_withdrawn_batch_is_never_published(job: Job) -> None:
     assert job.bodies() == texts(1)
 
 
-def test_job_without_a_name_leaves_no_record(job: Job) -> None:
+def test_job_without_a_name_leaves_no_record(job: SinkJob) -> None:
     sinks = job.qm.context.keys.sink(job.name).keys[-2]
     assert job.step(0, job.stage(0, "0-a", numbers(0, 2)), keep=False) == Published(2)
     assert job.raw.hlen(sinks) == 0
@@ -539,7 +476,7 @@ def test_job_without_a_name_leaves_no_record(job: Job) -> None:
     assert job.raw.hlen(sinks) == 0
 
 
-def test_open_publication_is_listed_and_can_be_finished(job: Job) -> None:
+def test_open_publication_is_listed_and_can_be_finished(job: SinkJob) -> None:
     job.step(0, job.stage(0, "0-a", numbers(0, 5)), limit=2)
     (one,) = job.qm.run(operations.publications(job.qm.context))
     assert (one.name, one.version, one.queues, one.messages, one.left) == (job.name, 0, ("target",), 5, 3)
@@ -549,7 +486,7 @@ def test_open_publication_is_listed_and_can_be_finished(job: Job) -> None:
     assert job.qm.run(operations.publications(job.qm.context)) == []
 
 
-def test_publication_shows_its_time_without_the_lead_of_broker_time(job: Job) -> None:
+def test_publication_shows_its_time_without_the_lead_of_broker_time(job: SinkJob) -> None:
     # As it is after the server's clock was set back by an hour (docs/decisions/time.md).
     meta = job.qm.context.keys.own[0]
     job.raw.hset(meta, "lead", 3_600_000)

@@ -9,9 +9,16 @@ from typing import Any
 
 from mqredis import IoTimeout, Journal, Mark, Match, MqError, Outgoing, QueueManager, RetryPolicy, Seek, Share
 from mqredis.commands import manager, workers
+from mqredis.commands import stages as commands
+from mqredis.commands.claims import Order
+from mqredis.commands.filters import Filter
 from mqredis.models import Access
+from mqredis.operations import pipelines
+from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.support.counts import set_count
+from tests.support.pipeline import Pipeline
+from tests.support.sink_job import SinkJob
 
 
 def everything(qm: QueueManager, raw: Any) -> None:
@@ -26,6 +33,7 @@ def everything(qm: QueueManager, raw: Any) -> None:
     _positions(qm)
     _matching(qm)
     _beside(qm)
+    _pipelines(qm, raw)
     with contextlib.suppress(MqError):
         qm.open("orders", Access.RECEIVE, Share.DENY_RECEIVE)
     qm.update_queue("orders", label="l", get_inhibited=True)
@@ -254,3 +262,26 @@ def _beside(qm: QueueManager) -> None:
         qm.request(beside, b"hello", timeout=0.01)
     beside.close()
     news.close()
+
+
+def _pipelines(qm: QueueManager, raw: Any) -> None:
+    """A reader and a writer of a data pipeline."""
+    qm.create_queue("lake", journaling=True)
+    reader, writer = Pipeline(qm, raw, path="lake"), SinkJob(qm, raw)
+    stages = [writer.stage(batch, f"{batch}-a", [Outgoing(body=b"x")] * 3, "lake") for batch in range(4)]
+    qm.run(perform(commands.withdraw(qm.context.keys, writer.name, 9, ["9-a"], True)))
+    assert writer.step(0, stages[0], limit=1).more
+    qm.run(perform(commands.withdraw(qm.context.keys, writer.name, 0, ["0-a"], True)))
+    assert writer.publish(1, stages[1]) == 3
+    assert writer.sweep(3, close_ttl_ms=60_000) > 0
+    assert len(writer.state.stages) < 2
+    every = Order(10, match=Filter(programs=[parse("$label IS NULL").program]).text())
+    assert qm.run(pipelines.matches(reader.queue, every))
+    assert reader.claim(1, 2, first=True).count == 2
+    assert len(reader.read(1)) == 2
+    qm.claims("lake")
+    assert reader.commit(1) == 2
+    assert reader.claim(2).count == 2
+    assert reader.release() == 2
+    assert qm.run(pipelines.wait(qm.context, [(reader.queue, "")], 0.01))
+    qm.delete_queue("lake")

@@ -28,6 +28,7 @@ local function recorded(module, name, ...)
     local several = name == "UNLINK" or name == "DEL"
     for n = several and 1 or 2, (several or part == "meta" and name == "HSET") and #words or 2, several and 1 or 2 do
       local what = several and string.match(words[n], "([^:]*)$") or part
+      if part == "s" and string.find(words[n], "^[bc]%d+:") then what = "pages" end
       if part == "meta" then what = words[n] == "counters" and "counters" or "meta" end
       redis.call("SADD", "writers", module .. " " .. what)
     end
@@ -39,11 +40,14 @@ _CALL = re.compile(r"\bredis\.call\(")
 _CHUNKED = re.compile(r"\bchunked\.(\w+)\(([^,()]+(?:\([^()]*\))?),")
 
 # The parts that only the store writes: available, locked, records and states of a queue, and the manager's counters.
-PARTS = {"a", "l", "m", "s", "counters"}
+# The pages of claims are in the hash of the states, in fields of their own.
+PARTS = {"a", "l", "m", "s", "pages", "counters"}
 # The other modules that write one of them, and why.
 EXCEPTIONS = {
     # Expands packed locks of readers into elements of l and s.
     "core/locks": {"l", "s"},
+    # Reads and writes the pages of claims.
+    "claims/claim_pages": {"pages"},
     # Writes the counters and the stored reply in one command.
     "core/context": {"counters"},
     # Writes the counters of a new manager, all zero.
@@ -107,6 +111,7 @@ def test_only_the_store_and_named_modules_write_messages_and_counters(written: d
 def test_recorder_sees_the_writes_of_store_and_context(written: dict[str, set[str]]) -> None:
     assert written["core/store"] >= {"a", "l", "m", "s"}
     assert written["core/context"] >= {"counters", "meta"}
+    assert written["claims/claim_pages"] >= {"pages"}
 
 
 def test_recorder_sees_a_write_of_another_module(redis_server: RedisServer) -> None:
