@@ -107,11 +107,10 @@ function group.admits(q, criteria, fields)
   return group.logical_message(q, fields.group_id, fields.sequence) ~= nil
 end
 
--- Returns the lookup ids that are taken together with a message; nil if it is taken alone. Arguments as of group.admits.
+-- Returns the lookup ids that are taken together with a message; nil if it is taken alone. Arguments as of group.admits; the
+-- criteria ask for a whole group or a complete message.
 function group.together(q, criteria, fields)
   if not fields.group_id then return end
   if criteria.whole_group then return group.whole(q, fields.group_id) end
-  if criteria.complete_message and index.is_segment(fields.group_flags) then
-    return group.logical_message(q, fields.group_id, fields.sequence)
-  end
+  if index.is_segment(fields.group_flags) then return group.logical_message(q, fields.group_id, fields.sequence) end
 end

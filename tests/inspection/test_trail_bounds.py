@@ -67,6 +67,17 @@ def test_trail_keeps_the_first_and_the_last_event_whatever_their_bytes(qm: Any) 
     assert [entry.event for entry in trail(qm, queue.name, sent.lookup_id)] == ["sent", "moved"]
 
 
+@interfaces
+def test_long_event_takes_the_place_of_several(qm: Any, connect: Any) -> None:
+    queue = made(qm, "𝄞" * 75)
+    sent = queue.send(b"a")
+    queue.lock(0).abort()
+    other = connect(client_name="𝄞" * 64)
+    other.open(queue.name).move(sent.lookup_id, other.open(f"{queue.name};{'𝄞' * 32}"))
+    first, last = trail(qm, queue.name, sent.lookup_id)
+    assert (first.event, last.event, last.omitted) == ("sent", "moved", 2)
+
+
 def test_trails_of_the_last_1000_removed_messages_are_kept(backend: Backend) -> None:
     raw, name = backend.client(), f"kept-{os.getpid()}"
     with mqredis.connect(backend.client(), manager=name) as qm:

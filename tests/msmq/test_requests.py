@@ -254,6 +254,13 @@ def test_redrive_of_a_transactional_dead_letter(qm):
         assert t.receive(0, transaction=tx).body == b"x" * 5000
 
 
+def test_message_redriven_to_a_transactional_queue_is_part_of_a_transaction(qm):
+    dead(qm, 1)
+    t = make(qm, "t", transactional=True)
+    assert qm.redrive(to="t") == 1
+    assert t.peek(0).transaction_id == "redrive"
+
+
 def test_statistics_count_messages_rates_and_ages(qm):
     start = time.monotonic()
     q = make(qm, journaling=True, retry=RetryPolicy(immediate=0, cycles=1, delay=100))
