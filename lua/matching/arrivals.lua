@@ -57,9 +57,9 @@ function arrivals.suffice(q, criteria, seen)
 end
 
 -- Searches the arrivals behind number `seen`. Returns up to `count` entries that the criteria admit, without states, in delivery
--- order; and, if the time for selectors was used up before one was found, the id of the last message that was looked at: the
--- next call has it as its place to go on from, and searches the queue, not the arrivals. For search.look, which has parsed the
--- criteria and loaded what they need.
+-- order; and, if the time for selectors was used up, the id of the last message that was looked at: if none was found, the next
+-- call has it as its place to go on from, and searches the queue, not the arrivals. For search.look, which has parsed the criteria
+-- and loaded what they need.
 function arrivals.look(q, criteria, seen, count)
   local ids, found = arrivals.ids(q, seen, criteria.after or ""), {}
   if not ids[1] then return found end
@@ -70,7 +70,7 @@ function arrivals.look(q, criteria, seen, count)
       found[#found + 1] = { id = id, rec = rec }
       if #found == count then return found end
     end
-    if filter.out_of_time(criteria) then return found, not found[1] and id or nil end
+    if filter.out_of_time(criteria) then return found, id end
   end
   return found
 end

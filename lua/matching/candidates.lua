@@ -30,13 +30,13 @@ function candidates.page(q, criteria, from, count)
   local letters = index.letters
   local ids
   if criteria.lookup_id then
-    return { candidates.is_behind(q, criteria.lookup_id, from) and criteria.lookup_id or nil }, false
+    ids = { candidates.is_behind(q, criteria.lookup_id, from) and criteria.lookup_id or nil }
   elseif criteria.message_id then
     return candidates.by_alternatives(q, { letters.message_id .. criteria.message_id }, from, count)
   elseif criteria.correlation_id then
     ids = index.range(q, letters.correlation_id, criteria.correlation_id, from, count)
   elseif criteria.group_id and criteria.sequence then
-    return candidates.by_sequence(q, criteria, from), false
+    ids = candidates.by_sequence(q, criteria, from)
   elseif criteria.group_id then
     ids = index.range(q, letters.group_id, criteria.group_id, from, count)
   elseif #criteria.alternatives > 0 then

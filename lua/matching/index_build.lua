@@ -26,11 +26,7 @@ function index_build.some(q)
   if index_build.is_complete(q, is_part) then return true end
   local from = is_part and (redis.call("HGET", q.key, "index_at") or queue.never) or q.indexed
   local reached, is_complete = index_build.add_pages(q, from, is_part)
-  if is_part then
-    index_build.save_part(q, reached, is_complete)
-  elseif reached ~= from then
-    index_build.save_reach(q, reached)
-  end
+  index_build.save(q, is_part, reached, is_complete)
   queue.notes(q).behind = not is_complete
   return is_complete
 end
@@ -74,19 +70,14 @@ function index_build.add(q, ids)
   return bytes
 end
 
--- Notes how far the completion of an index of which only a part is there has got.
-function index_build.save_part(q, reached, is_complete)
-  if is_complete then
-    redis.call("HDEL", q.key, "index_at")
-    index_build.save_reach(q, reached)
-  else
+-- Notes that the index is complete up to this id; or, if a part was there and more is missing, how far its completion has got.
+-- Either counts as a change, so that a repair that was planned before is refused.
+function index_build.save(q, is_part, reached, is_complete)
+  if is_part and not is_complete then
     redis.call("HSET", q.key, "index_at", reached)
-    context.mark_changed()
+  else
+    if is_part then redis.call("HDEL", q.key, "index_at") end
+    queue.set_indexed(q, reached)
   end
-end
-
--- Notes that the index is complete up to this id. That counts as a change, so that a repair that was planned before is refused.
-function index_build.save_reach(q, reached)
-  queue.set_indexed(q, reached)
   context.mark_changed()
 end
