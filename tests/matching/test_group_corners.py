@@ -15,6 +15,17 @@ def member(name: str, last: bool, priority: int = 3) -> Outgoing:
     )
 
 
+def test_reader_inside_a_group_gets_its_next_message_when_that_is_complete(broker):
+    q, grouping = broker.queue(), Grouping.LOGICAL_ORDER | Grouping.COMPLETE_MESSAGE
+    q.send(b"1", group_id="g", sequence=1)
+    q.send(b"2a", group_id="g", sequence=2, segment=True)
+    assert q.receive(0, grouping=grouping).body == b"1"
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=grouping)
+    q.send(b"2b", group_id="g", sequence=2, offset=2, last_segment=True, last_in_group=True)
+    assert q.receive(0, grouping=grouping).body == b"2a2b"
+
+
 @pytest.mark.parametrize("a_is_last", [True, False])
 def test_first_of_two_messages_in_the_last_place_tells_whether_the_group_is_complete(broker, a_is_last):
     q = broker.queue()

@@ -149,13 +149,26 @@ def test_segmented_message_with_the_highest_sequence_is_received(kit: Any) -> No
 def test_marks_of_removed_messages_are_dropped_while_others_remain(kit: Any, mark: Mark) -> None:
     queue = kit.qm.open("q")
     queue.send_many([Outgoing(body=b"stays", priority=7)] * 20)
+    queue.send_many(members(300, priority=0))  # their identifiers stand in front of the marks
     with queue.browser(co_op=True) as browser:
         for _ in range(20):
             browser.first(unmarked=True, mark=mark)
         for _ in range(300):
-            queue.send(b"goes", priority=0)
+            queue.send(b"goes", priority=1)
             queue.receive_by_lookup_id(browser.first(unmarked=True, mark=mark).lookup_id)
         assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") < 100
+
+
+def test_few_marks_of_removed_messages_are_dropped_by_the_next_mark(kit: Any) -> None:
+    queue = kit.qm.open("q")
+    queue.send_many([Outgoing(body=b"goes")] * 7)
+    with queue.browser() as browser:
+        for _ in range(7):
+            browser.first(unmarked=True, mark=Mark.HANDLE)
+        assert len(queue.receive_many(7)) == 7
+        queue.send(b"stays")
+        browser.first(mark=Mark.HANDLE)
+        assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") == 1
 
 
 def test_marks_of_ended_sessions_are_dropped_behind_those_of_living_ones(kit: Any, backend: Backend) -> None:

@@ -170,6 +170,38 @@ def test_message_under_the_cursor_that_comes_back_is_not_behind_it(qm):
     assert reader.poll() == [b"behind"]
 
 
+def fill_unoffered(qm, *bodies):
+    """Send messages that a waiting reader is not asked about, since another one uses up the time for that.
+
+    Each of them also uses up the time that a call of the reader has for its selector.
+    """
+    slow = " OR ".join(f"colour LIKE '%{n}%'" for n in range(5))
+    assert Reader(qm, Filter(programs=[parse(slow).program]).text()).poll() == []
+    reader = Reader(qm, Filter(programs=[parse("colour LIKE 'ab%' AND wanted").program]).text())
+    assert reader.poll() == []
+    text = "ab" * 20_000
+    qm.open("q").send_many(
+        [
+            mqredis.Outgoing(body=body, properties={"colour": text, "wanted": body.startswith(b"wanted")})
+            for body in bodies
+        ]
+    )
+    return reader
+
+
+def test_oldest_arrival_that_is_remembered_is_found(qm):
+    reader = fill_unoffered(qm, b"wanted")
+    for size in (250, 249):
+        fill(qm.open("q"), size, colour="blue")
+    assert reader.poll() == [b"wanted"]
+
+
+def test_poll_goes_on_behind_the_arrival_at_which_its_time_was_used_up(qm):
+    reader = fill_unoffered(qm, b"first", b"second", b"wanted", b"behind")
+    assert reader.poll() == [b"wanted"]
+    assert reader.calls == 4
+
+
 def test_arrival_during_a_poll_in_pages_is_found(qm):
     queue = qm.open("q")
     fill(queue, 1500, colour="blue")

@@ -100,6 +100,7 @@ _TABLE: list[tuple[bytes, str]] = [
     ),
     (_JOURNALED, "$transaction_id = 't-1' AND $class = 32768 AND Root.MQMD.Feedback = 32768"),
     (_JOURNALED, "$original_queue = 'orders' AND $reason = 'expired' AND Root.MQMD.MsgType = 4"),
+    (_record(_BARE, b"\x03l\x03Rexpired"), "$label IS NULL AND $reason = 'expired'"),
     (_JOURNALED, f"$original_lookup_id = {0x03000000000000FF}"),
 ]
 _ENTRY = "return selector.test(selector.compile(ARGV[1]), ARGV[2], ARGV[3]) and 1 or 0"

@@ -76,7 +76,9 @@ def test_integer_comparison_is_exact(judge: Judge):
         ("a = 9223372036854775807.0", True),  # an integer compared with a double becomes a double, as in Java
         ("p + 1 = 9007199254740993", True),
         ("p * 2 - p = p", True),
-        ("third * 3 = 9007199254740993", True),  # a double does not have the product
+        ("most + 2 = 9007199254740993", True),  # a double does not have the sum
+        ("-2 - most = -9007199254740993", True),
+        ("third * 3 = 9007199254740993", True),
         ("third * -3 = -9007199254740993", True),
         ("0x7FFFFFFFFFFFFFFF = a", True),
         ("0777777777777777777777 = a", True),
@@ -85,10 +87,11 @@ def test_integer_comparison_is_exact(judge: Judge):
         ("+s = 's'", False),
         ("s = 's' AND (s = 's') = TRUE", True),
         ("(absent = 1) = TRUE", None),
+        ("(absent = 's') = FALSE", None),
         ("flag + 1 = 2", False),
     ],
 )
 def test_numeric_edge_case_has_the_expected_outcome(judge: Judge, text: str, outcome: Truth):
     given = {"a": _HIGH, "b": _LOW, "z": 0, "y": 0.0, "p": 1 << 53, "s": "s", "flag": True}
-    given["third"] = ((1 << 53) + 1) // 3
+    given |= {"most": (1 << 53) - 1, "third": ((1 << 53) + 1) // 3}
     assert judge([(parse(text), Subject(given))]) == [outcome]
