@@ -30,7 +30,7 @@ if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
-local more_timers = timers.serve(q, true)
+timers.serve(q)
 if context.missing then return waiters.finish(q, context.missing) end
 
 local member = waiter_text.member(registration, "") -- of q.waiters
@@ -52,5 +52,4 @@ if is_there then
   return waiters.finish(q, context.reply(status.OK))
 end
 local ticket = registers and waiters.wait(q, member, old_ticket, "") or ""
-local next_timer = more_timers and 0 or timers.next(q) -- in ms
-return waiters.finish(q, context.reply(status.WAITING, ticket, next_timer))
+return waiters.finish(q, context.reply(status.WAITING, ticket, timers.next(q)))

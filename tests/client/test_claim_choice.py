@@ -103,8 +103,14 @@ def test_matches_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize(
     "priorities, after, bound, left",
-    [("37375", 0, 3, "40"), ("37375", None, 2, "34"), ("37375", 2, None, "102"), ("33333", 0, None, "0")],
-    ids=["both", "bound", "after", "after, one priority"],
+    [
+        ("37375", 0, 3, "40"),
+        ("37375", None, 2, "34"),
+        ("37375", 2, None, "102"),
+        ("33333", 0, None, "0"),
+        ("33333", None, 2, "34"),
+    ],
+    ids=["both", "bound", "after", "after, one priority", "bound, one priority"],
 )
 def test_claim_within_limits_takes_messages_of_each_priority(
     pipeline: Pipeline, priorities: str, after: int | None, bound: int | None, left: str

@@ -12,7 +12,7 @@ from mqredis.codec.claims import PageList
 from mqredis.commands import claims as commands
 from mqredis.commands.claims import Order, Received
 from mqredis.commands.settlement import COMMIT, LOCKED
-from mqredis.errors import ClaimLost, QueueNotAvailable
+from mqredis.errors import ClaimLost
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
@@ -32,23 +32,6 @@ def draining(pipeline: Pipeline) -> Pipeline:
     assert pipeline.claim(1, 1500, first=True).count == 1500
     assert pipeline.page(1) == Received(PLAIN_PAGE, True, True)
     return pipeline
-
-
-@pytest.mark.parametrize("case", ["nothing", "found", "deleted"])
-def test_wait_ends_its_registrations(pipeline: Pipeline, case: str) -> None:
-    qm, first = pipeline.qm, (pipeline.queue, "")
-    qm.create_queue("second")
-    second = (replace(pipeline, path="second").queue, "")
-    wait = pipelines.wait(qm.context, [first, second], 0)
-    if case == "found":
-        qm.open("second").send(b"x")
-    if case == "deleted":
-        qm.delete_queue("second")
-        with pytest.raises(QueueNotAvailable):
-            qm.run(wait)
-    else:
-        assert qm.run(wait) is (case == "found")
-    assert [info.waiters for info in qm.queues()] == [0] * (2 - (case == "deleted"))
 
 
 def test_commit_receives_all_messages_at_once_and_removes_them_in_pages(draining: Pipeline) -> None:
@@ -191,6 +174,16 @@ def test_claims_of_a_queue_show_what_each_reader_holds(pipeline: Pipeline) -> No
     assert shown() == ("released", 1, 0, 0)
     pipeline.release(forget=True)
     assert pipeline.qm.claims("orders") == []
+
+
+def test_claims_of_a_queue_show_whether_their_readers_are_connected(pipeline: Pipeline) -> None:
+    pipeline.fill(1)
+    pipeline.claim(1, first=True)
+    channel = pipeline.qm.context.keys.claim_channel(pipeline.owner, pipeline.lineage)
+    with pipeline.raw.pubsub() as subscription:
+        subscription.subscribe(channel)
+        assert subscription.get_message(timeout=5)["type"] == "subscribe"
+        assert [claim.connected for claim in pipeline.qm.claims("orders")] == [True]
 
 
 def test_forget_removes_the_rest_of_a_committed_claim_and_its_record(draining: Pipeline) -> None:
