@@ -175,12 +175,15 @@ end
 -- Returns why a lock with this fence is lost, one of settle.lost. `entry`: the entry of its message, or nil.
 function settle.why_lost(q, entry, fence)
   if not entry then return settle.lost.gone end
+  local state = entry.state
   local has_other_lock
-  if entry.state then
-    has_other_lock = message_state.is_locked(entry.state) and entry.state.fence ~= fence
+  if state then
+    -- The fence of a claimed message is a number of another kind (claims/claims).
+    local is_same = message_state.is_reader_lock(state) and state.fence == fence
+    has_other_lock = message_state.is_locked(state) and not is_same
   else
     claim_pages.load()
-    has_other_lock = claim_pages.find(q, entry.id) -- a claim has locked it since
+    has_other_lock = claim_pages.find(q, entry.id) -- a claim may hold it
   end
   return has_other_lock and settle.lost.locked or settle.lost.available
 end

@@ -391,18 +391,21 @@ def test_message_of_a_claim_is_shown_as_claimed_beside_a_lock(pipeline: Pipeline
         locked.commit()
 
 
+@pytest.mark.parametrize(
+    "is_same", [True, False]
+)  # the sequence number of the claim and the fence of the lock
 @pytest.mark.parametrize("locked_before", [True, False])  # else the message is in a packed page
 def test_commit_of_a_message_that_a_claim_holds_tells_that_it_is_locked(
-    pipeline: Pipeline, locked_before: bool
+    pipeline: Pipeline, locked_before: bool, is_same: bool
 ) -> None:
     pipeline.fill(2)
     with pipeline.qm.open("orders") as queue:
-        lookup_id, fence = f"{queue.peek(0).lookup_id:016x}", "1"
+        lookup_id, fence = f"{queue.peek(0).lookup_id:016x}", "7"
         if locked_before:
             lock = queue.lock(0)
             fence = lock.fence
             lock.abort()
-        assert pipeline.claim(1, first=True).count == 2
+        assert pipeline.claim(int(fence) if is_same else 1, first=True).count == 2
         settled = pipeline.qm.run(settle(queue.handle, [(COMMIT, fence, lookup_id)]))
         assert settled.lost == [(lookup_id, LOCKED)]
     pipeline.holds(2, 2)
