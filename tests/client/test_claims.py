@@ -12,7 +12,7 @@ from mqredis.codec.claims import PageList
 from mqredis.commands import claims as commands
 from mqredis.commands.claims import Order, Received
 from mqredis.commands.settlement import COMMIT, LOCKED
-from mqredis.errors import ClaimLost
+from mqredis.errors import ClaimLost, TransactionUsage
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
@@ -409,6 +409,14 @@ def test_commit_of_a_message_that_a_claim_holds_tells_that_it_is_locked(
         settled = pipeline.qm.run(settle(queue.handle, [(COMMIT, fence, lookup_id)]))
         assert settled.lost == [(lookup_id, LOCKED)]
     pipeline.holds(2, 2)
+
+
+def test_peek_by_lookup_id_says_that_a_claimed_message_is_locked(pipeline: Pipeline) -> None:
+    with pipeline.qm.open("orders") as queue:
+        lookup_id = queue.send(b"x").lookup_id
+        assert pipeline.claim(1, first=True).count == 1
+        with pytest.raises(TransactionUsage):
+            queue.peek_by_lookup_id(lookup_id)
 
 
 def test_empty_subqueue_stays_while_a_pipeline_reads_it(pipeline: Pipeline) -> None:

@@ -12,6 +12,7 @@ import mqredis
 import mqredis.asyncio
 from mqredis import HistoryRolledBack, QueueManager, Settings
 from tests.support.cluster import Cluster
+from tests.support.counts import set_count
 from tests.support.server import RedisServer
 
 Start = Callable[..., RedisServer]
@@ -95,6 +96,21 @@ def test_ids_are_not_reissued_if_the_recovery_itself_is_lost(server: RedisServer
         with connect(server) as qm, qm.open("q") as q:
             issued.append(q.send(b"x", recoverable=False).lookup_id)
     assert issued[0] != issued[1]
+
+
+def test_ids_after_a_restart_are_later_than_earlier_ones_that_are_ahead_of_the_clock(
+    redis_server: RedisServer,
+) -> None:
+    ids = []
+    with redis_server.client() as raw:
+        for is_first in (True, False):
+            with mqredis.connect(redis_server.url, settings=Settings(allow_volatile=True)) as qm:
+                if is_first:
+                    qm.create_queue("q")
+                    set_count(raw, "mq:{default}:meta", "seq", 1 << 50)
+                ids.append(qm.open("q").send(b"x").lookup_id)
+            raw.hset("mq:{default}:meta", "run_id", "former process")
+    assert ids[0] < ids[1]
 
 
 def test_the_last_64_restarts_are_remembered(redis_server: RedisServer) -> None:

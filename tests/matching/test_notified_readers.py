@@ -28,6 +28,7 @@ PLAIN = Settings(test_clock=True, allow_volatile=True)
 WHOLE = Filter(grouping=ALL).text()
 RED = Filter(programs=[parse("colour = 'red'").program]).text()
 TWO = Filter(programs=[parse("n = 2").program]).text()
+FIRST_IN_WHOLE = Filter(Match(group_id="g"), [parse("n = 1").program], grouping=ALL).text()
 NOBODY_IN_WHOLE = Filter(grouping=ALL, programs=[parse("colour = 'red'").program]).text()
 
 
@@ -337,6 +338,30 @@ def test_reader_inside_a_group_is_notified_of_the_next_member_alone(notification
         queue.send(b"x", group_id=group, sequence=sequence)
         assert inside.notified is ((group, sequence) == ("g", 2))
     assert inside.poll() == ["x"]
+
+
+@pytest.mark.parametrize(
+    "text", [FIRST_IN_WHOLE, Filter(grouping=LOGICAL | ALL).text()], ids=["selector", "logical order"]
+)
+def test_message_that_completes_a_group_notifies_a_reader_of_its_first_member(notifications, text):
+    qm, reader = notifications
+    first = reader(text)
+    for number in (1, 2):
+        assert not first.notified
+        queue = qm.open("q")
+        queue.send(
+            f"{number}", group_id="g", sequence=number, last_in_group=number == 2, properties={"n": number}
+        )
+    assert first.notified
+    assert first.poll() == ["1"]
+
+
+def test_reader_is_not_notified_of_a_complete_message_whose_first_segment_does_not_match(notifications):
+    qm, reader = notifications
+    red = reader(Filter(grouping=COMPLETE, programs=[parse("colour = 'red'").program]).text())
+    parts = [Outgoing(b"x", group_id="g", offset=n, segment=True, last_segment=n == 65) for n in range(66)]
+    qm.open("q").send_many(parts)
+    assert not red.notified
 
 
 @pytest.mark.parametrize("size, told", [(2, False), (64, False), (65, True)])
