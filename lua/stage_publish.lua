@@ -72,11 +72,9 @@ local published, more = 0, false
 context.mark_changed()
 for n = 1, #stages do
   local stage = stages[n]
-  if published < limit then
-    local taken, used = publish.put(stage, limit - published)
-    published = published + taken
-    redis.call("LTRIM", stage.list, used, -1)
-  end
+  local taken, used = publish.put(stage, limit - published)
+  published = published + taken
+  redis.call("LTRIM", stage.list, used, -1)
   if redis.call("EXISTS", stage.list) == 1 then more = true end
 end
 if identity ~= sinks.none then sink.identity = identity end

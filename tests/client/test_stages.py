@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Outgoing
+from mqredis import Acknowledge, Outgoing
 from mqredis.codec.encode import encode
 from mqredis.commands import stages as commands
 from mqredis.commands.stages import Published, Stage
@@ -383,6 +383,13 @@ def test_large_body_stays_with_its_message_across_steps(job: SinkJob) -> None:
     assert job.bodies() == [message.body for message in mixed]
 
 
+def test_published_messages_are_acknowledged(job: SinkJob) -> None:
+    job.qm.create_queue("acks")
+    asking = numbers(0, 2, acknowledge=Acknowledge.POSITIVE_ARRIVAL, administration_queue="acks", delay=60)
+    job.publish(0, job.stage(0, "0-a", asking))
+    assert len(job.bodies("acks")) == 2
+
+
 def test_transactional_queue_gets_one_unit_of_work(job: SinkJob) -> None:
     job.qm.create_queue("units", transactional=True)
     job.qm.create_queue("others", transactional=True)
@@ -397,9 +404,11 @@ def test_transactional_queue_gets_one_unit_of_work(job: SinkJob) -> None:
     assert (only.first_in_transaction, only.last_in_transaction) == (True, True)
 
 
-def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: SinkJob) -> None:
+@pytest.mark.parametrize("key", [None, "key"])
+def test_unit_of_work_in_steps_has_one_first_and_one_last_message(job: SinkJob, key: str | None) -> None:
     job.qm.create_queue("units", transactional=True)
-    stages = [job.stage(0, f"0-{n}", numbers(2 * n, 2), "units", "app-load.0") for n in range(2)]
+    messages = [Outgoing(body=b"x", dedup_key=key and f"{key} {n}") for n in range(4)]
+    stages = [job.stage(0, f"0-{n}", messages[2 * n : 2 * n + 2], "units", "app-load.0") for n in range(2)]
     while job.step(0, *stages, limit=1).more:
         pass
     found = [(m.first_in_transaction, m.last_in_transaction) for m in job.qm.open("units").browse()]
