@@ -131,6 +131,19 @@ def test_broker_time_goes_on_at_once_if_the_clock_is_set_back_by_more_than_a_sec
     assert is_lost(calls, held) is goes_on
 
 
+@pytest.mark.parametrize("passed, is_stored", [(5000, False), (5001, True)])
+def test_call_that_changes_nothing_stores_a_time_more_than_five_seconds_later(
+    calls: FixedClockCalls, passed: int, is_stored: bool
+) -> None:
+    put(calls)
+    held = lock(calls, 6000)
+    for ms in (passed, -passed):
+        calls.pass_time(ms)
+        take(calls)
+    calls.pass_time(6000 - passed)  # from then on, if the time was stored; else from the beginning
+    assert is_lost(calls, held) is is_stored
+
+
 @pytest.mark.parametrize("passed, ended", [(BUCKET_MS - 1, []), (BUCKET_MS, [1])])
 def test_period_of_the_history_ends_exactly_after_five_minutes(
     calls: FixedClockCalls, passed: int, ended: list[int]
