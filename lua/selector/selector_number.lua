@@ -11,13 +11,12 @@ local selector_number = { limit = 9007199254740992, base = 10000000 }
 
 -- Returns the integer of a decimal text.
 function selector_number.parse(text)
-  if #text <= 15 then return tonumber(text) end
+  local number = tonumber(text)
+  if number < selector_number.limit and number > -selector_number.limit then return number end
   local minus = string.sub(text, 1, 1) == "-"
   local digits = minus and string.sub(text, 2) or text
-  if #digits > 19 then return nil end
   local most = minus and "9223372036854775808" or "9223372036854775807"
-  if #digits == 19 and digits > most then return nil end
-  if #digits < 16 or (#digits == 16 and digits < "9007199254740992") then return tonumber(text) end
+  if #digits > 19 or (#digits == 19 and digits > most) then return nil end
   return text
 end
 
@@ -35,7 +34,7 @@ function selector_number.split(integer)
   local minus = string.sub(text, 1, 1) == "-"
   if minus then text = string.sub(text, 2) end
   local limbs = {}
-  for last = #text, 1, -7 do limbs[#limbs + 1] = tonumber(string.sub(text, last > 6 and last - 6 or 1, last)) end
+  for last = #text, 1, -7 do limbs[#limbs + 1] = tonumber(string.sub(text, math.max(1, last - 6), last)) end
   return minus, limbs
 end
 
@@ -57,7 +56,8 @@ end
 function selector_number.compare_limbs(left, right)
   for n = math.max(#left, #right), 1, -1 do
     local left_limb, right_limb = left[n] or 0, right[n] or 0
-    if left_limb ~= right_limb then return left_limb < right_limb and -1 or 1 end
+    if left_limb < right_limb then return -1 end
+    if left_limb > right_limb then return 1 end
   end
   return 0
 end
@@ -174,5 +174,5 @@ function selector_number.append_digit(limbs, digit)
     carry = math.floor(value / base)
     limbs[n] = value - carry * base
   end
-  if carry > 0 then limbs[#limbs + 1] = carry end
+  limbs[#limbs + 1] = carry
 end
