@@ -44,6 +44,12 @@ def test_batch_takes_no_more_messages_than_it_asks_for_from_groups_of_several_pr
     assert [lock.body for lock in q.lock_many(2, timeout=0)] == [b"c1", b"d1"]
 
 
+def test_search_takes_one_message_per_group(broker):
+    q = broker.queue(group_exclusive=True)
+    fill(q, "a1", "a2", "-1", "b1", "-2", "b2", properties={"k": 1})
+    assert bodies(q.lock_many(6, timeout=0, selector="k = 1")) == ["a1", "-1", "b1", "-2"]
+
+
 def test_reader_in_logical_order_gets_the_next_member_of_its_group_once_it_is_free(broker):
     q = broker.queue(group_exclusive=True)
     put(q, "Y1/3", "Y2/3", "Y3/3")

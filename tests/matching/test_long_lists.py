@@ -159,7 +159,7 @@ def test_marks_of_removed_messages_are_dropped_while_others_remain(kit: Any, mar
         assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") < 100
 
 
-def test_few_marks_of_removed_messages_are_dropped_by_the_next_mark(kit: Any) -> None:
+def test_few_marks_are_dropped_by_the_next_mark_and_the_close_of_their_browser(kit: Any) -> None:
     queue = kit.qm.open("q")
     queue.send_many([Outgoing(body=b"goes")] * 7)
     with queue.browser() as browser:
@@ -169,6 +169,7 @@ def test_few_marks_of_removed_messages_are_dropped_by_the_next_mark(kit: Any) ->
         queue.send(b"stays")
         browser.first(mark=Mark.HANDLE)
         assert kit.raw.zlexcount(kit.key("q", "i"), "[y", "+") == 1
+    assert not kit.raw.keys("mq:*:q:q:i")
 
 
 def test_marks_of_ended_sessions_are_dropped_behind_those_of_living_ones(kit: Any, backend: Backend) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
 import mqredis
 from mqredis import Settings
 from mqredis.commands import read, settlement
-from mqredis.commands.filters import Filter, Member
+from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, WHOLE_GROUP, Filter, Member
 from mqredis.commands.waiting import Waiter
 from mqredis.drivers.connect import forget_store
 from mqredis.selector import parse
@@ -170,36 +171,59 @@ def test_message_under_the_cursor_that_comes_back_is_not_behind_it(qm):
     assert reader.poll() == [b"behind"]
 
 
-def fill_unoffered(qm, *bodies):
-    """Send messages that a waiting reader is not asked about, since another one uses up the time for that.
+_LONG = "ab" * 20_000  # one LIKE on it uses up the time that a call has for a selector
 
-    Each of them also uses up the time that a call of the reader has for its selector.
-    """
+
+def reader_of_unoffered(qm, selector, *items, options=""):
+    """A waiting reader, and messages about which it is not asked: another one uses up the time for that."""
     slow = " OR ".join(f"colour LIKE '%{n}%'" for n in range(5))
-    assert Reader(qm, Filter(programs=[parse(slow).program]).text()).poll() == []
-    reader = Reader(qm, Filter(programs=[parse("colour LIKE 'ab%' AND wanted").program]).text())
-    assert reader.poll() == []
-    text = "ab" * 20_000
-    qm.open("q").send_many(
-        [
-            mqredis.Outgoing(body=body, properties={"colour": text, "wanted": body.startswith(b"wanted")})
-            for body in bodies
-        ]
-    )
+    reader = Reader(qm, Filter(programs=[parse(selector).program], options=options).text())
+    for waiting in (Reader(qm, Filter(programs=[parse(slow).program]).text()), reader):
+        assert waiting.poll() == []
+    qm.open("q").send_many([mqredis.Outgoing(body=b"long", properties={"colour": _LONG}), *items])
     return reader
 
 
 def test_oldest_arrival_that_is_remembered_is_found(qm):
-    reader = fill_unoffered(qm, b"wanted")
+    reader = reader_of_unoffered(qm, "colour LIKE 'ab%'")
     for size in (250, 249):
         fill(qm.open("q"), size, colour="blue")
-    assert reader.poll() == [b"wanted"]
+    assert reader.poll() == [b"long"]
 
 
 def test_poll_goes_on_behind_the_arrival_at_which_its_time_was_used_up(qm):
-    reader = fill_unoffered(qm, b"first", b"second", b"wanted", b"behind")
+    wanted = mqredis.Outgoing(body=b"wanted", properties={"colour": _LONG, "wanted": True})
+    reader = reader_of_unoffered(qm, "colour LIKE 'ab%' AND wanted", wanted)
     assert reader.poll() == [b"wanted"]
-    assert reader.calls == 4
+    assert reader.calls == 3
+
+
+def test_group_that_became_complete_without_a_notification_is_found(qm):
+    wanted: dict[str, Any] = {"group_id": "g", "properties": {"wanted": True}}
+    qm.open("q").send(b"1", sequence=1, **wanted)
+    last = mqredis.Outgoing(body=b"2", sequence=2, last_in_group=True, **wanted)
+    reader = reader_of_unoffered(qm, "wanted", last, options=WHOLE_GROUP)
+    assert reader.poll() == [b"1", b"2"]
+
+
+def test_message_whose_co_operative_mark_ended_is_found(qm):
+    qm.open("q").send(b"marked")
+    marking, looking = (
+        Filter(options=option, browser=f"1-{n}", interval="5000").text()
+        for n, option in enumerate((MARK_COOPERATIVE, UNMARKED))
+    )
+    reader = Reader(qm, looking)
+    qm.run(perform(read.peek(reader.address, match=marking, marks=True)))
+    assert reader.poll() == []
+    qm.advance_clock(5)
+    assert reader.poll() == [b"marked"]
+
+
+def test_poll_takes_as_many_arrivals_as_it_asks_for(qm):
+    items = [mqredis.Outgoing(body=b"%d" % n, properties={"wanted": True}) for n in range(3)]
+    reader = reader_of_unoffered(qm, "wanted", *items)
+    assert reader.poll(count=2) == [b"0", b"1"]
+    assert reader.poll(count=2) == [b"2"]
 
 
 def test_arrival_during_a_poll_in_pages_is_found(qm):
