@@ -46,6 +46,15 @@ def test_message_of_higher_priority_in_the_last_place_counts_as_the_first(broker
     assert q.receive(0, grouping=Grouping.ALL_MESSAGES_AVAILABLE).body == b"a1"
 
 
+def test_first_of_two_segments_in_one_place_is_part_of_the_message(broker):
+    q = broker.queue()
+    q.send(b"ab", group_id="g", segment=True)
+    q.send(b"AB", group_id="g", segment=True)
+    q.send(b"c", group_id="g", offset=2, last_segment=True)
+    assert q.receive(0, grouping=Grouping.COMPLETE_MESSAGE).body == b"abc"
+    assert bodies(q.browse()) == ["AB"]
+
+
 @pytest.mark.parametrize("end", ["abort", "commit"])
 def test_segment_that_is_locked_alone_after_its_joined_lock_lapsed_is_settled_alone(broker, end):
     q = broker.queue()
