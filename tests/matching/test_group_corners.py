@@ -55,6 +55,14 @@ def test_first_of_two_segments_in_one_place_is_part_of_the_message(broker):
     assert bodies(q.browse()) == ["AB"]
 
 
+def test_read_in_logical_order_takes_a_segment_of_an_incomplete_message(broker):
+    q = broker.queue()
+    q.send(b"ab", group_id="g", segment=True)
+    with pytest.raises(IoTimeout):
+        q.receive(0, grouping=Grouping.LOGICAL_ORDER | Grouping.ALL_SEGMENTS_AVAILABLE)
+    assert q.receive(0, grouping=Grouping.LOGICAL_ORDER).body == b"ab"
+
+
 @pytest.mark.parametrize("end", ["abort", "commit"])
 def test_segment_that_is_locked_alone_after_its_joined_lock_lapsed_is_settled_alone(broker, end):
     q = broker.queue()

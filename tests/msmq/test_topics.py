@@ -65,6 +65,14 @@ def test_subscriptions_with_selectors_get_matching_messages(qm):
     assert [m.body for m in drain(qm, "eu")] == [b"4"]
 
 
+def test_subscription_selects_by_a_part_of_a_long_text(qm):
+    news, found = make(qm, "news", topic=True), make(qm, "found")
+    qm.subscribe("news", "found", "text LIKE '%n_edle%'")
+    news.send(b"1", properties={"text": "hay " * 2000 + "needle"})
+    news.send(b"2", properties={"text": "hay " * 2000 + "noodle"})
+    assert [m.body for m in found.browse()] == [b"1"]
+
+
 def test_invalid_subscriptions_are_refused(qm):
     make(qm, "plain")
     make(qm, "news", topic=True)
