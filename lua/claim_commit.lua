@@ -64,7 +64,6 @@ local function commit()
   claim.count, claim.bytes, claim.since = 0, 0, context.now_text
 end
 
-local committed_before = claim.committed
 commit()
 if not claim.draining then return finish(status.OK, 0) end
 
@@ -72,5 +71,5 @@ if not claim.draining then return finish(status.OK, 0) end
 local count = drain.page(q, claim)
 if context.missing then return finish() end
 commit() -- now, if only the claim before was in the way
-if claim.committed > committed_before or not claim.draining then claims.save(q, claim) end
+claims.save(q, claim)
 return finish(claim.draining and status.CONTINUE or status.OK, count, is_pending() and 0 or 1)

@@ -141,7 +141,6 @@ end
 
 -- Returns up to `count` ids of available messages in these limits, in delivery order.
 function claims.ids(q, count, after, bound)
-  if after == "" and bound == "" then return redis.call("ZRANGE", q.available, 0, count - 1) end
   local ids = {}
   for digits = 0, 7 do
     local from, upto = claims.range(digits, after, bound)

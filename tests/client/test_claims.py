@@ -48,6 +48,15 @@ def test_commit_receives_all_messages_at_once_and_removes_them_in_pages(draining
     assert draining.commit(1) == 0
 
 
+def test_claim_beside_the_removal_of_another_keeps_earlier_deliveries(draining: Pipeline) -> None:
+    with draining.qm.open("orders") as queue:
+        for lock in queue.lock_many(4):
+            lock.abort()
+        assert draining.claim(2, 5).count == 5
+        assert draining.release() == 5
+        assert [message.delivery_count for message in queue.browse()][:6] == [2, 2, 2, 2, 1, 0]
+
+
 def test_next_claim_is_accepted_while_the_committed_one_is_removed(draining: Pipeline) -> None:
     assert draining.claim(2, 1200).count == 1200
     assert draining.claim(2, 1200).count == 1200
