@@ -84,7 +84,7 @@ end
 function session.sweep()
   local now = string.format("%.0f", context.now)
   local idle = redis.call("ZRANGEBYSCORE", KEYS[session.idle], "-inf", now, "LIMIT", 0, session.most_swept)
-  local gone, any = {}, false
+  local gone = {}
   for n = 1, #idle do
     local used, ttl = session.used(idle[n], false)
     local until_ms = used + ttl
@@ -92,10 +92,10 @@ function session.sweep()
       redis.call("ZADD", KEYS[session.idle], until_ms, idle[n])
     else
       session.drop(idle[n])
-      gone[idle[n]], any = true, true
+      gone[idle[n]] = true
     end
   end
-  if any then session.drop_handles(gone) end
+  if next(gone) then session.drop_handles(gone) end
 end
 
 -- Forgets a few transactions whose lease is over (tx.sweep). The field "units" of meta says where the last call has stopped.

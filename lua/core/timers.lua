@@ -125,7 +125,7 @@ end
 
 -- Returns the ms until the queue's next timer, as a number; -1 if it has none.
 function timers.next(q)
-  local soon = -1
+  local first
   local heads = { redis.call("ZRANGE", q.locked, 0, 0, "WITHSCORES")[2],
     redis.call("ZRANGE", q.timers, 0, 0, "WITHSCORES")[2] }
   if q.locks ~= "" then
@@ -134,10 +134,7 @@ function timers.next(q)
   end
   for n = 1, 3 do
     local at = tonumber(heads[n])
-    if at and at < queue.claimed then
-      local left = math.max(0, at - context.now)
-      if soon < 0 or left < soon then soon = left end
-    end
+    if at and at < queue.claimed then first = math.min(first or at, at) end
   end
-  return soon
+  return first and math.max(0, first - context.now) or -1
 end

@@ -42,3 +42,20 @@ def test_client_that_only_reads_keeps_its_session(backend: Backend, later: Calla
                 queue.peek(0)
         with pytest.raises(SharingViolation):
             qm.open("q", Access.RECEIVE)
+
+
+def test_handles_of_a_client_that_is_gone_are_removed(backend: Backend) -> None:
+    settings = Settings(test_clock=True, allow_volatile=True)
+    short = settings.model_copy(update={"session_ttl_seconds": 10.0})
+    with (
+        mqredis.connect(backend.client(), settings=settings) as qm,
+        mqredis.connect(backend.client(), settings=short) as gone,
+    ):
+        qm.create_queue("q")
+        qm.open("q")
+        gone.open("q")
+        raw, handles = backend.client(), qm.context.keys.admin().keys[3]
+        assert raw.zcard(handles) == 2
+        qm.advance_clock(11)
+        qm.maintain()
+        assert raw.zcard(handles) == 1
