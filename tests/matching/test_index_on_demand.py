@@ -147,7 +147,10 @@ def test_waiting_for_an_identifier_does_not_extend_the_index(kit: Kit) -> None:
         assert q.receive_by_lookup_id(sent.lookup_id).body == b"c"
 
 
-def test_message_of_a_stale_notification_is_matched_before_it_is_taken(kit: Kit) -> None:
+@pytest.mark.parametrize("other", [{"correlation_id": "a"}, {"message_id": "c"}, {"group_id": "c"}], ids=repr)
+def test_message_of_a_stale_notification_is_matched_before_it_is_taken(
+    kit: Kit, other: dict[str, Any]
+) -> None:
     """The notification may belong to an earlier wait with another match."""
     q = kit.qm.open("q")
     address, waiter = q._handle.address, Waiter("D k0 -")
@@ -156,7 +159,7 @@ def test_message_of_a_stale_notification_is_matched_before_it_is_taken(kit: Kit)
         return kit.qm.run(perform(read.receive(address, "take", waiter=waiter, match=TEXT)))
 
     waiter.ticket = peek_once().ticket
-    sent = q.send(b"a", correlation_id="a")
+    sent = q.send(b"a", **other)
     (slot,) = (field for field in kit.raw.hkeys(kit.meta) if field.endswith(b".0"))
     kit.raw.hset(kit.meta, slot + b"!", f"h {sent.lookup_id:016x}")
     assert peek_once().messages == []

@@ -206,6 +206,17 @@ def test_group_that_became_complete_without_a_notification_is_found(qm):
     assert reader.poll() == [b"1", b"2"]
 
 
+def test_message_of_a_group_that_is_not_busy_any_more_is_found(qm):
+    qm.create_queue("x", group_exclusive=True)
+    queue = qm.open("x")
+    for n, colour in enumerate(("blue", "blue", "red")):
+        queue.send(b"%d" % n, group_id="g", properties={"colour": colour})
+    lock, reader = queue.lock(0), Reader(qm, name="x")
+    assert reader.poll() == []
+    lock.commit()
+    assert reader.poll() == [b"2"]
+
+
 def test_message_whose_co_operative_mark_ended_is_found(qm):
     qm.open("q").send(b"marked")
     marking, looking = (
