@@ -34,6 +34,6 @@ local why = claims.refuses(claim, lineage, seq)
 if why then return lost(why) end
 if seq > claim.seq then return lost("gap") end
 if claim.sealed == claims.filling then return lost("open") end
-local texts = claimed_ids.read(q, claim, offset, math.max(0, math.min(count, claim.count - offset)))
+local texts = claimed_ids.read(q, claim, offset, count)
 if not texts then return lost("gap") end
 return context.close(context.reply(status.OK, unpack(texts)))

@@ -5,8 +5,8 @@
 -- compared owner, lineage and sequence before. Tests: tests/property/test_pages.py.
 local claimed_ids = {}
 
--- Returns `count` ids of a claim from `offset` on, 0 for the first, as a list of texts that hold one or more ids each, 16 digits
--- for one; nil if a page, or a message, of the claim is missing.
+-- Returns up to `count` ids of a claim from `offset` on, 0 for the first, as a list of texts that hold one or more ids each, 16
+-- digits for one; nil if a page, or a message, of the claim is missing.
 function claimed_ids.read(q, claim, offset, count)
   local list, score = claim_pages.list(q, claim.number), claims.score(claim.number)
   if not list then return claim.count == 0 and {} or nil end
