@@ -171,7 +171,7 @@ if mode == "take" then
   reply = message.found("", "", lost)
   message.add(q, reply, ids, recs, message.join_states(states, #ids, ""))
   removal.delete(q, entries, "receive")
-  if filter_text ~= "" then waiters.offer_again(q, ids) end
+  if filter_text ~= "" then waiters.offer_again(q) end
   return waiters.finish(q, reply)
 end
 local lock
@@ -184,6 +184,6 @@ reply = message.found(lock.fence, lock.deadline, lost)
 local upto = #reply -- the messages behind it are left out of the reply that is kept, and read again (context.close)
 position.lock(q, ids, recs, states, lock)
 message.add(q, reply, ids, recs, message.join_states(states, #ids, message_state.locked_once))
-if filter_text ~= "" then waiters.offer_again(q, ids) end
+if filter_text ~= "" then waiters.offer_again(q) end
 if transaction then tx.add(transaction, q, tx.received, ids) end
 return waiters.finish(q, reply, upto, ids[2] and table.concat(ids, ",") or ids[1])

@@ -158,7 +158,7 @@ end
 function match_waiters.serve(q, member, criteria, id, suits)
   local slot, kind, mode = waiter_text.parse(member)
   local peeks = kind == waiter_text.peeks
-  if suits == "this" and peeks and not match_waiters.asks_more(criteria) then
+  if suits == "this" and peeks and not criteria.changes_marks then -- a copy is all that it returns
     notify.hand_copy(q, slot, id)
   elseif suits == "this" then
     waiter_text.hand_message(slot, id)
@@ -168,11 +168,6 @@ function match_waiters.serve(q, member, criteria, id, suits)
   local is_connected = notify.one(slot, mode)
   match_waiters.remove(q, member, waiter_text.filter(member))
   return is_connected and not peeks and suits ~= "error"
-end
-
--- Does a peek with these criteria change marks, or return more than the message that arrived? Then a copy is not enough.
-function match_waiters.asks_more(criteria)
-  return criteria.mark or criteria.mark_cooperative or criteria.complete_message or criteria.whole_group
 end
 
 -- What suits a reader ---------------------------------------------------------------------------------------------------

@@ -93,11 +93,11 @@ function waiters.drop(q, member, filter_text)
   return match_waiters.remove(q, member, filter_text)
 end
 
--- Offers the message that the reader of this call was notified of to others when the script ends, if it is still available and the
--- reader takes `ids` instead. For readers with a filter.
-function waiters.offer_again(q, ids)
+-- Offers the message that the reader of this call was notified of to others when the script ends, if it is still available, so that
+-- the reader has taken another one. For readers with a filter, after they have taken theirs.
+function waiters.offer_again(q)
   local id = waiter_text.notified_of()
-  if not id or id == ids[1] or not redis.call("ZSCORE", q.available, id) then return end
+  if not id or not redis.call("ZSCORE", q.available, id) then return end
   notify.load()
   store.announce(q, notify.left(q)) -- nothing if its group is busy
 end

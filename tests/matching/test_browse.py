@@ -11,6 +11,7 @@ from mqredis import (
     Access,
     AccessDenied,
     BrokerUnavailable,
+    Grouping,
     InvalidArgument,
     IoTimeout,
     Mark,
@@ -174,6 +175,14 @@ def test_next_waits_for_an_arrival(broker):
         put(q, "B")
         assert waiting.result().body == b"B"
         assert browser.take().body == b"B"
+
+
+def test_browser_of_complete_messages_waits_for_one_without_a_group(broker):
+    q = broker.queue()
+    with q.browser(grouping=Grouping.COMPLETE_MESSAGE) as browser:
+        waiting = broker.wait(lambda: browser.next(30))
+        put(q, "A")
+        assert waiting.result().body == b"A"
 
 
 @ibm("E20")

@@ -364,11 +364,13 @@ def test_reader_is_not_notified_of_a_complete_message_whose_first_segment_does_n
     assert not red.notified
 
 
-@pytest.mark.parametrize("size, told", [(2, False), (64, False), (65, True)])
-def test_reader_is_not_notified_of_a_complete_group_without_a_matching_member(notifications, size, told):
-    """Members of a larger group are not looked at, so that the reader has to."""
+@pytest.mark.parametrize(
+    "grouping, size, told", [(ALL, 2, False), (ALL, 64, False), (ALL, 65, True), (LOGICAL | ALL, 65, False)]
+)
+def test_reader_is_not_notified_of_a_group_without_a_matching_member(notifications, grouping, size, told):
+    """A reader has to look at a large group by itself, unless the first member alone decides."""
     qm, reader = notifications
-    red = reader(NOBODY_IN_WHOLE)
+    red = reader(Filter(grouping=grouping, programs=[parse("colour = 'red'").program]).text())
     qm.open("q").send_group([b"x"] * size, group_id="g")
     assert red.notified is told
     if told:

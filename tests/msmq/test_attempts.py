@@ -249,6 +249,15 @@ def test_orderly_abort_of_a_transaction_does_not_count_as_an_attempt(qm):
     assert qm.doctor().findings == ()
 
 
+def test_orderly_abort_after_a_rejection_does_not_count_as_an_attempt(qm):
+    q = filled(qm, b"a", retry=TWICE)
+    for _ in range(3):
+        tx, (message,) = received_in(qm, q)
+        tx.reject(q, message)
+        qm.run(transaction.End(unwrap(tx._unit), "abort", given=giveback.orderly()))
+    assert q.peek(0).delivery_count == 3
+
+
 def test_commit_with_verdicts_moves_single_messages_to_poison(qm):
     q, out = filled(qm, b"good", b"bad", b"rest", retry=TWICE), make(qm, "out", transactional=True)
     tx, (_, bad, rest) = received_in(qm, q, 3)
