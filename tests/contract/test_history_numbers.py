@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import mqredis
+from mqredis.commands import contents
+from mqredis.steps import perform
 from tests.contract.monitor import script_calls
+from tests.support.counts import count
 from tests.support.server import RedisServer
 
 WRITES = {"hset", "hdel", "hincrby", "zadd", "zrem", "zremrangebylex", "zremrangebyrank", "unlink", "del"}
@@ -46,3 +50,19 @@ def test_calls_that_change_data_have_a_history_number(redis_server: RedisServer)
         latest = max(latest, number)
     assert changing > 100
     assert not without
+
+
+def test_removal_of_marks_has_a_history_number_if_there_were_any(redis_server: RedisServer) -> None:
+    """The doctor looks again if the number has changed."""
+    settings = mqredis.Settings(allow_volatile=True)
+    with redis_server.client() as raw, mqredis.connect(redis_server.url, settings=settings) as qm:
+        qm.create_queue("q")
+        queue = qm.open("q")
+        queue.send(b"x")
+        browser = queue.browser()
+        browser.first(mark=mqredis.Mark.HANDLE)
+        removal = contents.forget_marks(queue.handle.address, browser._browsing.name)
+        for had_any in (True, False):
+            before = count(raw, "mq:{default}:meta", "history")
+            assert qm.run(perform(removal)) is had_any
+            assert count(raw, "mq:{default}:meta", "history") == before + had_any

@@ -13,9 +13,12 @@ from mqredis.worker import Retry, Worker
 from tests.support.backend import Backend
 
 
-def entries(qm: QueueManager) -> list[tuple[str, object]]:
+def entries(qm: QueueManager) -> list[tuple[str, object, object]]:
+    """What each entry of the log says: the action, how much it has changed, and whether it has finished."""
     with qm.open(mqredis.ACTIONS, mqredis.Access.PEEK) as log:
-        return [(entry.label, entry.properties["changed"]) for entry in log.browse()]
+        return [
+            (entry.label, entry.properties["changed"], entry.properties["finished"]) for entry in log.browse()
+        ]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -33,7 +36,7 @@ def test_released_message_is_available_and_its_reader_loses_the_lock(
         for lock in locks[1:]:
             lock.commit()
         assert queue.receive(0).delivery_count == 2
-    assert entries(qm) == [("release", 1)]
+    assert entries(qm) == [("release", 1, True)]
 
 
 def test_release_with_reject_dead_letters_the_message(qm: QueueManager, operator: Operator) -> None:
@@ -98,7 +101,7 @@ def test_aborted_transaction_is_undone_and_its_client_is_refused(
             unit.commit()
     with pytest.raises(TransactionSequence, match="stuck"):
         operator.abort("stuck")
-    assert entries(qm) == [("abort", 2)]
+    assert entries(qm) == [("abort", 2, True)]
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["lock", "transaction"])
