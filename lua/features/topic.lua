@@ -96,7 +96,7 @@ function topic.pick(entries, text, to)
     if wants(entry.rec) then
       local rec = entry.rec
       -- One dedup key guards the topic; the copies must not carry it into the queues.
-      if record.is_special(rec) and record.field(rec, "dedup_key") then
+      if record.field(rec, "dedup_key") then
         local stop = string.find(rec, "\0", record.head_at, true)
         rec = record.suspend(string.sub(rec, 1, stop - 1), record.dedup_fields) .. string.sub(rec, stop)
       end

@@ -56,6 +56,14 @@ def test_a_delayed_message_reaches_a_reader_that_waited_before_it_was_sent(
     assert waiting.result(10).text == "late"
 
 
+def test_a_message_that_is_sent_together_with_a_delayed_one_reaches_a_reader(env: Environment) -> None:
+    queue = env.qm.open("q")
+    queue.send("sooner", delay=50)  # else the other delayed message would let the reader look
+    waiting = env.start(lambda: queue.receive(TIMEOUT))
+    queue.send_many([mqredis.Outgoing(b"later", delay=60), mqredis.Outgoing(b"now")])
+    assert waiting.result(10).text == "now"
+
+
 def test_a_message_delayed_beyond_a_lease_that_ended_early_reaches_a_reader(env: Environment) -> None:
     """The queue still has to be looked at when the lease would have ended, of which the reader knows nothing."""
     queue = env.qm.open("q")

@@ -212,6 +212,20 @@ def test_message_waits_for_another_retry_when_poison_is_full(qm, limit):
     assert [m.body[:1] for m in drain(qm, "q;poison")] == [b"b"]
 
 
+@pytest.mark.parametrize("limit", [{"quota_messages": 1}, {"quota_bytes": 2000}])
+@pytest.mark.parametrize("final", ["poison", "dead_letter"])
+def test_message_for_which_one_that_failed_with_it_leaves_no_room_goes_elsewhere(qm, final, limit):
+    poison_limit = {f"poison_{name}": value for name, value in limit.items()} if final == "poison" else {}
+    q = make(qm, retry=RetryPolicy(immediate=0, final=final, dead_letter_queue="dead"), **poison_limit)
+    make(qm, "dead", **limit)
+    q.send_many([b"a" * 900, b"b" * 900])
+    q.lock_many(2, 0, lease=5)
+    qm.advance_clock(6)
+    qm.maintain()
+    first, second = ("q;poison", "q;retry") if final == "poison" else ("dead", "q;poison")
+    assert [[m.body[:1] for m in qm.open(name).browse()] for name in (first, second)] == [[b"a"], [b"b"]]
+
+
 def test_poison_message_moved_back_can_be_locked_again(qm):
     q = make(qm, retry=RetryPolicy(immediate=1))
     q.send(b"a")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mqredis import (
+    DEAD_LETTER,
     Access,
     Acknowledge,
     DuplicateMessage,
     InvalidArgument,
     InvalidName,
     IoTimeout,
+    Journal,
     MessageTooLarge,
     QueueNotFound,
     QueueQuotaExceeded,
@@ -71,6 +73,15 @@ def test_subscription_selects_by_a_part_of_a_long_text(qm):
     news.send(b"1", properties={"text": "hay " * 2000 + "needle"})
     news.send(b"2", properties={"text": "hay " * 2000 + "noodle"})
     assert [m.body for m in found.browse()] == [b"1"]
+
+
+def test_publication_that_has_expired_leaves_a_dead_letter_for_each_copy(qm):
+    news = make(qm, "news", topic=True)
+    for name in ("a", "b"):
+        make(qm, name)
+        qm.subscribe("news", name)
+    news.send(b"x", time_to_be_received=0, journal=Journal.DEAD_LETTER)
+    assert [m.original_queue for m in drain(qm, DEAD_LETTER)] == ["a", "b"]
 
 
 def test_invalid_subscriptions_are_refused(qm):
