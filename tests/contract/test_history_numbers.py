@@ -22,6 +22,8 @@ def parts(call: list[str], words: list[str]) -> set[str]:
     if ":wake:" in words[1]:  # a wake key exists only between two commands of a script
         return set()
     part = words[1].rpartition(":")[2]
+    if part == "i" and any(word.startswith(("y", "z")) for word in words[2:]):
+        return {"marks"}
     if part != "meta":
         return {part}
     slots = {field for field in words[2::2] if re.fullmatch(r"\d+\.\d+", field)}

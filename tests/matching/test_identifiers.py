@@ -193,6 +193,13 @@ def test_id_equal_to_a_generated_one_is_found_once_at_every_page_position(broker
     assert broker.qm.queue_info("q").messages == 0
 
 
+def test_selector_finds_a_message_behind_many_others_with_its_identifier(broker):
+    q = broker.queue()
+    q.send_many([Outgoing(body=b"%d" % n, message_id="m", properties={"n": n}) for n in range(200)])
+    assert q.receive(0, selector="JMSMessageID IN ('m', 'other') AND n = 199").body == b"199"
+    assert q.receive(0, match=Match(message_id="m"), selector="n = 198").body == b"198"
+
+
 @ibm("A20")
 def test_reply_is_received_by_the_request_message_id(broker):
     requests, replies = broker.queue("requests"), broker.queue("replies")
