@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqredis import codec
-from mqredis.codec.history import BUCKET_MS
+from mqredis.codec.history import BUCKET_MS, Counters
 from mqredis.commands import manager, read, schedules, send, settlement, waiting, workers
 from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, Filter
 from mqredis.commands.history import history
@@ -69,6 +69,16 @@ def take(calls: FixedClockCalls) -> int:
 def records(calls: FixedClockCalls) -> int:
     """Return the number of messages in queue q."""
     return int(calls.store.client.hlen(calls.address["q"].call.keys[5]))
+
+
+def periods(calls: FixedClockCalls, path: str) -> list[Counters]:
+    """Return what the history of a queue has counted in each period that has ended."""
+    call = history(KEYS, [path], 10)
+    status, _, _, *payload = calls.call(call, "", "")
+    (row,) = call.parse(status, payload).rows
+    assert row is not None
+    assert row.history is not None
+    return [item.counted for item in row.history.items]
 
 
 @BEFORE_AND_AT
@@ -151,12 +161,16 @@ def test_period_of_the_history_ends_exactly_after_five_minutes(
     put(calls)
     calls.pass_time(passed)
     put(calls)
-    call = history(KEYS, ["q"], 10)
-    status, _, _, *payload = calls.call(call, "", "")
-    (row,) = call.parse(status, payload).rows
-    assert row is not None
-    assert row.history is not None
-    assert [item.counted.came for item in row.history.items] == ended
+    assert [counted.came for counted in periods(calls, "q")] == ended
+
+
+def test_commit_at_the_end_of_a_period_is_counted_in_the_next_one(calls: FixedClockCalls) -> None:
+    message, grant = codec.encode(Outgoing(body=b"x"), ""), f"+{2 * BUCKET_MS}"
+    assert calls.ended("commit", calls.sent(message, "t", grant), "t") == Status.OK
+    fence = calls.taken("t", grant)
+    calls.pass_time(BUCKET_MS)
+    assert calls.ended("commit", fence, "t") == Status.OK
+    assert [(counted.came, counted.left) for counted in periods(calls, "t")] == [(1, 0)]
 
 
 @pytest.mark.parametrize("count", [1, 2])
