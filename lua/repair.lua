@@ -27,19 +27,16 @@ local function opened(place)
   return queue.open(math.floor(queue.number(place, queue.admin_keys)), queue.admin_keys)
 end
 
--- Sets one of the numbers, or has_states or waiting, in a queue's header. Where the header cannot be read all its numbers begin
--- anew: other edits set what the doctor has counted, and the next call looks at timers, waiting readers and states.
+-- Sets one of the numbers in a queue's header; has_states and waiting are set by "1", and never cleared. Where the header cannot be
+-- read all its numbers begin anew: other edits set what the doctor has counted, and the next call looks at timers, waiting readers
+-- and states.
 local function set_header(q, element, value)
   if not q then return end
   if not q.messages then
     q.messages, q.bytes, q.gone, q.due, q.waiting, q.has_special, q.has_states = 0, 0, 0, 0, true, true, true
     redis.call("HDEL", q.key, "statistics") -- they count on from counters that are lost
   end
-  if element == "waiting" or element == "has_states" then
-    q[element] = value == "1"
-  else
-    q[element] = tonumber(value)
-  end
+  q[element] = tonumber(value)
   queue.write(q)
 end
 

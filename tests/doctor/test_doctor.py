@@ -19,6 +19,7 @@ from mqredis.operations.context import handle_of
 from mqredis.steps import perform
 from tests.doctor.conftest import GHOST, Store
 from tests.support.backend import Backend
+from tests.support.buckets import BUCKET, begin_bucket
 from tests.support.counts import count, header, lock_texts, packed_locks, set_count, set_header
 
 
@@ -235,6 +236,21 @@ def test_queue_whose_header_was_lost_keeps_deliveries_and_acknowledgements(store
     assert orders.receive(0).delivery_count == 2
     assert store.qm.delete_queue("orders") == 1
     assert store.qm.queue_info("acks").messages == 1
+
+
+def test_statistics_of_a_queue_whose_header_was_lost_begin_anew(store: Store) -> None:
+    begin_bucket(store.qm)
+    store.qm.create_queue("orders")
+    orders = store.qm.open("orders")
+    orders.send_many([b"x"] * 3)
+    orders.receive_many(2, 0)
+    store.qm.advance_clock(BUCKET)
+    orders.send(b"y")
+    store.raw.hdel(store.key("meta"), store.key("orders.q"))
+    store.qm.doctor(repair=True)
+    orders.receive(0)
+    found = [(period.messages_in, period.messages_out) for period in store.qm.history("orders")]
+    assert min(min(each) for each in found) >= 0, found
 
 
 def test_reader_that_begins_to_wait_during_a_repair_of_the_header_is_notified_later(store: Store) -> None:
