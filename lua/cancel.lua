@@ -35,7 +35,6 @@ if not member then return context.close({ status.STATUS_NOT_FOUND }) end
 
 -- The reader is notified as of a message. It calls again, and finds in its slot the status with which it ends.
 local slot, _, mode = waiter_text.parse(member)
-context.mark_changed()
 waiters.drop(q, member, waiter_text.filter(member) or "")
 waiter_text.cancel(slot, code)
 reply = context.close({ status.OK })

@@ -6,6 +6,7 @@ The clients here do not recheck the queue within the time of a test.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -348,7 +349,7 @@ def test_message_that_completes_a_group_notifies_a_reader_of_its_first_member(no
     first = reader(text)
     for number in (1, 2):
         assert not first.notified
-        end = {"sequence": number, "last_in_group": number == 2, "properties": {"n": number}}
+        end: dict[str, Any] = {"sequence": number, "last_in_group": number == 2, "properties": {"n": number}}
         qm.open("q").send(f"{number}", group_id="g", **end)
     assert first.notified
     assert first.poll() == ["1"]
@@ -358,7 +359,7 @@ def test_complete_message_does_not_notify_readers_that_may_not_begin_with_it(not
     qm, reader = notifications
     red = reader(Filter(grouping=COMPLETE, programs=[parse("colour = 'red'").program]).text())
     ordered = reader(Filter(grouping=LOGICAL | SEGMENTS).text())
-    part = {"group_id": "g", "sequence": 2, "segment": True}
+    part: dict[str, Any] = {"group_id": "g", "sequence": 2, "segment": True}
     qm.open("q").send_many([Outgoing(b"x", offset=n, last_segment=n == 65, **part) for n in range(66)])
     assert (red.notified, ordered.notified) == (False, False)
 
