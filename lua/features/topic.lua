@@ -70,7 +70,7 @@ function topic.plan_subscriber(to, picked, bytes, total, transaction)
   if code then return code end
   total.messages, total.bytes = total.messages + #picked, total.bytes + bytes
   if transaction and transaction.count + total.messages > tx.most then return status.TRANSACTION_TOO_LARGE end
-  if not transaction and topic.has_special(picked) then
+  if not transaction then
     trace.load()
     trace.plan_accepted(picked)
     trace.expiring(to, picked)
@@ -115,14 +115,6 @@ end
 -- Returns the field with the message id that is made from this lookup id, as a head has it.
 function topic.id_field(lookup_id)
   return record.fields.message_id .. record.made_message_id(lookup_id)
-end
-
--- Does one of these entries ask for something?
-function topic.has_special(entries)
-  for n = 1, #entries do
-    if record.is_special(entries[n].rec) then return true end
-  end
-  return false
 end
 
 -- Puts the messages into the queues, as topic.plan has decided. The copies have lookup ids of their own, and all the same

@@ -62,6 +62,8 @@ def text(kind: type[MqError], address: Address, call: Call[Any] | None = None, k
     queue = f"queue {address.path!r}"
     if call is not None and call.script == "publish":
         queue = f"topic {address.path!r} or a queue that subscribed to it"
+    if call is not None and call.script == "bulk":
+        queue = f"the target of an action on {queue}"
     return TEXTS[kind].format(
         queue=queue,
         manager=address.manager.manager,

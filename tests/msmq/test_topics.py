@@ -13,6 +13,7 @@ from mqredis import (
     InvalidName,
     IoTimeout,
     Journal,
+    ManagerQuotaExceeded,
     MessageTooLarge,
     QueueNotFound,
     QueueQuotaExceeded,
@@ -82,6 +83,22 @@ def test_publication_that_has_expired_leaves_a_dead_letter_for_each_copy(qm):
         qm.subscribe("news", name)
     news.send(b"x", time_to_be_received=0, journal=Journal.DEAD_LETTER)
     assert [m.original_queue for m in drain(qm, DEAD_LETTER)] == ["a", "b"]
+
+
+def test_quota_of_the_manager_counts_the_copies_of_all_subscribers(qm):
+    news = make(qm, "news", topic=True)
+    for name in ("a", "b"):
+        make(qm, name)
+        qm.subscribe("news", name)
+    news.send(b"x")
+    size = qm.info().bytes
+    qm.set_quota(bytes=2 * size - 1)
+    with pytest.raises(ManagerQuotaExceeded):
+        news.send(b"x")
+    assert qm.info().bytes == size
+    qm.set_quota(bytes=2 * size)
+    news.send(b"x")
+    assert qm.info().bytes == 2 * size
 
 
 def test_invalid_subscriptions_are_refused(qm):

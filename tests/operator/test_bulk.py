@@ -460,7 +460,7 @@ def test_refused_action_is_carried_out_under_its_token_when_the_cause_is_gone(qm
         action = commands.Action("move", encode("orders;late"))
         return qm.run(QueueCall(address, commands.bulk(address, b"", action, None, "", b"", [])))
 
-    with pytest.raises(QueueNotAvailable):
+    with pytest.raises(QueueNotAvailable, match="the target of an action on queue 'orders' of queue manager"):
         move()
     with qm.open("orders;late", mqredis.Access.MOVE):
         assert move().changed == 1
