@@ -303,6 +303,19 @@ def test_commit_with_the_fence_of_one_lock_settles_that_one_alone(
     assert [locked_queue.commit([lock]) for lock in (one, other)] == [1, 0]
 
 
+def test_unpacked_lock_is_stored_once_if_the_call_fails_after_that(locked_queue: LockedQueue) -> None:
+    queue, states = locked_queue.queue, locked_queue.key("q")[:-1] + "s"
+    one, *_ = locked_queue.queue.lock_many(1, settle=locked_queue.held)
+    other = f"{queue.peek(0).lookup_id:016x}"
+    locked_queue.raw.hset(states, other, "damaged")
+    settlements = [("c", one.fence, one._key), ("c", one.fence, other)]
+    with pytest.raises(mqredis.MqError):
+        queue.manager.run(settle.settle(queue.handle, settlements))
+    locked_queue.raw.hdel(states, other)
+    assert locked_queue.packed() == []
+    assert locked_queue.commit([one]) == 0
+
+
 @pytest.mark.parametrize("locked_queue", ["apart", "beside"], indirect=True)
 def test_commit_of_one_lock_leaves_the_others_packed(locked_queue: LockedQueue) -> None:
     one, _, three = locked_queue.locks()
