@@ -50,6 +50,17 @@ def test_release_with_reject_dead_letters_the_message(qm: QueueManager, operator
         assert "it never ends" in str(letters.peek(0).reason)
 
 
+def test_message_that_is_rejected_in_a_subqueue_makes_room_in_its_queue(
+    qm: QueueManager, operator: Operator
+) -> None:
+    qm.update_queue("orders", quota_messages=1)
+    with qm.open("orders") as queue, qm.open("orders;aside") as aside:
+        queue.move(queue.send(b"x").lookup_id, aside)
+        operator.release("orders;aside", [aside.lock(0).message.lookup_id], reject="it never ends")
+        queue.send(b"y")
+        assert queue.receive(0).body == b"y"
+
+
 def test_release_counts_messages_that_cannot_be_released(qm: QueueManager, operator: Operator) -> None:
     qm.create_queue("ledger", transactional=True)
     with qm.open("ledger") as queue, qm.transaction() as outer:
