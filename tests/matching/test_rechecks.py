@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import mqredis
-from mqredis import Settings
+from mqredis import Match, Settings
 from mqredis.commands import read, settlement
 from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, WHOLE_GROUP, Filter, Member
 from mqredis.commands.waiting import Waiter
@@ -359,3 +359,13 @@ def test_sender_spends_a_limited_time_on_the_selectors_of_readers(qm):
     queue.send(b"y", properties={"colour": "ab"})
     readers[-1].waiter.ticket = ""
     assert readers[-1].poll() == [b"y"]
+
+
+def test_arrivals_are_noted_only_while_a_reader_waits_that_searches_them(redis_server):
+    """A reader of an identifier finds its messages in the index."""
+    with connect(redis_server.url) as made, redis_server.client() as raw:
+        made.create_queue("q")
+        for text, noted in ((Filter(Match(correlation_id="c")).text(), False), (_WANTED, True)):
+            assert Reader(made, text).poll() == []
+            made.open("q").send(b"x")
+            assert bool(raw.hexists("mq:{rechecks}:q:q:q", "arrivals")) is noted
