@@ -62,10 +62,11 @@ function selector_number.compare_limbs(left, right)
   return 0
 end
 
--- Returns left + sign * right of magnitudes; left is not below right if sign is -1.
+-- Returns left + sign * right of magnitudes; left is not below right if sign is -1. A sum that is no small integer has at most 20
+-- digits, which fit into three limbs, and one of the two has as many.
 function selector_number.add_limbs(left, right, sign)
   local limbs, carry, base = {}, 0, selector_number.base
-  for n = 1, math.max(#left, #right) + 1 do
+  for n = 1, math.max(#left, #right) do
     local sum = (left[n] or 0) + sign * (right[n] or 0) + carry
     carry = math.floor(sum / base)
     limbs[n] = sum - carry * base
@@ -151,8 +152,9 @@ function selector_number.divide(left, right)
   if selector_number.are_small(left, right) then return (left - math.fmod(left, right)) / right + 0 end
   local left_minus, left_limbs = selector_number.split(left)
   local right_minus, divisor = selector_number.split(right)
-  -- Long division: each digit of the dividend is appended to the rest of those before.
-  local rest, digits = {}, {}
+  -- Long division: each digit of the dividend is appended to the rest of those before, which is below the divisor, so that three
+  -- limbs hold it.
+  local rest, digits = { 0, 0, 0 }, {}
   for n = #left_limbs, 1, -1 do
     for digit in string.gmatch(string.format("%07.0f", left_limbs[n]), "%d") do
       selector_number.append_digit(rest, tonumber(digit))
@@ -166,7 +168,7 @@ function selector_number.divide(left, right)
   return selector_number.parse_digits(left_minus ~= right_minus, table.concat(digits))
 end
 
--- Multiplies a magnitude by ten and adds a digit, in place.
+-- Multiplies a magnitude by ten and adds a digit, in place. The result has no more limbs.
 function selector_number.append_digit(limbs, digit)
   local carry, base = digit, selector_number.base
   for n = 1, #limbs do
@@ -174,5 +176,4 @@ function selector_number.append_digit(limbs, digit)
     carry = math.floor(value / base)
     limbs[n] = value - carry * base
   end
-  limbs[#limbs + 1] = carry
 end
