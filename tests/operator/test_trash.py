@@ -6,6 +6,9 @@ import pytest
 
 import mqredis
 from mqredis import Operator, QueueManager
+from mqredis.commands.bulk import Action
+from mqredis.keys import encode
+from mqredis.operations.bulk import Chosen, Job
 from tests.operator.test_bulk import bodies, counts, send
 
 
@@ -169,3 +172,16 @@ def test_restore_creates_the_subqueue_again(qm: QueueManager, operator: Operator
     assert "orders;aside" not in [queue.name for queue in qm.queues()]
     assert operator.restore("orders").changed == 2
     assert (bodies(qm), bodies(qm, "orders;aside")) == ([b"a"], [b"b"])
+
+
+def test_restore_creates_a_subqueue_that_was_deleted_while_the_call_was_on_its_way(
+    qm: QueueManager, operator: Operator
+) -> None:
+    send(qm, "a")
+    operator.move("orders", "orders;aside")
+    operator.delete("orders;aside", trash=600)
+    qm.maintain()
+    # As if the client had found the subqueue: the call names it.
+    job = Job("orders;trash", Action("restore", encode("orders;aside")), Chosen(), [], b"")
+    assert qm.run(job.call(qm.context, "")).changed == 1
+    assert bodies(qm, "orders;aside") == [b"a"]
