@@ -26,15 +26,18 @@ _FEW = " OR ".join(f"a{n} * a{n} / 3 = 1" for n in range(120))
         ("region = 'EU' AND amount BETWEEN 10 AND 20", 4096, 200, 400),
         (_FEW, 200, 5, 30),
         ("+".join(["a"] * 500) + " = 1", 200, 5, 20),
+        ("large / 3 = 1", 200, 20, 40),
         ("s LIKE '%a_b%'", 200, 1, 5),
         ("s LIKE 'x%'", 200, 1, 5),
     ],
-    ids=["simple", "bodies of 4 KiB", "arithmetic", "long sum", "LIKE", "anchored LIKE"],
+    ids=["simple", "bodies of 4 KiB", "arithmetic", "long sum", "division", "LIKE", "anchored LIKE"],
 )
 def test_number_of_messages_tested_in_one_call_is_bounded(
     backend: Backend, text: str, body: int, least: int, most: int
 ):
     properties = {"region": "EU", "amount": 5}
+    if "large" in text:
+        properties["large"] = 2**62
     if "LIKE" in text:
         properties["s"] = "a" * 16000
     text_of_message = record(Subject(properties), b"b" * body)
