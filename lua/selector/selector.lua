@@ -56,8 +56,6 @@ end
 
 -- Is the message selected? Unknown does not select.
 function selector.test(compiled, rec, id)
-  selector_number.spent = compiled.time_fixed + #rec * compiled.time_per_byte
-  local result = compiled.condition(rec, string.find(rec, "\0", 15, true), id) -- 15: record.head_at
-  compiled.time_left = compiled.time_left - selector_number.spent
-  return result == true
+  compiled.time_left = compiled.time_left - compiled.time_fixed - #rec * compiled.time_per_byte
+  return compiled.condition(rec, string.find(rec, "\0", 15, true), id) == true -- 15: record.head_at
 end

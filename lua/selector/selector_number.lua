@@ -6,9 +6,8 @@
 -- To calculate, a large integer is a sign, `minus`, and a magnitude: a list of limbs, numbers of seven decimal digits, the least
 -- significant one first.
 --
--- limit: 2^53. base: of the limbs; the product of two of them is below the limit. spent: microseconds that the present test of a
--- selector takes (selector.test); a division of large integers adds `division`, as many as about two hundred operands take.
-local selector_number = { limit = 9007199254740992, base = 10000000, division = 150, spent = 0 }
+-- limit: 2^53. base: of the limbs; the product of two of them is below the limit.
+local selector_number = { limit = 9007199254740992, base = 10000000 }
 
 -- Returns the integer of a decimal text.
 function selector_number.parse(text)
@@ -151,7 +150,6 @@ end
 function selector_number.divide(left, right)
   if right == 0 then return nil end
   if selector_number.are_small(left, right) then return (left - math.fmod(left, right)) / right + 0 end
-  selector_number.spent = selector_number.spent + selector_number.division
   local left_minus, left_limbs = selector_number.split(left)
   local right_minus, divisor = selector_number.split(right)
   -- Long division: each digit of the dividend is appended to the rest of those before, which is below the divisor, so that three

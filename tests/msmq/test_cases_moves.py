@@ -16,7 +16,6 @@ from mqredis import (
     Journal,
     MessageLocked,
     MessageNotFound,
-    QueueNotAvailable,
     Status,
     TransactionUsage,
     UnsupportedAccess,
@@ -68,20 +67,6 @@ def test_m4(qm):
     q.receive(0)
     with pytest.raises(MessageNotFound):
         q.move(sent.lookup_id, target)
-
-
-@pytest.mark.parametrize("anew", [False, True], ids=["gone", "created anew"])
-def test_move_to_and_from_a_subqueue_that_was_deleted_is_refused(qm, anew):
-    q, sub, target = family(qm)
-    (sent,) = send(q, "A")
-    qm.delete_queue("q;s")
-    if anew:
-        qm.open("q;s")
-    with pytest.raises(QueueNotAvailable):
-        q.move(sent.lookup_id, target)
-    with qm.open("q", Access.MOVE) as home, pytest.raises(QueueNotAvailable):
-        sub.move(sent.lookup_id, home)
-    assert read(q) == "A"
 
 
 def test_m6(qm):

@@ -9,6 +9,7 @@ from mqredis import (
     Access,
     Journal,
     Outgoing,
+    QueueNotAvailable,
     RetryPolicy,
     TransactionTooLarge,
 )
@@ -34,6 +35,20 @@ def test_message_stays_if_the_subqueue_that_it_is_moved_to_is_deleted_before_the
         qm.delete_queue("t;sub")
     found = t.peek(0)
     assert (found.body, found.abort_count, found.move_count, found.delivery_count) == (b"a", 0, 0, 0)
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["gone", "created anew"])
+def test_move_to_and_from_a_subqueue_that_was_deleted_is_refused(qm, anew):
+    q, sub, target = make(qm), qm.open("q;s"), qm.open("q;s", Access.MOVE)
+    (sent,) = send(q, "A")
+    qm.delete_queue("q;s")
+    if anew:
+        qm.open("q;s")
+    with pytest.raises(QueueNotAvailable):
+        q.move(sent.lookup_id, target)
+    with qm.open("q", Access.MOVE) as home, pytest.raises(QueueNotAvailable):
+        sub.move(sent.lookup_id, home)
+    assert read(q) == "A"
 
 
 def test_purged_messages_are_counted_including_locked_ones(qm):
