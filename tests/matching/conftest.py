@@ -10,6 +10,7 @@ import pytest
 import mqredis
 from mqredis import Settings
 from tests.matching.index_kit import Kit
+from tests.matching.waiting_reader import PLAIN, Reader
 from tests.support.backend import Backend
 from tests.support.facade import Broker, make_broker
 
@@ -36,4 +37,23 @@ def kit(backend: Backend) -> Iterator[Kit]:
         qm.create_queue("q")
         qm.create_queue("t", transactional=True)
         yield Kit(qm, backend.client())
+        assert qm.doctor().healthy
+
+
+@pytest.fixture
+def notifications(backend):
+    """A queue manager with queues, and a function that creates readers."""
+    made = []
+    manager = f"notified{uuid.uuid4().hex}"
+
+    def reader(*args, **how):
+        made.append(Reader(backend, manager, *args, **how))
+        return made[-1]
+
+    with mqredis.connect(backend.client(), manager=manager, settings=PLAIN) as qm:
+        qm.create_queue("q")
+        qm.create_queue("x", group_exclusive=True)
+        yield qm, reader
+        for item in made:
+            item.close()
         assert qm.doctor().healthy

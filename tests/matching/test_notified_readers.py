@@ -5,27 +5,23 @@ The clients here do not recheck the queue within the time of a test.
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
 
-import mqredis
-from mqredis import Grouping, Match, MatchOptionsError, Outgoing, Settings
-from mqredis.commands import claims, read, waiting
+from mqredis import Grouping, Match, MatchOptionsError, Outgoing
+from mqredis.commands import claims
 from mqredis.commands.filters import Filter, Member
 from mqredis.commands.waiting import Waiter
-from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from mqredis.keys import QUEUE_PARTS
 from mqredis.selector import parse
 from mqredis.steps import perform
 from tests.matching.kit import bodies
-from tests.support.facade import PATIENCE
 
 LOGICAL = Grouping.LOGICAL_ORDER
 ALL = Grouping.ALL_MESSAGES_AVAILABLE
 COMPLETE = Grouping.COMPLETE_MESSAGE
 SEGMENTS = Grouping.ALL_SEGMENTS_AVAILABLE
-PLAIN = Settings(test_clock=True, allow_volatile=True)
 WHOLE = Filter(grouping=ALL).text()
 RED = Filter(programs=[parse("colour = 'red'").program]).text()
 TWO = Filter(programs=[parse("n = 2").program]).text()
@@ -190,63 +186,6 @@ def test_message_left_by_receive_many_wakes_the_next_reader(readers):
     )
     assert bodies(several.result()) == ["1", "2"]
     assert chosen.result().body == b"8"
-
-
-class Reader:
-    """A waiting reader that subscribes to its wake channel and polls only when the test says so."""
-
-    def __init__(self, backend, manager, text=b"", kind="D", queue="q"):
-        self.qm = mqredis.connect(backend.client(), manager=manager, settings=PLAIN)
-        self.raw, self.text = backend.client(), text
-        self.keys, self.queue = ManagerKeys(manager), queue
-        self.waiter = Waiter(f"{kind} p0 -")
-        self.address = self.qm.open(queue)._handle.address
-        others = set(self.waiting())
-        assert self.poll() == []
-        (member,) = set(self.waiting()) - others
-        self.slot = member.split()[0].decode()
-        self.channel = self.raw.pubsub()
-        self.channel.subscribe(f"__keyspace@0__:{self.keys.tag}wake:{self.slot}")
-        assert self.channel.get_message(timeout=PATIENCE)["type"] == "subscribe"
-
-    def waiting(self):
-        return self.raw.zrange(self.keys.queue(self.queue)[QUEUE_PARTS.index("w")], 0, -1)
-
-    def poll(self):
-        found = self.qm.run(perform(read.receive(self.address, "take", waiter=self.waiter, match=self.text)))
-        self.waiter.ticket = found.ticket
-        return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
-
-    def leave(self):
-        self.qm.run(perform(waiting.leave(self.address, self.waiter.registration, self.text)))
-
-    @property
-    def notified(self):
-        return self.raw.hget(self.keys.own[0], self.slot + "!") is not None
-
-    def close(self):
-        self.channel.close()
-        self.raw.close()
-        self.qm.close()
-
-
-@pytest.fixture
-def notifications(backend):
-    """A queue manager with queues, and a function that creates readers."""
-    made = []
-    manager = f"notified{uuid.uuid4().hex}"
-
-    def reader(*args, **how):
-        made.append(Reader(backend, manager, *args, **how))
-        return made[-1]
-
-    with mqredis.connect(backend.client(), manager=manager, settings=PLAIN) as qm:
-        qm.create_queue("q")
-        qm.create_queue("x", group_exclusive=True)
-        yield qm, reader
-        for item in made:
-            item.close()
-        assert qm.doctor().healthy
 
 
 def test_each_message_of_a_batch_notifies_another_reader(notifications):
@@ -497,3 +436,29 @@ def test_waiting_pipeline_is_ended_by_an_older_message_that_comes_back(notificat
     waiter.ticket = waiting.ticket
     lock.abort()
     assert qm.run(perform(claims.wait(queue._handle.address, seen, waiter))) is None
+
+
+def test_commit_and_abort_notify_readers_in_the_order_of_delivery(notifications):
+    """The script makes plain messages available apart from those that ask for something."""
+    qm, reader = notifications
+    qm.create_queue("units", transactional=True)
+
+    def check():
+        assert (first.notified, second.notified) == (True, True)
+        assert second.poll() == ["2"]
+        assert first.poll() == ["1"]
+
+    queue = qm.open("units")
+    first, second = reader(RED, queue="units"), reader(RED, queue="units")
+    with qm.transaction() as unit:
+        queue.send(b"1", properties={"colour": "red"}, time_to_be_received=60, transaction=unit)
+        queue.send(b"2", properties={"colour": "red"}, transaction=unit)
+    check()
+    with qm.transaction() as unit:
+        queue.send(b"1", properties={"colour": "red"}, time_to_be_received=60, transaction=unit)
+        queue.send(b"2", properties={"colour": "red"}, transaction=unit)
+    unit = qm.transaction()
+    assert len(queue.receive_many(2, 0, transaction=unit)) == 2
+    first, second = reader(RED, queue="units"), reader(RED, queue="units")
+    unit.abort()
+    check()

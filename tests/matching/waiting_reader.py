@@ -1,0 +1,51 @@
+"""A reader that waits, polled and watched call by call."""
+
+from __future__ import annotations
+
+import mqredis
+from mqredis import Settings
+from mqredis.commands import read, waiting
+from mqredis.commands.waiting import Waiter
+from mqredis.keys import QUEUE_PARTS, ManagerKeys
+from mqredis.steps import perform
+from tests.support.facade import PATIENCE
+
+PLAIN = Settings(test_clock=True, allow_volatile=True)
+
+
+class Reader:
+    """A waiting reader that subscribes to its wake channel and polls only when the test says so."""
+
+    def __init__(self, backend, manager, text=b"", kind="D", queue="q"):
+        self.qm = mqredis.connect(backend.client(), manager=manager, settings=PLAIN)
+        self.raw, self.text = backend.client(), text
+        self.keys, self.queue = ManagerKeys(manager), queue
+        self.waiter = Waiter(f"{kind} p0 -")
+        self.address = self.qm.open(queue)._handle.address
+        others = set(self.waiting())
+        assert self.poll() == []
+        (member,) = set(self.waiting()) - others
+        self.slot = member.split()[0].decode()
+        self.channel = self.raw.pubsub()
+        self.channel.subscribe(f"__keyspace@0__:{self.keys.tag}wake:{self.slot}")
+        assert self.channel.get_message(timeout=PATIENCE)["type"] == "subscribe"
+
+    def waiting(self):
+        return self.raw.zrange(self.keys.queue(self.queue)[QUEUE_PARTS.index("w")], 0, -1)
+
+    def poll(self):
+        found = self.qm.run(perform(read.receive(self.address, "take", waiter=self.waiter, match=self.text)))
+        self.waiter.ticket = found.ticket
+        return [raw[2].rpartition(b"\0")[2].decode() for raw in found.messages]
+
+    def leave(self):
+        self.qm.run(perform(waiting.leave(self.address, self.waiter.registration, self.text)))
+
+    @property
+    def notified(self):
+        return self.raw.hget(self.keys.own[0], self.slot + "!") is not None
+
+    def close(self):
+        self.channel.close()
+        self.raw.close()
+        self.qm.close()
