@@ -42,6 +42,5 @@ elseif text == "" then
 else
   workers.pause(key, field, text)
 end
-context.mark_changed()
 operator.log(1, true)
 return operator.finish(context.reply(status.OK, "1"))
