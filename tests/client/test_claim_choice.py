@@ -22,6 +22,13 @@ from tests.support.pipeline import Pipeline, new_manager
 RED = Filter(programs=[parse("colour = 'red'").program]).text()
 
 
+@pytest.fixture
+def turns(pipeline: Pipeline) -> Pipeline:
+    """The pipeline on a queue with one active message for each group."""
+    pipeline.qm.create_queue("turns", group_exclusive=True)
+    return replace(pipeline, path="turns")
+
+
 def test_claim_of_a_queue_that_begins_with_ids_without_records_ends(pipeline: Pipeline) -> None:
     pipeline.fill(5)
     available = f"mq:{{{pipeline.qm.name}}}:q:{pipeline.path}:a"
@@ -89,16 +96,14 @@ def test_matches_counts_expired_messages_of_a_subqueue_out_of_its_family(backend
         pipeline.fill(2)
 
 
-def test_matches_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
+def test_matches_passes_over_groups_that_are_busy(turns: Pipeline) -> None:
+    with turns.qm.open("turns") as queue:
         for group in "aab":
             queue.send(group, group_id=group, properties={"colour": "red" if group == "a" else "blue"})
         with queue.lock(0):
-            assert not pipeline.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
+            assert not turns.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
         queue.send("a", group_id="a", properties={"colour": "red"})
-        assert pipeline.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
+        assert turns.qm.run(pipelines.matches(turns.queue, Order(10, match=RED)))
 
 
 @pytest.mark.parametrize(
@@ -169,10 +174,8 @@ def test_claim_with_a_filter_goes_on_behind_other_messages(pipeline: Pipeline) -
     assert (claimed.count, claimed.sealed) == (3, True)
 
 
-def test_claim_with_a_filter_takes_one_message_of_each_group(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
+def test_claim_with_a_filter_takes_one_message_of_each_group(turns: Pipeline) -> None:
+    with turns.qm.open("turns") as queue:
         for n, group in enumerate("abab"):
             queue.send(str(n), group_id=group, properties={"colour": "red"})
         assert turns.claim(1, first=True, match=RED).count == 2
@@ -194,10 +197,8 @@ def test_delayed_message_between_claimed_ones_is_not_claimed(pipeline: Pipeline)
             queue.peek_by_lookup_id(blue)
 
 
-def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
+def test_claim_with_a_filter_passes_over_groups_that_are_busy(turns: Pipeline) -> None:
+    with turns.qm.open("turns") as queue:
         for group in "aab":
             queue.send(group, group_id=group, properties={"colour": "red"})
         lock = queue.lock(0)
@@ -206,10 +207,8 @@ def test_claim_with_a_filter_passes_over_groups_that_are_busy(pipeline: Pipeline
         lock.commit()
 
 
-def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
+def test_claim_takes_one_message_of_each_group_that_is_free(turns: Pipeline) -> None:
+    with turns.qm.open("turns") as queue:
         for group in "aabbcc":
             queue.send(group, group_id=group)
         with queue.lock(0):
@@ -217,10 +216,8 @@ def test_claim_takes_one_message_of_each_group_that_is_free(pipeline: Pipeline) 
             assert [message.text for message in queue.browse()] == ["a", "b", "c"]
 
 
-def test_claim_takes_a_message_of_each_of_more_groups_than_one_call_locks(pipeline: Pipeline) -> None:
-    turns = replace(pipeline, path="turns")
-    pipeline.qm.create_queue("turns", group_exclusive=True)
-    with pipeline.qm.open("turns") as queue:
+def test_claim_takes_a_message_of_each_of_more_groups_than_one_call_locks(turns: Pipeline) -> None:
+    with turns.qm.open("turns") as queue:
         queue.send_many([Outgoing(body=b"x", group_id=str(n % 300)) for n in range(400)])
     assert turns.claim(1, 290, first=True).count == 290
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -26,13 +27,20 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return move
 
 
-def test_client_that_only_reads_keeps_its_session(backend: Backend, later: Callable[[float], None]) -> None:
+@contextmanager
+def clients(backend: Backend) -> Iterator[tuple[mqredis.QueueManager, mqredis.QueueManager]]:
+    """A client, and one whose session ends 10 seconds after it was used last."""
     settings = Settings(test_clock=True, allow_volatile=True)
     short = settings.model_copy(update={"session_ttl_seconds": 10.0})
     with (
         mqredis.connect(backend.client(), settings=settings) as qm,
-        mqredis.connect(backend.client(), settings=short) as reader,
+        mqredis.connect(backend.client(), settings=short) as other,
     ):
+        yield qm, other
+
+
+def test_client_that_only_reads_keeps_its_session(backend: Backend, later: Callable[[float], None]) -> None:
+    with clients(backend) as (qm, reader):
         qm.create_queue("q")
         queue = reader.open("q", Access.PEEK, Share.DENY_RECEIVE)
         for _ in range(5):
@@ -45,12 +53,7 @@ def test_client_that_only_reads_keeps_its_session(backend: Backend, later: Calla
 
 
 def test_handles_of_a_client_that_is_gone_are_removed(backend: Backend) -> None:
-    settings = Settings(test_clock=True, allow_volatile=True)
-    short = settings.model_copy(update={"session_ttl_seconds": 10.0})
-    with (
-        mqredis.connect(backend.client(), settings=settings) as qm,
-        mqredis.connect(backend.client(), settings=short) as gone,
-    ):
+    with clients(backend) as (qm, gone):
         qm.create_queue("q")
         qm.create_queue("r")
         for _ in range(500):  # one page

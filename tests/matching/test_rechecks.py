@@ -72,6 +72,15 @@ def fill(queue, count, **properties):
     queue.send_many([mqredis.Outgoing(body=b"%d" % n, properties=properties) for n in range(count)])
 
 
+def reader_that_found_nothing(qm):
+    """A queue with many messages, and a reader of others after its first look."""
+    queue = qm.open("q")
+    fill(queue, 1200, colour="blue")
+    reader = Reader(qm)
+    assert reader.poll() == []
+    return queue, reader
+
+
 def test_poll_does_not_examine_the_same_messages_again(qm):
     queue = qm.open("q")
     fill(queue, 2500, colour="blue")
@@ -109,10 +118,7 @@ def test_message_that_returns_before_the_examined_ones_is_found(qm):
 
 
 def test_message_without_a_notification_is_found_by_the_next_poll(qm):
-    queue = qm.open("q")
-    fill(queue, 1200, colour="blue")
-    reader = Reader(qm)
-    assert reader.poll() == []
+    queue, reader = reader_that_found_nothing(qm)
     before = reader.calls
     # No listening reader is notified; the reader was handed the id of the message, and finds it with its next fetch.
     queue.send(b"red", properties={"colour": "red"})
@@ -133,10 +139,7 @@ def test_message_that_became_available_twice_is_taken_once(qm, url):
 
 
 def test_more_arrivals_than_are_remembered_lead_to_a_full_poll(qm):
-    queue = qm.open("q")
-    fill(queue, 1200, colour="blue")
-    reader = Reader(qm)
-    assert reader.poll() == []
+    queue, reader = reader_that_found_nothing(qm)
     assert reader.calls == 2
     fill(queue, 256, colour="blue")
     fill(queue, 256, colour="blue")
@@ -147,10 +150,7 @@ def test_more_arrivals_than_are_remembered_lead_to_a_full_poll(qm):
 
 
 def test_as_many_arrivals_as_are_remembered_are_examined_alone(qm):
-    queue = qm.open("q")
-    fill(queue, 1200, colour="blue")
-    reader = Reader(qm)
-    assert reader.poll() == []
+    queue, reader = reader_that_found_nothing(qm)
     before = reader.calls
     for _ in range(2):
         fill(queue, 250, colour="blue")

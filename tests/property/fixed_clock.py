@@ -12,12 +12,18 @@ from tests.support.counts import MOST, ROOM, Header
 KEYS = ManagerKeys("fixed")
 _META = KEYS.admin().keys[0].encode()
 START = 1_763_676_000_000
-_CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
+# What a script reads in place of the time: fields that `fields` sets.
+CLOCK = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 
 
 def text_of(name: str) -> str:
     """A bundle that reads the time from a field that a test sets."""
-    return scripts.get(name).text.replace('redis.call("TIME")', _CLOCK)
+    return scripts.get(name).text.replace('redis.call("TIME")', CLOCK)
+
+
+def fields(ms: int) -> dict[Any, int]:
+    """The time of the clock as fields of the first key of a script."""
+    return {"stands": ms // 1000, "zero": ms % 1000 * 1000}
 
 
 class Store:
@@ -37,7 +43,7 @@ class Store:
 
     def stand(self, ms: int) -> None:
         """Set the clock."""
-        self.client.hset(KEYS.admin().keys[0], mapping={"stands": ms // 1000, "zero": ms % 1000 * 1000})
+        self.client.hset(KEYS.admin().keys[0], mapping=fields(ms))
 
     def bytes(self) -> dict[bytes, Any]:
         """All it holds, with locks that are packed as if they were not (lua/core/locks.lua)."""

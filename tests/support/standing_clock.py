@@ -10,10 +10,8 @@ import pytest
 import mqredis
 from mqredis import Settings, scripts
 from mqredis.scripts import Script
-from tests.property.fixed_clock import START
+from tests.property.fixed_clock import CLOCK, START, fields
 from tests.support.backend import Backend
-
-_STANDS = 'redis.call("HMGET", KEYS[1], "stands", "zero")'
 
 
 class StandingClock:
@@ -28,7 +26,7 @@ class StandingClock:
 
     def move(self, seconds: float) -> None:
         self.ms += round(seconds * 1000)
-        self.raw.hset(self.key, mapping={"stands": self.ms // 1000, "zero": self.ms % 1000 * 1000})
+        self.raw.hset(self.key, mapping=fields(self.ms))
 
     def close(self) -> None:
         findings = self.qm.doctor().findings
@@ -39,7 +37,7 @@ class StandingClock:
 
 def stop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scripts read the time from the field that a :class:`StandingClock` sets."""
-    change_lua(monkeypatch, 'redis.call("TIME")', _STANDS)
+    change_lua(monkeypatch, 'redis.call("TIME")', CLOCK)
 
 
 def change_lua(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
