@@ -44,7 +44,8 @@ end
 
 -- Does the record have a report?
 function failure.has_report(rec)
-  return string.find((record.split(rec)), "\1failure_attempts\2") ~= nil
+  local head = record.split(rec)
+  return string.find(head, "\1failure_attempts\2", 1, true) ~= nil
 end
 
 -- Returns a record without a report, for a message that begins anew.
