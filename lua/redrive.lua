@@ -29,7 +29,7 @@ if reply then return reply end
 local q = queue.open(1)
 if not q or q.generation ~= generation then return context.close({ status.QUEUE_NOT_AVAILABLE }) end
 queue.open_parent(q)
-timers.serve(q, true) -- what is left over of its timers makes no difference
+timers.serve(q)
 
 -- decide -----------------------------------------------------------------------------------------
 local entries = position.read_available(q, lookup_ids)

@@ -67,11 +67,10 @@ function sinks.list_key(sink, n)
   return KEYS[sink.at + 1 + n]
 end
 
--- Writes a sink.
+-- Writes a sink. The scripts call context.mark_changed themselves, since they change more than this.
 function sinks.save(sink)
   sink.since = context.now_text
   redis.call("HSET", KEYS[sink.at], sink.name, sinks.format(sink))
-  context.mark_changed()
 end
 
 -- Is a batch of it published in part?
