@@ -1,4 +1,4 @@
-"""Pages of locks after the server's clock was set back: shown times are less than stored ones by the lead."""
+"""Times of locks: after the server's clock was set back, shown ones are less than stored ones by the lead."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mqredis import QueueManager, Settings
 from mqredis.commands.claims import Order
 from mqredis.operations import pipelines
 from tests.support.backend import Backend
+from tests.support.standing_clock import StandingClock
 
 _numbers = itertools.count(1)
 
@@ -47,6 +48,18 @@ def test_pages_of_locks_end_after_the_clock_was_set_back(qm: QueueManager) -> No
                 break
     assert listed == held
     assert after is None
+
+
+def test_locks_whose_leases_end_together_are_listed_in_the_order_of_their_ids(
+    standing_clock: StandingClock,
+) -> None:
+    qm = standing_clock.qm
+    qm.create_queue("q")
+    with qm.open("q") as queue:
+        ids = [sent.lookup_id for sent in queue.send_many([b"x"] * 4)]
+        for n in (0, 2, 1, 3):
+            queue.lock_by_lookup_id(ids[n], lease=100)
+        assert [lock.lookup_id for lock in qm.locks("q").items] == ids
 
 
 def test_a_peek_that_waited_shows_the_times_of_other_peeks(qm: QueueManager) -> None:

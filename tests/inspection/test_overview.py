@@ -8,6 +8,9 @@ import pytest
 
 from mqredis import RetryPolicy
 from mqredis.commands import inspection
+from mqredis.commands.address import Address
+from mqredis.commands.claims import Order
+from mqredis.operations import pipelines
 from mqredis.steps import perform
 
 pytestmark = pytest.mark.parametrize("connect", ["real-sync", "fake-async"], indirect=True)
@@ -34,6 +37,22 @@ def test_overview_counts_messages_by_state(qm: Any) -> None:
     assert qm.overview("q")[0].overdue
     qm.maintain()
     assert qm.overview("q")[0].delayed == 0
+
+
+@pytest.mark.parametrize("purged", [False, True])
+def test_overview_counts_claimed_messages_in_both_forms(qm: Any, purged: bool) -> None:
+    """A purge gives each claimed message a state of its own."""
+    qm.create_queue("q")
+    queue = qm.open("q")
+    queue.send_many([b"x"] * 3)
+    address = Address(qm.context.keys, "q", qm.run(pipelines.look(qm.context, "q")).generation)
+    qm.run(pipelines.claim(address, "lake", "first", 1, Order(2), True))
+    if purged:
+        queue.purge()
+    queue.send(b"y")
+    queue.lock(0)
+    (depth,) = qm.overview("q")
+    assert (depth.locked, depth.claimed) == (3, 2)
 
 
 def test_overview_shows_the_properties_of_its_queue_for_a_subqueue(qm: Any) -> None:

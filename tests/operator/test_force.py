@@ -71,6 +71,16 @@ def test_release_counts_messages_that_cannot_be_released(qm: QueueManager, opera
     assert operator.release("orders", [free]) == BulkResult(changed=0, missing=1)
 
 
+def test_lock_whose_lease_is_over_is_not_ended_by_force(qm: QueueManager, operator: Operator) -> None:
+    """The message is available already, so the release changes nothing."""
+    with qm.open("orders") as queue:
+        queue.send(b"x")
+        lock = queue.lock(0, lease=5)
+        qm.advance_clock(6)
+        released = operator.release("orders", [lock.message.lookup_id])
+        assert released == BulkResult(changed=0, locked=0, missing=1)
+
+
 @pytest.mark.parametrize("reject", [None, "it never ends"])
 def test_message_named_twice_is_released_once(
     qm: QueueManager, operator: Operator, reject: str | None

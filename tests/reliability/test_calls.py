@@ -12,6 +12,7 @@ import pytest
 from mqredis import codec
 from mqredis.commands import (
     contents,
+    inspection,
     manager,
     queues,
     read,
@@ -180,6 +181,13 @@ def test_due_message_and_sent_message_notify_one_reader_each(reader: Reader) -> 
     assert [notification_of(reader, older), notification_of(reader, later)] == [f"h {due}", f"h {new}"]
 
 
+def test_list_of_waiting_readers_counts_a_thousand_of_a_queue(reader: Reader) -> None:
+    q, waits = reader.address("q"), Waiter("D p0 tag")
+    calls = [fire(read.receive(q, "take", waiter=waits), Place(f"1.{n}")) for n in range(1000, 2001)]
+    reader.wire.volley(calls)
+    assert reader.call(inspection.waiters(reader.keys, ["q"]), Place("1.1")) == [{"1": 1000}]
+
+
 def test_records_of_a_lapsed_transaction_are_removed_when_its_id_is_reused(reader: Reader) -> None:
     for path in ("a", "b"):
         reader.create(path, transactional=True)
@@ -238,6 +246,14 @@ def test_purge_finds_a_delayed_message_behind_a_page_of_timers(reader: Reader) -
     sent(reader, place, *[codec.encode(Outgoing(body=b"x", time_to_be_received=500.0), "")] * 255)
     assert reader.call(contents.purge(q, old[2:]), place)[0] == 1
     assert old not in reader.ids("q")
+
+
+def test_call_of_a_purge_removes_one_page_of_delayed_messages(reader: Reader) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    sent(reader, place, *[codec.encode(Outgoing(body=b"x", delay=900.0), "")] * 600)
+    removed, limit = reader.call(contents.purge(q), place)
+    assert removed == 256
+    assert [reader.call(contents.purge(q, limit), place)[0] for _ in range(3)] == [256, 600 - 512, 0]
 
 
 def history_of_peek(reader: Reader) -> int:
