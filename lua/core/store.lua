@@ -127,10 +127,10 @@ function store.change_locks(q, states)
   chunked.run("HSET", q.states, states)
 end
 
--- Removes all messages but some locked ones, with the timers and the index. `records`: pairs of the records and large bodies
--- that stay; `states`: pairs of their states. Redis frees the removed keys in the background, unlike many removed fields.
+-- Removes all messages but some locked ones, with the index. `records`: pairs of the records and large bodies that stay;
+-- `states`: pairs of their states. Redis frees the removed keys in the background, unlike many removed fields.
 function store.drop_all_but(q, records, states)
-  redis.call("UNLINK", q.available, q.records, q.states, q.timers, q.index)
+  redis.call("UNLINK", q.available, q.records, q.states, q.index)
   chunked.run("HSET", q.records, records)
   chunked.run("HSET", q.states, states)
 end

@@ -151,7 +151,6 @@ function retry.set_timer(q, letter, entry, at)
   redis.call("ZREM", home.timers, unpack(others))
   redis.call("ZADD", home.timers, string.format("%.0f", at), letter .. entry.id)
   queue.set_arrival(home, at)
-  home.has_special, home.changed = true, true -- a purge must look at what the queue's timers are for
 end
 
 -- Has the timers of messages in a subqueue name their new lookup ids (admin/rewrite). Those of ;trash have hooks for that
