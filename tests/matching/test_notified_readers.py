@@ -383,6 +383,20 @@ def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
     assert chosen.poll() == ["2"]
 
 
+def test_notified_reader_does_not_get_a_message_whose_group_is_busy_by_then(notifications):
+    """Another message of the group is locked between the notification and the next call of the reader."""
+    qm, reader = notifications
+    queue = qm.open("x")
+    queue.send(b"1", group_id="g")
+    chosen = reader(TWO, queue="x")
+    queue.send(b"2", group_id="g", properties={"n": 2})
+    assert chosen.notified
+    lock = queue.lock(0)
+    assert chosen.poll() == []
+    lock.commit()
+    assert chosen.poll() == ["2"]
+
+
 def test_message_of_a_free_group_is_offered_to_the_next_reader_when_one_leaves(notifications):
     qm, reader = notifications
     first, second = reader(queue="x"), reader(queue="x")
