@@ -294,6 +294,18 @@ def test_message_that_completes_a_group_notifies_a_reader_of_its_first_member(no
     assert first.poll() == ["1"]
 
 
+def test_reader_is_not_notified_of_a_group_that_the_same_call_locks_again(notifications):
+    """The lease ends in the call that takes the message next, so the group has no available member at its end."""
+    qm, reader = notifications
+    queue = qm.open("q")
+    queue.send(b"1", group_id="g", last_in_group=True)
+    queue.lock(0, lease=5)
+    whole = reader(WHOLE)
+    qm.advance_clock(6)
+    assert queue.lock(0).body == b"1"
+    assert not whole.notified
+
+
 def test_complete_message_does_not_notify_readers_that_may_not_begin_with_it(notifications):
     qm, reader = notifications
     red = reader(Filter(grouping=COMPLETE, programs=[parse("colour = 'red'").program]).text())

@@ -9,7 +9,7 @@ import pytest
 
 import mqredis
 from mqredis import Match, Settings
-from mqredis.commands import read, settlement
+from mqredis.commands import read, settlement, waiting
 from mqredis.commands.filters import MARK_COOPERATIVE, UNMARKED, WHOLE_GROUP, Filter, Member
 from mqredis.commands.waiting import Waiter
 from mqredis.drivers.connect import forget_store
@@ -369,3 +369,15 @@ def test_arrivals_are_noted_only_while_a_reader_waits_that_searches_them(redis_s
             assert Reader(made, text).poll() == []
             made.open("q").send(b"x")
             assert bool(raw.hexists("mq:{rechecks}:q:q:q", "arrivals")) is noted
+
+
+def test_arrivals_are_kept_until_the_last_reader_leaves_that_searches_them(redis_server):
+    """Nobody looks at them afterwards, so they would only take room in the index."""
+    with connect(redis_server.url) as made, redis_server.client() as raw:
+        made.create_queue("q")
+        readers = [Reader(made, text) for text in (_WANTED, Filter(programs=[parse("n = 1").program]).text())]
+        assert [reader.poll() for reader in readers] == [[], []]
+        made.open("q").send(b"x")
+        for reader, kept in zip(readers, (1, 0), strict=True):
+            made.run(perform(waiting.leave(reader.address, reader.waiter.registration, reader.text)))
+            assert raw.zlexcount("mq:{rechecks}:q:q:i", "[l", "(m") == kept
