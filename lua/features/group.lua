@@ -84,7 +84,7 @@ end
 function group.has_end(q, group_id)
   local place = index.place(group_id)
   local newest = redis.call("ZREVRANGEBYLEX", q.index, "(" .. place .. "\255", "[" .. place, "LIMIT", 0, 2)
-  if not newest[1] then return false end
+  if not newest[1] then return end
   local last = index.parse_member(newest[1], group_id)
   local before = newest[2] and index.parse_member(newest[2], group_id)
   if before and before.sequence == last.sequence and before.offset == last.offset then
