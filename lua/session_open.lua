@@ -41,8 +41,6 @@ end
 if schema ~= manager_config.schema then redis.call("HDEL", meta, "config") end
 local reply = context.open()
 if reply then return reply end
-session.sweep() -- may drop the session that is to be touched: its time is over, and its client opens another one
-session.sweep_transactions()
 
 -- Another server process than the last one may have lost the end of its log: ids that were given out then must never be
 -- given out again. So the counter jumps: to where the clock says, since a jump that is lost itself must not be made again to
@@ -52,11 +50,13 @@ if run_id ~= "" and stored_run_id ~= run_id then
   if stored_run_id ~= "" then
     context.seq = math.max(context.seq + least_jump, (context.now - start_of_2025) * ids_per_ms)
   end
-  -- Before mark_changed: calls under the former term have at most this history number.
+  -- Before any change of this call: those under the former term have at most this history number.
   terms = session.term(terms)
   redis.call("HSET", meta, "run_id", run_id, "terms", terms)
-  context.mark_changed()
 end
+context.mark_changed() -- even if the session is gone, since the jump must be stored
+session.sweep() -- may drop the session that is to be touched: its time is over, and its client opens another one
+session.sweep_transactions()
 
 -- The session: a new one, or that which is touched, which keeps its highest slot (core/session).
 local number, highest = touched_session, ""
@@ -67,7 +67,6 @@ else
   if not text then return context.close({ status.SESSION_EXPIRED }) end
   highest = string.match(text, "^%d+(.*)$") -- with the space before it
 end
-context.mark_changed()
 redis.call("HSET", meta, number, ttl .. highest, "client:" .. number, client_text)
 redis.call("ZADD", idle, context.now + ttl, number)
 return context.close(context.reply(status.OK, number, terms))

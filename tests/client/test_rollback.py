@@ -57,6 +57,38 @@ def test_lost_change_is_reported_once_whatever_others_did_since(
         assert knows.info().messages == since  # reported once
 
 
+def test_single_lost_change_is_reported_although_idle_sessions_have_ended(
+    server: RedisServer,
+) -> None:
+    """The first call after the restart ends them, which must not count as a change of before the restart."""
+    settings = SETTINGS.model_copy(update={"test_clock": True, "session_ttl_seconds": 60})
+    idle = mqredis.connect(server.url, settings=settings)
+    with mqredis.connect(server.url, settings=settings) as knows, connect(server) as other, idle:
+        knows.create_queue("q")
+        idle.info()
+        knows.advance_clock(600)
+        other.info()
+        q = knows.open("q")
+        snapshot(server)
+        q.send(b"lost", recoverable=False)
+        again(server)
+        other.info()
+        with pytest.raises(HistoryRolledBack):
+            knows.info()
+
+
+def test_ids_of_lost_messages_are_not_reissued_by_a_client_whose_session_is_lost(server: RedisServer) -> None:
+    with connect(server) as first:
+        first.create_queue("q")
+        snapshot(server)
+        with connect(server) as later, later.open("q") as q:
+            lost = q.send(b"lost", recoverable=False)
+            again(server)
+            with pytest.raises(HistoryRolledBack):
+                later.info()
+            assert q.send(b"new").lookup_id > lost.lookup_id
+
+
 def test_restart_without_loss_is_not_reported(server: RedisServer) -> None:
     with connect(server) as one, connect(server) as two:
         one.create_queue("q")
