@@ -56,7 +56,7 @@ local list, most = claim_pages.list(q, claim.number), claims.page_with_records
 local ids = loosen.lowest_ids(q, claim.number, most)
 local entries, is_last_page = position.read(q, ids), #ids < most
 if not release.plan(q, entries) then return finish() end
-release.unlock(q, entries, false)
+release.unlock(q, entries)
 claim.seq, claim.count, claim.bytes, claim.sealed = claim.committed, 0, 0, claims.released
 claims.save(q, claim)
 if list then claim_pages.trim(q, list) end

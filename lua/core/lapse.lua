@@ -26,7 +26,7 @@ function lapse.locks(q, ids)
   for _, transaction in ipairs(plan.ended) do tx.forget(transaction) end
   if plan.extended[1] then context.mark_changed() end -- tx.forget, release.unlock and removal.delete do that themselves
   for _, entry in ipairs(plan.extended) do store.extend(q, entry.id, entry.deadline) end
-  release.unlock(q, plan.others, false)
+  release.unlock(q, plan.others)
   release.unlock(q, plan.received, true)
   removal.delete(q, plan.sent, "aborted")
 end

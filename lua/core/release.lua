@@ -79,7 +79,7 @@ end
 
 -- Apply -----------------------------------------------------------------------------------------------------------------
 
--- Unlocks these entries. `aborted`: their transaction was aborted, which their states count.
+-- Unlocks these entries. `aborted`: true if their transaction was aborted, which their states count.
 function release.unlock(q, entries, aborted)
   if not entries[1] then return end
   local by_outcome, any_delivered = release.end_locks(q, entries, aborted)

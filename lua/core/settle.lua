@@ -192,7 +192,7 @@ end
 
 -- Does what the plan says.
 function settle.apply(q, plan, lease)
-  if plan.released[1] then release.unlock(q, plan.released, false) end
+  if plan.released[1] then release.unlock(q, plan.released) end
   for _, reason in ipairs(settle.reasons) do removal.delete(q, plan[reason], reason) end
   if plan.committed[1] then removal.delete_locked(q, plan.committed, plan.bytes, plan.committed) end
   for n = 1, #plan.extended do store.extend(q, plan.extended[n].id, context.now + lease) end

@@ -30,16 +30,16 @@ end
 function commit.apply_entries(part, queues)
   local q, entries = part.q, part.entries
   trace.accepted(q, entries.sent)
-  release.unlock(q, entries.sent, false)
+  release.unlock(q, entries.sent)
   removal.delete(q, entries.received, "receive")
   removal.delete(q, entries.rejected, "receive_rejected")
-  release.unlock(q, entries.given_back, false)
+  release.unlock(q, entries.given_back)
   for target, moved in pairs(entries.targets) do
     if queues[target] then
       transfer.load()
       transfer.move(q, queues[target], moved)
     else -- the target was deleted
-      release.unlock(q, moved, false)
+      release.unlock(q, moved)
     end
   end
   commit.sort_arrived(part)
@@ -62,7 +62,7 @@ function commit.abort(parts)
       removal.delete(q, entries.sent, "aborted")
       release.unlock(q, entries.received, true)
       release.unlock(q, entries.rejected, true)
-      for _, moved in pairs(entries.targets) do release.unlock(q, moved, false) end
+      for _, moved in pairs(entries.targets) do release.unlock(q, moved) end
       commit.sort_arrived(part)
     end
   end

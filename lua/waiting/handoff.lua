@@ -106,6 +106,6 @@ function handoff.back(q)
   local entries = position.read(q, { context.handover.id })
   if not release.plan(q, entries) then return end
   entries[1].state.deliveries = 0 -- it was handed over as it arrived, so it had none before
-  release.unlock(q, entries, false)
+  release.unlock(q, entries)
   store.save(q)
 end
