@@ -90,4 +90,6 @@ def test_claim_is_not_taken_over_while_its_process_is_connected(pipeline: Pipeli
     assert second.claim(1, first=True).count == 1
     with pytest.raises(ClaimLost, match="another checkpoint has taken over"):
         pipeline.commit(1)
+    with pytest.raises(ClaimLost, match="another checkpoint has taken over"):
+        pipeline.claim(1)
     assert second.commit(1) == 1

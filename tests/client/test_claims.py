@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,13 +12,14 @@ import mqredis
 from mqredis import Access, Acknowledge, Match, MessageClass, Outgoing
 from mqredis.codec.claims import PageList
 from mqredis.commands import claims as commands
+from mqredis.commands.address import Address
 from mqredis.commands.claims import Order, Received
 from mqredis.commands.settlement import COMMIT, LOCKED
 from mqredis.errors import ClaimLost, TransactionUsage
 from mqredis.operations import pipelines
 from mqredis.operations.queue_call import QueueCall
 from mqredis.operations.settle import settle
-from mqredis.steps import perform
+from mqredis.steps import Call, perform
 from tests.support.backend import Backend
 from tests.support.counts import count
 from tests.support.pipeline import Pipeline, new_manager
@@ -128,6 +131,42 @@ def test_new_checkpoint_without_a_claim_removes_the_rest_of_the_old_one(draining
     assert new.commit(0) == 500
     assert new.known.lineage == "first"
     new.holds(1500, 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda queue: commands.claim(queue, "lake", "first", 2, Order(1), False),
+        lambda queue: commands.claim_commit(queue, "lake", "first", 1),
+        lambda queue: commands.claim_release(queue, "lake", False),
+    ],
+    ids=["claim", "commit", "release"],
+)
+def test_calls_on_a_claim_remove_expired_messages(
+    backend: Backend, call: Callable[[Address], Call[object]]
+) -> None:
+    with new_manager(backend, test_clock=True, allow_volatile=True) as qm:
+        qm.create_queue("orders")
+        pipeline = Pipeline(qm, backend.client())
+        pipeline.fill(1)
+        pipeline.claim(1, first=True)
+        pipeline.fill(1, time_to_be_received=5)
+        queue = pipeline.queue
+        qm.advance_clock(6)
+        with contextlib.suppress(ClaimLost):
+            qm.run(QueueCall(queue, call(queue)))
+        assert not qm.overview("orders")[0].overdue
+
+
+def test_released_messages_of_a_subqueue_leave_its_queue_after_a_purge(pipeline: Pipeline) -> None:
+    """They count in the quota of the queue, which the doctor checks."""
+    aside = replace(pipeline, path="orders;aside")
+    with pipeline.qm.open("orders") as queue, pipeline.qm.open(aside.path) as subqueue:
+        queue.move(queue.send(b"x").lookup_id, subqueue)
+        aside.claim(1, first=True)
+        subqueue.purge()
+        assert aside.release() == 1
+    aside.holds(0, 0)
 
 
 @pytest.mark.parametrize("forget", [False, True])

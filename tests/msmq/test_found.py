@@ -106,12 +106,13 @@ def test_redriven_message_that_expires_at_once_is_dead_lettered(qm):
     assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
 
 
-def test_redrive_works_when_the_manager_quota_is_reached(qm):
+@pytest.mark.parametrize("limit", ["messages", "bytes"])
+def test_redrive_works_when_the_manager_quota_is_reached(qm, limit):
     q = make(qm)
     q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
     qm.advance_clock(2)
     qm.maintain()
-    qm.set_quota(messages=1)
+    qm.set_quota(**{limit: getattr(qm.info(), limit)})
     assert qm.redrive() == 1
     assert read(q) == "a"
 

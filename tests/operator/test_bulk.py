@@ -15,6 +15,7 @@ from mqredis import (
     Acknowledge,
     InvalidArgument,
     Match,
+    MessageClass,
     Operator,
     QueueManager,
     QueueNotAvailable,
@@ -336,6 +337,14 @@ def test_message_whose_delay_has_ended_counts_as_available(qm: QueueManager, ope
     send(qm, "a", delay=10)
     qm.advance_clock(10)
     assert operator.count("orders", scheduled=False).changed == 1
+
+
+def test_deleted_message_is_acknowledged_as_purged(qm: QueueManager, operator: Operator) -> None:
+    qm.create_queue("acks")
+    send(qm, "a", acknowledge=Acknowledge.FULL_RECEIVE, administration_queue="acks")
+    assert operator.delete("orders").changed == 1
+    with qm.open("acks") as acks:
+        assert acks.receive(0).message_class == MessageClass.NACK_QUEUE_PURGED
 
 
 def test_delete_skips_locked_messages(qm: QueueManager, operator: Operator) -> None:

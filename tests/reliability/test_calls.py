@@ -11,6 +11,7 @@ import pytest
 
 from mqredis import codec
 from mqredis.commands import (
+    bulk,
     contents,
     inspection,
     manager,
@@ -284,6 +285,13 @@ def test_expired_dedup_key_raises_the_history_number(reader: Reader) -> None:
     reader.call(read.receive(reader.address("q"), "take"), place)
     [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
     assert history_of_peek(reader) > history(later)
+
+
+def test_change_of_a_priority_that_is_not_logged_raises_the_history_number(reader: Reader) -> None:
+    sent(reader, Place("1.1"), BODY)
+    before, action = history_of_peek(reader), bulk.Action("priority", "5")
+    reader.call(bulk.bulk(reader.address("q"), b"", action, None, "", b"", []), Place("1.2"))
+    assert history_of_peek(reader) > before
 
 
 def test_transaction_renewal_raises_the_history_number(reader: Reader) -> None:
