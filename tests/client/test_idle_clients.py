@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -64,3 +64,21 @@ def test_handles_of_a_client_that_is_gone_are_removed(backend: Backend) -> None:
         qm.advance_clock(11)
         qm.maintain()
         assert raw.zcard(handles) == 500
+
+
+def test_sessions_in_use_do_not_hide_one_whose_time_is_over(backend: Backend) -> None:
+    """A call looks at eight sessions, and the next call at others."""
+    with clients(backend) as (qm, first), ExitStack() as stack:
+        qm.create_queue("q")
+        others = [first, *(stack.enter_context(clients(backend))[1] for _ in range(7))]
+        queues = [other.open("q", Access.SEND) for other in others]
+        qm.advance_clock(1)
+        _, gone = stack.enter_context(clients(backend))
+        gone.open("q", Access.PEEK, Share.DENY_RECEIVE)
+        qm.advance_clock(9)
+        for queue in queues:
+            queue.send(b"a")
+        qm.advance_clock(1)
+        with pytest.raises(SharingViolation):
+            qm.open("q", Access.RECEIVE)
+        qm.open("q", Access.RECEIVE)
