@@ -191,6 +191,17 @@ def test_oldest_arrival_that_is_remembered_is_found(qm):
     assert reader.poll() == [b"long"]
 
 
+@pytest.mark.parametrize("other", [_WANTED, Filter(Match(correlation_id="c")).text()], ids=["all", "one"])
+def test_arrivals_stay_while_a_reader_waits_that_searches_them(qm, other):
+    """Another reader that leaves takes none away, whether its filter names an identifier or not."""
+    reader = reader_of_unoffered(qm, "colour LIKE 'ab%'")
+    leaving = Reader(qm, other)
+    assert leaving.poll() == []
+    leaving.waiter.ticket = "leave"
+    assert leaving.poll() == []
+    assert reader.poll() == [b"long"]
+
+
 def test_poll_goes_on_behind_the_arrival_at_which_its_time_was_used_up(qm):
     wanted = mqredis.Outgoing(body=b"wanted", properties={"colour": _LONG, "wanted": True})
     reader = reader_of_unoffered(qm, "colour LIKE 'ab%' AND wanted", wanted)
