@@ -52,8 +52,10 @@ async def test_address_is_blocked_after_five_wrong_tokens(
     assert "q-orders" in (await other.post("/login", {"token": TOKEN})).html
     clock.now += 45
     assert "q-orders" in (await guesser.post("/login", {"token": TOKEN})).html
-    told = [(each.name, each.levelno, "192.0.2.1" in each.getMessage()) for each in caplog.records]
-    assert told == [("mqredis.console", logging.WARNING, True)] * (WRONG + 2)
+    told = [each for each in caplog.records if each.name == "mqredis.console"]
+    assert [(each.levelno, "192.0.2.1" in each.getMessage()) for each in told] == [
+        (logging.WARNING, True)
+    ] * (WRONG + 2)
     assert TOKEN not in caplog.text
     await guesser.close()
     await other.close()

@@ -12,7 +12,7 @@ from typing import Any
 from mqredis import scripts
 
 LINES = Path("build/mutants.jsonl")
-# Which tests use which scripts, and how long they take: the run on the unchanged Lua.
+# Which mutants make a difference in which tests, and how long these take: the run on the unchanged Lua with probes.
 MAP = Path("build/mutants-map.json")
 # The tests that check mutants, and what they are made of.
 TESTS = (
@@ -71,19 +71,18 @@ class Ledger:
             file.write(json.dumps(line) + "\n")
         self._take(line)
 
-    def uses(self) -> dict[str, Any] | None:
-        """The run on this unchanged Lua, if these tests have made one."""
+    def differences(self) -> dict[str, Any] | None:
+        """What ``Trials`` found on this unchanged Lua with these tests, if it did."""
         if self.map.exists():
             found: dict[str, Any] = json.loads(self.map.read_text())
             if (found["lua"], found["tests"]) == (self.lua, self.tests):
                 return found
         return None
 
-    def keep_uses(self, scripts: dict[str, list[str]], seconds: dict[str, float]) -> None:
-        """Store that run."""
+    def keep_differences(self, found: dict[str, Any]) -> None:
+        """Store that."""
         self.map.parent.mkdir(exist_ok=True)
-        line = {"lua": self.lua, "tests": self.tests, "scripts": scripts, "seconds": seconds}
-        self.map.write_text(json.dumps(line))
+        self.map.write_text(json.dumps({"lua": self.lua, "tests": self.tests, **found}))
 
     def _read(self) -> Iterator[dict[str, str]]:
         if self.lines.exists():

@@ -99,12 +99,6 @@ def _changes(line: str) -> Iterator[str]:
                 yield before + new + code[found.end() :]
 
 
-def users(file: str, number: int) -> set[str]:
-    """The scripts that have this line."""
-    line = (f"lua/{file}.lua", number)
-    return {name for name in scripts.names() if line in (place[:2] for place in scripts.get(name).joined)}
-
-
 class Bundles(dict[str, str]):
     """The bundles of all scripts with one mutant in them, made when asked for."""
 

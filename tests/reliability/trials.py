@@ -1,8 +1,9 @@
 """``python -m tests.reliability.trials PLAN``: run the tests on changed Lua, one mutant after the other.
 
 A warm process collects the tests once and forks for each mutant: the child changes one line in a copy of the Lua and
-runs the tests that use a script with this line, those first that have killed neighbours of the mutant, until one
-fails. Which tests use which scripts, and how long they take, comes from a run on the unchanged Lua, which must pass.
+runs the tests in which this makes a difference, those first that have killed neighbours of the mutant, until one
+fails. Which tests these are, and how long they take, comes from a run on the unchanged Lua with probes
+(``tests.reliability.probes``).
 
 PLAN: a JSON list of ``[name, file, number, after]``. What noticed each of them goes into the ledger.
 """
@@ -22,22 +23,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from mqredis import scripts
 from mqredis.bundles import Line
-from mqredis.drivers.attempt import Attempt
-from tests.property import fixed_clock
 from tests.property.matching import RandomMatchingSteps
 from tests.property.random_steps import RandomSteps
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
 from tests.reliability.ledger import Ledger
-from tests.reliability.mutants import users
+from tests.reliability.mutants import mutants
+from tests.reliability.probes import ProbedLua
 from tests.reliability.random_runs import STEPS
-from tests.reliability.wire import Wire
 from tests.support.server import RedisServer
 
 # They notice most, so they go first.
@@ -68,7 +68,6 @@ FOLDERS = (
     "tests/reliability/test_clock.py::test_reported_times_follow_the_clock_of_the_server",
     "tests/reliability/test_clock.py::test_listed_times_follow_the_clock_of_the_server",
 )
-SELECTOR, SELECTOR_TESTS = "selector/", "tests/selector/"
 # Variants of a test that run the same Lua again (slower servers, the other interface), or that the schedules replace.
 TWICE = ("fake", "async", "model-sync", "test_killed")
 # Seconds without an end of a test after which it is looked at by itself, and how long it is given then; a test takes
@@ -77,8 +76,6 @@ PATIENCE, LONGEST = 15.0, 60.0
 
 # File, number of the line, the line instead.
 Change = tuple[str, int, str]
-# So many tests check every mutant before the others check those that are left: they take a hundred times as long.
-FIRST = 40
 
 
 @dataclass
@@ -88,7 +85,8 @@ class Trial:
     failed: str = ""
     hung: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
-    scripts: dict[str, list[str]] = field(default_factory=dict)
+    noted: dict[str, list[int]] = field(default_factory=dict)
+    """The mutants that make a difference in a test, by their numbers in the order of ``mutants()``."""
 
 
 class Trials:
@@ -104,41 +102,39 @@ class Trials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
-        known = self.ledger.uses()
+        known = self.ledger.differences()
         if known is None:
-            first = self._unchanged()
-            self.ledger.keep_uses(first.scripts, first.seconds)
-            self.uses, self.seconds = first.scripts, first.seconds
-        else:
-            self.uses, self.seconds = known["scripts"], known["seconds"]
+            known = self._unchanged()
+            self.ledger.keep_differences(known)
+        self.seconds: dict[str, float] = known["seconds"]
+        self.tests: dict[int, list[str]] = {number: list(self.items) for number in known["unprobed"]}
+        """Tests by the number of the mutant."""
+        for test, numbers in known["noted"].items():
+            for number in numbers:
+                self.tests.setdefault(number, []).append(test)
         self._warm()
-        late = []
-        for name, file, number, after in self.plan:
-            change = (file, number, after)
-            tests = self._in_order(name, change)
-            if killed := self._try(tests[:FIRST], change):
-                self.ledger.add(name, killed)
-            else:
-                late.append((name, change, tests[FIRST:]))
-        for name, change, tests in late:
-            self.ledger.add(name, self._try(tests, change))
+        numbers = {mutant.name: number for number, mutant in enumerate(mutants())}
+        for name, file, line, after in self.plan:
+            tests = self._in_order(name, file, numbers[name])
+            self.ledger.add(name, self._try(tests, (file, line, after)))
         return True
 
-    def _unchanged(self) -> Trial:
-        """Run all tests on the unchanged Lua. One that fails has a second try: the machine may be busy."""
-        whole, rest = Trial(), list(self.items)
+    def _unchanged(self) -> dict[str, Any]:
+        """Run all tests on the Lua with probes. One that fails has a second try: the machine may be busy."""
+        lua, rest = ProbedLua(), list(self.items)
+        found: dict[str, Any] = {"noted": {}, "seconds": {}, "unprobed": sorted(lua.unprobed)}
         while rest:
-            trial = self._child(rest, None, watch=True)
-            trials = [trial]
-            if trial.failed:
-                trials.append(self._child([trial.failed], None, watch=True))
+            trials = [self._child(rest, lua, patience=LONGEST)]
+            if failed := trials[0].failed:
+                trials.append(self._child([failed], lua, patience=LONGEST))
                 if trials[1].failed:
-                    raise pytest.UsageError(f"the unchanged Lua does not pass {trial.failed}")
+                    raise pytest.UsageError(f"the unchanged Lua does not pass {failed}")
             for each in trials:
-                whole.seconds.update(each.seconds)
-                whole.scripts.update(each.scripts)
-            rest = rest[rest.index(trial.failed) + 1 :] if trial.failed else []
-        return whole
+                found["noted"].update(each.noted)
+                found["seconds"].update(each.seconds)
+            rest = rest[rest.index(failed) + 1 :] if failed else []
+        lua.remove()
+        return found
 
     def _warm(self) -> None:
         """What each child would make anew, imports, bundles and grammars, costs more than the test that kills it."""
@@ -164,20 +160,13 @@ class Trials:
             chosen = chosen[chosen.index(trial.failed) + 1 :]  # the machine is slow, not the mutant
         return ""
 
-    def _in_order(self, mutant: str, change: Change) -> list[str]:
+    def _in_order(self, mutant: str, file: str, number: int) -> list[str]:
         """First what noticed it once, then what noticed its neighbours, what noticed most, then the random runs."""
-        among = users(*change[:2])
-        tests = [
-            test
-            for test in self.items
-            # The tests of selectors join libraries by themselves, which no script tells of.
-            if among.intersection(self.uses[test])
-            or (change[0].startswith(SELECTOR) and test.startswith(SELECTOR_TESTS))
-        ]
-        hint, near = self.ledger.hints.get(mutant), self.ledger.kills.get(mutant.partition("|")[0], Counter())
+        hint, near = self.ledger.hints.get(mutant), self.ledger.kills.get(file, Counter())
         total = sum(self.ledger.kills.values(), Counter())
         return sorted(
-            tests, key=lambda t: (t != hint, -near[t], -total[t], RANDOM_RUNS not in t, self.seconds[t])
+            self.tests.get(number, ()),
+            key=lambda t: (t != hint, -near[t], -total[t], RANDOM_RUNS not in t, self.seconds[t]),
         )
 
     def _hangs(self, test: str, change: Change) -> bool:
@@ -185,9 +174,7 @@ class Trials:
         trial = self._child([test], change, patience=LONGEST)
         return bool(trial.failed) and not self._child([test], None, patience=LONGEST).failed
 
-    def _child(
-        self, chosen: list[str], mutant: Change | None, watch: bool = False, patience: float = PATIENCE
-    ) -> Trial:
+    def _child(self, chosen: list[str], lua: Change | ProbedLua | None, patience: float = PATIENCE) -> Trial:
         folder = Path(tempfile.mkdtemp(prefix="mq-"))
         reader, writer = os.pipe()
         pid = os.fork()
@@ -199,12 +186,12 @@ class Trials:
                 with Path(os.devnull).open("w") as nowhere:
                     os.dup2(nowhere.fileno(), 1)
                     os.dup2(nowhere.fileno(), 2)
-                self._run(chosen, mutant, writer, watch)
+                self._run(chosen, lua, writer)
             finally:
                 os._exit(0)
         os.close(writer)
         try:
-            return _listen(reader, chosen, LONGEST if watch else patience)
+            return _listen(reader, chosen, patience)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
@@ -212,44 +199,19 @@ class Trials:
             os.close(reader)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _run(self, chosen: list[str], mutant: Change | None, pipe: int, watch: bool) -> None:
+    def _run(self, chosen: list[str], lua: Change | ProbedLua | None, pipe: int) -> None:
         """In the child: one line for each test that ends."""
-        used: set[str] = set()
-        if watch:
-            packed, bare = Attempt.packed, Attempt.bare
-
-            def watched(self: Attempt) -> bytes:
-                used.add(self.call.script)
-                return packed(self)
-
-            def watched_bare(self: Attempt, address: str) -> bytes:
-                used.add(self.call.script)
-                return bare(self, address)
-
-            Attempt.packed, Attempt.bare = watched, watched_bare  # type: ignore[method-assign]
-            loaded = Wire.sha
-
-            def sha(self: Wire, name: str) -> str:
-                used.add(name)
-                return loaded(self, name)
-
-            Wire.sha = sha  # type: ignore[method-assign]
-            bundled = fixed_clock.text_of
-
-            def text_of(name: str) -> str:
-                used.add(name)
-                return bundled(name)
-
-            fixed_clock.text_of = text_of
-        if mutant is not None:
-            plant(*mutant)
+        if isinstance(lua, ProbedLua):
+            lua.use()
+        elif lua is not None:
+            plant(*lua)
         for n, name in enumerate(chosen):
             following = self.items[chosen[n + 1]] if n + 1 < len(chosen) else None
-            used.clear()
             began = monotonic()
             reports = runtestprotocol(self.items[name], log=False, nextitem=following)
             failed = any(report.failed for report in reports)
-            line = {"failed": failed, "seconds": monotonic() - began, "scripts": sorted(used)}
+            noted = sorted(lua.noted()) if isinstance(lua, ProbedLua) else []
+            line = {"failed": failed, "seconds": monotonic() - began, "noted": noted}
             os.write(pipe, json.dumps(line).encode() + b"\n")
             if failed:
                 return
@@ -267,7 +229,7 @@ def _listen(reader: int, chosen: list[str], patience: float) -> Trial:
             rest += data
         line, _, rest = rest.partition(b"\n")
         told = json.loads(line)
-        trial.seconds[name], trial.scripts[name] = told["seconds"], told["scripts"]
+        trial.seconds[name], trial.noted[name] = told["seconds"], told["noted"]
         if told["failed"]:
             trial.failed = name
             return trial
