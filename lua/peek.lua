@@ -63,8 +63,7 @@ if waits then
     if context.lead > 0 then state, rec = message.without_lead(state), record.shown(rec, context.lead) end
     -- As core/message writes one message; the large body of a copy is with its record already.
     reply = context.reply(status.OK, context.now, id, state, rec, record.has_large_body(rec) and "" or nil)
-    waiters.drop(q, waiter, filter_text)
-    return waiters.finish(q, reply)
+    return waiters.finish(q, reply) -- its registration has ended with the copy
   end
   if kind == "notified" then notified_id = rest end
   -- "part" names no message that the reader must get: it searches from the front.
