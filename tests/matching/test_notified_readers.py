@@ -119,6 +119,14 @@ def test_completing_segment_wakes_the_reader_whose_selector_matches_the_first(re
     assert reader.result().body == (b"abcde" if grouping is COMPLETE else b"abc")
 
 
+def test_waiting_browser_begins_a_group_that_became_complete_with_its_first_message(broker, readers):
+    with readers.handle().browser(grouping=ALL) as browser:
+        reader = broker.wait(lambda: browser.first(timeout=None), "r")
+        readers.send("1", "g", 1)
+        readers.send("2", "g", 2, last=True)
+        assert reader.result().body == b"1"
+
+
 def test_peek_by_group_and_whole_group_reader_are_both_woken(readers):
     shown = readers.waits("peek", match=Match(group_id="g"))
     whole = readers.waits("receive_group")

@@ -354,6 +354,15 @@ def test_delete_skips_locked_messages(qm: QueueManager, operator: Operator) -> N
     assert counts(qm) == (0, 0, 0)
 
 
+def test_trash_that_was_deleted_between_two_calls_is_created_again(qm: QueueManager) -> None:
+    """The client has created it, and then names it in its next call."""
+    send(qm, "a")
+    address = Address(qm.context.keys, "orders", beside=("orders;trash",))
+    call = commands.bulk(address, b"", commands.Action("trash", "1000"), None, "", b"", [])
+    assert qm.run(QueueCall(address, call)).changed == 1
+    assert bodies(qm, "orders;trash") == [b"a"]
+
+
 def test_restore_returns_available_and_delayed_messages(qm: QueueManager, operator: Operator) -> None:
     send(qm, *"abc")
     send(qm, "later", delay=60)
