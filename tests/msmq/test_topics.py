@@ -47,6 +47,13 @@ def test_every_subscriber_gets_a_copy(qm):
     assert qm.queue_info("news").topic
 
 
+def test_publication_without_a_subscriber_creates_no_journal(qm):
+    """The topic itself keeps no copy of what is sent to it."""
+    news = make(qm, "news", topic=True)
+    news.send(b"nobody", journal=Journal.JOURNAL)
+    assert [info.name for info in qm.queues()] == ["news"]
+
+
 def test_subscriptions_with_selectors_get_matching_messages(qm):
     news = make(qm, "news", topic=True)
     make(qm, "eu"), make(qm, "all"), make(qm, "big")
