@@ -60,6 +60,25 @@ def test_claim_beside_the_removal_of_another_keeps_earlier_deliveries(draining: 
         assert [message.delivery_count for message in queue.browse()][:6] == [2, 2, 2, 2, 1, 0]
 
 
+def test_claim_beside_that_of_another_owner_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
+    pipeline.fill(2)
+    assert pipeline.claim(1, 1, first=True).count == 1
+    with pipeline.qm.open("orders") as queue:
+        queue.lock(0).abort()
+        other = replace(pipeline, owner="sea")
+        assert other.claim(1, first=True).count == 1
+        other.release()
+        assert queue.peek(0).delivery_count == 2
+
+
+def test_commit_removes_plain_messages_that_were_locked_before_in_large_pages(pipeline: Pipeline) -> None:
+    pipeline.fill(PLAIN_PAGE - 1)
+    with pipeline.qm.open("orders") as queue:
+        queue.lock(0).abort()
+    pipeline.claim(1, first=True)
+    assert pipeline.page(1) == Received(PLAIN_PAGE - 1, False, True)
+
+
 def test_next_claim_is_accepted_while_the_committed_one_is_removed(draining: Pipeline) -> None:
     assert draining.claim(2, 1200).count == 1200
     assert draining.claim(2, 1200).count == 1200

@@ -139,6 +139,18 @@ def test_redrive_sends_a_message_once_that_is_named_twice(qm):
     assert (went, qm.info().messages, read(q)) == (1, 1, "a")
 
 
+def test_redrive_takes_a_message_whose_lease_is_over(qm):
+    q = make(qm)
+    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
+    qm.advance_clock(2)
+    qm.maintain()
+    with qm.open(DEAD_LETTER) as dead:
+        address, lookup_id = unwrap(dead).handle.address, f"{dead.lock(0, lease=5).message.lookup_id:016x}"
+        qm.advance_clock(6)
+        went, _ = qm.run(QueueCall(address, features.redrive(address, "", [lookup_id])))
+    assert (went, read(q)) == (1, "a")
+
+
 def test_discarded_dead_letter_is_not_counted(qm):
     q = make(qm)
     q.send(b"a", time_to_be_received=0, journal=Journal.DEAD_LETTER, dead_letter_queue="nowhere")
