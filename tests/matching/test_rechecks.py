@@ -178,8 +178,8 @@ def reader_of_unoffered(qm, selector, *items, options=""):
     """A waiting reader, and messages about which it is not asked: another one uses up the time for that."""
     slow = " OR ".join(f"colour LIKE '%{n}%'" for n in range(5))
     reader = Reader(qm, Filter(programs=[parse(selector).program], options=options).text())
-    for waiting in (Reader(qm, Filter(programs=[parse(slow).program]).text()), reader):
-        assert waiting.poll() == []
+    for each in (Reader(qm, Filter(programs=[parse(slow).program]).text()), reader):
+        assert each.poll() == []
     qm.open("q").send_many([mqredis.Outgoing(body=b"long", properties={"colour": _LONG}), *items])
     return reader
 
