@@ -37,6 +37,16 @@ def test_no_index_is_built_before_the_first_search(kit: Kit, special: dict[str, 
     assert (kit.indexed_up_to(), kit.indexed_up_to("t")) == ("0", "0")
 
 
+@pytest.mark.parametrize("selector", ["n = 2", "JMSCorrelationID = 'b'"])
+def test_search_in_a_group_builds_no_index_of_other_identifiers(kit: Kit, selector: str) -> None:
+    """The messages of the group are few, so a selector is tested on each of them."""
+    q = kit.qm.open("q")
+    for number, name in enumerate("abc", 1):
+        q.send(name.encode(), correlation_id=name, group_id="g", properties={"n": number})
+    assert q.receive(0, match=Match(group_id="g"), selector=selector).body == b"b"
+    assert (kit.indexed_up_to(), kit.indexed()) == ("0", [])
+
+
 @pytest.mark.parametrize("special", SPECIAL, ids=str)
 def test_search_indexes_the_available_messages(kit: Kit, special: dict[str, Any]) -> None:
     q = kit.qm.open("q")

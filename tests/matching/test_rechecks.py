@@ -392,3 +392,14 @@ def test_arrivals_are_kept_until_the_last_reader_leaves_that_searches_them(redis
         for reader, kept in zip(readers, (1, 0), strict=True):
             made.run(perform(waiting.leave(reader.address, reader.waiter.registration, reader.text)))
             assert raw.zlexcount("mq:{rechecks}:q:q:i", "[l", "(m") == kept
+
+
+def test_index_keeps_the_last_arrivals_alone(redis_server):
+    """A reader that has seen fewer searches the whole queue."""
+    with connect(redis_server.url) as made, redis_server.client() as raw:
+        made.create_queue("q")
+        assert Reader(made).poll() == []
+        for size in (300, 199, 1, 1):
+            fill(made.open("q"), size, colour="blue")
+        kept = raw.zrangebylex("mq:{rechecks}:q:q:i", "[l", "(m")
+        assert [int(member[1:15]) for member in kept] == list(range(2, 502))
