@@ -9,6 +9,7 @@ import pytest
 
 import mqredis
 from mqredis import Grouping, Mark, Match, Outgoing, TransactionTooLarge
+from mqredis.commands.filters import Filter
 from tests.matching.index_kit import C
 from tests.support.backend import Backend
 from tests.support.facade import Pending
@@ -136,6 +137,14 @@ def test_segmented_message_that_exceeds_the_transaction_limit_is_refused(kit: An
         queue.receive(0, grouping=COMPLETE, transaction=tx)
     assert ready_count(queue) == 1001
     tx.abort()
+
+
+def test_search_for_complete_messages_reads_only_their_own_segments(kit: Any) -> None:
+    """The other messages of the group would count for the limit of the members that one call reads."""
+    first_segments = [Outgoing(body=b"x", group_id="g", sequence=n, segment=True) for n in range(1, 400)]
+    kit.qm.open("q").send_many(first_segments)
+    for grouping in (Grouping.ALL_SEGMENTS_AVAILABLE, COMPLETE):
+        assert kit.peek_once(text=Filter(grouping=grouping).text()) == ([], "")  # no other call goes on
 
 
 def test_segmented_message_with_the_highest_sequence_is_received(kit: Any) -> None:
