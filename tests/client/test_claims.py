@@ -347,6 +347,14 @@ def test_released_claim_counts_only_the_messages_of_the_pages_that_it_has(pipeli
     pipeline.holds(2 * PLAIN_PAGE, 0)
 
 
+def test_pages_of_one_length_are_read_by_their_number(pipeline: Pipeline) -> None:
+    """Only the last page may be shorter; a reader then reads only the pages that it asks for."""
+    pipeline.fill(2 * PLAIN_PAGE + 1)
+    pipeline.claim(1, first=True)
+    [pages] = PageList.parse_all(pipeline.raw.hget(pipeline.field[0], "pages").decode())
+    assert (pages.upto, pages.step) == (3, PLAIN_PAGE)
+
+
 def test_doctor_finds_stray_and_inconsistent_claim_pages(pipeline: Pipeline) -> None:
     """It reports a page that belongs to no claim, a wrong list of pages, and a page that is missing."""
     pipeline.fill(1600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
@@ -269,6 +270,16 @@ def test_opening_and_closing_raise_the_history_number(reader: Reader) -> None:
     closed = fire(queues.close_handle(reader.keys, family, "5"), place)
     [first, last] = reader.wire.volley([opened, closed])
     assert before < history(first) < history(last)
+
+
+def test_empty_subqueue_stays_where_more_operations_are_open_than_are_searched(reader: Reader) -> None:
+    place, family, open_ones = Place("1.1"), ("q;s", "q"), reader.keys.own[1]
+    operations = {f"x:{n}": "S q 0000000000000000" for n in range(1, 4002)}
+    reader.call(queues.open_handle(reader.keys, family, "5", "receive", "none"), place)
+    reader.wire.command("HSET", open_ones, *itertools.chain(*operations.items()))
+    reader.call(queues.close_handle(reader.keys, family, "5"), place)
+    assert "q;s" in reader.store().queues
+    reader.wire.command("DEL", open_ones)
 
 
 def test_lapsed_lock_raises_the_history_number(reader: Reader) -> None:
