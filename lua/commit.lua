@@ -31,7 +31,7 @@ for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
 local first_key, second_key = queue.nth_key(1) or "", queue.nth_key(2) or ""
 local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], first_key, second_key)
 local first_header, second_header = meta[4], meta[5]
-local reply = context.open(false, meta, redis.call("TIME"))
+local reply = context.open(nil, meta, redis.call("TIME"))
 if reply then return reply end
 
 -- decide -----------------------------------------------------------------------------------------
