@@ -204,6 +204,19 @@ def test_each_message_of_a_batch_notifies_another_reader(notifications):
     assert (first.poll(), second.poll()) == (["1"], ["2"])
 
 
+def test_reader_is_told_of_an_extended_lease_that_ends_before_all_others(notifications):
+    """It waits until the first end that it knows, so a later one is nothing new to it."""
+    qm, reader = notifications
+    queue = qm.open("q")
+    queue.send_many([b"a", b"b"])
+    queue.lock(0, lease=10)
+    lock, waiting = queue.lock(0, lease=10), reader()
+    lock.extend(60)
+    assert not waiting.was_woken
+    lock.extend(5)
+    assert waiting.was_woken
+
+
 def test_purge_keeps_the_index_entries_of_all_waiting_readers(notifications):
     qm, reader = notifications
     wanted = reader(Filter(match=Match(correlation_id="z")).text())

@@ -45,6 +45,16 @@ class Reader:
     def notified(self):
         return self.raw.hget(self.keys.own[0], self.slot + "!") is not None
 
+    @property
+    def was_woken(self):
+        """Was anything published for it since this was asked last?"""
+        (name,) = self.channel.channels
+        self.raw.publish(name, "asked")
+        found: list[bytes] = []
+        while found[-1:] != [b"asked"]:
+            found.append(self.channel.get_message(timeout=PATIENCE)["data"])
+        return len(found) > 1
+
     def close(self):
         self.channel.close()
         self.raw.close()
