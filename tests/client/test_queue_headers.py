@@ -83,6 +83,20 @@ def test_doctor_removes_the_header_of_a_queue_without_properties(backend: Backen
         qm.create_queue("q")
 
 
+def test_lock_of_a_queue_whose_header_is_lost_holds(backend: Backend) -> None:
+    """Only a header that is there can hold locks."""
+    with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
+        qm.create_queue("q")
+        with qm.open("q") as queue:
+            queue.send(b"x")
+            backend.client().hdel("mq:{default}:meta", "mq:{default}:q:q:q")
+            lock = queue.lock(0)
+            qm.doctor(repair=True)
+            lock.commit()
+        assert qm.queue_info("q").messages == 0
+        assert qm.doctor().healthy
+
+
 @pytest.mark.parametrize("sizes", [(3, 3), (1, 2), (2, 1), (1, 1), (2, 3, 4)])
 def test_locks_of_several_calls_are_committed_by_one_call(backend: Backend, sizes: tuple[int, ...]) -> None:
     with mqredis.connect(backend.client(), settings=SETTINGS) as qm:
