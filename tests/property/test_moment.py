@@ -104,6 +104,17 @@ def test_lock_lease_expires_exactly_at_its_deadline(calls: FixedClockCalls, pass
 
 
 @BEFORE_AND_AT
+def test_locked_message_is_available_again_exactly_at_the_deadline(
+    calls: FixedClockCalls, passed: int, over: bool
+) -> None:
+    """The call of that millisecond takes it."""
+    put(calls)
+    lock(calls, SPAN)
+    calls.pass_time(passed)
+    assert take(calls) == (Status.OK if over else Status.WAITING)
+
+
+@BEFORE_AND_AT
 def test_lock_lease_expires_exactly_at_its_deadline_while_many_others_are_over(
     calls: FixedClockCalls, passed: int, over: bool
 ) -> None:
