@@ -35,8 +35,8 @@
 -- (context.shown); some times are stored in this form. docs/decisions/time.md says why, and which.
 --
 -- A function library keeps this table from call to call. context.reset clears what the next call must not find, and
--- context.open sets the rest (tests/unit/test_functions.py compares them with the fields below). A field that is not set is false
--- and not nil: a table whose fields come and go is rehashed.
+-- context.open sets the rest (tests/unit/test_functions.py compares them with the fields below, which are nil there to make room).
+-- From then on a field that is not set is false and not nil: a table whose fields come and go is rehashed.
 --
 -- What was made from a stored text is used again if the next call reads the same text: the counters, and the tables of
 -- queues (core/queue).
@@ -51,31 +51,31 @@ local context = {
 
   -- The call.
   call = 0,               -- its number in its library; tells tables of this call from those of earlier ones
-  observing = false,      -- the script may not write, so the time is not stored either (context.observe)
-  changed = false,        -- it changes something, so it has a history number (context.mark_changed)
-  missing = false,        -- the reply KEYS_CHANGED, with which the script must end (context.require)
-  session = false,        -- the new text of the call's session, which context.close writes; false if it does not change
-  handed = false,         -- what the slot of a waiting reader was handed
-  again = false, handover = false, -- set by core/replay: a repeated call that the script has to complete
+  observing = nil,        -- the script may not write, so the time is not stored either (context.observe)
+  changed = nil,          -- it changes something, so it has a history number (context.mark_changed)
+  missing = nil,          -- the reply KEYS_CHANGED, with which the script must end (context.require)
+  session = nil,          -- the new text of the call's session, which context.close writes; false if it does not change
+  handed = nil,           -- what the slot of a waiting reader was handed
+  again = nil, handover = nil, -- set by core/replay: a repeated call that the script has to complete
 
   -- The manager.
-  manager = false,        -- its properties (manager_config.parse)
+  manager = nil,          -- its properties (manager_config.parse)
   incarnation = "",       -- one of them
   now = 0, now_text = "", -- broker time in ms
   lead = 0,               -- how much of it users are not shown
-  header = false,         -- the text of the header of the first queue in KEYS, false if there is none
+  header = nil,           -- the text of the header of the first queue in KEYS, false if there is none
 
   -- The counters, and the text that they were read from or written to; false while they may differ from it.
-  counters = false, history = 0, history_text = "", seq = 0, messages = 0, bytes = 0, latest = 0,
+  counters = nil, history = 0, history_text = "", seq = 0, messages = 0, bytes = 0, latest = 0,
 
   -- What context.close writes to meta: field, value, ...; the first `written` elements are those of this call.
   fields = { nil, nil, nil, nil, nil, nil }, written = 0,
 
   -- What modules keep for the rest of the call.
-  sides = false, places = false, first_place = 2, -- queues beside the call's own (features/other_queues)
-  groups = false, group_members = 0, -- what features/group knows of groups
-  search_decided = false, -- search.refuses was asked: a search refuses nothing any more
-  audited = false,        -- the queues that admin/audit reads
+  sides = nil, places = nil, first_place = 2, -- queues beside the call's own (features/other_queues)
+  groups = nil, group_members = 0, -- what features/group knows of groups
+  search_decided = nil,   -- search.refuses was asked: a search refuses nothing any more
+  audited = nil,          -- the queues that admin/audit reads
 }
 
 -- Clears what the call before has left. `observing`: true for context.observe.
