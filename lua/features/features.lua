@@ -72,8 +72,9 @@ features.traced = { "acknowledge", "administration_queue", "dead_letter_queue", 
 --   keys       the keys of its head
 --   traced     it wants copies or acknowledgements
 --   late       it may be refused for the time that it has travelled
---   plain_end  its end needs no look at its record. Of a field that is only kept (record.suspend), record.keys has the "~" and not
---              the key: which field it is is not known here, so any such field counts as one that needs a look
+--   plain_end  its end needs no look at its record
+--
+-- A field that is only kept (record.suspend) asks for nothing: record.keys has its "~" and not its key.
 --
 -- Messages with the same keys in their heads ask for the same, so the table is kept by the keys.
 function features.wants(rec)
@@ -81,8 +82,7 @@ function features.wants(rec)
   local wants = cache.special[keys]
   if wants then return wants end
   local traced = record.has_any(keys, features.traced)
-  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"),
-    plain_end = not traced and not string.find(keys, "~", 1, true) }
+  wants = { keys = keys, traced = traced, late = record.has_key(keys, "time_to_reach_queue"), plain_end = not traced }
   for n = 1, #features.list do
     local feature = features.list[n]
     if feature.fields then
