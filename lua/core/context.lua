@@ -1,7 +1,7 @@
 --- require "core/cache"
 --- require "core/manager_config"
 --- require lazy "core/replay"
---- used by 131 files: 69 scripts, 11 in admin, 5 in claims, 18 in core, 15 in features, 3 in matching, selector/selector_field, 4
+--- used by 130 files: 69 scripts, 11 in admin, 5 in claims, 18 in core, 15 in features, 3 in matching, selector/selector_field, 3
 ---   in transactions, 5 in waiting
 -- The context of a call. Each script begins with context.open, which reads the manager, the clock and the operation token.
 -- It ends with context.close, which writes what has changed in meta and keeps the reply under the token. In between, modules ask

@@ -1,4 +1,3 @@
---- require "core/context"
 --- require "core/position"
 --- require "core/record"
 --- require lazy "core/release"
@@ -9,7 +8,7 @@
 --- used by commit, tx_abort
 -- Writes the end of a transaction: a commit (MS-MQDMPR 3.1.4.4) or an abort (3.1.4.5). For the scripts commit.lua and tx_abort.lua,
 -- after tx_parts.plan has decided what becomes of each message and has returned true. `parts`: those of the transaction
--- (transactions/tx_parts). The caller then deletes the log (tx.forget) and saves the queues.
+-- (transactions/tx_parts). The caller then deletes the log (tx.forget), which marks the change, and saves the queues.
 -- Change together with: tx_parts.plan_entries, which plans what is done here; core/lapse, which undoes the part of one queue. What
 -- core/release and core/removal count for entries is counted here for the columns. Tests: tests/msmq/test_ends.py,
 -- tests/conformance/test_transaction.py.
@@ -72,7 +71,6 @@ end
 function commit.make_available(part, states, stateless)
   store.unlock(part.q, part.arriving, states, stateless)
   position.arrive(part.q, part.arriving, part.arriving_records)
-  context.mark_changed()
 end
 
 -- Sorts what became available, since columns and entries did so apart: waiting readers are notified in the order of delivery.
