@@ -124,7 +124,7 @@ function queue.parse(at, text)
     changed = false, altered = false, parent = false, has_own_quota = false,
     -- queue.begin_call sets these. They are named here so that the table has room for them: to let it grow takes 2 percent of a
     -- transaction.
-    call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, in_sides = nil, sooner = nil,
+    call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, sooner = nil,
     sub_messages = nil, sub_bytes = nil,
   }
   return cache.keep_table(key, queue.begin_call(q))
@@ -136,12 +136,11 @@ end
 --   text              false: the table may differ from the stored header (see the head of this file)
 --   notes             see queue.notes
 --   arrived, arrived_busy  ids of messages that waiting readers are notified of (notify.serve says who sets them)
---   in_sides          the queue is in context.sides (other_queues.find)
 --   sooner            when the first timer is due that queue.set_arrival was told of
 --   sub_messages, sub_bytes  see queue.read_subqueue_totals
 function queue.begin_call(q)
   q.call, q.text, q.notes, q.sub_messages, q.sub_bytes = context.call, false, false, false, false
-  q.arrived, q.arrived_busy, q.in_sides, q.sooner = false, false, false, false
+  q.arrived, q.arrived_busy, q.sooner = false, false, false
   return q
 end
 

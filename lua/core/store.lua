@@ -185,7 +185,7 @@ end
 
 -- Does so for the other queues alone.
 function store.save_sides()
-  for _, side in ipairs(context.sides or {}) do store.save_one(side) end
+  for _, side in pairs(context.sides or {}) do store.save_one(side) end
 end
 
 -- Does so for a queue and its parent.

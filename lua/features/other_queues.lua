@@ -12,7 +12,8 @@
 --
 -- context.places       by encoded name, the numbers of the queues in KEYS
 -- context.first_place  how many keys of the manager come before them (queue.message_keys or queue.admin_keys)
--- context.sides        the queues that were found: their counters are written, and their readers notified, when the script ends
+-- context.sides        by encoded name, the queues that were found: when the script ends their counters are written, and their
+--                      readers notified
 -- system               encoded names of queues of the system (mqredis/keys.py; tests/contract/test_constants.py compares)
 local other_queues = { system = { journal = "system%24%3Bjournal", dead_letter = "system%24%3Bdeadletter",
   transactional_dead_letter = "system%24%3Bdeadxact" } }
@@ -40,13 +41,12 @@ function other_queues.find(name, make)
   end
   local n = context.places[name]
   local q = n and queue.open(n, context.first_place)
-  if q and not q.in_sides then
+  if q then
     -- Also if the script saves the queue itself: the second time changes nothing (store.save_one, notify.serve).
-    q.in_sides = true
     context.sides = context.sides or {}
-    context.sides[#context.sides + 1] = q
+    context.sides[name] = q
+    return q
   end
-  if q then return q end
   if make or not n then context.require(name) end
 end
 

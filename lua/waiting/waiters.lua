@@ -123,7 +123,7 @@ end
 
 -- Notifies the readers that wait on the queues in context.sides.
 function waiters.notify_sides()
-  for _, side in ipairs(context.sides or {}) do waiters.notify_one(side) end
+  for _, side in pairs(context.sides or {}) do waiters.notify_one(side) end
 end
 
 -- Notifies the readers that wait on a queue.
