@@ -30,7 +30,6 @@ for n = 7, #ARGV, 2 do verdicts[ARGV[n]] = ARGV[n + 1] end
 -- key, and "" is no field.
 local first_key, second_key = queue.nth_key(1) or "", queue.nth_key(2) or ""
 local meta = redis.call("HMGET", KEYS[1], "config", "counters", ARGV[1], first_key, second_key)
-local first_header, second_header = meta[4], meta[5]
 local reply = context.open(nil, meta, redis.call("TIME"))
 if reply then return reply end
 
@@ -38,7 +37,7 @@ if reply then return reply end
 local transaction = tx.read(id)
 if not transaction or transaction.fence ~= fence then return context.close({ status.TRANSACTION_SEQUENCE }) end
 local late = not transaction.is_open -- its lease is over: it is aborted, whatever the call asks for
-local queues, gone = touched.queues(first_header, second_header) -- by encoded name; names of those that were deleted
+local queues, gone = touched.queues(meta[5]) -- by encoded name; names of those that were deleted
 local parts = tx_parts.group(transaction, queues, gone)
 if context.missing then return context.close(context.missing) end
 -- A commit can be refused only since the lease is over, so there is nothing to prepare, and operations may still follow.

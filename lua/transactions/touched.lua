@@ -6,11 +6,11 @@
 local touched = {}
 
 -- Returns the queues of KEYS by encoded name, subqueues with their parents (queue.set_parent); and a set of the names of those that
--- do not exist any more. `first`, `second`: the headers of the first two queues, nil if they were not read yet.
-function touched.queues(first, second)
+-- do not exist any more. `second`: the header of the second queue, nil if it was not read yet; context.open has read the first.
+function touched.queues(second)
   local found, gone = {}, {}
   for n = 1, queue.count_keys() do
-    local q, name = queue.open(n, nil, n == 1 and first or n == 2 and second or nil), queue.nth_name(n)
+    local q, name = queue.open(n, nil, n == 2 and second or nil), queue.nth_name(n)
     if q then found[name] = q else gone[name] = true end
   end
   for name, q in pairs(found) do
