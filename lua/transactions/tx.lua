@@ -27,7 +27,7 @@
 --
 --   id, deadline, fence, session, since   texts, as in the record
 --   count       number of operations
---   is_open     true if its deadline is still to come
+--   is_open     true if its deadline is still to come; tx.new leaves it out
 --   stale       number of operations that an ended transaction with this id has left behind; 0 if none
 --   operations  by number, the texts of the operations, false for one that is missing; nil unless tx.read has read them
 --
@@ -120,7 +120,7 @@ end
 function tx.new(id, lease, stale)
   local deadline, fence = string.format("%d", context.now + lease), string.format("%d", context.history + 1)
   return { id = id, deadline = deadline, fence = fence, count = 0, session = context.owner(), since = context.now_text,
-    stale = stale, is_open = true }
+    stale = stale }
 end
 
 -- Returns the lock (position.lock) of messages that the transaction holds. `kind`: of their states (core/message_state).
