@@ -95,12 +95,12 @@ function features.wants(rec)
 end
 
 -- Returns the batch that hooks take. ids, records: columns (core/position); places: of the messages that ask for
--- something; wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. locked,
--- holder: the messages are locked now, `holder` by this slot; reason, held, entries: they are deleted, those in the set
--- `held` were locked before; target: the queue that they move to.
+-- something; wants: by place, what each of them asks for; fates: by place, as the hook `arrive` sets them. The others are nil
+-- here, and set for the hooks that need them. locked, holder: the messages are locked now, `holder` by this slot; reason, held,
+-- entries: they are deleted, those in the set `held` were locked before; target: the queue that they move to.
 function features.batch(ids, recs, places, wants)
-  return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = false, locked = false,
-    held = false, holder = false, entries = false, target = false }
+  return { ids = ids, records = recs, places = places, wants = wants, fates = {}, reason = nil, locked = nil,
+    held = nil, holder = nil, entries = nil, target = nil }
 end
 
 -- Calls this hook of each feature that a message of the batch asks for. Returns the first status that a hook returns,
