@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -265,6 +266,19 @@ def test_commit_with_a_journal_reads_each_queue_once(
     assert reads == 5
 
 
+def test_copies_in_a_journal_read_its_quota_once(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    """It is a property of the queue, and the same for all messages of a call."""
+    qm.create_queue("kept", journaling=True)
+    queue, reads = qm.open("kept"), []
+    for size in (1, 2, 5):  # the first one creates the journal
+        queue.send_many([b"x"] * size)
+        with redis_server.client() as client:
+            client.config_resetstat()
+            assert len(queue.receive_many(size, 0)) == size
+            reads.append(client.info("commandstats")["cmdstat_hmget"]["calls"])
+    assert reads[1] == reads[2]
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_lock_many_with_settle_takes_one_call(
     qm: mqredis.QueueManager, redis_server: RedisServer, indexed: bool
@@ -325,6 +339,37 @@ def test_search_cost_depends_on_new_messages(qm: mqredis.QueueManager, redis_ser
     assert _cost(redis_server, search) == (1, 6)
     # The send; then ids and records of what is new, their entries in the index, its reach, the number of the call.
     assert _cost(redis_server, new) == (2, 5 + 6 + 5)
+
+
+@pytest.mark.parametrize(
+    "records, search",
+    [
+        (1, lambda queue: queue.peek(0, match=mqredis.Match(message_id="m"))),
+        (1, lambda queue: queue.peek(0, match=mqredis.Match(correlation_id="c"))),
+        (1, lambda queue: queue.peek(0, match=mqredis.Match(group_id="g"))),
+        (1, lambda queue: queue.browser().first(0, unmarked=True)),
+        (64, lambda queue: queue.peek(0, selector="n = 1")),
+        (64, lambda queue: queue.peek(0, match=mqredis.Match(sequence=1))),
+    ],
+    ids=["message id", "correlation id", "group id", "marks", "selector", "sequence"],
+)
+def test_search_reads_a_page_only_where_candidates_may_not_match(
+    qm: mqredis.QueueManager, redis_server: RedisServer, records: int, search: Callable[[Any], Any]
+) -> None:
+    """Where all do it reads one record, the one that it returns."""
+    qm.create_queue("x", group_exclusive=True)  # the index alone does not answer a search in such a queue
+    with qm.open("x") as queue, redis_server.client() as client:
+        some: dict[str, Any] = {"message_id": "m", "correlation_id": "c", "group_id": "g", "sequence": 1}
+        queue.send_many([Outgoing(body=b"x", properties={"n": 1}, **some)] * 100)
+        search(queue)  # builds the index
+        with client.monitor() as monitor:
+            assert search(queue).body == b"x"
+            client.echo("the end")
+            commands = takewhile(
+                lambda words: words[0] != "ECHO", (each["command"].split() for each in monitor.listen())
+            )
+            read = [len(words) - 2 for words in commands if words[0] == "HMGET" and words[1].endswith(":m")]
+    assert read == [records]
 
 
 def test_settling_a_packed_lock_costs_as_one(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
