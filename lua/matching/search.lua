@@ -162,8 +162,7 @@ end
 -- Does every candidate match, or nearly every one, since the filter asks for no more than identifiers or marks?
 function search.matches_all_candidates(criteria)
   if #criteria.selectors > 0 or criteria.grouped then return false end
-  return criteria.lookup_id or criteria.message_id or criteria.correlation_id or criteria.group_id
-    or not criteria.names_message
+  return criteria.message_id or criteria.correlation_id or criteria.group_id or not criteria.names_message
 end
 
 -- Has the search used up the time for selectors, or read as many members of groups as one call may?
