@@ -14,8 +14,10 @@ import pytest
 import mqredis
 from mqredis import InvalidArgument, Outgoing, QueueNotFound, RetryPolicy, Settings
 from mqredis.codec.history import KEPT, History
+from mqredis.commands import history as commands
 from mqredis.keys import ManagerKeys
 from mqredis.models import QueueHistory
+from mqredis.steps import perform
 from tests.property.dump import raw as stored
 from tests.support.backend import Backend
 from tests.support.buckets import BUCKET, begin_bucket
@@ -175,6 +177,20 @@ def test_histories_of_300_queues(qm: Any) -> None:
     found = qm.histories(names, since=timedelta(hours=1))
     assert list(found) == names
     assert found["q299"].periods[-1].messages == 1
+
+
+@connections
+def test_call_for_histories_covers_fewer_queues_with_messages_of_many_priorities(qm: Any) -> None:
+    """In each of them it looks for the oldest message of every priority."""
+    qm.create_queue("q")
+    names = ["q"] * commands.QUEUES
+
+    def covered() -> int:
+        return len(qm.run(perform(commands.history(qm.context.keys, names, 12))).rows)
+
+    assert covered() == len(names)
+    qm.open("q").send_many([Outgoing(body=b"x", priority=n) for n in range(8)])
+    assert 0 < covered() < len(names)
 
 
 @pytest.fixture
