@@ -50,7 +50,7 @@ if context.missing then return waiters.finish(q, context.missing) end
 
 -- decide -----------------------------------------------------------------------------------------
 -- Whose claim is it? That of this checkpoint, or it is taken over.
-local claim, taken_over = claims.open(q, owner), false
+local claim, taken_over = claims.open(q, owner), nil
 if not claim then -- the owner's first claim; or the queue was restored, and does not know the claims before it
   if seq ~= 1 and not may_take_over then return lost("gap") end
   claim = claims.new(owner, lineage, seq)

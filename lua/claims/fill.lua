@@ -121,7 +121,7 @@ end
 -- Returns ids as claims.ids does, and whether these are the first ids of the queue. Most claims need no look at each priority:
 -- the first ids of the queue are within the limits if they have one priority, and the first and the last one are.
 function fill.range(q, count, after, bound)
-  if count == 0 then return {}, false end
+  if count == 0 then return {} end
   local ids = redis.call("ZRANGE", q.available, 0, count - 1)
   if #ids == 0 or (after == "" and bound == "") then return ids, true end
   local first, last = ids[1], ids[#ids]

@@ -60,6 +60,14 @@ def test_claim_beside_the_removal_of_another_keeps_earlier_deliveries(draining: 
         assert [message.delivery_count for message in queue.browse()][:6] == [2, 2, 2, 2, 1, 0]
 
 
+def test_claim_is_complete_with_the_call_that_reaches_its_limit_of_bytes(pipeline: Pipeline) -> None:
+    pipeline.fill(2)
+    queue = pipeline.queue
+    order = Order(10, most_bytes=1)
+    claimed = pipeline.qm.run(perform(commands.claim(queue, "lake", "first", 1, order, True)))
+    assert (claimed.count, claimed.sealed) == (1, True)
+
+
 def test_claim_beside_that_of_another_owner_keeps_earlier_deliveries(pipeline: Pipeline) -> None:
     pipeline.fill(2)
     assert pipeline.claim(1, 1, first=True).count == 1
@@ -347,9 +355,13 @@ def test_released_claim_counts_only_the_messages_of_the_pages_that_it_has(pipeli
     pipeline.holds(2 * PLAIN_PAGE, 0)
 
 
-def test_pages_of_one_length_are_read_by_their_number(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("first_is_loose", [False, True])
+def test_pages_of_one_length_are_read_by_their_number(pipeline: Pipeline, first_is_loose: bool) -> None:
     """Only the last page may be shorter; a reader then reads only the pages that it asks for."""
     pipeline.fill(2 * PLAIN_PAGE + 1)
+    if first_is_loose:
+        with pipeline.qm.open("orders") as queue:
+            queue.lock(0).abort()
     pipeline.claim(1, first=True)
     [pages] = PageList.parse_all(pipeline.raw.hget(pipeline.field[0], "pages").decode())
     assert (pages.upto, pages.step) == (3, PLAIN_PAGE)
