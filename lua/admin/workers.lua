@@ -19,14 +19,9 @@
 -- pauses: the letters of pauses, as KINDS in mqredis/commands/workers.py has them
 local workers = { pauses = { q = true, c = true } }
 
--- Returns the ms up to which the worker with this text lives; nil for no text.
-function workers.lives_until(text)
-  return tonumber(string.match(text or "", "^(%d+) "))
-end
-
--- Does the worker with this text live? No for no text.
+-- Does the worker with this text live? No for no text, and for one that cannot be read.
 function workers.lives(text)
-  return (workers.lives_until(text) or 0) > context.now
+  return tonumber(string.match(text or "", "^(%d+) ") or 0) > context.now
 end
 
 -- Is there a worker with this id?
@@ -44,12 +39,11 @@ function workers.remove(key, id)
   redis.call("HDEL", key, "w:" .. id)
 end
 
--- Removes up to 500 workers whose time is over, with their orders.
+-- Removes up to 500 workers that do not live any more, with their orders.
 function workers.sweep(key)
   local fields, gone = redis.call("HGETALL", key), {}
   for n = 1, #fields, 2 do
-    local until_ms = string.sub(fields[n], 1, 1) == "w" and workers.lives_until(fields[n + 1])
-    if until_ms and until_ms <= context.now then
+    if string.sub(fields[n], 1, 1) == "w" and not workers.lives(fields[n + 1]) then
       gone[#gone + 1], gone[#gone + 2] = fields[n], "o" .. string.sub(fields[n], 2)
     end
   end
