@@ -131,7 +131,7 @@ function tx_parts.sort(transaction, part, states)
     [tx.sent] = message_state.plain_end(message_state.sent, transaction.id, transaction.fence),
     [tx.received] = message_state.plain_end(message_state.received, transaction.id, transaction.fence),
   }
-  local end_at, seen = -#plain_ends[tx.sent], #ids ~= 1 and {}
+  local end_at, seen = -#plain_ends[tx.sent], #ids > 1 and {}
   local bytes, last_text, size = 0, nil, nil
   for n = 1, #ids do
     local state_text, kind = states[n], kinds[n]
