@@ -46,3 +46,15 @@ def test_number_of_messages_tested_in_one_call_is_bounded(
         bundle("selector/selector") + _ENTRY, 0, parse(text).program, text_of_message, "0" * 16
     )
     assert least <= tested <= most
+
+
+def test_property_is_compared_with_a_text_by_one_search(backend: Backend):
+    """Also inside of AND and OR, since there it does not matter whether it is false or unknown."""
+    entry = """
+    selector_value.compare = nil -- the comparison of any two values, which takes longer
+    return selector.test(selector.compile(ARGV[1]), ARGV[2], ARGV[3]) and 1 or 0
+    """
+    program = parse("region = 'EU' AND (region = 'US' OR region = 'EU')").program
+    text_of_message = record(Subject({"region": "EU"}))
+    client = backend.client()
+    assert client.eval(bundle("selector/selector") + entry, 0, program, text_of_message, "0" * 16) == 1
