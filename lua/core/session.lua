@@ -17,10 +17,10 @@
 -- idle                the place of `idle` in KEYS, in scripts with "KEYS admin"
 -- most_terms          how many terms are kept (session.term)
 -- most_swept          how many sessions one call drops, since another client waits for it (session.sweep)
--- slots_per_session   how many slots of a session are asked when it was used last (session.used)
+-- last_slot           the last slot of a session that is asked when it was used last (session.used)
 -- slots_per_page      how many slots a page of sessions asks (session_list.lua)
 -- largest             the bytes of a kept reply that is read for that
-local session = { idle = 5, most_terms = 64, most_swept = 8, slots_per_session = 32, slots_per_page = 1024,
+local session = { idle = 5, most_terms = 64, most_swept = 8, last_slot = 31, slots_per_page = 1024,
   largest = 16384 }
 
 -- Returns the text of the terms with one more, which begins now. Terms: "<history>:<ms> ...", with how much history each server
@@ -57,7 +57,7 @@ end
 -- the slot that it used last, so the first ones are those that are used.
 function session.used(number, is_estimate)
   local last, ttl, highest = 0, session.read(number)
-  if is_estimate then highest = math.min(highest, session.slots_per_session - 1) end
+  if is_estimate then highest = math.min(highest, session.last_slot) end
   for n = 0, highest do
     local slot = number .. "." .. n
     local is_read = not is_estimate or redis.call("HSTRLEN", KEYS[1], slot) <= session.largest
