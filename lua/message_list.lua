@@ -94,7 +94,7 @@ local function append_message(from, id, shown_state, due)
   local size = position.size(from, { id = id, rec = rec, state = state })
   if whole and record.has_large_body(rec) then rec = rec .. (redis.call("HGET", from.records, "^" .. id) or "") end
   context.append(elements, id, shown_state, due and string.format("%.0f", context.shown(due)) or -1,
-    expires and context.shown(expires) or -1, told, size, context.lead > 0 and record.shown(rec, context.lead) or rec)
+    expires and context.shown(expires) or -1, told, size, record.shown(rec, context.lead))
   count, room = count - 1, room - #rec
   return count == 0 or room <= 0
 end
