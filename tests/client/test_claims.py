@@ -131,6 +131,13 @@ def test_commit_waits_until_the_previous_claim_is_nearly_removed(draining: Pipel
     draining.holds(4500 - 2210, 0)
 
 
+def test_backlog_tells_when_its_first_message_came(pipeline: Pipeline) -> None:
+    pipeline.fill(1)
+    seen = pipeline.qm.run(perform(commands.look(pipeline.queue)))
+    assert seen.oldest_ms is not None
+    assert 0 <= seen.now_ms - seen.oldest_ms < 60_000
+
+
 def test_new_checkpoint_takes_over_the_open_claim_and_the_removal(draining: Pipeline) -> None:
     draining.claim(2, 1100)
     ids = draining.read(2)

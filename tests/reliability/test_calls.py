@@ -13,6 +13,7 @@ import pytest
 from mqredis import codec
 from mqredis.commands import (
     bulk,
+    claims,
     contents,
     inspection,
     manager,
@@ -136,6 +137,17 @@ def test_two_notified_readers_take_the_messages_of_their_hints(reader: Reader, q
     assert [notification_of(reader, older), notification_of(reader, later)] == [f"h {one}", f"h {two}"]
     looked = reader.call(read.receive(q, "take", waiter=Waiter("D p0 tag", ticket)), later)
     assert looked.messages[0][0].decode() == two
+
+
+def test_notified_reader_of_several_messages_gets_all_of_them(reader: Reader) -> None:
+    reader.wire.listen()
+    place, q = Place("1.1"), reader.address("q")
+    waits = read.receive(q, "take", 3, waiter=Waiter("D p0 tag"))
+    ticket = reader.call(waits, place).ticket
+    ids = sent(reader, Place("1.2"), BODY, BODY)
+    assert notification_of(reader, place) == f"h {ids[0]}"
+    found = reader.call(read.receive(q, "take", 3, waiter=Waiter("D p0 tag", ticket)), place)
+    assert [message[0].decode() for message in found.messages] == ids
 
 
 def three_waiters(reader: Reader) -> list[Place]:
@@ -264,8 +276,9 @@ def history_of_peek(reader: Reader) -> int:
     return history(answer)
 
 
-def test_opening_and_closing_raise_the_history_number(reader: Reader) -> None:
-    place, family, before = Place("1.1"), ("q;s", "q"), history_of_peek(reader)
+@pytest.mark.parametrize("family", [("q;s", "q"), ("q",)], ids=["new subqueue", "queue"])
+def test_opening_and_closing_raise_the_history_number(reader: Reader, family: tuple[str, ...]) -> None:
+    place, before = Place("1.1"), history_of_peek(reader)
     opened = fire(queues.open_handle(reader.keys, family, "5", "receive", "none"), place)
     closed = fire(queues.close_handle(reader.keys, family, "5"), place)
     [first, last] = reader.wire.volley([opened, closed])
@@ -296,6 +309,21 @@ def test_expired_dedup_key_raises_the_history_number(reader: Reader) -> None:
     reader.call(read.receive(reader.address("q"), "take"), place)
     [later] = reader.wire.volley([fire(manager.update(reader.keys, "clock", "2000"), place)])
     assert history_of_peek(reader) > history(later)
+
+
+def test_purge_that_only_marks_a_locked_message_raises_the_history_number(reader: Reader) -> None:
+    place, q = Place("1.1"), reader.address("q")
+    sent(reader, place, BODY)
+    reader.call(read.receive(q, "lock", grant="60000"), place)
+    before = history_of_peek(reader)
+    assert reader.call(contents.purge(q), place) == (0, "")
+    assert history_of_peek(reader) > before
+
+
+def test_claim_that_takes_nothing_raises_the_history_number(reader: Reader) -> None:
+    q, before = reader.address("q"), history_of_peek(reader)
+    reader.call(claims.claim(q, "lake", "first", 1, claims.Order(10), True), Place("1.1"))
+    assert history_of_peek(reader) > before
 
 
 def test_change_of_a_priority_that_is_not_logged_raises_the_history_number(reader: Reader) -> None:
