@@ -68,3 +68,16 @@ def test_removal_of_marks_has_a_history_number_if_there_were_any(redis_server: R
             before = count(raw, "mq:{default}:meta", "history")
             assert qm.run(perform(removal)) is had_any
             assert count(raw, "mq:{default}:meta", "history") == before + had_any
+
+
+def test_search_that_builds_the_index_has_a_history_number(redis_server: RedisServer) -> None:
+    """A repair of the index that was planned before is refused then."""
+    settings = mqredis.Settings(allow_volatile=True)
+    with redis_server.client() as raw, mqredis.connect(redis_server.url, settings=settings) as qm:
+        qm.create_queue("q")
+        queue = qm.open("q")
+        queue.send(b"x", correlation_id="c")
+        for builds in (True, False):
+            before = count(raw, "mq:{default}:meta", "history")
+            assert queue.peek(0, match=mqredis.Match(correlation_id="c")).body == b"x"
+            assert count(raw, "mq:{default}:meta", "history") == before + builds
