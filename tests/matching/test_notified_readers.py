@@ -416,6 +416,19 @@ def test_taking_reader_is_not_notified_of_a_busy_group(notifications):
     assert chosen.poll() == ["2"]
 
 
+def test_waiting_cursor_does_not_go_back_when_an_earlier_message_of_the_group_leaves(broker):
+    """The next message of the group was available all the time, so nothing arrives."""
+    readers = WaitingReaders(broker, group_exclusive=True)
+    for body in ("1", "2"):
+        readers.send(body, "g")
+    with readers.handle().cursor() as cursor:
+        assert [cursor.peek(0).body, cursor.peek_next(0).body] == [b"1", b"2"]
+        waiting = readers.on(cursor, "peek_next")
+        assert readers.queue.receive(0).body == b"1"
+        readers.send("3", "g")
+        assert waiting.result().body == b"3"
+
+
 def test_notified_reader_does_not_get_a_message_whose_group_is_busy_by_then(notifications):
     """Another message of the group is locked between the notification and the next call of the reader."""
     qm, reader = notifications

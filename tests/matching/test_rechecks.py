@@ -68,8 +68,9 @@ def qm(url):
         assert not made.doctor().findings
 
 
-def fill(queue, count, **properties):
-    queue.send_many([mqredis.Outgoing(body=b"%d" % n, properties=properties) for n in range(count)])
+def fill(queue, count, transaction=None, **properties):
+    items = [mqredis.Outgoing(body=b"%d" % n, properties=properties) for n in range(count)]
+    queue.send_many(items, transaction=transaction)
 
 
 def reader_that_found_nothing(qm):
@@ -394,12 +395,14 @@ def test_arrivals_are_kept_until_the_last_reader_leaves_that_searches_them(redis
             assert raw.zlexcount("mq:{rechecks}:q:q:i", "[l", "(m") == kept
 
 
-def test_index_keeps_the_last_arrivals_alone(redis_server):
+@pytest.mark.parametrize("sizes", [(300, 199, 1, 1), (600,)])
+def test_index_keeps_the_last_arrivals_alone(redis_server, sizes):
     """A reader that has seen fewer searches the whole queue."""
     with connect(redis_server.url) as made, redis_server.client() as raw:
-        made.create_queue("q")
+        made.create_queue("q", transactional=True)
         assert Reader(made).poll() == []
-        for size in (300, 199, 1, 1):
-            fill(made.open("q"), size, colour="blue")
+        for size in sizes:
+            with made.transaction() as unit:  # all of them become available at once
+                fill(made.open("q"), size, unit, colour="blue")
         kept = raw.zrangebylex("mq:{rechecks}:q:q:i", "[l", "(m")
-        assert [int(member[1:15]) for member in kept] == list(range(2, 502))
+        assert [int(member[1:15]) for member in kept] == list(range(sum(sizes) - 499, sum(sizes) + 1))

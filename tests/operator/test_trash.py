@@ -10,6 +10,7 @@ from mqredis.commands.bulk import Action
 from mqredis.keys import encode
 from mqredis.operations.bulk import Chosen, Job
 from tests.operator.test_bulk import bodies, counts, send
+from tests.support.buckets import begin_bucket
 
 
 def failed(qm: QueueManager, *texts: str) -> None:
@@ -68,6 +69,19 @@ def test_poison_message_moved_from_the_trash_has_no_attempts(qm: QueueManager, o
     assert operator.move("orders;trash", "orders").changed == 1
     message = only(qm, "orders")
     assert (message.properties, message.reason, message.attempts) == ({}, None, 0)
+
+
+def test_message_leaves_the_trash_as_soon_as_its_time_is_over(qm: QueueManager, operator: Operator) -> None:
+    """The queue looks at its timers when this one is due, which is long before its statistics make it look."""
+    begin_bucket(qm)
+    send(qm, "a")
+    assert operator.delete("orders", trash=30).changed == 1
+    with qm.open("orders;trash") as trash:
+        qm.advance_clock(29)
+        assert trash.peek(0).body == b"a"
+        qm.advance_clock(1)
+        with pytest.raises(mqredis.IoTimeout):
+            trash.peek(0)
 
 
 def test_restored_poison_message_is_deleted_after_failed_time_to_live(
