@@ -32,7 +32,7 @@ function expiry.arrive(q, batch, places)
     else
       scores[#scores + 1] = string.format("%d", expires_at)
       scores[#scores + 1] = timers.letters.expiry .. batch.ids[place]
-      if not soonest or expires_at < soonest then soonest = expires_at end
+      soonest = math.min(soonest or expires_at, expires_at)
     end
   end
   if soonest then

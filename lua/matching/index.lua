@@ -89,23 +89,11 @@ end
 -- Returns the members of a message that is, or was, available. `keys`: record.keys of its record. Of q only `indexed`,
 -- `locks_groups` and `records` are needed.
 function index.members(q, lookup_id, rec, keys)
-  local is_reached = lookup_id <= q.indexed
-  if not record.has_key(keys, "group_id") and not q.locks_groups then
-    return is_reached and index.members_without_group(lookup_id, rec, keys) or {}
-  end
-  local fields, letters, members = index.fields(rec), index.letters, {}
-  if fields.message_id and is_reached then
-    members[1] = letters.message_id .. fields.message_id .. "\0" .. lookup_id
-  end
-  if fields.correlation_id and is_reached then
-    members[#members + 1] = letters.correlation_id .. fields.correlation_id .. "\0" .. lookup_id
-  end
-  if fields.group_id then
-    members[#members + 1] = letters.group_id .. fields.group_id .. "\0" .. lookup_id
-    members[#members + 1] = index.member_in_order(q, lookup_id, rec, fields)
-  elseif q.locks_groups then
-    members[#members + 1] = letters.group_id .. "\0" .. lookup_id
-  end
+  local members = lookup_id <= q.indexed and index.members_without_group(lookup_id, rec, keys) or {}
+  if not record.has_key(keys, "group_id") and not q.locks_groups then return members end
+  local fields = index.fields(rec)
+  members[#members + 1] = index.letters.group_id .. (fields.group_id or "") .. "\0" .. lookup_id
+  if fields.group_id then members[#members + 1] = index.member_in_order(q, lookup_id, rec, fields) end
   return members
 end
 
@@ -117,7 +105,7 @@ function index.member_in_order(q, lookup_id, rec, fields)
   return member .. (is_large and redis.call("HSTRLEN", q.records, "^" .. lookup_id) or fields.body_bytes)
 end
 
--- Returns the members of a message that the index reaches, and that has no group, as most have none.
+-- Returns the members of a message that the index reaches, without those of its group; most messages have none.
 function index.members_without_group(lookup_id, rec, keys)
   local letters, members = index.letters, {}
   local id = record.has_key(keys, "message_id") and index.id(record.field(rec, "message_id"))
