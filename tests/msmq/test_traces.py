@@ -14,6 +14,7 @@ from mqredis import (
     Journal,
     MessageClass,
     Outgoing,
+    RetryPolicy,
 )
 from mqredis.errors import AccessDenied, InvalidName, IoTimeout, QueueQuotaExceeded, UnsupportedAccess
 from tests.msmq.kit import drain, make
@@ -90,6 +91,16 @@ def test_journal_that_was_deleted_is_created_again(qm):
     qm.delete_queue("q;journal")
     q.receive(0)
     assert [m.body for m in drain(qm, "q;journal")] == [b"b"]
+
+
+def test_dead_letter_queue_that_was_deleted_is_created_again(qm):
+    """The calls of the handle name it since the first dead letter."""
+    q = make(qm)
+    for body in (b"a", b"b"):
+        q.send(body, journal=Journal.DEAD_LETTER)
+        q.lock(0).reject()
+        assert [m.body for m in drain(qm, DEAD_LETTER)] == [body]
+        qm.delete_queue(DEAD_LETTER)
 
 
 def test_copy_tells_when_its_message_was_sent(qm):
@@ -277,6 +288,17 @@ def test_reject_in_a_transaction_takes_effect_at_commit(qm):
     assert [m.message_class for m in drain(qm, TRANSACTIONAL_DEAD_LETTER)] == [0xC004]
     nack = admin.receive(0)
     assert (nack.message_class, nack.body, nack.response_queue) == (0xC004, b"a", "t")
+
+
+def test_abort_of_a_rejection_leaves_the_message_to_the_retry_policy(qm):
+    """The subqueue that it goes to is created by this abort."""
+    t = make(qm, "t", transactional=True, retry=RetryPolicy(immediate=0))
+    with qm.transaction() as tx:
+        t.send(b"a", transaction=tx)
+    tx = qm.transaction()
+    _reject(tx, t)
+    tx.abort()
+    assert [m.body for m in drain(qm, "t;poison")] == [b"a"]
 
 
 def _reject(tx, queue):
