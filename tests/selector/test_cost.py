@@ -48,13 +48,14 @@ def test_number_of_messages_tested_in_one_call_is_bounded(
     assert least <= tested <= most
 
 
-def test_property_is_compared_with_a_text_by_one_search(backend: Backend):
-    """Also inside of AND and OR, since there it does not matter whether it is false or unknown."""
+@pytest.mark.parametrize(
+    "text", ["region = 'EU' AND (region = 'US' OR region = 'EU')", "amount > 4", "price < 1.5"]
+)
+def test_property_is_compared_with_a_constant_in_a_faster_way(backend: Backend, text: str):
+    """With a text also inside of AND and OR, since there it does not matter whether it is false or unknown."""
     entry = """
     selector_value.compare = nil -- the comparison of any two values, which takes longer
     return selector.test(selector.compile(ARGV[1]), ARGV[2], ARGV[3]) and 1 or 0
     """
-    program = parse("region = 'EU' AND (region = 'US' OR region = 'EU')").program
-    text_of_message = record(Subject({"region": "EU"}))
-    client = backend.client()
-    assert client.eval(bundle("selector/selector") + entry, 0, program, text_of_message, "0" * 16) == 1
+    arguments = parse(text).program, record(Subject({"region": "EU", "amount": 5, "price": 1.25})), "0" * 16
+    assert backend.client().eval(bundle("selector/selector") + entry, 0, *arguments) == 1
