@@ -429,6 +429,20 @@ def test_lock_of_the_only_message_left_is_packed(locked_queue: LockedQueue) -> N
     assert locked_queue.beside() == [3], "one message fits into the header"
 
 
+@pytest.mark.parametrize(
+    "fields, packed",
+    [({"time_to_be_received": 600.0}, [3, 1]), ({"dedup_key": "k"}, [3])],
+    ids=["life", "key"],
+)
+def test_lock_is_packed_if_its_end_need_not_look_at_what_the_message_asks_for(
+    locked_queue: LockedQueue, fields: dict[str, Any], packed: list[int]
+) -> None:
+    locked_queue.queue.send(b"6", priority=7, **fields)
+    lock = locked_queue.queue.lock(0)
+    assert (lock.body, locked_queue.packed()) == (b"6", packed)
+    lock.commit()
+
+
 @WHERE
 def test_lost_lock_is_not_settled_by_lock_many(locked_queue: LockedQueue, room: bool) -> None:
     """Another reader has locked the message by now, so the packed lock of the old fence is gone."""
