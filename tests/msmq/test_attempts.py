@@ -30,7 +30,8 @@ def test_orderly_return_does_not_count_as_an_attempt(qm):
         lock = q.lock(0)
         assert lock.message.delivery_count == n
         settle_lock(q, lock, giveback.orderly())
-    assert qm.statistics("q").poison_messages == 0
+    told = qm.statistics("q")
+    assert (told.poison_messages, told.retried) == (0, 0)
     q.lock(0).abort()
     settle_lock(q, q.lock(0), giveback.orderly())
     q.lock(0).abort()
