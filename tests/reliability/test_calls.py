@@ -77,6 +77,15 @@ def test_repeated_lock_call_returns_the_same_message(reader: Reader, by: str) ->
     assert again.value.messages[0][0].decode() == one
 
 
+def test_repeated_lock_call_of_several_messages_returns_all_of_them(reader: Reader) -> None:
+    place = Place("1.1")
+    sent(reader, place, BODY, BODY)
+    shot = fire(read.receive(reader.address("q"), "lock", 2, grant="60000"), place)
+    [first, again] = reader.wire.volley([shot, shot])
+    assert len(first.value.messages) == 2
+    assert first.value == again.value
+
+
 @pytest.mark.parametrize("by", ["id", "order"])
 def test_repeated_lock_call_whose_message_was_removed_finds_nothing(reader: Reader, by: str) -> None:
     place, other, q = Place("1.1"), Place("1.2"), reader.address("q")
