@@ -92,7 +92,7 @@ end
 function locks.take_out(q, fence, ids)
   local from, stop, bytes, id = string.find(q.locks, " " .. fence .. ",(%d+),%d+,[^,]+,(%x+)")
   if id == ids then -- most locks are of one message, and need not be parsed
-    q.locks, q.changed = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, stop + 1), true
+    q.locks = string.sub(q.locks, 1, from - 1) .. string.sub(q.locks, stop + 1) -- removal.delete_locked sets q.changed
     return bytes + 0
   end
   local entry = from and string.sub(q.locks, from + 1, stop) or fence
