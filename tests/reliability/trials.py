@@ -138,8 +138,9 @@ class Trials:
 
     def _warm(self) -> None:
         """What each child would make anew, imports, bundles and grammars, costs more than the test that kills it."""
-        for name in scripts.names():
-            scripts.get(name).function()
+        for script in map(scripts.get, scripts.names()):
+            script.function()
+            assert script.joined, "plant asks each script for its lines"
         with RedisServer() as server:
             for pair, random_steps in ((Pair, RandomSteps), (MatchingPair, RandomMatchingSteps)):
                 assert not pair(server.url).run_steps(random_steps(0).steps(STEPS))
