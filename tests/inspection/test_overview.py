@@ -95,6 +95,20 @@ def test_overview_counts_the_bytes_of_messages_that_rest(qm: Any) -> None:
     assert (depth.messages, depth.bytes) == (info.messages, info.bytes)
 
 
+def test_overview_counts_the_bytes_of_messages_whose_lease_ended(qm: Any) -> None:
+    """They are available, in a subqueue of their own."""
+    qm.create_queue("q", retry=RetryPolicy(immediate=0, cycles=1, delay=10, isolate=True))
+    queue = qm.open("q")
+    queue.send_many([b"x" * 100, b"stays"])
+    queue.lock(0, lease=5)
+    for seconds in (6, 11):
+        qm.advance_clock(seconds)
+        qm.maintain()
+    assert qm.open("q;lapsed").peek(0).body == b"x" * 100
+    (depth,) = qm.overview("q")
+    assert depth.bytes == qm.queue_info("q").bytes
+
+
 def test_system_subqueues_are_not_listed_on_their_own(qm: Any) -> None:
     qm.create_queue("q", journaling=True)
     queue = qm.open("q")
