@@ -503,6 +503,11 @@ def test_commit_and_abort_notify_readers_in_the_order_of_delivery(notifications)
     qm, reader = notifications
     qm.create_queue("units", transactional=True)
 
+    def send():
+        with qm.transaction() as unit:
+            queue.send(b"1", properties={"colour": "red"}, time_to_be_received=60, transaction=unit)
+            queue.send(b"2", properties={"colour": "red"}, transaction=unit)
+
     def check():
         assert (first.notified, second.notified) == (True, True)
         assert second.poll() == ["2"]
@@ -510,13 +515,9 @@ def test_commit_and_abort_notify_readers_in_the_order_of_delivery(notifications)
 
     queue = qm.open("units")
     first, second = reader(RED, queue="units"), reader(RED, queue="units")
-    with qm.transaction() as unit:
-        queue.send(b"1", properties={"colour": "red"}, time_to_be_received=60, transaction=unit)
-        queue.send(b"2", properties={"colour": "red"}, transaction=unit)
+    send()
     check()
-    with qm.transaction() as unit:
-        queue.send(b"1", properties={"colour": "red"}, time_to_be_received=60, transaction=unit)
-        queue.send(b"2", properties={"colour": "red"}, transaction=unit)
+    send()
     unit = qm.transaction()
     assert len(queue.receive_many(2, 0, transaction=unit)) == 2
     first, second = reader(RED, queue="units"), reader(RED, queue="units")

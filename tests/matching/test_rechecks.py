@@ -384,7 +384,7 @@ def test_arrivals_are_noted_only_while_a_reader_waits_that_searches_them(redis_s
 
 
 def test_arrivals_are_kept_until_the_last_reader_leaves_that_searches_them(redis_server):
-    """Nobody looks at them afterwards, so they would only take room in the index."""
+    """After that no reader searches the arrivals, and they would only take room in the index."""
     with connect(redis_server.url) as made, redis_server.client() as raw:
         made.create_queue("q")
         readers = [Reader(made, text) for text in (_WANTED, Filter(programs=[parse("n = 1").program]).text())]

@@ -106,12 +106,25 @@ def test_redriven_message_that_expires_at_once_is_dead_lettered(qm):
     assert [m.reason for m in drain(qm, DEAD_LETTER)] == ["receive_timeout"]
 
 
-@pytest.mark.parametrize("limit", ["messages", "bytes"])
-def test_redrive_works_when_the_manager_quota_is_reached(qm, limit):
+def queue_with_an_expired_message(qm):
+    """A queue whose message is a dead letter."""
     q = make(qm)
     q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
     qm.advance_clock(2)
     qm.maintain()
+    return q
+
+
+def redrive_by_id(qm, dead, *lookup_ids):
+    """One call for these messages. Returns how many went."""
+    address = unwrap(dead).handle.address
+    went, _ = qm.run(QueueCall(address, features.redrive(address, "", [f"{n:016x}" for n in lookup_ids])))
+    return went
+
+
+@pytest.mark.parametrize("limit", ["messages", "bytes"])
+def test_redrive_works_when_the_manager_quota_is_reached(qm, limit):
+    q = queue_with_an_expired_message(qm)
     qm.set_quota(**{limit: getattr(qm.info(), limit)})
     assert qm.redrive() == 1
     assert read(q) == "a"
@@ -129,25 +142,19 @@ def test_redrive_limit_counts_only_returned_messages(qm):
 
 
 def test_redrive_sends_a_message_once_that_is_named_twice(qm):
-    q = make(qm)
-    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
-    qm.advance_clock(2)
-    qm.maintain()
+    q = queue_with_an_expired_message(qm)
     with qm.open(DEAD_LETTER) as dead:
-        address, lookup_id = unwrap(dead).handle.address, f"{dead.peek(0).lookup_id:016x}"
-        went, _ = qm.run(QueueCall(address, features.redrive(address, "", [lookup_id, lookup_id])))
+        lookup_id = dead.peek(0).lookup_id
+        went = redrive_by_id(qm, dead, lookup_id, lookup_id)
     assert (went, qm.info().messages, read(q)) == (1, 1, "a")
 
 
 def test_redrive_takes_a_message_whose_lease_is_over(qm):
-    q = make(qm)
-    q.send(b"a", time_to_be_received=1, journal=Journal.DEAD_LETTER)
-    qm.advance_clock(2)
-    qm.maintain()
+    q = queue_with_an_expired_message(qm)
     with qm.open(DEAD_LETTER) as dead:
-        address, lookup_id = unwrap(dead).handle.address, f"{dead.lock(0, lease=5).message.lookup_id:016x}"
+        lookup_id = dead.lock(0, lease=5).message.lookup_id
         qm.advance_clock(6)
-        went, _ = qm.run(QueueCall(address, features.redrive(address, "", [lookup_id])))
+        went = redrive_by_id(qm, dead, lookup_id)
     assert (went, read(q)) == (1, "a")
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 from mqredis import scripts
 from mqredis.status import Status
@@ -97,6 +100,21 @@ def _changes(line: str) -> Iterator[str]:
             before = code[: found.start()]
             if before.count('"') % 2 == 0 and not (found[0] == "true" and _PLAIN.search(before)):
                 yield before + new + code[found.end() :]
+
+
+def copy_of_lua() -> Path:
+    """A folder of its own with all Lua."""
+    copy = Path(tempfile.mkdtemp(prefix="lua-"))
+    shutil.copytree(scripts.root(), copy, dirs_exist_ok=True)
+    return copy
+
+
+def take_lua_from(folder: Path) -> None:
+    """Let this process join its scripts from this folder, and forget those that it has joined."""
+    for value in list(vars(scripts).values()):
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+    scripts.root = lambda: folder  # type: ignore[assignment]
 
 
 class Bundles(dict[str, str]):

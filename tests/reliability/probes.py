@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from mqredis import scripts
-from tests.reliability.mutants import FILES, mutants, text_of
+from tests.reliability.mutants import FILES, copy_of_lua, mutants, take_lua_from, text_of
 from tests.support import server as server_module
 from tests.support.server import RedisServer
 
@@ -98,7 +95,7 @@ def _can_be_evaluated_twice(code: str) -> bool:
     return depth == 0 and all(_BUILT_IN.fullmatch(name) for name in _CALLED.findall(plain))
 
 
-def _compare(line: str, following: str, changes: Iterable[_Change]) -> tuple[str, list[_Change]]:
+def _compare(line: str, following: str, changes: list[_Change]) -> tuple[str, list[_Change]]:
     """The line, its expression with a probe for each change of it; and the other changes."""
     left = list(changes)
     kinds = [(_CONDITION, "condition"), (_FUNCTION, "values")]
@@ -147,10 +144,9 @@ class ProbedLua:
     def __init__(self) -> None:
         self.unprobed: set[int] = set()
         """Mutants without a probe, in tables of modules: any test may notice them."""
-        self.folder = Path(tempfile.mkdtemp(prefix="lua-"))
+        self.folder = copy_of_lua()
         self._read_up_to: dict[RedisServer, int] = {}
         self._noted: set[int] = set()
-        shutil.copytree(scripts.root(), self.folder, dirs_exist_ok=True)
         (self.folder / "core" / "probe.lua").write_text(MODULE)
         changes: dict[str, dict[int, list[_Change]]] = defaultdict(lambda: defaultdict(list))
         for number, mutant in enumerate(mutants()):
@@ -187,10 +183,7 @@ class ProbedLua:
 
     def use(self) -> None:
         """Let this process take its Lua from here, and keep what its servers log."""
-        for value in list(vars(scripts).values()):
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
-        scripts.root = lambda: self.folder  # type: ignore[assignment]
+        take_lua_from(self.folder)
         server_module.LIBRARIES = frozenset(library.title for library in scripts.libraries())
         start, close = RedisServer.start, RedisServer.close
 

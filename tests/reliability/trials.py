@@ -35,7 +35,7 @@ from tests.property.random_steps import RandomSteps
 from tests.property.test_matching import MatchingPair
 from tests.property.test_model import Pair
 from tests.reliability.ledger import Ledger
-from tests.reliability.mutants import mutants
+from tests.reliability.mutants import copy_of_lua, mutants, take_lua_from
 from tests.reliability.probes import ProbedLua
 from tests.reliability.random_runs import STEPS
 from tests.support.server import RedisServer
@@ -140,7 +140,7 @@ class Trials:
         """What each child would make anew, imports, bundles and grammars, costs more than the test that kills it."""
         for script in map(scripts.get, scripts.names()):
             script.function()
-            assert script.joined, "plant asks each script for its lines"
+            _ = script.joined  # `plant` looks through the lines of each script
         with RedisServer() as server:
             for pair, random_steps in ((Pair, RandomSteps), (MatchingPair, RandomMatchingSteps)):
                 assert not pair(server.url).run_steps(random_steps(0).steps(STEPS))
@@ -244,16 +244,12 @@ def plant(file: str, number: int, after: str) -> None:
         script.name: script for script in map(scripts.get, scripts.names()) if not _has(script.joined, spot)
     }
     kept_libraries = {each.name: each for each in scripts.libraries() if not _has(each.joined, spot)}
-    copy = Path(tempfile.mkdtemp(prefix="lua-"))
-    shutil.copytree(scripts.root(), copy, dirs_exist_ok=True)
+    copy = copy_of_lua()
     path = copy / f"{file}.lua"
     lines = path.read_text().split("\n")
     lines[number - 1] = after
     path.write_text("\n".join(lines))
-    for value in list(vars(scripts).values()):
-        if hasattr(value, "cache_clear"):
-            value.cache_clear()
-    scripts.root = lambda: copy  # type: ignore[assignment]
+    take_lua_from(copy)
     fresh = scripts.get
     scripts.get = lambda name: kept.get(name) or fresh(name)  # type: ignore[assignment]
     fresh_library = scripts.library
