@@ -15,6 +15,7 @@
 --- require "core/queue"
 --- require "core/handle"
 --- require "core/removal"
+--- require "core/timers"
 --- require "features/other_queues"
 --- require "admin/sweep"
 --- require "claims/claims"
@@ -43,9 +44,12 @@ end
 if context.missing then return context.close(context.missing) end
 -- going: the queues to delete. A subqueue that was named may be gone by now: queue_close.lua deletes empty ones.
 local going = { nil }
-for n = 1, #names do going[#going + 1] = queue.open(n, queue.admin_keys) end
+for n = 1, #names do going[#going + 1] = other_queues.find(queue.nth_name(n, queue.admin_keys)) end
 -- What leaves a subqueue is counted in the queue, since the client may not make all calls.
 for n = 2, #going do queue.set_parent(going[n], first) end
+-- Messages whose time is over have expired, and are not deleted with their queue.
+for n = 1, #going do timers.serve(going[n]) end
+if context.missing then return waiters.finish(first, context.missing) end
 
 -- remove a page ----------------------------------------------------------------------------------
 -- Messages that asked for something leave one by one, with their traces, before the rest goes at once: a page in each call, first
@@ -80,7 +84,7 @@ for n = 1, #going do
     local claim = draining_claim(q)
     local count
     if claim then count = drain_page(q, claim) else count = sweep_page(q) end
-    if not count then return context.close(context.missing) end
+    if not count then return waiters.finish(q, context.missing) end
     if claim or count > 0 then return waiters.finish(q, context.reply(status.CONTINUE, count)) end
   end
 end
@@ -104,5 +108,7 @@ for n = 1, #going do
   handle.remove_all(queue.name(q))
   notify.all(q)
   redis.call("UNLINK", q.waiters)
+  context.sides[queue.name(q)] = nil
 end
+waiters.notify_sides()
 return reply

@@ -186,24 +186,19 @@ def delete(context: Context, name: object) -> Steps[int]:
     """Delete a queue with its subqueues. Returns how many messages were deleted. Raises QueueNotFound.
 
     Each call deletes a page of messages, or names queues that the next one has to bring: subqueues, and queues that get
-    dead letters or reports. Messages whose time is over have expired, and are not deleted with their queue, so its
-    timers are served first.
+    dead letters or reports.
     """
-    paths, removed, served = [path_of(name)], 0, 0
+    paths, removed = [path_of(name)], 0
     parent = keys.parent_of(paths[0])
     beside = [parent] if parent else []
     while True:
-        for path in paths[served:]:
-            with suppress(QueueNotAvailable):
-                yield from serve(context, path)
-        served = len(paths)
         deleted = yield from perform(commands.delete(context.keys, paths, beside))
         removed += deleted.messages
         if deleted.done:
             return removed
         inside = [path for path in deleted.missing if path.startswith(f"{paths[0]};")]
         outside = [path for path in deleted.missing if path not in inside]
-        yield from provide(context.keys, outside)
+        yield from provide(context.keys, deleted.missing)
         paths += [path for path in inside if path not in paths]
         beside += [path for path in outside if path not in beside]
 

@@ -524,6 +524,15 @@ def test_queue_without_delayed_messages_is_emptied_without_a_look_at_its_timers(
         assert client.info("commandstats")["cmdstat_zrange"]["calls"] < 20
 
 
+def test_queue_is_deleted_by_one_call(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
+    """So an outcome that ``resolve`` tells is that of the deletion."""
+    qm.open("q").send(b"x")
+    with redis_server.client() as client:
+        client.config_resetstat()
+        assert qm.delete_queue("q") == 1
+        assert client.info("commandstats")["cmdstat_fcall"]["calls"] == 1
+
+
 def test_page_of_sessions_asks_few_slots_of_a_session_that_has_used_many(
     qm: mqredis.QueueManager, redis_server: RedisServer
 ) -> None:
