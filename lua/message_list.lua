@@ -126,7 +126,9 @@ local function append_of_timer(member, due)
   local letters, letter, id = timers.letters, string.sub(member, 1, 1), string.sub(member, 2)
   if letter == letters.delay then return append_message(q, id, "delayed", due) end
   local is_rest = letter == letters.rest or letter == letters.rest_isolated
-  return retry_queue and is_rest and append_message(retry_queue, id, "retry", due)
+  -- One that was locked in ;retry does not rest.
+  if not retry_queue or not is_rest or not redis.call("ZSCORE", retry_queue.available, id) then return false end
+  return append_message(retry_queue, id, "retry", due)
 end
 
 local function list_scheduled()

@@ -56,6 +56,14 @@ def test_message_waiting_for_a_retry_is_listed_as_scheduled(qm: Any) -> None:
     assert stored.message.attempts == 1
 
 
+def test_message_that_is_locked_before_its_retry_is_not_listed_as_scheduled(qm: Any) -> None:
+    queue = made(qm, retry=RetryPolicy(immediate=0, cycles=1, delay=60))
+    queue.send(b"x")
+    queue.lock(0).abort()
+    qm.open("q;retry").lock(0)
+    assert qm.scheduled("q").items == ()
+
+
 @pytest.mark.parametrize("isolate", [False, True])
 def test_message_waiting_for_a_retry_says_so_when_it_is_read_from_its_subqueue(
     qm: Any, isolate: bool
