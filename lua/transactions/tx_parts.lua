@@ -131,12 +131,10 @@ function tx_parts.sort(transaction, part, states)
     [tx.sent] = message_state.plain_end(message_state.sent, transaction.id, transaction.fence),
     [tx.received] = message_state.plain_end(message_state.received, transaction.id, transaction.fence),
   }
-  local end_at, seen = -#plain_ends[tx.sent], #ids > 1 and {}
-  local bytes, last_text, size = 0, nil, nil
+  local end_at, bytes, last_text, size = -#plain_ends[tx.sent], 0, nil, nil
   for n = 1, #ids do
     local state_text, kind = states[n], kinds[n]
-    -- A message that was deleted has no state; if it is named twice, the first operation on it counts.
-    if state_text and not (seen and seen[ids[n]]) then
+    if state_text then -- a message that was deleted has none
       local asks = not states_suffice or sub(state_text, end_at) ~= plain_ends[kind]
       if kind == leaving_kind and not asks then
         -- Of messages that were received together most states are the same text.
@@ -153,7 +151,6 @@ function tx_parts.sort(transaction, part, states)
         end
       end
     end
-    if seen then seen[ids[n]] = true end
   end
   part.bytes = bytes
 end
