@@ -15,21 +15,19 @@
 --- require "features/other_queues"
 -- Change together with: mqredis/keys.py, whose kept_by_broker says which queues these are; queue_config.letters, for the letters of
 -- flags. Tests: tests/msmq/test_traces.py, test_retry.py, whose queues come into being here.
-local default_limit = 64 * 1024 * 1024 -- largest message in a system queue or a journal, in bytes
+-- Largest message of a queue that is created here, in bytes. Subqueues but journals share the limit of their queue instead
+-- (queue.set_parent).
+local limit = 64 * 1024 * 1024
 local reply = context.open()
 if reply then return reply end
 for n = 1, #ARGV - 2 do
-  local name, limit, flags = ARGV[n + 2], default_limit, nil -- flags: nil if it is not to be created
+  local name, flags = ARGV[n + 2], nil -- flags: nil if it is not to be created
   local parent_name, suffix = string.match(name, "^(.-);(.*)$")
   if parent_name == "system$" then
     flags = suffix == "deadxact" and "st" or "s" -- s: system queue, t: transactional
   else
     local parent = other_queues.find(other_queues.encode(parent_name))
-    if parent and suffix == "journal" then
-      flags = "s"
-    elseif parent then -- what it holds are messages of its queue
-      flags, limit = parent.flags, parent.max_bytes or limit
-    end
+    if parent then flags = suffix == "journal" and "s" or parent.flags end
   end
   if flags and not queue.open(n, queue.admin_keys) then
     create.queue(queue.nth_key(n, queue.admin_keys), name, "flags", flags, "max_bytes", limit)
