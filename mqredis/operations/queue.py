@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from mqredis import keys
@@ -22,7 +21,6 @@ from mqredis.errors import (
     InvalidArgument,
     InvalidName,
     QueueExists,
-    QueueNotAvailable,
     QueueNotFound,
 )
 from mqredis.keys import path_of

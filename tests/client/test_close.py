@@ -144,6 +144,18 @@ def test_close_removes_the_empty_subqueues_that_the_client_had_open(broker: Brok
     assert broker.qm.doctor().findings == ()
 
 
+def test_close_ends_the_share_of_a_handle_that_was_dropped(broker: Broker) -> None:
+    broker.qm.create_queue("shared")
+    client = broker.client()
+    client.open("shared", share=mqredis.Share.DENY_RECEIVE)
+    gc.collect()
+    with pytest.raises(mqredis.SharingViolation):
+        broker.qm.open("shared")
+    client.close()
+    broker.qm.open("shared").send("0")
+    assert "handle.left" not in [notice.code for notice in broker.qm.doctor().advice]
+
+
 def test_close_ends_a_wait_on_a_subqueue_that_it_removes(broker: Broker) -> None:
     client = broker.client()
     waiting = broker.wait(partial(client.open("q;sub").receive, 30), "q;sub")

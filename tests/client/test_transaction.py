@@ -57,6 +57,19 @@ def test_lock_in_a_transaction_ends_with_the_lease_of_the_transaction(backend: B
                 assert {lock.expires_at for lock in locks} == {unit.unit.lapses}
 
 
+def test_id_of_a_lapsed_transaction_can_be_used_again(backend: Backend) -> None:
+    settings = mqredis.Settings(allow_volatile=True, test_clock=True)
+    with mqredis.connect(backend.client(), settings=settings) as qm:
+        qm.create_queue("t", transactional=True)
+        lapsed = qm.transaction(id="day 1", lease=10)
+        qm.open("t").send_many([b"A", b"B", b"C"], transaction=lapsed)
+        qm.advance_clock(11)
+        with qm.transaction(id="day 1"):
+            pass
+        assert qm.doctor().findings == ()
+        assert qm.queue_info("t").messages == 0
+
+
 def test_maintain_forgets_all_lapsed_transactions_in_one_scan(backend: Backend) -> None:
     raw: Any = backend.client()
     with mqredis.connect(raw, manager="m", settings=mqredis.Settings(allow_volatile=True)) as qm:

@@ -26,7 +26,9 @@ def test_actions_are_logged(qm: QueueManager, operator: Operator) -> None:
         "finished": True,
     }
     assert json.loads(entry.body) == {"selector": "$label = 'a'"}
-    qm.advance_clock(30 * 86_400)
+    qm.advance_clock(29 * 86_400)
+    assert len(bodies(qm, "system$;actions")) == 1
+    qm.advance_clock(86_400)
     assert bodies(qm, "system$;actions") == []
 
 
