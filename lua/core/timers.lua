@@ -4,7 +4,7 @@
 --- require lazy "core/statistics"
 --- require lazy "core/lapse"
 --- require lazy "core/locks"
---- used by 36 files: 24 scripts, 4 in admin, 2 in core, 5 in features, waiting/notify
+--- used by 37 files: 25 scripts, 4 in admin, 2 in core, 5 in features, waiting/notify
 -- Serves the timers of a queue: leases that are over, and what q.timers holds. No process watches them: the next call on the
 -- queue serves what is due before its own work, and clients call QueueManager.maintain for queues without calls.
 --

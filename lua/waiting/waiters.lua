@@ -5,8 +5,8 @@
 --- require lazy "waiting/match_waiters"
 --- require lazy "matching/arrivals"
 --- used by admin/operator, bulk, cancel, claim, claim_backlog, claim_commit, claim_match, claim_release, claim_wait, commit,
----   lookup, maintain, move, peek, publish, purge, queue_delete, receive, redrive, send, settle, stage_publish, stop_waiting,
----   tx_abort, unlock
+---   lookup, maintain, move, peek, publish, purge, queue_delete, queue_update, receive, redrive, send, settle, stage_publish,
+---   stop_waiting, tx_abort, unlock
 -- Registers readers that wait on a queue, and ends the scripts after which readers may have to be notified.
 --
 -- A reader that finds nothing becomes a member of q.waiters (waiting/waiter_text). Its score is its ticket's number, which field

@@ -116,21 +116,22 @@ def create(manager: ManagerKeys, path: str, properties: Mapping[str, Any]) -> Ca
 
 
 def update(
-    manager: ManagerKeys, path: str, changes: Mapping[str, Any], below: Sequence[str] = ()
-) -> Call[list[str]]:
-    """Change properties of a queue. Returns the subqueues that ``below`` must name as well; none if it was done."""
+    manager: ManagerKeys, path: str, changes: Mapping[str, Any], beside: Sequence[str] = ()
+) -> Call[list[str] | None]:
+    """Change properties of a queue. Returns None if it was done. Otherwise the call is to be repeated, and ``beside``
+    must name these queues as well: subqueues, and those that get dead letters or reports."""
     given = {flag: changes[name] for name, flag in (FLAGS | POLICY_FLAGS).items() if name in changes}
     to_set = "".join(flag for flag, value in given.items() if value)
     to_clear = "".join(flag for flag, value in given.items() if not value)
     args: list[Arg] = [to_set, to_clear, *_fields(changes)]
 
-    def parse(status: int, payload: Payload) -> list[str]:
+    def parse(status: int, payload: Payload) -> list[str] | None:
         if status == Status.KEYS_CHANGED:
             return names_in(payload)
         check_queue(status, path)
-        return []
+        return None
 
-    return Call("queue_update", manager.admin(path, *below), args, parse)
+    return Call("queue_update", manager.admin(path, *beside), args, parse)
 
 
 @dataclass(slots=True)

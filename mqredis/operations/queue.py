@@ -167,16 +167,22 @@ def update(context: Context, name: object, changes: Mapping[str, Any]) -> Steps[
     if not changes:
         return (yield from info(context, path))
     checked = {name: value for name, value in _properties(changes).items() if name in changes}
-    below: list[str] = []
-    while missing := (yield from perform(commands.update(context.keys, path, checked, below))):
-        below += missing
+    yield from _change(context, path, checked)
     return (yield from info(context, path))
 
 
 @procedure
 def touch(context: Context, name: object) -> Steps[None]:
     """Set the time of the last change of a queue, and nothing else. Raises QueueNotFound."""
-    yield from perform(commands.update(context.keys, path_of(name), {}))
+    yield from _change(context, path_of(name), {})
+
+
+def _change(context: Context, path: str, changes: Mapping[str, Any]) -> Steps[None]:
+    """Change properties that were checked, once the timers that are due are served."""
+    beside: list[str] = []
+    while (missing := (yield from perform(commands.update(context.keys, path, changes, beside)))) is not None:
+        yield from provide(context.keys, missing)
+        beside += [each for each in missing if each not in beside]
 
 
 @procedure

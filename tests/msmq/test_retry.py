@@ -63,6 +63,21 @@ def test_expired_leases_count_as_attempts(qm):
     assert qm.queue_info("q").locked == 0
 
 
+@pytest.mark.parametrize("name", ["q", "q;lapsed"])
+def test_lease_that_was_over_before_the_policy_changed_follows_the_old_policy(qm, name):
+    q = make(qm, retry=RetryPolicy(immediate=2, delay=1, isolate=name == "q;lapsed"))
+    q.send(b"a")
+    q.lock(0, lease=5)
+    for seconds in (6, 2):
+        qm.advance_clock(seconds)
+        qm.maintain()
+    qm.open(name).lock(0, lease=5)
+    qm.advance_clock(6)
+    qm.update_queue("q", retry=RetryPolicy(immediate=0, final="drop"))
+    qm.maintain()
+    assert qm.info().messages == 1
+
+
 def test_aborted_and_expired_transactions_count_as_attempts(qm):
     t = make(qm, "t", transactional=True, retry=RetryPolicy(immediate=2))
     with qm.transaction() as tx:
