@@ -28,8 +28,7 @@ if reply then return reply end
 local q = queue.open(1)
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
 queue.open_parent(q)
-timers.serve(q, true)
-
+timers.serve(q)
 if context.missing then return waiters.finish(q, context.missing) end
 local available, claim, turns = claims.count(q, after, bound), nil, nil
 if owner ~= "" then

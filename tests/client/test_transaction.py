@@ -83,6 +83,18 @@ def test_maintain_forgets_all_lapsed_transactions_in_one_scan(backend: Backend) 
         assert calls < 10  # and not one for every few of them, each of which looks at all
 
 
+def test_new_sessions_forget_all_lapsed_transactions_a_few_at_a_time(backend: Backend) -> None:
+    raw: Any = backend.client()
+    settings = mqredis.Settings(allow_volatile=True)
+    with mqredis.connect(raw, manager="m", settings=settings) as qm:
+        qm.maintain()
+        raw.hset("mq:{m}:txs", mapping={f"lapsed{n}": "1 1 0 1 1" for n in range(1000)})
+        for _ in range(60):
+            with mqredis.connect(raw, manager="m", settings=settings) as client:
+                client.queues()
+        assert raw.hlen("mq:{m}:txs") == 0
+
+
 def _receive_at_cursor(queue: mqredis.Queue, unit: mqredis.Transaction) -> object:
     return queue.cursor().receive(60, transaction=unit)
 

@@ -443,6 +443,21 @@ def test_idle_reader_needs_one_call_per_message(qm: mqredis.QueueManager, redis_
     assert more[1] - few[1] == 10 * (11 + 9)
 
 
+@pytest.mark.parametrize("functions", ["auto", "off"])
+def test_send_after_the_last_reader_has_left_costs_as_before(
+    qm: mqredis.QueueManager, redis_server: RedisServer, functions: Any
+) -> None:
+    settings = mqredis.Settings(test_clock=True, functions=functions)
+    with mqredis.connect(redis_server.url, manager="cost", settings=settings) as client:
+        queue = client.open("q")
+        before = _cost(redis_server, lambda: queue.send(b"x"))
+        queue.purge()
+        with pytest.raises(mqredis.IoTimeout):
+            queue.receive(0.01)
+        queue.send(b"x")
+        assert _cost(redis_server, lambda: queue.send(b"x")) == before
+
+
 def test_refused_lock_many_settles_nothing(qm: mqredis.QueueManager) -> None:
     queue = qm.open("q")
     queue.send(b"x")
@@ -527,6 +542,7 @@ def test_queue_without_delayed_messages_is_emptied_without_a_look_at_its_timers(
 def test_queue_is_deleted_by_one_call(qm: mqredis.QueueManager, redis_server: RedisServer) -> None:
     """So an outcome that ``resolve`` tells is that of the deletion."""
     qm.open("q").send(b"x")
+    qm.delete_queue("t")  # so that the server knows the script
     with redis_server.client() as client:
         client.config_resetstat()
         assert qm.delete_queue("q") == 1

@@ -293,6 +293,19 @@ def test_statistics_count_messages_rates_and_ages(qm):
         qm.statistics("nowhere")
 
 
+def test_rates_count_what_came_and_left_since_the_sample(standing_clock: StandingClock) -> None:
+    clock, qm = standing_clock, standing_clock.qm
+    q = make(qm)
+    q.send_many([b"a", b"b", b"c"])
+    q.receive(0)
+    for rates in (0.3, 0.1), (0.1, 0.2):
+        clock.move(10)
+        found = qm.statistics("q")
+        assert (found.rate_in, found.rate_out) == rates
+        q.send(b"d")
+        q.receive_many(2, 0)
+
+
 def test_rates_begin_with_a_sample_that_is_ten_seconds_old(standing_clock: StandingClock) -> None:
     clock, qm = standing_clock, standing_clock.qm
     q = make(qm)

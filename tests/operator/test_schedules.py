@@ -180,6 +180,8 @@ def test_schedule_actions_are_logged_with_their_operator(qm: QueueManager, opera
         ("create_schedule", "ada", {**name, "when": 3600, "timezone": "UTC", "paused": False}),
         *((f"{action}_schedule", "ada", name) for action in ("pause", "resume", "trigger", "remove")),
     ]
+    with qm.open(ACTIONS, mqredis.Access.PEEK) as queue:
+        assert {entry.properties["finished"] for entry in queue.browse()} == {True}
 
 
 def test_schedule_action_with_a_token_is_done_once(qm: QueueManager, operator: Operator) -> None:
