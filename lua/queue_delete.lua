@@ -108,7 +108,7 @@ for n = 1, #going do
   handle.remove_all(queue.name(q))
   notify.all(q)
   redis.call("UNLINK", q.waiters)
-  context.sides[queue.name(q)] = nil
+  context.sides[queue.name(q)] = nil -- its readers are notified
 end
 waiters.notify_sides()
 return reply

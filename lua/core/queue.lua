@@ -121,7 +121,7 @@ function queue.parse(at, text)
     locks_groups = properties.options.group_exclusive or false,
     -- Exempt from the manager's quota: the log of actions, else what operators do would keep senders out.
     exempt = string.sub(key, -#queue.log - 3) == ":" .. queue.log .. ":q",
-    changed = false, altered = false, parent = false, has_own_quota = false,
+    changed = false, altered = false, parent = false, has_own_quota = nil, -- the last is set with the parent
     -- queue.begin_call sets these. They are named here so that the table has room for them: to let it grow takes 2 percent of a
     -- transaction.
     call = nil, text = nil, notes = nil, arrived = nil, arrived_busy = nil, sooner = nil,

@@ -12,6 +12,7 @@ from mqredis import (
     InvalidArgument,
     IoTimeout,
     Journal,
+    PutInhibited,
     QueueQuotaExceeded,
     RetryPolicy,
 )
@@ -76,6 +77,18 @@ def test_lease_that_was_over_before_the_policy_changed_follows_the_old_policy(qm
     qm.update_queue("q", retry=RetryPolicy(immediate=0, final="drop"))
     qm.maintain()
     assert qm.info().messages == 1
+
+
+def test_properties_that_changed_while_a_lease_ended_stay_when_others_change(qm):
+    q = make(qm)
+    q.send(b"a")
+    q.lock(0, lease=5)
+    qm.advance_clock(6)
+    qm.update_queue("q", put_inhibited=True)
+    qm.update_queue("q", label="x")
+    with pytest.raises(PutInhibited):
+        q.send(b"b")
+    assert q.receive(0).body == b"a"
 
 
 def test_aborted_and_expired_transactions_count_as_attempts(qm):
