@@ -203,6 +203,15 @@ def test_action_continues_from_its_cursor(qm: QueueManager, operator: Operator) 
     assert bodies(qm) == [b"new"]
 
 
+def test_action_on_delayed_messages_continues_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
+    with qm.open("orders") as queue:
+        queue.send_many([mqredis.Outgoing(b"x", delay=3600.0)] * 600)
+    first = operator.delete("orders", scheduled=True, steps=1)
+    assert (first.changed, first.finished) == (256, False)
+    last = operator.delete("orders", scheduled=True, cursor=first.cursor)
+    assert (last.changed, last.finished) == (600, True)
+
+
 def test_restore_continues_from_its_cursor(qm: QueueManager, operator: Operator) -> None:
     with qm.open("orders") as queue:
         queue.send_many([b"x"] * 1100)
