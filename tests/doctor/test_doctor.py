@@ -45,6 +45,13 @@ def test_paged_audit_gives_the_same_report(full: Store, monkeypatch: pytest.Monk
     assert paged.consistent
 
 
+def test_a_page_of_the_audit_ends_when_its_budget_is_used_up(full: Store) -> None:
+    full.qm.open("orders").send_many([b"x"] * 12_000)
+    page = full.qm.run(perform(commands.audit(full.qm.context.keys, ["orders"], "+1 0")))
+    elements = sum(len(row) for _, row in page.rows)
+    assert 0 < elements < 2 * commands.BUDGET
+
+
 def test_expired_store_is_healthy_before_and_after_maintenance(full: Store) -> None:
     full.qm.advance_clock(3600)
     assert full.codes() == set()
