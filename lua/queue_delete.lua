@@ -30,23 +30,14 @@ local queues, names = KEYS[3], { nil }
 for n = 3, #ARGV do names[n - 2] = ARGV[n] end
 local reply = context.open()
 if reply then return reply end
-local first = queue.open(1, queue.admin_keys)
+local first = other_queues.find(queue.nth_name(1, queue.admin_keys))
 if not first then return context.close({ status.QUEUE_NOT_FOUND }) end
 if #names == 1 then queue.open_parent(first, queue.admin_keys) end -- it may be a subqueue that is deleted alone
 
 -- decide -----------------------------------------------------------------------------------------
--- All subqueues must be among the names.
-local is_named = {}
-for n = 1, #names do is_named[queue.nth_name(n, queue.admin_keys)] = true end
-for _, name in ipairs(other_queues.subqueues(queue.name(first))) do
-  if not is_named[name] then context.require(name) end
-end
+-- going: the queues to delete. What leaves a subqueue is counted in the queue, since the client may not make all calls.
+local going = other_queues.family(first)
 if context.missing then return context.close(context.missing) end
--- going: the queues to delete. A subqueue that was named may be gone by now: queue_close.lua deletes empty ones.
-local going = { nil }
-for n = 1, #names do going[#going + 1] = other_queues.find(queue.nth_name(n, queue.admin_keys)) end
--- What leaves a subqueue is counted in the queue, since the client may not make all calls.
-for n = 2, #going do queue.set_parent(going[n], first) end
 -- Messages whose time is over have expired, and are not deleted with their queue.
 for n = 1, #going do timers.serve(going[n]) end
 if context.missing then return waiters.finish(first, context.missing) end
@@ -98,6 +89,7 @@ for n = 1, #going do
   store.count(q, -q.messages, -q.bytes)
   store.save(q)
 end
+-- Also of a subqueue that is gone by now: queue_close.lua deletes empty ones.
 for n = 1, #names do redis.call("HDEL", queues, names[n]) end
 reply = context.close(context.reply(status.OK, removed))
 for n = 1, #going do

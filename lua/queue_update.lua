@@ -26,10 +26,7 @@ local reply = context.open()
 if reply then return reply end
 local q = other_queues.find(queue.nth_name(1, queue.admin_keys))
 if not q then return context.close({ status.QUEUE_NOT_FOUND }) end
-local family = { q } -- with its subqueues, which have the properties of their queue
-for _, name in ipairs(other_queues.subqueues(queue.name(q))) do
-  family[#family + 1] = other_queues.find_relative(q, name)
-end
+local family = other_queues.family(q)
 if context.missing then return context.close(context.missing) end
 -- What is due was due under the properties that the queue has had until now.
 for n = 1, #family do timers.serve(family[n]) end

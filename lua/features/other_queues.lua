@@ -58,11 +58,14 @@ function other_queues.find_relative(home, name, make)
   return q
 end
 
--- Returns the encoded names of all subqueues of the queue with this encoded name. For scripts with "KEYS admin".
-function other_queues.subqueues(name)
-  local stem, found = other_queues.decode(name) .. ";", { nil }
+-- Returns a queue with its subqueues, which have the properties of their queue and count in it: a list, the queue first.
+-- context.missing names those that KEYS lacks. For scripts with "KEYS admin".
+function other_queues.family(home)
+  local stem, family = other_queues.decode(queue.name(home)) .. ";", { home }
   for _, written in ipairs(redis.call("HKEYS", KEYS[3])) do
-    if string.sub(written, 1, #stem) == stem then found[#found + 1] = other_queues.encode(written) end
+    if string.sub(written, 1, #stem) == stem then
+      family[#family + 1] = other_queues.find_relative(home, other_queues.encode(written))
+    end
   end
-  return found
+  return family
 end
